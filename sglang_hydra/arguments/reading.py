@@ -11,6 +11,7 @@ from typing import Any
 from sglang_hydra.arguments.fields import FIELDS, Arg, Field
 from sglang_hydra.arguments.fields.check import MOST_LISTED
 from sglang_hydra.arguments.parser import HELP, WANTED, Option, Parser, Word, first_with_flag, parser_of
+from sglang_hydra.arguments.secrets import holds_secret
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.arguments.tables.successors import SAME, notes, successor
@@ -238,6 +239,8 @@ class _Reader:
     def _instead(self, typed: Typed, since: str | None) -> tuple[str | None, Remedy | None]:
         """What to do about an option that the release does not have; or what to type for it."""
         if since is None and (sure := nearest(typed.flag, self.parser.flags)):
+            if holds_secret(sure):
+                return f"did you mean {sure}", None  # its value is shown nowhere
             return None, _fix([sure, *typed.values])
         if since is None:
             return _near(typed.flag, self.parser), None

@@ -286,7 +286,7 @@ def record_files(
 ) -> None:
     """Records in ``layers`` what every file sets in our tree, in the order in which they are merged."""
     has_schema = False
-    mounts = mounts_of(repository, defaults)
+    mounts = _schema_packages(repository, defaults) if mount else []
     for default, loaded in loaded_configs(repository, defaults):
         if is_schema(loaded.config):
             lost = [] if has_schema else sorted(layers.named())
@@ -346,13 +346,17 @@ def package_of(default: ResultDefault) -> tuple[str, ...]:
     return tuple(filter(None, str(default.package or "").split(".")))
 
 
+def _schema_packages(repository: Repository, defaults: Sequence[ResultDefault]) -> list[tuple[str, ...]]:
+    """Returns each node under which our schema, or an app's own extension of it, stands."""
+    loaded = loaded_configs(repository, defaults)
+    return list(dict.fromkeys(package_of(default) for default, read in loaded if is_schema(read.config)))
+
+
 def mounts_of(repository: Repository, defaults: Sequence[ResultDefault]) -> list[tuple[str, ...]]:
-    """Each node under which our schema, or an app's own extension of it, stands. Raises ConfigError for none."""
-    found = [
-        package_of(default) for default, loaded in loaded_configs(repository, defaults) if is_schema(loaded.config)
-    ]
+    """Returns the nodes of our schema. Raises ConfigError for none."""
+    found = _schema_packages(repository, defaults)
     if found:
-        return list(dict.fromkeys(found))
+        return found
     message = "the primary config does not hold SGLang's arguments"
     hint = f"put {SCHEMA_NAME} first in its defaults list, or sglang_hydra@NODE to have everything under a node"
     raise ConfigError(Finding("error", "CLI018", message, (), hint))

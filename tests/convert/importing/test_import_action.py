@@ -167,7 +167,7 @@ def test_a_command_is_printed_as_yaml_with_its_marks(capsys: pytest.CaptureFixtu
     }
     assert "yaml-language-server" not in out  # nobody knows where it will lie
     assert "# Left out, SGLang would not read it: --tp-sise" in out
-    assert "did you mean --tp-size" in err
+    assert "--tp-size 3" in err
 
 
 @pytest.mark.parametrize(

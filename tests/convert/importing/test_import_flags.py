@@ -110,7 +110,7 @@ def test_a_flag_of_a_later_release_is_known(
 @pytest.mark.parametrize(
     ("flags", "id", "hint"),
     [
-        ("--tp-sise 8", "ARG010", "did you mean --tp-size"),
+        ("--tp-sise 8", "ARG010", "--tp-size 8"),
         ("--dtype bf16", "ARG014", "bfloat16"),
         ("--tp two", "ARG013", ""),
         ("--tp", "ARG012", "--tp"),

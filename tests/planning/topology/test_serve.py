@@ -141,7 +141,7 @@ def test_ctrl_c_while_servers_start_stops_them_all(tmp_path: Path, python: Path)
         served.wait_for("[replica 0] Load weight begin")
         served.wait_for("[replica 1] Load weight begin")
         processes, ports = served.processes(), served.ports()
-        assert len(processes) == 4  # a guard and a server each, and no router yet
+        assert len(processes) == 6  # a guard of two processes and a server each, and no router yet
         assert served.end() == 130
         assert READY not in served.printed
         assert nothing_left(processes, ports)

@@ -72,7 +72,7 @@ def test_six_points_on_the_embedded_engine_are_one_start_and_a_report(embedded_p
         [sys.executable, "serve.py", "report", str(tmp_path / "sweep")], cwd=ROOT, capture_output=True, text=True
     )
     assert report.returncode == 0, report.stderr
-    assert "<svg" in (tmp_path / "sweep" / "report.html").read_text()
+    assert "<table" in (tmp_path / "sweep" / "report.html").read_text()
 
 
 def test_points_on_the_real_sglang_are_one_start(sglang_python: str, tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ class Files:
             return self._place(text)  # nothing is there: somebody added it
         if f"{text}/".startswith(self.roots) or text in _NOWHERE or self._is_interpreters(text):
             return path
+        if os.path.basename(os.path.dirname(text)) == "__pycache__":
+            return self._place(text)  # nothing is there: byte code of an environment is not taken
         for known in self.declared:
             if text == known or text.startswith(f"{known}/"):
                 if known in self.assumed:

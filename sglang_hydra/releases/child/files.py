@@ -78,7 +78,7 @@ class Files:
             return self._place(text)  # nothing is there: somebody added it
         if f"{text}/".startswith(self.roots) or text in _NOWHERE or self._is_interpreters(text):
             return path
-        if os.path.basename(os.path.dirname(text)) == "__pycache__":
+        if _is_byte_code(text):
             return self._place(text)  # nothing is there: byte code of an environment is not taken
         for known in self.declared:
             if text == known or text.startswith(f"{known}/"):
@@ -135,7 +135,13 @@ class Files:
         if event in _FORBIDDEN:
             raise refuse(f"{event} of {values[1] if event == 'socket.connect' else values[:1]!r}")
         if event in _SENT and values and self.place_of(values[0]) is not values[0]:
+            if _is_byte_code(os.fsdecode(values[0])):
+                raise FileNotFoundError(values[0])  # the source is compiled instead
             raise refuse(f"the file {values[0]}")
+
+
+def _is_byte_code(path: str) -> bool:
+    return os.path.basename(os.path.dirname(path)) == "__pycache__"
 
 
 def _write(place: str, content: Any) -> None:

@@ -17,7 +17,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.convert.export.job import Artifact, Job, job_of
 from sglang_hydra.convert.export.registry import check_format, render
-from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.passing.passed import flags_of_nodes, keyword_arguments
 from sglang_hydra.planning.plan import Plan
@@ -45,7 +45,7 @@ def run(invocation: Invocation) -> int:
         return _refuse(invocation, [*finding_lines(refused, plan), [], summary(plan), *corrected], refused)
     job = job_of(plan, remade)
     artifact = render(format, job)
-    _make_tiny(plan)
+    make_if_tiny(plan.values["model_path"])  # who runs the artifact has no package that would make it
     _write(invocation, artifact, record(format, plan.server_id, [job], artifact))
     _say(invocation, plan.findings, artifact, plan)
     return code_of(invocation, plan, _without_refusable(plan.findings))
@@ -76,7 +76,7 @@ def _export_topology(
         artifact = export_slurm(topology, remade)
     else:
         artifact = export_topology(format, topology, remade)
-    _make_tiny(common)
+    make_if_tiny(common.values["model_path"])
     jobs = [member.job for member in members_of(topology)]
     _write(invocation, artifact, record(format, topology.topology_id, jobs, artifact))
     _say(invocation, topology.findings, artifact, common)
@@ -95,12 +95,6 @@ def _say(invocation: Invocation, findings: Sequence[Finding], artifact: Artifact
     if not invocation.has("json"):
         warned = [finding for finding in findings if finding.level == "warning"]
         write(finding_lines([*warned, *artifact.findings], plan), sys.stderr)
-
-
-def _make_tiny(plan: Plan) -> None:
-    """Makes the tiny model here: who runs the artifact has no package that would make it."""
-    if plan.values["model_path"] == str(tiny_path()):
-        ensure_tiny()
 
 
 def _plan_for_sglang(composer: Composer, requests: Sequence[Request]) -> Plan:

@@ -64,6 +64,12 @@ def ensure_tiny(cache_dir: Path | None = None) -> Path:
     return folder
 
 
+def make_if_tiny(model_path: object) -> None:
+    """Makes the checkpoint where ``model_path`` is that of ``model=tiny``. Raises MachineError as ``ensure_tiny``."""
+    if model_path == str(tiny_path()):
+        ensure_tiny()
+
+
 def _make(folder: Path) -> None:
     import shutil
     import tempfile

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.rendering import render
-from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import recipes
 from sglang_hydra.planning.making.make import make_plan
 from tests.convert.importing.importing import composer, imported, the_one
 from tests.convert.importing.published import PUBLISHED
 from tests.convert.importing.test_import_flags import OFFLINE, line_of, recorded_argv
+from tests.plans import requests
 
 
 def read_by(python: str, lines: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
@@ -50,9 +51,11 @@ def test_every_recorded_command_line_is_read_alike_behind_import(sglang_python: 
 
 def test_every_recipe_is_read_alike_behind_import(sglang_python: str) -> None:
     plans = {
-        id: make_plan(composer(), [Request(f"recipe={id}", "test")], seed=42, env=OFFLINE) for id in sorted(recipes())
+        id: make_plan(composer(), requests(f"recipe={id}", "engine.version=0.5.2"), seed=42, env=OFFLINE)
+        for id in sorted(recipes())
     }
-    sources = [render(plan.intent) for plan in plans.values()]
+    known = [{name: value for name, value in plan.intent.items() if name in FIELDS} for plan in plans.values()]
+    sources = [render(intent) for intent in known]
     servers = [
         the_one(line_of(argv), f"gpu={plan.nodes.gpu.name}") for argv, plan in zip(sources, plans.values(), strict=True)
     ]

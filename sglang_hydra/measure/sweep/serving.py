@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sglang_hydra.arguments.secrets import API_KEY_VARIABLE
+from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.load import Load, load_of
 from sglang_hydra.measure.bench.point import INVALID, run_point
@@ -139,6 +140,7 @@ def _started_by_us(work: Work, display: Display) -> LocalServer:
         for server in plan.servers:
             folder_of(folder, server).mkdir(parents=True, exist_ok=True)
     try:
+        make_if_tiny(common.values["model_path"])
         return _server(plan, nodes, looks, folder, display)
     except MachineError as error:
         raise _NotUpError(Failed(NOT_HERE, error, retryable=False, fatal=True)) from None

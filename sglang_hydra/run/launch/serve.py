@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.facts.weights import weights_bytes
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.choose import choose
@@ -128,8 +128,7 @@ def _settle_engine(asked: LaunchRequest, plan: Plan, machine: Machine) -> Plan:
     The checkpoint of ``model=tiny`` is made first, so that its size is known. Raises MachineError where nothing here
     can serve the plan.
     """
-    if plan.values["model_path"] == str(tiny_path()):
-        ensure_tiny()
+    make_if_tiny(plan.values["model_path"])
     node = plan.nodes.engine
     choice = choose(node.name, node.python, machine, weights_bytes(str(plan.values["model_path"])))
     if choice.engine.name == plan.engine.name:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.planning.engines.base import Command
 from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.plan import Plan
@@ -68,8 +68,7 @@ def look_at_machine(topology: Topology) -> list[Preflight]:
     Raises MachineError with everything that is missing: SGLang, the router, GPUs, ports, the model.
     """
     common = topology.common
-    if common.values["model_path"] == str(tiny_path()):
-        ensure_tiny()
+    make_if_tiny(common.values["model_path"])
     checked = [preflight(server.plan) for server in topology.servers]
     choose("sglang", common.engine.python, checked[0].machine, None)
     found: dict[Finding, list[Server]] = {}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sglang_hydra.arguments.ports import host_and_port
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
-from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.planning.comparing.actual import compare
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.choose import choose
@@ -74,8 +74,7 @@ def look_at_cluster(plan: Plan) -> None:
     if plan.nodes.launch.slurm.container == "none":
         # Not for this machine's memory, which is not that of the nodes.
         choose(plan.engine.name, plan.engine.python, Machine(None), None)
-    if plan.values["model_path"] == str(tiny_path()):
-        ensure_tiny()
+    make_if_tiny(plan.values["model_path"])
 
 
 def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> ServerSpec:

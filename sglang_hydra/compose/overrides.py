@@ -34,7 +34,7 @@ from sglang_hydra.compose.override_errors import (
     wrong_value,
 )
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
-from sglang_hydra.text.budget import FINDINGS
+from sglang_hydra.text.budget import DEPTH, FINDINGS, depth_of
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.user_settings import settings
 from sglang_hydra.text.words import both_sizes, is_digits, program, size_of
@@ -218,6 +218,8 @@ def parsed(text: str, key: str) -> Override:
     simple = _simple(text)
     if simple is not None:
         return simple
+    if depth_of(text) > DEPTH:
+        raise unreadable(text, key, RecursionError())
     from hydra.errors import HydraException
 
     try:

@@ -74,6 +74,11 @@ def check_size(text: str | bytes, reader: str) -> None:
         raise OverBudget(f"it is larger than {_shown(limits.size)}")
 
 
+def depth_of(text: str) -> int:
+    """How many brackets of a text stand within each other."""
+    return max(accumulate(_STEP[found] for found in _BRACKET.findall(text)), default=0)
+
+
 def check_items(number: int, reader: str, what: str) -> None:
     """Raises OverBudget where there are more of them than the reader takes."""
     if number > READERS[reader].items:
@@ -133,8 +138,10 @@ def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
     """Ends the block with OverBudget once it has used the reader's seconds, for a text of ``size`` bytes.
 
     ``re`` looks for signals as well, so that a pattern is ended too. Only the outermost of several blocks counts, and
-    only in the main thread of a process that does not use this timer itself.
+    only in the main thread of a process that does not use this timer itself. Searching the objects that the process
+    held before for garbage is no cost of the text: they are set aside meanwhile.
     """
+    import gc
     import signal
     import threading
 
@@ -149,6 +156,9 @@ def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
         raise OverBudget(f"it takes more than {seconds:g} s of the processor")
 
     signal.signal(signal.SIGVTALRM, end)
+    sets_aside = gc.get_freeze_count() == 0  # else the program has set objects aside itself
+    if sets_aside:
+        gc.freeze()
     try:
         with contextlib.suppress(OSError):  # a browser has no such timer
             signal.setitimer(timer, seconds, 0.1)  # again, where somebody takes the error for one of his own
@@ -157,6 +167,8 @@ def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
         with contextlib.suppress(OSError):
             signal.setitimer(timer, 0.0)
         signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+        if sets_aside:
+            gc.unfreeze()
 
 
 def check_expansions(tree: Mapping[str, Any]) -> None:
@@ -172,8 +184,7 @@ def _check_json(text: str, limits: Limits) -> None:
     if brackets <= limits.depth and brackets + text.count(",") <= limits.nodes and not _DIGITS.search(text):
         return
     bare = _STRING.sub("", text)
-    steps = (_STEP[found] for found in _BRACKET.findall(bare))
-    if max(accumulate(steps), default=0) > limits.depth:
+    if depth_of(bare) > limits.depth:
         raise OverBudget(_too_deep(limits))
     # A mapping's keys count as they do in YAML.
     if bare.count("[") + bare.count("{") + bare.count(",") + bare.count(":") > limits.nodes:

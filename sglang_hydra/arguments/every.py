@@ -68,8 +68,13 @@ def canonical_name(name: str) -> str | None:
         return name
     if not name.isidentifier():
         return None
-    flag = "--" + name.replace("_", "-")
-    return next((known.name for known in reversed(list(EVERY.values())) if flag in known.arg.flags), None)
+    return _names_by_flag().get("--" + name.replace("_", "-"))
+
+
+@functools.lru_cache(maxsize=1)
+def _names_by_flag() -> Mapping[str, str]:
+    """Returns the argument that each flag sets; of several the last."""
+    return {flag: known.name for known in EVERY.values() for flag in known.arg.flags}
 
 
 def fitting_problem(name: str, value: Any, version: str | None, usual: str | None = None) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shlex
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -31,8 +32,7 @@ UNCLASSIFIED = 5
 
 _STDIN = "-"
 _EXIT_CODE = "exit_code"
-_UNPACKED = 20
-"""By so much gzip packs the log of a server."""
+_PACKED = ".gz"
 
 
 def run(invocation: Invocation) -> int:
@@ -56,10 +56,11 @@ def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:
     """Raises ConfigError for a log that takes too long, or unpacks to too much."""
     size = READERS["log"].size if name == _STDIN or os.path.isdir(name) else os.path.getsize(name)
     try:
-        with cpu_limit("log", size * _UNPACKED if name.endswith(".gz") else size):
+        with cpu_limit("log", size):
             return diagnose(read_lines(file), exit_code)
     except OverBudget as failure:
-        hint = f"tail -c 100M {short(name, 300)} | {program()} diagnose -"
+        reads = "zcat" if name.endswith(_PACKED) else "tail -c 100M"
+        hint = f"{reads} {shlex.quote(short(name, 300))} | {program()} diagnose -"
         raise ConfigError(
             Finding("error", "DIA902", f"{short(name, 300)} cannot be read: {failure}", hint=hint)
         ) from None
@@ -137,7 +138,7 @@ def opened(name: str) -> Iterator[BinaryIO]:
                 if files:
                     yield _OneAfterAnother(files)  # type: ignore[misc]
                     return
-        if path.endswith(".gz"):
+        if path.endswith(_PACKED):
             with open_typed(path) as packed, gzip.open(packed, "rb") as unpacked:
                 yield _Bounded(unpacked)  # type: ignore[misc]  # reads as a BinaryIO does
         else:

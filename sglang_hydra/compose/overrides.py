@@ -50,6 +50,7 @@ _PATH_FIELDS = (
 )
 _KEY = re.compile(r"^(?P<prefix>\+{0,2}|~)(?P<key>[A-Za-z_][\w./-]*(?:@[\w.:-]*)?)(?:=(?P<value>.*))?$", re.DOTALL)
 _HYDRA = re.compile(r"^(\+{0,2}|~)hydra([./=@]|$)")
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'" + r'|"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SIMPLE = re.compile(
     r"(?P<prefix>\+{0,2})(?P<key>[A-Za-z_]\w*(?:(?:\.[A-Za-z_]\w*)+|(?:/[A-Za-z_]\w*)+)?)="
     r"(?P<value>(?P<name>[A-Za-z_][\w-]*)|(?:0|-?[1-9][0-9]{0,15})(?P<point>\.[0-9]{1,15})?)",
@@ -218,7 +219,7 @@ def parsed(text: str, key: str) -> Override:
     simple = _simple(text)
     if simple is not None:
         return simple
-    if depth_of(text) > DEPTH:
+    if depth_of(_QUOTED.sub("", text)) > DEPTH:
         raise unreadable(text, key, RecursionError())
     from hydra.errors import HydraException
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _MIB = 1 << 20
+_FIRST, _FOR_MORE_S = 10_000_000, 3.0
+"""Each further 10 MB may take as many seconds of the processor: six times what a log takes on a quiet machine."""
 DIGITS = 400
 """Of one number: a float has at most 309 before its point, and Python turns no whole number of 4,301 into text."""
 FINDINGS = 50
@@ -29,13 +31,14 @@ DEPTH = 50
 
 class Limits(NamedTuple):
     """What one reader takes: ``nodes`` are the values and keys, each as often as its aliases and merges repeat it,
-    ``items`` the lines, tensors or servers, ``cpu_s`` the seconds of the processor for each 7 MiB."""
+    ``items`` the lines, tensors or servers, ``cpu_s`` the seconds of the processor for the first 10 MB: with the start
+    of a program, and saying what was found, at most 2."""
 
     size: int
     nodes: int = 0
     items: int = 0
     depth: int = DEPTH
-    cpu_s: float = 2.0
+    cpu_s: float = 1.5
 
 
 READERS: Mapping[str, Limits] = {
@@ -150,7 +153,7 @@ def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
     if timer is None or not is_main or signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL:
         yield
         return
-    seconds = READERS[reader].cpu_s * max(1.0, size / (7 * _MIB))
+    seconds = READERS[reader].cpu_s + max(0, size - _FIRST) / _FIRST * _FOR_MORE_S
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise OverBudget(f"it takes more than {seconds:g} s of the processor")

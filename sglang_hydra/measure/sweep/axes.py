@@ -28,6 +28,8 @@ _FIXED = re.compile(r"^(\+{0,2}|~)(sweep|hydra|ignore)([./=@\[]|$)")
 """What says how a sweep is made is not varied by it; ``ignore=A,B`` is one list."""
 _EMPTY = re.compile(r"\s*(choice|shuffle|sort)\(\s*\)\s*")
 _MOST_KEPT = 4096
+MOST_POINTS = 1_000_000
+"""Of one sweep. A sample of more is drawn by ``sweep.search=tpe``."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,23 @@ def zipped(axes: Sequence[Axis], together: Sequence[Any]) -> list[Axis]:
     return result
 
 
+def check_points(axes: Sequence[Axis]) -> None:
+    """Raises ConfigError (SWP002), naming the longest axis, where the axes combine to more than ``MOST_POINTS``."""
+    sizes = [_size(axis) for axis in axes]
+    if math.prod(sizes) > MOST_POINTS:
+        longest = axes[sizes.index(max(sizes))]
+        word = short(longest.word.text) if longest.word else ", ".join(longest.keys)
+        message = f"{longest.place}: {word}: more than {MOST_POINTS:,} points are to be listed"
+        raise _error("SWP002", message, longest.keys[0])
+
+
+def _size(axis: Axis) -> int:
+    """How many values an axis has; of those without even steps no more than ``MOST_POINTS`` + 1 are counted."""
+    if axis.span is not None and axis.span.step:
+        return int((axis.span.high - axis.span.low) / axis.span.step) + 1
+    return sum(1 for _ in itertools.islice(axis.values(), MOST_POINTS + 1))
+
+
 def combinations(axes: Sequence[Axis]) -> Iterator[tuple[Request, ...]]:
     """Every combination of the values of all axes, the last axis varying fastest."""
     if not axes:
@@ -158,6 +177,8 @@ def combinations(axes: Sequence[Axis]) -> Iterator[tuple[Request, ...]]:
 
 
 def _zipped(members: Sequence[Axis]) -> Axis:
+    for axis in members:
+        check_points([axis])
     columns = [list(axis.values()) for axis in members]
     sizes = {len(column) for column in columns}
     if len(sizes) > 1:

@@ -17,7 +17,7 @@ from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.sweep import FORECAST, TPE
 from sglang_hydra.facts.declared import model_facts
-from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, combinations, zipped
+from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, check_points, combinations, zipped
 from sglang_hydra.measure.sweep.outside import with_server
 from sglang_hydra.measure.sweep.setters import SetBy, naming_setters, set_by
 from sglang_hydra.planning.engines.planned import plan_engine
@@ -106,6 +106,7 @@ def _grid(
         for axis in axes:
             if axis.is_interval:
                 axis.values()
+        check_points(axes)
     name = settings["name"] or composition.choices.get("sweep") or "sweep"
     common, remarks = _with_one_release(composer, common, axes)
     if measured:

@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.measure.sweep.axes import Axis, Span, axis_of, axis_of_params, combinations, zipped
+from sglang_hydra.measure.sweep.axes import (
+    MOST_POINTS,
+    Axis,
+    Span,
+    axis_of,
+    axis_of_params,
+    check_points,
+    combinations,
+    zipped,
+)
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from tests.plans import composer
@@ -227,3 +236,28 @@ def test_an_empty_group_of_keys_changes_nothing() -> None:
 def test_the_load_is_told_from_the_server(word: str, client: bool) -> None:
     (found,) = axes(word)
     assert found.is_client is client
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        [f"port=range(0,{MOST_POINTS + 1})"],
+        ["port=range(0,1000000000)", "tp_size=1,2"],
+        ["port=range(0,1000)", "dist_timeout=range(0,1000)", "tp_size=1,2"],
+        ["tp_size=shuffle(range(0,2000000))"],
+    ],
+)
+def test_no_sweep_lists_more_points_than_the_limit(typed: list[str]) -> None:
+    axes = [found for word in typed if (found := axis(word)) is not None]
+    with pytest.raises(ConfigError) as failure:
+        check_points(axes)
+    assert failure.value.findings[0].id == "SWP002"
+    assert typed[0] in failure.value.findings[0].message
+
+
+def test_the_last_point_of_the_limit_is_listed() -> None:
+    found = axis(f"port=range(0,{MOST_POINTS})")
+    assert found is not None
+    check_points([found])
+    with pytest.raises(ConfigError):
+        zipped([axis("port=range(0,1000000000)"), axis("tp_size=1,2")], [["port", "tp_size"]])  # type: ignore[list-item]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from sglang_hydra.text import budget
+from sglang_hydra.text.budget import READERS
 from tests.commands import Run, runner, valid
 
 DATA = Path(__file__).parents[2] / "data" / "diagnosis" / "logs"
@@ -111,6 +114,19 @@ def test_a_packed_log_is_read(run: Run, tmp_path: Path) -> None:
     printed = run("diagnose", str(packed))
     assert printed.code == 2
     assert "DIA902" in printed.err
+
+
+def test_a_packed_log_has_the_time_of_its_packed_size(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = tmp_path / "server's.log.gz"
+    packed.write_bytes(gzip.compress(b"[2026-01-01 00:00:00 TP0] one line of a log that says nothing\n" * 500_000))
+    slow = READERS["log"]._replace(cpu_s=0.2)
+    monkeypatch.setattr(budget, "READERS", {**READERS, "log": slow})
+    printed = run("diagnose", str(packed))
+    assert (printed.code, "DIA902" in printed.err) == (2, True)
+    assert "0.2 s of the processor" in printed.err
+    assert f"zcat {shlex.quote(str(packed))} | sglang-hydra diagnose -" in " ".join(printed.err.split())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""No file costs more than its budget: 1.5 s of the processor and 300 MiB, then a finding with the file and the limit."""
+"""No file costs more than its budget of time and 300 MiB, then a finding with the file and the limit."""
 
 from __future__ import annotations
 

@@ -17,11 +17,13 @@ from sglang_hydra.convert.importing.native import typed_beside
 from sglang_hydra.convert.importing.report import record, shown_findings, summary, yaml_of
 from sglang_hydra.convert.importing.sources import LOOKED_FOR, Source, read_source
 from sglang_hydra.convert.importing.vllm import from_vllm
+from sglang_hydra.planning.recorded.input_files import is_experiment
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, print_json, text, write
-from sglang_hydra.text.words import program
+from sglang_hydra.text.shell import shell_word
+from sglang_hydra.text.words import program, short
 
 
 def run(invocation: Invocation) -> int:
@@ -29,6 +31,10 @@ def run(invocation: Invocation) -> int:
     variables = invocation.variables
     source, rest = _source(invocation)
     source = replace(source, variables=variables)
+    if source.name and is_experiment(Path(source.name), source.text):
+        message = f"{short(source.name)} is an experiment of this package, which every command takes as it is"
+        words = [shell_word(item.text) for item in invocation.requests]
+        raise ConfigError(Finding("error", "IMP001", message, hint=f"{program()} plan {' '.join(words)}"))
     composer = composer_of(invocation)
     theirs = None if "sglang" in source.text else from_vllm(source.text)
     source = replace(source, text=theirs[0]) if theirs else source

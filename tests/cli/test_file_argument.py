@@ -27,6 +27,8 @@ FILES = {
     "token.yaml": "gpu: h200\nmodel: qwen3_8b\nengine: {env: {HF_TOKEN: sesame-open}}\n",
     "pod.yaml": "apiVersion: v1\nkind: Pod\nspec: {}\n",
     "flags.yaml": "model-path: org/name\ntp-size: 2\n",
+    "ours.yaml": "server: {gpu: h200, model: qwen3_8b}\n",
+    "mixed.yaml": "gpu: h200\nserver:\n  model_path: lab/ours\n  tp_size: 4\n",
     "under.yaml": "server:\n  model_path: lab/ours\n  tp_size: 4\n",
     "dashes.yaml": "server:\n  model-path: lab/ours\n  tp-size: 4\n",
     "others.yaml": "trainer:\n  model: lab/ours\n  rollout: {tp_size: 4}\n",
@@ -115,6 +117,13 @@ def test_every_verb_that_plans_takes_a_file(words: tuple[str, ...], said: str, r
     assert said in printed.out
 
 
+@pytest.mark.parametrize("file", ["under.yaml", "dashes.yaml"])
+def test_what_stands_below_one_key_is_the_server(file: str, run: Run) -> None:
+    made = valid("plan", run("plan", "--json", file, "gpu=h100", "model.facts_from=qwen3_8b").out)
+    assert made["intent"] == {"model_path": "lab/ours", "tp_size": 4}
+    assert run("plan", "ours.yaml").out.startswith("Launch   yes")
+
+
 @pytest.mark.parametrize("words", [("refused.yaml",), ("serve", "refused.yaml")], ids=" ".join)
 def test_a_file_is_served_with_and_without_the_verb(words: tuple[str, ...], run: Run) -> None:
     printed = run(*words)
@@ -137,9 +146,10 @@ def test_a_file_is_served_with_and_without_the_verb(words: tuple[str, ...], run:
         (("bench", "-m", "mine.yaml", "mine.yaml"), "CLI004", "bench takes one file, and 2 were given"),
         (("serve", "pod.yaml"), "CLI017", "import pod.yaml -o mine.yaml"),
         (("serve", "flags.yaml"), "CLI017", "import flags.yaml -o mine.yaml"),
-        (("plan", "under.yaml"), "CLI001", "model_path and what is beside it, without server around them"),
-        (("serve", "under.yaml"), "CLI001", "model_path and what is beside it, without server around them"),
-        (("plan", "dashes.yaml"), "CLI001", "model-path and what is beside it, without server around them"),
+        (("plan", "mixed.yaml"), "CLI001", "model_path and what is beside it, without server around them"),
+        (("serve", "dashes.yaml"), "CLI017", "import dashes.yaml -o mine.yaml"),
+        (("import", "mine.yaml"), "IMP001", "sglang-hydra plan mine.yaml"),
+        (("import", "ours.yaml", "tp_size=4"), "IMP001", "sglang-hydra plan ours.yaml tp_size=4"),
         (("plan", "others.yaml"), "IMP001", "starts no SGLang server"),
         (("serve", "flags.json"), "CLI017", "import flags.json -o mine.yaml"),
         (("plan", "plan.json"), "CLI004", "lock=plan.json plans it again"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -118,7 +119,19 @@ def launches_of_config(document: Mapping[str, Any], place: str) -> list[Launch]:
     plain = all(not isinstance(value, Mapping) or _argument(str(key)) for key, value in document.items())
     if not known or not plain or len(known) < len(keys) * _LEAST_KNOWN:
         return []
-    return [Launch("config", place, values=dict(document))]
+    return [Launch("config", place, values={str(key).lstrip("-"): value for key, value in document.items()})]
+
+
+def launches_below_keys(document: Mapping[str, Any], place: str) -> list[Launch]:
+    """The servers whose arguments stand, with nothing else, below a key (``server: {model-path: x, tp: 4}``) or in a list
+    below one."""
+    found = []
+    for key, value in document.items():
+        for item in value if isinstance(value, list) else [value]:
+            names = {_argument(str(name)) for name in item} if isinstance(item, Mapping) else {None}
+            if None not in names and "model_path" in names and ("server" in str(key) or "model" not in item):
+                found += [replace(one, name=str(key)) for one in launches_of_config(item, f"{place}, {key}")]
+    return found
 
 
 def launches_of_areal(document: Mapping[str, Any], place: str) -> list[Launch]:
@@ -145,12 +158,15 @@ def launch_of_words(words: list[str], place: str) -> Launch | None:
 
 
 def _argument(key: str) -> str | None:
-    """Returns the argument that a key names, by any of its flags; also one of a later release."""
-    option = parser_of(None).options.get(flag_like(key))
-    if option is not None:
-        return option.name
-    name = key.replace("-", "_")
-    return name if first_with(name) else None
+    """Returns the argument that a key names, by any of its flags, or short as ``tp``; also one of a later release."""
+    name = key.lstrip("-").replace("-", "_")
+    for spelled in (name, f"{name}_size"):
+        option = parser_of(None).options.get(flag_like(spelled))
+        if option is not None:
+            return option.name
+        if first_with(spelled):
+            return spelled
+    return None
 
 
 def _base(document: Mapping[str, Any]) -> Mapping[str, Any]:

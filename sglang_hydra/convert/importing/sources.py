@@ -38,6 +38,7 @@ from sglang_hydra.convert.importing.manifests import launches_of_compose, launch
 from sglang_hydra.convert.importing.mappings import (
     is_recipe,
     launch_of_words,
+    launches_below_keys,
     launches_of_areal,
     launches_of_config,
     launches_of_recipe,
@@ -238,6 +239,7 @@ def _of_document(document: Any, place: str) -> list[Launch]:
         (is_recipe(document), launches_of_recipe),
         (isinstance(document.get("sglang"), Mapping), launches_of_areal),
         (True, launches_of_config),
+        (True, launches_below_keys),
         (True, launches_of_kubernetes),  # a pod's template, a chart's values: containers at any place
     )
     return next((found for fits, read in readers if fits and (found := read(document, place))), [])

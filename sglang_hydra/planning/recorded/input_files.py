@@ -131,7 +131,7 @@ def is_ours(file: Path, content: str) -> bool:
         return not _MANIFEST.search(content)
     if not isinstance(loaded, Mapping):
         return not isinstance(loaded, (list, str))
-    keys = {str(key) for key in loaded}
+    keys = {str(key) for key in loaded.get(_key_too_many(loaded), loaded)}
     ours = keys & {*EVERY, *NODES, *_OF_YAML}
     if "defaults" in keys or keys == ours:
         return True
@@ -141,16 +141,23 @@ def is_ours(file: Path, content: str) -> bool:
         or (any("-" in key for key in keys) and not keys & _GROUPS)
     ):
         return False
-    if _has_a_key_too_many(loaded):
-        return True
     return file.absolute().parent.name in NODES or len(keys) - len(ours) <= len(ours)
 
 
-def _has_a_key_too_many(loaded: Mapping[Any, Any]) -> bool:
-    """Whether all of ours stands under one key (``server: {model_path: x, tp_size: 4}``); ``sglang`` is AReaL's."""
-    below = next(iter(loaded.values())) if len(loaded) == 1 and "sglang" not in loaded else None
-    keys = {str(key).replace("-", "_") for key in below} if isinstance(below, Mapping) else set()
-    return bool(keys & {"model", "model_path"}) and keys <= {*EVERY, *NODES}
+def _key_too_many(loaded: Mapping[Any, Any]) -> str | None:
+    """Returns the one key of a file under which all of ours stands (``server: {model_path: x, tp_size: 4}``)."""
+    key, below = next(iter(loaded.items())) if len(loaded) == 1 else (None, None)
+    keys = set(below) if isinstance(below, Mapping) and key not in {*NODES, *EVERY, *_OF_YAML} else set()
+    return str(key) if keys & {"model", "model_path"} and keys <= {*EVERY, *NODES} else None
+
+
+def is_experiment(file: Path, content: str) -> bool:
+    """Whether a file is one of ours and chooses of our groups or has a defaults list, as no file of flags does."""
+    if not is_ours(file, content) or is_record(content):
+        return False
+    loaded = load_yaml(content, "manifest")
+    keys = {str(key) for key in loaded.get(_key_too_many(loaded), loaded)} if isinstance(loaded, Mapping) else set()
+    return bool(keys & {*_GROUPS, *_OF_YAML})
 
 
 def _is_of_another_tool(content: str) -> bool:
@@ -242,6 +249,9 @@ def read_yaml(file: Path, content: str) -> list[Request]:
         why = f"it holds {what}, not a mapping of arguments" + (": a space belongs after each colon" if colon else "")
         raise _unreadable(name, why)
     lines = key_lines(str(file))
+    if too_many := _key_too_many(loaded):
+        loaded = loaded[too_many]
+        lines = {keys[1:]: line for keys, line in lines.items() if keys[0] == too_many}
     group = file.absolute().parent.name
     group = group if group in NODES and not _names_a_server(loaded, group) else ""
     requests = list(_from_defaults(name, loaded.get("defaults") or [], lines.get(("defaults",), 1), group))

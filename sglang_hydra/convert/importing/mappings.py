@@ -123,8 +123,7 @@ def launches_of_config(document: Mapping[str, Any], place: str) -> list[Launch]:
 
 
 def launches_below_keys(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """The servers whose arguments stand, with nothing else, below a key (``server: {model-path: x, tp: 4}``) or in a list
-    below one."""
+    """The servers whose arguments stand, and nothing else, below a key (``server: {tp: 4}``) or in a list below one."""
     found = []
     for key, value in document.items():
         for item in value if isinstance(value, list) else [value]:

@@ -11,9 +11,8 @@ from sglang_hydra.planning.making.make import plan_composed
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases.records import default_release
 from sglang_hydra.text.screen import VERBATIM, Line, columns, text
-from sglang_hydra.text.words import number, program
+from sglang_hydra.text.words import install_command, number, program
 
-_LOCAL = "pip install 'sglang-hydra[local]'"
 _MODELS = ("gpt_oss", "qwen3_8b", "qwen3_0_6b")
 """Models that people try first, the largest first."""
 _ELSEWHERE = "gpu=h200"
@@ -76,4 +75,5 @@ def _commands(plan: Plan, model: str) -> Iterator[tuple[str, str]]:
     known = f" gpu={chosen}" if chosen not in (None, "auto", "cpu", "none") else f" {_ELSEWHERE}"
     yield "what would run, and why", f"{called} plan model={shown}{where}"
     yield "which layout for a load", f"{called} suggest model={shown}{known} concurrency=64"
-    yield "start a server", f"{'' if _engine(plan).installed else f'{_LOCAL} && '}{called} model={model}"
+    installs = "" if _engine(plan).installed else f"{install_command('local')} && "
+    yield "start a server", f"{installs}{called} model={model}"

@@ -17,8 +17,7 @@ from sglang_hydra.measure.report.contents import Report, Winner, latency_note, m
 from sglang_hydra.measure.report.frame import flat, ids_of
 from sglang_hydra.measure.report.page import counts, page, rejected
 from sglang_hydra.measure.report.reading import Row, read_sweeps
-from sglang_hydra.measure.report.workloads import misses, read_slo, slo_words
-from sglang_hydra.measure.sweep.store import answer_of
+from sglang_hydra.measure.report.workloads import read_slo
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
@@ -128,13 +127,11 @@ def report_lines(made: Report) -> Iterator[Line]:
     for workload in made.largest:
         if len(made.workloads) > 1:
             yield [text(workload.words, "bold")]
-        if workload.slo:
-            held = sum(not misses(group, workload.slo) for group in workload.groups)
-            yield [text(f"{held} of {len(workload.groups)} points hold {slo_words(workload.slo)}", "bold")]
+        if workload.held:
+            yield [text(workload.held, "bold")]
         for winner in workload.winners:
             yield from _winner_lines(made, winner)
-    for found in (found for sweep in made.sweeps for found in sweep.searches):
-        yield [text(answer_of(found), "bold")]
+    yield from ([text(answer, "bold")] for answer in made.search_answers)
     for item in made.changes:
         verdict = {None: "repeats are needed to tell", True: "noise", False: "beyond the noise"}[item.noise]
         moved = f"{short(item.before)} -> {short(item.after)} ({item.change:+.1%}, {verdict})"

@@ -21,6 +21,7 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import file_of
 from sglang_hydra.text.screen import text, write
+from sglang_hydra.text.words import install_command
 
 DISTRIBUTION = "sglang_hydra_ui"
 """The package of the extra ``ui``: the site and no code."""
@@ -52,7 +53,7 @@ def site_folder() -> Path:
     for folder in (*installed, built):
         if (folder / "plan.html").is_file():
             return folder
-    hint = "pip install 'sglang-hydra[ui]'; in a checkout make site"
+    hint = f"make site, in a checkout; {install_command('ui')}, when its wheel is published"
     raise ConfigError(Finding("error", "CLI037", "the site is not installed here", hint=hint))
 
 

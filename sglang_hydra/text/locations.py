@@ -17,10 +17,10 @@ def conf_dir() -> Path:
 
 
 def shown_path(file: str) -> str:
-    """A path as one would type it here: relative when it lies below the working directory or our conf/."""
+    """A path as one would type it here: relative when it lies below our conf/ or the working directory."""
     bases = [conf_dir().parent]
     with contextlib.suppress(OSError):  # the working directory may be gone
-        bases.insert(0, Path.cwd())
+        bases.insert(Path(file).is_relative_to(conf_dir()), Path.cwd())  # an environment may lie below it
     for base in bases:
         try:
             return str(Path(file).relative_to(base))

@@ -120,6 +120,12 @@ def program() -> str:
     return "python serve.py" if os.path.basename(sys.argv[0]) == "serve.py" else "sglang-hydra"
 
 
+def install_command(extra: str) -> str:
+    """Returns the command that adds an extra: to the package that is installed, which asks no registry for it, or to
+    that of the checkout in which ``serve.py`` was started."""
+    return f"pip install '{'sglang-hydra' if program() == 'sglang-hydra' else '.'}[{extra}]'"
+
+
 @functools.lru_cache(maxsize=8192)
 def _flat(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()

@@ -11,7 +11,7 @@ import yaml
 
 from sglang_hydra.cli.explain import _TOPICS, _title
 from sglang_hydra.text.flags import OTHER_VERBS, VERBS
-from sglang_hydra.text.words import nearest
+from sglang_hydra.text.words import install_command, nearest
 from tests.commands import Run, runner, valid
 
 STARTING = ("serve", "bench", "resume")
@@ -66,6 +66,15 @@ def test_without_an_engine_the_embedded_one_is_named_and_no_gpu_made_up(
     shown = run(*shlex.split(typed))
     assert shown.code == code
     assert (shown.out + shown.err).rstrip().endswith(f"Corrected\n  {LOCAL} {corrected}")
+
+
+@pytest.mark.parametrize(("started", "what"), [("sglang-hydra", "sglang-hydra"), ("serve.py", ".")])
+def test_what_to_install_needs_no_registry_of_this_package(
+    started: str, what: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An extra of what is installed, or of the checkout whose ``serve.py`` was started."""
+    monkeypatch.setattr("sys.argv", [started])
+    assert install_command("local") == f"pip install '{what}[local]'"
 
 
 def test_a_sweep_without_an_engine_names_what_to_install(run: Run) -> None:

@@ -38,6 +38,7 @@ from sglang_hydra.measure.report.workloads import (
     slo_words,
     workloads_of,
 )
+from sglang_hydra.measure.sweep.store import answer_of
 from sglang_hydra.text.words import program
 
 LIMIT_SHARE = Metric("limit_share", "% of the limit", True, "%")
@@ -108,6 +109,12 @@ class Workload(NamedTuple):
     leaders: tuple[Leader, ...]
     slo: Mapping[str, float]
 
+    @property
+    def held(self) -> str:
+        """How many points hold the limits, in words; empty where there are none."""
+        held = sum(not misses(group, self.slo) for group in self.groups)
+        return f"{held} of {len(self.groups)} points hold {slo_words(self.slo)}" if self.slo else ""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -128,6 +135,11 @@ class Report:
     def largest(self) -> list[Workload]:
         """The workloads that are shown: those with the most points."""
         return sorted(self.workloads, key=lambda each: -len(each.groups))[:_MOST_WORKLOADS]
+
+    @property
+    def search_answers(self) -> list[str]:
+        """What the searches of the sweeps found, each in words."""
+        return [answer_of(found) for sweep in self.sweeps for found in sweep.searches]
 
     def cells(self, group: Group) -> list[str]:
         """The values of the keys that vary, for one group."""

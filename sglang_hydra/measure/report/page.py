@@ -50,6 +50,7 @@ def page(report: Report) -> str:
         title=", ".join(names),
         counts=counts(report),
         typed=[" ".join(sweep.words) for sweep in report.sweeps],
+        answers=report.search_answers,
         problems=[finding.message for sweep in report.sweeps for finding in sweep.problems],
         workloads=[drawn.workload(each) for each in report.largest],
         undrawn=len(report.workloads) - len(report.largest),
@@ -128,6 +129,7 @@ class _Drawn:
         return {
             "words": workload.words,
             "slo": slo_words(workload.slo),
+            "held": workload.held,
             "cards": self._cards(workload.winners),
             "charts": [self._chart(workload, front) for front in fronts],
             "throughput": self._report.throughput.words,

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import install_command
 
 
 def check_packages(verb: str, *names: str, extra: str = "bench") -> None:
@@ -13,4 +14,4 @@ def check_packages(verb: str, *names: str, extra: str = "bench") -> None:
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         message = f"{verb} needs {' and '.join(missing)}, which this environment does not have"
-        raise MachineError(Finding("error", "RNR007", message, hint=f"pip install 'sglang-hydra[{extra}]'"))
+        raise MachineError(Finding("error", "RNR007", message, hint=install_command(extra)))

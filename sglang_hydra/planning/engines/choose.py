@@ -9,6 +9,7 @@ from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import install_command
 
 AUTO = "auto"
 
@@ -68,6 +69,6 @@ def _cannot_serve(reasons: dict[str, str]) -> Finding:
         id="ENG002",
         message=f"nothing here can serve this ({why})",
         fields=("engine.python", "engine"),
-        hint='engine.python=<an interpreter that has sglang>, or pip install "sglang-hydra[local]" for the embedded '
-        "engine, or model=tiny to try a server on any machine",
+        hint=f"engine.python=<an interpreter that has sglang>, or {install_command('local')} for the embedded engine, "
+        "or model=tiny to try a server on any machine",
     )

@@ -11,12 +11,12 @@ from pathlib import Path
 from sglang_hydra.facts.packages import find_python, installed
 from sglang_hydra.planning.engines.base import Availability, Command, EngineRequest, Machine
 from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.words import install_command
 
 # What `transformers[serving]` needs at run time, and torch, which it leaves to its users.
 _PARTS = ("torch", "transformers", "accelerate", "fastapi", "uvicorn", "openai")
 # The first whose `serve` was seen to take the model as its argument.
 _OLDEST = (5, 8)
-_INSTALL = 'pip install "sglang-hydra[local]"'
 # Activations, the KV cache and the copy that loading makes, beside the weights.
 _WEIGHTS_FACTOR = 1.3
 _DTYPES = {"half": "float16", "float": "float32"}
@@ -55,11 +55,12 @@ class Transformers:
         version = packages.versions.get("transformers")
         lacking = [part for part in _PARTS if part not in packages.versions]
         whose = f"the environment of engine.python={python}" if python else "this environment"
+        lacks = parts_command(python)
         if lacking:
-            return Availability(False, version, f"{whose} lacks {', '.join(lacking)} ({_INSTALL})")
+            return Availability(False, version, f"{whose} lacks {', '.join(lacking)} ({lacks})")
         if _release(packages.versions["transformers"]) < _OLDEST:
             needed = ".".join(map(str, _OLDEST))
-            return Availability(False, version, f"{whose} has transformers {version}, before {needed} ({_INSTALL})")
+            return Availability(False, version, f"{whose} has transformers {version}, before {needed} ({lacks})")
         return Availability(True, version)
 
     def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
@@ -165,6 +166,11 @@ def _alias_folder(model: str, alias: str) -> Path:
     folder = default_cache() / "names"
     require_private(folder)
     return folder / hashlib.sha256(f"{model}\0{alias}".encode()).hexdigest()[:16]
+
+
+def parts_command(python: str | None) -> str:
+    """Returns the command that installs what the embedded engine needs, into this environment or that of ``python``."""
+    return f"{python} -m pip install torch 'transformers[serving]' accelerate" if python else install_command("local")
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -54,19 +54,15 @@ def choose_gpu_class(
     from sglang_hydra.facts.probe import probe_gpu
     from sglang_hydra.facts.recognise import recognise
     from sglang_hydra.planning.engines.planned import plan_engine
+    from sglang_hydra.planning.engines.transformers import parts_command
 
     python = composition.nodes.engine.python
     probe = once(("GPUs", python), lambda: probe_gpu(env, python=python))
     if not probe.found:
         wanted = _would_start_embedded(composer, composition)
         embedded = wanted and plan_engine(composition.nodes.engine, embedded_first=True).name == "transformers"
-        installs = f"{python} -m pip install" if python else "pip install"
         may_be = wanted and not embedded and composition.nodes.engine.name == "auto"
-        lacks = (
-            f"{installs} 'sglang-hydra[local]'"
-            if may_be and not plan_engine(composition.nodes.engine).installed
-            else ""
-        )
+        lacks = parts_command(python) if may_be and not plan_engine(composition.nodes.engine).installed else ""
         choice, why = ("cpu", "the embedded engine runs on the CPU") if embedded else ("none", "no accelerator found")
         chosen = composer.compose(composer.with_choice(requests, "gpu", choice, "probe"))
         note = f"gpu: auto -> {choice} ({why}; {'; '.join(probe.tried)})"

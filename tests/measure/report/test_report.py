@@ -279,6 +279,8 @@ def test_what_misses_the_limits_is_hollow_and_beyond_them_is_shaded(tmp_path: Pa
     assert ("tp_size=1", "bench.concurrency=32") in missed
     assert ("tp_size=4", "bench.concurrency=16") not in missed
     text = page(report)
+    assert workload.held.startswith(f"{len(workload.groups) - len(missed)} of {len(workload.groups)} points hold")
+    assert html.escape(workload.held) in text
     assert text.count('class="beyond"') == 2 * 3
     assert len(re.findall(r'class="mark s\d[a-z ]* missed"', text)) == 2 * 3 * len(missed)
     best = [winner for winner in workload.winners if "TTFT <= 300 ms, ITL <= 15 ms" in winner.title]
@@ -619,6 +621,7 @@ def test_what_an_slo_search_found_is_in_status_and_report(tmp_path: Path, capsys
     for command in ("status", "report"):
         assert entry([command, str(folder)]) == 0
         assert "the bisect search of bench.concurrency found bench.concurrency=3" in capsys.readouterr().out
+    assert "the bisect search of bench.concurrency found bench.concurrency=3" in (folder / "report.html").read_text()
     assert entry(["status", str(folder), "--json"]) == 0
     stands = valid("sweep_status", capsys.readouterr().out)
     assert stands["best"]["words"] == ["bench.concurrency=2"]

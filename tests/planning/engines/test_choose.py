@@ -48,7 +48,7 @@ def test_an_engine_is_chosen(
     [
         ("auto", [], GIB, Machine(9 * GIB), "has no package sglang; transformers: "),
         ("auto", [], GIB, Machine(9 * GIB), "lacks torch, transformers, accelerate, fastapi, uvicorn, openai"),
-        ("auto", EMBEDDED[1:], GIB, Machine(9 * GIB), "lacks torch (pip install"),
+        ("auto", EMBEDDED[1:], GIB, Machine(9 * GIB), "-m pip install torch 'transformers[serving]' accelerate"),
         ("auto", OLD, GIB, Machine(9 * GIB), "has transformers 4.56.1, before 5.8"),
         ("auto", EMBEDDED, GIB, Machine(int(1.29 * GIB)), "the weights times 1.3 need 1.3 GiB, 1.3 GiB are free"),
         ("auto", EMBEDDED, 9 * GIB, Machine(99 * GIB, "cuda", GIB), "need 11.7 GiB, 1.0 GiB are free"),
@@ -67,7 +67,7 @@ def test_a_machine_that_cannot_serve_is_told_why_and_what_to_type(
     (finding,) = caught.value.findings
     assert finding.id == "ENG002"
     assert says in finding.message
-    assert 'pip install "sglang-hydra[local]"' in str(finding.hint)
+    assert "pip install 'sglang-hydra[local]'" in str(finding.hint)
     assert "engine.python=" in str(finding.hint)
 
 

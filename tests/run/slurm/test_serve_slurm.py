@@ -205,5 +205,5 @@ def test_a_machine_that_cannot_submit_says_what_is_missing(
     assert entry(fake) == 3
     printed = " ".join("".join(capsys.readouterr()).split())
     assert "SLM003" in printed
-    wanted = "no sbatch, srun, scontrol, scancel" if missing == "commands" else 'pip install "sglang-hydra[slurm]"'
+    wanted = "no sbatch, srun, scontrol, scancel" if missing == "commands" else "pip install 'sglang-hydra[slurm]'"
     assert wanted in printed

@@ -17,6 +17,7 @@ from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.run.launch.slurm.states import MESSAGES, ask_slurm
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import install_command
 
 ORIGINAL_PYTHONPATH = "SGLANG_HYDRA_PYTHONPATH"
 """In the job: what PYTHONPATH was before the job's own script added this package to it."""
@@ -49,7 +50,7 @@ def require_slurm() -> None:
 
     if importlib.util.find_spec("submitit") is None:
         message = "launch=slurm needs the package submitit, which this environment has not"
-        raise MachineError(Finding("error", "SLM003", message, ("launch",), 'pip install "sglang-hydra[slurm]"'))
+        raise MachineError(Finding("error", "SLM003", message, ("launch",), install_command("slurm")))
 
 
 def submit(

@@ -90,6 +90,7 @@ class Own(NamedTuple):
     ttft: float = 0.0
     tpot_error: float | None = None
     ttft_error: float | None = None
+    load: Mapping[str, tuple[float, float]] | None = None
 
 
 @cache
@@ -230,23 +231,16 @@ def _figure(value: float, error: tuple[float, float]) -> Figure:
 
 
 def _errors(server: Server, demand: Demand, running: float, known: Mapping[str, Any], own: Own) -> dict[str, Any]:
-    """The interval of TPOT and TTFT as logarithms, and what it is about."""
-    seen, gpu = known["measured"], server.roofline.gpu
-    shape, there = server.shape in seen["shapes"], gpu in seen["gpus"]
-    reasons = []
-    if not shape:
-        reasons.append("no measurement of this family of models")
-    if not there:
-        reasons.append("no measurement of this GPU")
+    """The interval of TPOT and TTFT as logarithms, and what it is about. The user's own measurements are of this model
+    on this GPU, so that only what else is far from all that was measured widens theirs."""
+    seen = known["measured"]
+    shape, there = server.shape in seen["shapes"], server.roofline.gpu in seen["gpus"]
     errors: Mapping[str, Any] = known["errors"]["measured" if shape and there else "gpu" if shape else "model"]
-    more = 0.0
-    if not shape and not there:
-        more += errors["tpot"][1] / 2
-    if server.vendor not in seen["vendors"]:
-        more += _UNKNOWN_VENDOR
-        reasons.append(f"no measurement of a GPU of this vendor ({server.vendor or 'unknown'})")
+    more, reasons = (0.0, []) if own.load else _unknown(server, seen, errors)
     for name, value in (("input_len", demand.input_len), ("output_len", demand.output_len), ("running", running)):
         low, high = seen["load"][name]
+        if own.load:
+            low, high = min(low, own.load[name][0]), max(high, own.load[name][1])
         if not low <= value <= high:
             far = abs(log(max(value, 1.0) / (low if value < low else high)))
             more += _FAR_LOAD * min(2.0, far)
@@ -264,3 +258,19 @@ def _errors(server: Server, demand: Demand, running: float, known: Mapping[str, 
         low, high = (-left, left) if left is not None else errors[name]
         found[name] = (low - more, high + more)
     return {**found, "reasons": reasons}
+
+
+def _unknown(server: Server, seen: Mapping[str, Any], errors: Mapping[str, Any]) -> tuple[float, list[str]]:
+    """What the server's model and GPU add to an error where nobody measured them, and the reasons in words."""
+    shape, there = server.shape in seen["shapes"], server.roofline.gpu in seen["gpus"]
+    more, reasons = 0.0, []
+    if not shape:
+        reasons.append("no measurement of this family of models")
+    if not there:
+        reasons.append("no measurement of this GPU")
+    if not shape and not there:
+        more += errors["tpot"][1] / 2
+    if server.vendor not in seen["vendors"]:
+        more += _UNKNOWN_VENDOR
+        reasons.append(f"no measurement of a GPU of this vendor ({server.vendor or 'unknown'})")
+    return more, reasons

@@ -46,7 +46,18 @@ def own_of(points: Sequence[Point], server: Server) -> Own | None:
         ttft=ttft,
         tpot_error=max(least, _WIDTH * spread),
         ttft_error=None if left is None else max(2 * least, _WIDTH * left),
+        load=_measured(alike),
     )
+
+
+def _measured(points: Sequence[Point]) -> dict[str, tuple[float, float]]:
+    """The least and largest of each part of these points' loads."""
+    parts = {
+        "input_len": [point.demand.input_len for point in points],
+        "output_len": [point.demand.output_len for point in points],
+        "running": [forecast(point.server, point.demand).running for point in points],
+    }
+    return {name: (min(values), max(values)) for name, values in parts.items()}
 
 
 def _improved(points: Sequence[Point], step: float, prompt: float) -> tuple[float, float]:

@@ -40,7 +40,8 @@ def off(point: Point, taken: list[Point]) -> float:
 @pytest.mark.parametrize("words", SETS.values(), ids=SETS)
 def test_five_points_bring_other_loads_of_the_layout_within_ten_percent(words: list[str]) -> None:
     measured = points(words, factor=1.4)  # a machine that is slower than any that was published
-    taken, rest = measured[:: max(1, len(measured) // 5)][:5], measured
+    taken = measured[:: max(1, len(measured) // 5)][:5]
+    rest = [point for point in measured if point not in taken]
     assert statistics.median(off(point, taken) for point in rest) < 0.10
     assert statistics.median(off(point, []) for point in rest) > 0.15
 
@@ -54,6 +55,19 @@ def test_another_layout_of_the_model_is_within_twenty_percent() -> None:
     assert near.tpot_error is not None
     assert far.tpot_error is not None
     assert near.tpot_error < far.tpot_error
+
+
+def test_a_gpu_that_the_user_measured_is_no_longer_unknown() -> None:
+    """Its interval holds what was not taken, and a load that only the user measured is not far from all."""
+    unseen = server("gpu=cpu", "model=tiny", "gpu.memory_bandwidth_gbps=20")
+    loads = [Demand(16, 8, number) for number in range(1, 9)]
+    measured = [Point(unseen, load, 6 * forecast(unseen, load).tpot.value, None) for load in loads]
+    shipped, own = (forecast(unseen, loads[3], own=own_of(taken, unseen)) for taken in ([], measured[::2]))
+    assert len(shipped.reasons) >= 4
+    assert own.reasons == ()
+    assert own.tpot.low < (measured[3].tpot or 0) < own.tpot.high < 1.3 * own.tpot.value
+    far = forecast(unseen, Demand(100_000, 8, 1), own=own_of(measured, unseen))
+    assert [reason.split()[0] for reason in far.reasons] == ["input_len"]
 
 
 def test_points_of_another_model_say_nothing() -> None:

@@ -13,9 +13,10 @@ from sglang_hydra.architecture.quantization import stored_quantization
 from sglang_hydra.architecture.tensors import ROUTED
 from sglang_hydra.architecture.understanding import config_fields
 from sglang_hydra.arguments.layout import arguments_saying, layout_of, names_of
+from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.fit.forecast import Forecast, forecast
 from sglang_hydra.fit.forecast_server import server_of
-from sglang_hydra.fit.remedy import LEAST_CAPABILITY, cache_type, has_free_cache
+from sglang_hydra.fit.remedy import LEAST_CAPABILITY, cache_type, has_free_cache, largest_fraction
 from sglang_hydra.fit.result import Fit, Wanted
 from sglang_hydra.fit.roofline import BANDWIDTH
 from sglang_hydra.fit.sizing import fit as sized
@@ -55,14 +56,14 @@ class Layout(NamedTuple):
 def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[Layout]:
     """Every layout of ``base`` on its GPU class: formats of the weights and the cache, GPUs, nodes, and how these
     divide attention, experts and requests. ``fill``: more requests than wanted are worth a cache in FP8."""
-    release = base.engine.version
+    version = base.engine.version
     free = {meaning: 1 for meaning in _SIZES if not base.intent.keys() & set(names_of(meaning))}
-    values = {**base.values, **arguments_saying(release, (), **free)}
-    drafts = arguments_saying(release, (), **_DRAFTS) if _drafts(base) else {}
+    values = {**base.values, **arguments_saying(version, (), **free)}
+    drafts = arguments_saying(version, (), **_DRAFTS) if _drafts(base) else {}
     caches: list[Mapping[str, Any]] = [{}]
     if has_free_cache(values):
         caches.append({"kv_cache_dtype": cache_type(base.gpu)})
-    for (format, model, lossy), divided in product(_weights(base), list(_divided(base, release))):
+    for (format, model, lossy), divided in product(_weights(base), list(_divided(base, version))):
         if _DEEPEP in divided.values() and not _sends(base, model):
             continue
         layout, change = None, {**divided, **format}
@@ -119,7 +120,7 @@ def _is_16_bit(base: Plan) -> bool:
     return config is None or stored_quantization(config) is None
 
 
-def _divided(base: Plan, release: str) -> Iterator[Mapping[str, Any]]:
+def _divided(base: Plan, version: str) -> Iterator[Mapping[str, Any]]:
     """Sizes of the parallel groups, as the release spells them: GPUs of one node by powers of two, whole nodes."""
     here = base.gpu.count or 8
     experts = base.fit is not None and bool(base.fit.weights.parts.get(ROUTED))
@@ -130,24 +131,29 @@ def _divided(base: Plan, release: str) -> Iterator[Mapping[str, Any]]:
                 continue
             whole: dict[str, Any] = {"tp": size} if size > 1 else {}
             whole |= {"nodes": nodes} if nodes > 1 else {}
-            yield arguments_saying(release, **whole)
+            yield arguments_saying(version, **whole)
             if size > 1:
-                yield arguments_saying(release, **whole, attention_groups=size)
+                yield arguments_saying(version, **whole, attention_groups=size)
             if size > 1 and experts:
-                yield arguments_saying(release, **whole, experts=size)
+                yield arguments_saying(version, **whole, experts=size)
             if size >= here > 1 and experts:
                 dense: dict[str, Any] = {"dense": 1} if nodes > 1 else {}  # else blocks of FP8 are cut
                 share = (
                     {"mem_fraction_static": _SHARE} if nodes > 1 and "mem_fraction_static" not in base.intent else {}
                 )
-                sending = arguments_saying(release, **whole, **dense, attention_groups=size, all_to_all=_DEEPEP)
+                sending = arguments_saying(version, **whole, **dense, attention_groups=size, all_to_all=_DEEPEP)
                 yield {**sending, **share}
             copies = [number for number in sizes if number > 1 and number * size <= here] if nodes == 1 else []
-            yield from (arguments_saying(release, **whole, copies=number) for number in copies)
+            yield from (arguments_saying(version, **whole, copies=number) for number in copies)
 
 
 def _sends(base: Plan, model: ModelFacts) -> bool:
-    """Whether these weights go with DeepEP on the plan's GPUs, and nobody said how many GPUs divide the experts."""
+    """Whether the release has DeepEP and these weights go with it on the plan's GPUs, and nobody said how many GPUs
+    divide the experts."""
+    known = nearest_known(base.engine.version)
+    argument = release(known).arguments.get("moe_a2a_backend") if known else None
+    if argument is None or _DEEPEP not in (argument.choices or ()):
+        return False
     config = config_fields(model, base.values.get("json_model_override_args", "{}"))
     stored = stored_quantization(config) if config is not None else None
     if stored is None or not stored.get("weight_block_size") or base.intent.keys() & set(names_of("experts")):
@@ -168,11 +174,11 @@ def _sized(
 ) -> Layout | None:
     """The layout with its numbers, without a forecast where the GPU's bandwidth is unknown; None where nothing can be
     computed of it, or it cannot be divided so."""
-    release = None if base.by_own_rules else base.engine.version
+    version = None if base.by_own_rules else base.engine.version
     groups = layout_of(values, base.engine.version).attention_groups
     try:
-        fit = sized(values, base.gpu, model, sized_end=False, release=release, estimated=True)
-        server = server_of(values, base.gpu, model, fit, base.engine.name, "", resolved_by=release)
+        fit = sized(values, base.gpu, model, sized_end=False, release=version, estimated=True)
+        server = server_of(values, base.gpu, model, fit, base.engine.name, "", resolved_by=version)
     except Missing as failure:
         known = failure.names == (BANDWIDTH,) and groups == 1
         return Layout(change, fit.gpus, _holds(fit, wanted), lossy, None, None) if known else None
@@ -194,13 +200,12 @@ def _larger_share(base: Plan, values: Mapping[str, Any], model: ModelFacts) -> d
     """The largest fraction of the memory that is likely to work, where nobody set one; {} where there is none."""
     if "mem_fraction_static" in base.intent:
         return {}
-    release = None if base.by_own_rules else base.engine.version
+    version = None if base.by_own_rules else base.engine.version
     try:
-        fit = sized(values, base.gpu, model, release=release, estimated=True)
+        fit = sized(values, base.gpu, model, release=version, estimated=True)
     except ConfigError:
         return {}
-    fraction = 0.0 if fit.interval is None or fit.interval.empty else int(fit.interval.high * 100 - 1) / 100
-    return {"mem_fraction_static": fraction} if fraction > (fit.asked or 1.0) else {}
+    return dict(next(largest_fraction(fit), {}))
 
 
 def _holds(fit: Fit, wanted: Wanted) -> bool:

@@ -11,7 +11,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.fit.forecast import ALL_TO_ALL, ASSUMED, Figure, Forecast, forecast
 from sglang_hydra.fit.forecast_own import Point
-from sglang_hydra.fit.remedy import spelled
+from sglang_hydra.fit.remedy import largest_fraction, spelled
 from sglang_hydra.fit.result import Wanted
 from sglang_hydra.fit.roofline import Limit
 from sglang_hydra.planning.choosing.forecast import Expected, forecast_of_plan, known_limit
@@ -195,14 +195,20 @@ def _suggestion(
     slo: Slo,
     points: Sequence[Point],
 ) -> Suggestion | None:
-    """The plan with these arguments on top; None where it cannot be launched or holds too little."""
+    """The plan with these arguments on top; with a larger share of the memory where the release's own holds too little.
+    None where it cannot be launched or holds too little."""
     added = [f"{name}={spelled(value)}" for name, value in change.items()]
     try:
         plan = _plan(composer, typed_in_place(composer, requests, added))
     except ConfigError:
         return None
-    if plan.fit is None or not serves(plan):
+    if plan.fit is None:
         return None
+    if not serves(plan):
+        share = (
+            {} if "mem_fraction_static" in plan.intent or not plan.fit.fits else next(largest_fraction(plan.fit), {})
+        )
+        return _suggestion(composer, requests, words, {**change, **share}, price, slo, points) if share else None
     wanted = _wanted(plan)
     context = wanted.context or (plan.fit.kv.context if plan.fit.kv else 0)
     held = plan.fit.concurrent_requests(context) or 0

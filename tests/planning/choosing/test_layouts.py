@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from sglang_hydra.arguments.tables.table import Release, release
 from sglang_hydra.fit.forecast import ALL_TO_ALL, Forecast
 from sglang_hydra.fit.result import Wanted
 from sglang_hydra.planning.choosing.layouts import Layout, layouts_of
@@ -51,6 +54,19 @@ def test_experts_of_a_whole_node_and_of_more_are_reached_by_all_to_all() -> None
 )
 def test_where_the_backend_cannot_run_it_is_not_offered(words: tuple[str, ...]) -> None:
     sending, others = layouts(*words)
+    assert others
+    assert not sending
+
+
+def test_a_release_without_the_backend_does_not_offer_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(version: str) -> Release:
+        known = release(version)
+        backend = replace(known.arguments["moe_a2a_backend"], choices=("none", "mooncake"))
+        return replace(known, arguments={**known.arguments, "moe_a2a_backend": backend})
+
+    assert layouts("model=deepseek_v3", "gpu=h200")[0]
+    monkeypatch.setattr("sglang_hydra.planning.choosing.layouts.release", lacking)
+    sending, others = layouts("model=deepseek_v3", "gpu=h200")
     assert others
     assert not sending
 

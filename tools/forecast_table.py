@@ -5,15 +5,17 @@
 Each line is one measurement: {"words": ["gpu=h200", "model=deepseek_r1", "tp_size=8"], "engine": "sglang",
 "input_len": 922, "output_len": 922, "concurrency": 64, "tpot_ms": 12.3, "ttft_ms": 400.1}; lengths are means. It may
 say more: "release" of the engine, "spread" of the lengths (their range by their mean: 0 where all are alike), "rounds"
-(requests of each client; null: they arrive by chance). Words that no plan takes are left out, with the reason, where
-the plan of the others says what the server is. The last line is JSON: rows, unanswered, errors in percent and the share
-of rows inside the interval of 80 %. ``--rows`` prints each row before it. 2 where the file cannot be read.
+(requests of each client; null: they arrive by chance); a time that nobody measured is null. Words that no plan takes
+are mended or left out, with the reason, where the others say what the server is. The last line is JSON: rows,
+unanswered, errors in percent and the share of rows inside the interval of 80 %. ``--rows`` prints each row before it. 2
+where the file cannot be read.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 
 from sglang_hydra import ConfigError, plan
 from sglang_hydra.architecture.known import Missing
+from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS
 from sglang_hydra.fit.forecast import Demand, Forecast, forecast
 from sglang_hydra.fit.forecast_server import Server
 from sglang_hydra.planning.choosing.forecast import server_of_plan
@@ -31,6 +34,9 @@ from sglang_hydra.planning.choosing.forecast import server_of_plan
 _NEEDED = ("gpu", "model", "model_path", "tp_size", "dp_size", "ep_size", "pp_size", "nnodes", "enable_dp_attention")
 _NEEDED += ("attn_dp_size", "quantization", "kv_cache_dtype")
 _LEAST = ("gpu", "model", "tp_size")
+_TRIES = 6
+_PRESETS = Path(__file__).resolve().parents[1] / "conf" / "model"
+_MODEL_PATH = re.compile(r"^model_path: ([\w./-]+)", re.M)
 
 
 class Row(NamedTuple):
@@ -53,30 +59,70 @@ def rows_of(records: Iterable[Mapping[str, Any]]) -> tuple[list[Row], list[str]]
             unanswered.append(f"{' '.join(words)}: {server}")
             continue
         release = record.get("release") or server.release
-        rows.append(Row(record, server._replace(engine=record.get("engine", "sglang"), release=str(release))))
+        engine = str(record.get("engine") or "sglang").lower()
+        rows.append(Row(record, server._replace(engine=engine, release=str(release))))
     return rows, unanswered
 
 
 def _server(words: Sequence[str]) -> Server | str:
-    """The server of a plan with these words; where there is none, with those that say its size. A text says why none
-    of these can be planned."""
-    first = ""
-    for needed in (None, _NEEDED, _LEAST):
-        names = {word: word.partition("=")[0].lstrip("+") for word in words}
-        taken = [word for word, name in names.items() if not needed or name in needed or name.startswith("gpu.")]
+    """The server of a plan with these words, or of those that can be planned: each that is refused is replaced by what
+    it should have been, or left out; a checkpoint of unknown shape is taken as one that its name begins with. A text
+    says why none of these can be planned."""
+    first, taken = "", list(words)
+    for attempt in range(_TRIES):
         try:
             found = server_of_plan(plan(taken))
         except Missing as failure:
             typed = " ".join(f"{name}=NUMBER" for name in failure.names if name.startswith("gpu."))
             first = first or f"unknown: {', '.join(failure.names)}" + (f"; add {typed} to its words" if typed else "")
+            fewer = _with_known_checkpoint(taken)
         except ConfigError as failure:
             first = first or failure.findings[0].message
+            fewer = _without_refused(taken, failure)
         else:
             if first:
-                left = " ".join(word for word in words if word not in taken)
-                print(f"{' '.join(taken)}: without {left}: {first}", file=sys.stderr)
+                print(f"{' '.join(words)}: taken as {' '.join(taken)}: {first}", file=sys.stderr)
             return found
+        if fewer == taken:  # nothing named: those that say its size
+            fewer = [word for word in taken if _name(word) in (_NEEDED, _LEAST)[attempt > 1] or "gpu." in word]
+        if fewer == taken:
+            break
+        taken = fewer
     return first
+
+
+def _without_refused(words: Sequence[str], failure: ConfigError) -> list[str]:
+    """The words, each that a finding is about as it should have been; without it where nobody knows that."""
+    kept = list(words)
+    for finding in failure.findings:
+        fix = next((remedy.words for remedy in finding.remedies if remedy.kind == "fix"), ())
+        about = [
+            word for word in kept if word in finding.typed or (not finding.typed and _name(word) in finding.fields)
+        ]
+        kept = [word for word in kept if word not in about]
+        kept += [word for word in fix if about and "=" in word and word not in about and not word.startswith("-")]
+    return kept
+
+
+def _with_known_checkpoint(words: Sequence[str]) -> list[str]:
+    """The words with a known checkpoint in place of one whose name goes on behind that one's: of the same shapes, and
+    of 4 bits where the name says so and one is known."""
+    path = next((word.partition("=")[2] for word in words if _name(word) == "model_path"), None)
+    if path is None:
+        return list(words)
+    paths = [found[1] for file in _PRESETS.glob("*.yaml") if (found := _MODEL_PATH.search(file.read_text("utf-8")))]
+    paths += [checkpoint.path for checkpoint in CHECKPOINTS]
+    known = {name.partition("/")[2].lower(): name for name in paths}
+    asked = path.partition("/")[2].lower()
+    alike = max((name for name in known if name and asked.startswith(name)), key=len, default=None)
+    if alike is not None and "fp4" in asked:
+        alike = min((name for name in known if name.startswith(alike) and "fp4" in name), key=len, default=alike)
+    new = [] if alike is None or known[alike] == path else [f"model_path={known[alike]}"]
+    return [word for word in words if _name(word) != "model_path"] + new
+
+
+def _name(word: str) -> str:
+    return word.partition("=")[0].lstrip("+")
 
 
 def demand_of(record: Mapping[str, Any]) -> Demand:
@@ -89,9 +135,9 @@ def summary(forecasts: Sequence[tuple[Row, Forecast]], unanswered: int) -> dict[
     """The last line."""
     tpot, ttft, inside = [], [], []
     for row, found in forecasts:
-        measured = row.record["tpot_ms"] / 1e3
-        tpot.append(100 * abs(found.tpot.value / measured - 1))
-        inside.append(found.tpot.low <= measured <= found.tpot.high)
+        if measured := (row.record.get("tpot_ms") or 0) / 1e3:
+            tpot.append(100 * abs(found.tpot.value / measured - 1))
+            inside.append(found.tpot.low <= measured <= found.tpot.high)
         if row.record.get("ttft_ms") and found.ttft is not None:
             ttft.append(100 * abs(found.ttft.value * 1e3 / row.record["ttft_ms"] - 1))
     return {
@@ -119,7 +165,7 @@ def main() -> None:
         tpot = item.tpot
         load = " ".join(f"{row.record[name]:g}" for name in ("input_len", "output_len", "concurrency"))
         print(
-            f"{row.record['tpot_ms']:8.1f} ms, forecast {tpot.value * 1e3:8.1f} ({tpot.low * 1e3:.1f} to"
+            f"{row.record.get('tpot_ms') or 0:8.1f} ms, forecast {tpot.value * 1e3:8.1f} ({tpot.low * 1e3:.1f} to"
             f" {tpot.high * 1e3:.1f})  {' '.join(row.record['words'])} {load}"
         )
     for line in unanswered:

@@ -20,6 +20,7 @@ from sglang_hydra.fit.forecast import Demand, Own, coefficients, forecast
 from sglang_hydra.fit.forecast_server import Server
 from sglang_hydra.fit.forecast_terms import TERMS, prompt_terms, step_terms
 from sglang_hydra.planning.choosing.forecast import server_of_plan
+from tools.forecast_table import demand_of, rows_of, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "sglang_hydra" / "fit" / "forecast_measured.jsonl.gz"
@@ -177,10 +178,45 @@ def test_the_table_says_how_wrong_it_was(tmp_path: Path) -> None:
     assert found["rows"] == 8
     assert found["unanswered"] == 1
     assert found["inside_80_percent"] == 71.4
-    assert "without attention_backend=of_tomorrow no_such_word=1" in printed.stderr
+    assert f"taken as {' '.join(R1)}: " in printed.stderr
     assert "add gpu.memory_bandwidth_gbps=NUMBER" in printed.stdout
     assert 0 < found["tpot_median_percent"] < 20 < found["tpot_mape_percent"]
     assert found["ttft_median_percent"] is not None
+
+
+WORDS = {
+    "misspelt": ("gpu=H200 model=deepseek-r1 tp=8 isl=1024", R1),
+    "a_flag": ("gpu=h200 model=deepseek_r1 tp_size=8 --kv-cache-dtype=fp8_e4m3", (*R1, "kv_cache_dtype=fp8_e4m3")),
+    "odd_words_keep_the_others": (
+        "gpu=gb200 model=deepseek_r1 tp_size=8 dp_size=8 enable_dp_attention=true attention_backend=of_tomorrow",
+        ("gpu=gb200", "model=deepseek_r1", "tp_size=8", "dp_size=8", "enable_dp_attention=true"),
+    ),
+    "an_unknown_release": ("gpu=h200 model=deepseek_r1 tp_size=8 engine.version=0.5.99", R1),
+    "a_checkpoint_of_4_bits": (
+        "gpu=mi355x model_path=amd/DeepSeek-R1-0528-MXFP4-Preview tp_size=4 disable_radix_cache=true",
+        ("gpu=mi355x", "model_path=nvidia/DeepSeek-R1-0528-FP4", "tp_size=4"),
+    ),
+    "a_checkpoint_of_8_bits": (
+        "gpu=h200 model_path=someone/Qwen3-32B-Channel tp_size=2",
+        ("gpu=h200", "model=qwen3_32b", "tp_size=2"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("typed", "meant"), WORDS.values(), ids=WORDS)
+def test_words_that_no_plan_takes_are_mended(typed: str, meant: tuple[str, ...]) -> None:
+    loads = {"engine": "sglang", "input_len": 900, "output_len": 900, "concurrency": 64, "tpot_ms": 9.0}
+    found, unanswered = rows_of([{"words": typed.split(), **loads}])
+    assert not unanswered
+    assert found[0].server._replace(release="") == server(*meant)._replace(release="")
+
+
+def test_times_that_nobody_measured_count_in_no_error() -> None:
+    row = {"words": R1, "engine": "SGLang", "input_len": 900, "output_len": 900, "concurrency": 64}
+    found, _ = rows_of([{**row, "tpot_ms": None, "ttft_ms": None}, {**row, "tpot_ms": 30.0}, row])
+    record = summary([(item, forecast(item.server, demand_of(item.record))) for item in found], 1)
+    assert (record["rows"], record["unanswered"], record["ttft_median_percent"]) == (4, 1, None)
+    assert record["tpot_median_percent"] == record["tpot_mape_percent"] < 50
 
 
 def test_the_page_has_the_coefficients_that_ship() -> None:

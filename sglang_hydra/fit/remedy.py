@@ -172,7 +172,7 @@ def _two_changes(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
     """A larger share for a smaller cache; more of the node's GPUs, and a smaller cache or checkpoint."""
     values = server.values
     if has_free_cache(values):
-        yield from ({**change, "kv_cache_dtype": cache_type(gpu)} for change in largest_fraction(found))
+        yield from ({**change, "kv_cache_dtype": cache_type(gpu)} for change in _largest_fraction(found))
     for change in _idle_gpus(server, gpu, found):
         if has_free_cache(values):
             yield {**change, "kv_cache_dtype": cache_type(gpu)}
@@ -184,7 +184,7 @@ def cache_type(gpu: GpuFacts) -> str:
     return "fp8_e5m2" if gpu.is_cuda and (gpu.compute_capability or (0, 0)) < (8, 9) else "fp8_e4m3"
 
 
-def largest_fraction(found: Fit) -> Iterator[Change]:
+def _largest_fraction(found: Fit) -> Iterator[Change]:
     """The largest fraction that is likely to work, where it is above the one that is used."""
     interval = found.interval
     if interval is not None and not interval.empty and found.asked is not None:
@@ -202,7 +202,7 @@ def _more_room(server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted) -> Ite
         yield {"max_total_tokens": None}
     if wanted.users and (values.get("max_running_requests") or wanted.users) < wanted.users:
         yield {"max_running_requests": wanted.users}
-    yield from largest_fraction(found)
+    yield from _largest_fraction(found)
     if tp > 1 and found.kv is not None and any(kind.kind == "latent" for kind in found.kv.kinds):
         yield server.saying(attention_groups=tp)
     if has_free_cache(values):

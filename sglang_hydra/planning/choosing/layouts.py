@@ -16,7 +16,7 @@ from sglang_hydra.arguments.layout import arguments_saying, layout_of, names_of
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.fit.forecast import Forecast, forecast
 from sglang_hydra.fit.forecast_server import server_of
-from sglang_hydra.fit.remedy import LEAST_CAPABILITY, cache_type, has_free_cache, largest_fraction
+from sglang_hydra.fit.remedy import LEAST_CAPABILITY, cache_type, has_free_cache
 from sglang_hydra.fit.result import Fit, Wanted
 from sglang_hydra.fit.roofline import BANDWIDTH
 from sglang_hydra.fit.sizing import fit as sized
@@ -205,7 +205,13 @@ def _larger_share(base: Plan, values: Mapping[str, Any], model: ModelFacts) -> d
         fit = sized(values, base.gpu, model, release=version, estimated=True)
     except ConfigError:
         return {}
-    return dict(next(largest_fraction(fit), {}))
+    return larger_share(fit)
+
+
+def larger_share(fit: Fit) -> dict[str, float]:
+    """The largest fraction of the memory that is likely to work, to type; {} where it is not above the one asked."""
+    fraction = 0.0 if fit.interval is None or fit.interval.empty else int(fit.interval.high * 100 - 1) / 100
+    return {"mem_fraction_static": fraction} if fraction > (fit.asked or 1.0) else {}
 
 
 def _holds(fit: Fit, wanted: Wanted) -> bool:

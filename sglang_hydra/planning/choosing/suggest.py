@@ -11,11 +11,11 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.fit.forecast import ALL_TO_ALL, ASSUMED, Figure, Forecast, forecast
 from sglang_hydra.fit.forecast_own import Point
-from sglang_hydra.fit.remedy import largest_fraction, spelled
+from sglang_hydra.fit.remedy import spelled
 from sglang_hydra.fit.result import Wanted
 from sglang_hydra.fit.roofline import Limit
 from sglang_hydra.planning.choosing.forecast import Expected, forecast_of_plan, known_limit
-from sglang_hydra.planning.choosing.layouts import MOST_FULL, Layout, layouts_of, stretched
+from sglang_hydra.planning.choosing.layouts import MOST_FULL, Layout, larger_share, layouts_of, stretched
 from sglang_hydra.planning.making.make import make_plan, plan_composed
 from sglang_hydra.planning.making.memory import fit_settings
 from sglang_hydra.planning.making.replan import typed_in_place
@@ -205,9 +205,7 @@ def _suggestion(
     if plan.fit is None:
         return None
     if not serves(plan):
-        share = (
-            {} if "mem_fraction_static" in plan.intent or not plan.fit.fits else next(largest_fraction(plan.fit), {})
-        )
+        share = {} if "mem_fraction_static" in plan.intent or not plan.fit.fits else larger_share(plan.fit)
         return _suggestion(composer, requests, words, {**change, **share}, price, slo, points) if share else None
     wanted = _wanted(plan)
     context = wanted.context or (plan.fit.kv.context if plan.fit.kv else 0)

@@ -75,5 +75,6 @@ def _commands(plan: Plan, model: str) -> Iterator[tuple[str, str]]:
     known = f" gpu={chosen}" if chosen not in (None, "auto", "cpu", "none") else f" {_ELSEWHERE}"
     yield "what would run, and why", f"{called} plan model={shown}{where}"
     yield "which layout for a load", f"{called} suggest model={shown}{known} concurrency=64"
-    installs = "" if _engine(plan).installed else f"{install_command('local')} && "
+    lacks = install_command("local") if model == "tiny" else f"pip install 'sglang[all]=={default_release()}'"
+    installs = "" if _engine(plan).installed else f"{lacks} && "
     yield "start a server", f"{installs}{called} model={model}"

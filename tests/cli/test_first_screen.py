@@ -70,6 +70,12 @@ def test_a_machine_with_gpus_gets_a_model_that_fits_it(
     assert (planned.code, planned.out.startswith("Launch   no")) == (0, False)
 
 
+def test_a_machine_with_gpus_lacks_sglang_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    on(monkeypatch, H100S, sglang=None)
+    _, commands = shown()
+    assert commands[2] == "pip install 'sglang[all]==0.5.23' && sglang-hydra model=gpt_oss"
+
+
 def test_only_a_terminal_where_nothing_was_typed_shows_it(run: Run) -> None:
     assert run().code == 2
     main, other = pty.openpty()

@@ -144,10 +144,12 @@ class _Reader:
         self.parser = parser
         self.needs_model = needs_model
         self.made = Reading(parser.version)
+        self.options: list[Typed] = []
 
     def read(self, options: Iterable[Typed]) -> None:
         before: Typed | None = None
-        for typed in options:
+        self.options = list(options)
+        for typed in self.options:
             word = typed.word
             if word.text == "--" or HELP in word.options[:1]:
                 self._stop(word)
@@ -171,7 +173,8 @@ class _Reader:
     def _option(self, typed: Typed, option: Option) -> None:
         if option.nargs == 0 and typed.word.explicit is not None:
             hint = f"{option.flag} alone turns it on; leave it out to keep it off"
-            self._unread(typed, "ARG015", f"{typed.word.text}: {option.flag} takes no value", hint)
+            meant = {"true": [option.flag], "1": [option.flag], "false": [], "0": []}.get(typed.word.explicit.lower())
+            self._unread(typed, "ARG015", f"{typed.word.text}: {option.flag} takes no value", hint, _fix(meant))
             return
         if option.old is not None and not self._old(typed, option, option.old):
             return
@@ -214,11 +217,17 @@ class _Reader:
         since = first_with_flag(flag) or notes().get(_as_name(flag), {}).get("had")
         message = f"SGLang {version} has no option {flag}"
         if counterpart(flag) is not None and since is None:
-            words, note = in_sglangs_words(flag, typed.values)
-            hint = note or (None if words else "leave it out")
-            self._unread(typed, "ARG010", f"{message}, which is vLLM's", hint, _fix(words or []))
+            self._unread(typed, "ARG010", f"{message}, which is vLLM's", *self._of_vllm(typed))
             return
         self._unread(typed, "ARG010", message, *self._instead(typed, since))
+
+    def _of_vllm(self, typed: Typed) -> tuple[str | None, Remedy | None]:
+        """What to type for an option of vLLM's; nothing is sure where leaving it out loses what was asked for."""
+        tp_sizes = [one.values[0] for one in self.options if one.values and one.option and one.option.name == "tp_size"]
+        words, note = in_sglangs_words(typed.flag, typed.values, *tp_sizes[-1:])
+        found = counterpart(typed.flag)
+        is_lost = found is not None and found.is_lost
+        return note or (None if words else "leave it out"), None if is_lost else _fix(words or [])
 
     def _ambiguous(self, typed: Typed) -> None:
         """A shortened option; one that another release has in full is named by what took its place."""
@@ -227,6 +236,8 @@ class _Reader:
         since = first_with_flag(typed.flag)
         listed = ", ".join(options[:8]) + (", ..." if len(options) > 8 else "")
         hint, fix = self._instead(typed, since) if since else (listed, None)
+        if since is None and (found := counterpart(typed.flag)) is not None and found.argument is not None:
+            fix = self._of_vllm(typed)[1]
         self._unread(
             typed,
             "ARG011",

@@ -15,7 +15,8 @@ from sglang_hydra.text.words import nearest, short, size_of
 class Counterpart(NamedTuple):
     """What a flag of vLLM is here. ``argument`` is ours (``!``: the opposite of it), None where there is none, and
     ``why`` says so. ``value`` is what the flag sets alone, ``values`` are vLLM's words with ours, ``copied`` names the
-    argument whose value it takes over, ``is_default`` is for what SGLang does unasked."""
+    argument whose value it takes over, ``is_default`` is for what SGLang does unasked, and
+    ``is_lost`` for what its command loses where the flag is left out."""
 
     argument: str | None = None
     value: Any = None
@@ -24,13 +25,17 @@ class Counterpart(NamedTuple):
     is_default: bool = False
     note: str | None = None
     why: str | None = None
+    is_lost: bool = False
 
 
 @functools.lru_cache(maxsize=1)
 def _table() -> Mapping[str, Counterpart]:
     made = {}
     for flag, row in json_beside(__file__)["flags"].items():
-        row = {{"as": "copied", "default": "is_default"}.get(name, name): value for name, value in row.items()}
+        row = {
+            {"as": "copied", "default": "is_default", "lost": "is_lost"}.get(name, name): value
+            for name, value in row.items()
+        }
         short = row.pop("short", None)
         made[flag] = Counterpart(**row)
         if short:

@@ -94,6 +94,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
     invocation = Invocation()
     words = list(words)
     _refuse_foreign_signs(words)
+    _refuse_own_name(words)
     _refuse_launch_command(words)
     if "--" in words:
         cut = words.index("--")
@@ -204,6 +205,16 @@ def _choice_of(word: str) -> str | None:
     return next(
         (f"{group}={name}" for group in ("gpu", "model") if os.path.isfile(conf_dir() / group / f"{name}.yaml")), None
     )
+
+
+def _refuse_own_name(words: Sequence[str]) -> None:
+    """Raises ConfigError for a pasted command that begins with this program's own name."""
+    named = [word.rpartition("/")[2] for word in words[:2]]
+    count = 2 if named[:1] in (["python"], ["python3"]) and named[1:] == ["serve.py"] else 1
+    if named[count - 1 : count] in (["sglang-hydra"], ["serve.py"]):
+        typed = tuple(words[:count])
+        message = f"{' '.join(typed)!r} is this program's own name, typed twice"
+        raise ConfigError(Finding("error", "CLI004", message, typed=typed, fix=Remedy.fixed("", "leave it out")))
 
 
 def _refuse_launch_command(words: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,8 @@ ADDED_GROUPS = ("experiment", "recipe", "sweep")
 
 _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
 """What stands for several options in Hydra's grammar."""
-_SEVERAL = re.compile(r"[+\w./@]+=\S+(\s+[+\w./@]+=\S*)+")
+_SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
+_SEVERAL = re.compile(r"[+\w./@]+=[^\s;]+([\s;]+[+\w./@]+=[^\s;]*)+")
 _MOST_NEAR = 3
 _LOOKING = ("plan", "check")
 """The verbs that people type as a flag of what would start a server: ``serve ... --dry-run``."""
@@ -112,13 +114,10 @@ def several_values(field: Field | None, text: str, value: str) -> Refused:
     number = next(values_meant(field, value), None) if field is not None and not field.is_list else None
     if _ends_in_a_sign(value):
         number = word(name, value.rstrip(",;"))
-    return Refused(
-        "CLI007",
-        f"{short(text)}: {name} takes one value, and several were given",
-        name,
-        fix=number,
-        hint=_for_each(short(text)),
-    )
+    message = f"{short(text)}: {name} takes one value, and several were given"
+    if value.startswith("glob("):
+        return Refused("CLI007", message, name, hint=f"glob(...) is for groups, such as gpu; of {name} name each value")
+    return Refused("CLI007", message, name, fix=number, hint=_for_each(short(text)))
 
 
 def _for_each(text: str) -> Remedy:
@@ -135,9 +134,8 @@ def several_overrides(text: str) -> Refused | None:
     """A whole line of overrides in one pair of quotes; None for one override."""
     if not _SEVERAL.fullmatch(text):
         return None
-    return Refused(
-        "CLI004", f"{short(text)!r}: several overrides are one word, in one pair of quotes", fix=short(text, 400)
-    )
+    message = f"{short(text)!r}: several overrides are one word, in one pair of quotes"
+    return Refused("CLI004", message, fix=short(re.sub(r"[\s;]+", " ", text), 400))
 
 
 def not_deletable(key: str) -> Refused:
@@ -160,6 +158,9 @@ def no_override(text: str, known: Known) -> Refused:
         return Refused("CLI004", f"{text!r} is a verb, and the verb comes first", hint=hint)
     if text.endswith((".yaml", ".yml", ".json")):
         return Refused("CLI004", f"{short(text)!r} is no key=value", hint=_as_a_file(text))
+    if text.endswith(_SCRIPTS) and "=" not in text and not os.path.exists(text):
+        message = f"{short(text)!r} is no key=value, and there is no such file"
+        return Refused("CLI004", message, hint=f"{program()} check FILE, with the path of a script that is here")
     if (path := path_meant(text)) and "=" not in text:
         return Refused("CLI004", f"{short(text)!r} is a path of Windows", fix=short(shlex.quote(path)))
     if text.startswith(("/", "./", "../", "~/")) and "=" not in text:

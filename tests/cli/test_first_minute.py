@@ -19,6 +19,7 @@ LOCAL = "pip install 'sglang-hydra[local]' && sglang-hydra"
 DATA = Path(__file__).parents[1] / "data"
 MISTAKES = yaml.safe_load((DATA / "mistakes.yaml").read_text(encoding="utf-8"))
 ELSEWHERE = yaml.safe_load((DATA / "typed_elsewhere.yaml").read_text(encoding="utf-8"))
+KEPT_BACK = yaml.safe_load((DATA / "kept_back.yaml").read_text(encoding="utf-8"))
 TYPED = yaml.safe_load((DATA / "first_words.yaml").read_text(encoding="utf-8"))
 
 
@@ -140,7 +141,7 @@ def test_what_people_type_is_answered_and_a_command_is_sure_and_works(row: dict[
     assert verb_of(works or ["plan"]) not in STARTING or verb_of(row["typed"].split()) in STARTING
 
 
-@pytest.mark.parametrize("row", ELSEWHERE, ids=lambda row: row["typed"])
+@pytest.mark.parametrize("row", [*ELSEWHERE, *KEPT_BACK], ids=lambda row: row["typed"])
 def test_what_users_of_others_type_does_what_they_asked_for_and_no_more(
     row: dict[str, Any], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,3 +164,10 @@ def test_what_users_of_others_type_does_what_they_asked_for_and_no_more(
 def test_there_are_one_hundred_and_fifty(rows: list[dict[str, Any]]) -> None:
     assert len({row["typed"] for row in rows}) >= 150
     assert sum("useless" in row for row in rows) <= len(rows) * 0.08
+
+
+def test_those_that_were_kept_back_are_others() -> None:
+    typed = {row["typed"] for row in KEPT_BACK}
+    assert len(typed) >= 40
+    assert typed.isdisjoint(row["typed"] for row in [*TYPED, *ELSEWHERE, *MISTAKES])
+    assert sum("useless" in row for row in KEPT_BACK) <= len(KEPT_BACK) * 0.08

@@ -150,8 +150,8 @@ def _divided(base: Plan, version: str) -> Iterator[Mapping[str, Any]]:
 def _sends(base: Plan, model: ModelFacts) -> bool:
     """Whether the release has DeepEP and these weights go with it on the plan's GPUs, and nobody said how many GPUs
     divide the experts."""
-    known = nearest_known(base.engine.version)
-    argument = release(known).arguments.get("moe_a2a_backend") if known else None
+    version = nearest_known(base.engine.version)
+    argument = release(version).arguments.get("moe_a2a_backend") if version else None
     if argument is None or _DEEPEP not in (argument.choices or ()):
         return False
     config = config_fields(model, base.values.get("json_model_override_args", "{}"))

@@ -102,11 +102,23 @@ def suggestions(
     found: dict[tuple[Any, ...], Suggestion] = {}
     for suggestion in sorted(made, key=lambda suggestion: suggestion.rank(goal, best)):
         found.setdefault((suggestion.plan.gpu.name, suggestion.gpus, suggestion.keeps_model), suggestion)
-    ranked = list(found.values())
+    every = list(found.values())
+    ranked = [one for place, one in enumerate(every) if not any(_as_good(other, one) for other in every[:place])]
     own = next((suggestion for suggestion in ranked if suggestion.keeps_model), None)
     if own is None or own in ranked[:_MOST]:
         return ranked[:_MOST]
     return [*ranked[: _MOST - 1], own]
+
+
+def _as_good(other: Suggestion, one: Suggestion) -> bool:
+    """Whether ``other`` takes fewer GPUs of the same class and is worse in nothing: weights, SLO, speed, throughput."""
+    if other.plan.gpu.name != one.plan.gpu.name or other.gpus >= one.gpus or other.keeps_model < one.keeps_model:
+        return False
+    mine, theirs = one.expected.found, other.expected.found
+    if mine is None or theirs is None or one.full is None or other.full is None or (one.slo and not other.slo):
+        return False
+    slower = theirs.tpot.value > mine.tpot.value * (1 + EQUAL)
+    return not slower and other.full.tokens_per_gpu.value >= one.full.tokens_per_gpu.value * (1 - EQUAL)
 
 
 def _on_class(

@@ -6,6 +6,7 @@ checkpoint in another format does, and other machines have to be there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -224,7 +225,15 @@ def _single_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]
         return
     if found.request_table is not None and found.request_table > _LARGE_TABLE:
         yield from _shorter(found)
+    if found.kv_tokens == 0:
+        yield from _fewer_requests(found)
     yield from _smaller(server, found)
+
+
+def _fewer_requests(found: Fit) -> Iterator[Mapping[str, Any]]:
+    """Fewer requests at a time, where what each keeps beside its tokens takes the whole pool."""
+    most = found.running or math.inf
+    yield from ({"max_running_requests": number} for number in (256, 64, 16) if number < most)
 
 
 def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:

@@ -95,7 +95,7 @@ def judge(need: Need, memory: Memory) -> Fit:
     """The verdict, and every number that led to it."""
     known, values = need.known, need.values
     interval = interval_of(need, memory.free)
-    reasons = _surely_fails(need, memory.free)
+    reasons = _surely_fails(need, memory.free) or _without_room(need.kv, need.fraction)
     fits = False if reasons else None if known.unknown else True
     fraction = values.get("mem_fraction_static")
     left, error = _left(need, memory.free)
@@ -168,6 +168,19 @@ def _surely_fails(need: Need, free: Range | None) -> list[str]:
             f"outside weights and KV cache, and CUDA graphs, activations and tables need {_gib(after.mid)}"
         )
     return reasons
+
+
+def _without_room(kv: KvCache | None, fraction: float | None) -> list[str]:
+    """Why a server whose weights leave memory serves no request: what each request keeps beside its tokens takes all
+    of it, or there is no slot for one."""
+    if kv is None or kv.tokens is None or fraction is None:
+        return []
+    if kv.tokens <= 0 and (kv.size or 0) + kv.state > 0:
+        return [
+            f"mem_fraction_static={fraction:.3g}: what requests keep beside their tokens leaves no room for a token in "
+            "the KV cache"
+        ]
+    return ["the server has no slot for a request"] if kv.slots == 0 else []
 
 
 def _outside(need: Need, fraction: float, free: float, held: float) -> float:

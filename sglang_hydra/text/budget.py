@@ -148,9 +148,9 @@ def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
     import signal
     import threading
 
-    timer = getattr(signal, "ITIMER_VIRTUAL", None)
+    set_timer = getattr(signal, "setitimer", None)  # a browser has none
     is_main = threading.current_thread() is threading.main_thread()
-    if timer is None or not is_main or signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL:
+    if set_timer is None or not is_main or signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL:
         yield
         return
     seconds = READERS[reader].cpu_s + max(0, size - _FIRST) / _FIRST * _FOR_MORE_S
@@ -163,12 +163,10 @@ def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
     if sets_aside:
         gc.freeze()
     try:
-        with contextlib.suppress(OSError):  # a browser has no such timer
-            signal.setitimer(timer, seconds, 0.1)  # again, where somebody takes the error for one of his own
+        set_timer(signal.ITIMER_VIRTUAL, seconds, 0.1)  # again, where somebody takes the error for one of his own
         yield
     finally:
-        with contextlib.suppress(OSError):
-            signal.setitimer(timer, 0.0)
+        set_timer(signal.ITIMER_VIRTUAL, 0.0)
         signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
         if sets_aside:
             gc.unfreeze()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import sglang_hydra
 from sglang_hydra import ModelFacts
 from tests.fit.machines import DATA, GIB, dense, sized
 
@@ -183,3 +184,16 @@ def test_everything_is_plain_json() -> None:
     for on, facts in (("h200", "deepseek_v3"), ("h100", ModelFacts(None))):
         record = json.loads(json.dumps(sized(on, facts, {"tp_size": 8}).to_json()))
         assert set(record) >= {"fits", "weights", "kv_cache", "interval", "left_gib", "error_gib", "sources"}
+
+
+def test_a_pool_without_a_token_is_an_error_and_fewer_requests_make_room() -> None:
+    """DeepSeek-V4 keeps states for each request: those of the 2,048 that nobody limited take the whole pool
+    (0.5.23 model_executor/pool_configurator.py:1509-1528, 1565-1574)."""
+    words = ["gpu=h200", "model=deepseek_v4_pro", "tp_size=8", "mem_fraction_static=0.88", "engine.version=0.5.23"]
+    refused = sglang_hydra.plan(words)
+    (finding,) = refused.errors
+    assert (finding.id, refused.launchable) == ("FIT001", False)
+    change = next(remedy.words for remedy in finding.remedies if remedy.words)
+    mended = sglang_hydra.plan([*words, *change])
+    assert not mended.errors
+    assert (mended.fit.kv_tokens or 0) > 1_000_000

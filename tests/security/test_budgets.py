@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.text.budget import DEPTH, EXPANDED, EXPANSIONS, FINDINGS, READERS
+from sglang_hydra.text.budget import DEPTH, EXPANDED, EXPANSIONS, FINDINGS, READERS, cpu_limit, read_yaml
 from tests.commands import Run, runner
 from tests.security.hostile_files import HOSTILE, SERVER, Hostile
 
@@ -168,3 +168,10 @@ def test_the_page_names_the_limits() -> None:
     assert [number for number in numbers if not any(f" {number} " in row for row in rows)] == []
     assert f"{DEPTH} levels deep" in page
     assert f"{FINDINGS} mistakes, {EXPANSIONS:,} interpolations, {EXPANDED:,} letters" in page
+
+
+def test_where_there_is_no_timer_a_text_is_read_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pyodide's signal has ``getitimer`` and no ``setitimer``."""
+    monkeypatch.delattr("signal.setitimer")
+    with cpu_limit("config"):
+        assert read_yaml("a: 1", "config") == {"a": 1}

@@ -19,6 +19,7 @@ _ENCODER_DECODER = "MllamaForConditionalGeneration"
 _DELTA_NETS = ("Qwen3NextForCausalLM", "Qwen3NextForCausalLMMTP")
 _SPARSE_GLM = "GlmMoeDsaForCausalLM"
 _SPARSE = ("DeepseekV32ForCausalLM", _SPARSE_GLM)
+_SPARSE_V4 = ("DeepseekV4ForCausalLM", "DeepseekV4ForCausalLMNextN")
 # Kernels that were built for one architecture alone: its major compute capability, and its name.
 _BUILT_FOR = {"flashmla": (9, "Hopper"), "cutlass_mla": (10, "Blackwell (SM100)")}
 
@@ -172,26 +173,32 @@ def check_delta_net_backend(args: ServerArgs, facts: Facts) -> Outcome:
 def check_sparse_attention_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: DeepSeek's sparse attention (V3.2, GLM-5) runs on Hopper and on Blackwell of compute capability 10; that of
-        GLM-5, from 0.5.17 on, also on 12.x with kv_cache_dtype=fp8_e4m3.
+        GLM-5, from 0.5.17 on, also on 12.x with kv_cache_dtype=fp8_e4m3. That of DeepSeek-V4 runs on 9, 10 and 12.
     Why: on NVIDIA its indexer calls DeepGEMM, whose kernels are built for 9.x and 10.x; elsewhere they stop with
         "Unsupported architecture" when the server starts. For GLM on 12.x there is flashinfer_sparse_mla, which takes
-        an FP8 cache alone.
+        an FP8 cache alone. DeepSeek-V4 calls FlashMLA, built for 9.x and 10.x, and kernels of its own on 12.x.
     Upstream: dsa_backend and dsa_indexer of layers/attention, up to 0.5.23; reported for 12.0 and 0.5.12 in
-        sgl-project/sglang#26087. 0.5.23 kernels/ops/attention/flash_mla_sm120.py:678-713.
-    Example: gpu=a100_80gb model=glm_5_fp8 tp_size=16 nnodes=2 -> warned
+        sgl-project/sglang#26087. 0.5.23 kernels/ops/attention/flash_mla_sm120.py:678-713 and
+        flash_mla_interface.py:4-12; 0.5.23 layers/attention/deepseek_v4_backend.py:4335.
+    Example: gpu=a100_80gb model=glm_5_fp8 tp_size=16 nnodes=2 -> refused
     """
     view, capability = view_of(facts.model, args.json_model_override_args), facts.gpu.compute_capability
-    if view is None or view.architecture not in _SPARSE or text_config(view).get("index_topk") is None:
+    if view is None or not facts.gpu.is_cuda or capability is None:
         return None
-    if not facts.gpu.is_cuda or capability is None or capability[0] in (9, 10):
+    architecture, major = view.architecture, capability[0]
+    is_v4 = architecture in _SPARSE_V4
+    if not is_v4 and (architecture not in _SPARSE or text_config(view).get("index_topk") is None):
+        return None
+    if major in (9, 10) or (is_v4 and major == 12):
         return None
     fp8 = "kv_cache_dtype=fp8_e4m3"
-    own_kernels = capability[0] == 12 and view.architecture == _SPARSE_GLM and at_least(facts.release, "0.5.17")
+    own_kernels = major == 12 and architecture == _SPARSE_GLM and at_least(facts.release, "0.5.17")
     if own_kernels and args.kv_cache_dtype == "fp8_e4m3":
         return None
-    return Notice(
-        f"{view.architecture}: the kernels of its sparse attention are built for compute capability 9 and 10, and "
-        f"{facts.gpu.name} has {capability[0]}.{capability[1]}",
+    built_for = "9, 10 and 12" if is_v4 else "9 and 10"
+    return Refusal(
+        f"{architecture}: the kernels of its sparse attention are built for compute capability {built_for}, and "
+        f"{facts.gpu.name} has {major}.{capability[1]}",
         "model_path",
         offers=(fp8, "gpu=h200", "gpu=b200") if own_kernels else ("gpu=h200", "gpu=b200"),
     )

@@ -55,6 +55,34 @@ def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
+@rule("RUN022", stage="plan")
+def check_nvfp4_kernels(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: weights in NVFP4 run on CUDA; on ROCm a whole checkpoint by Petit in some releases, experts alone in none;
+        on no other kind of accelerator.
+    Why: inferred: its kernels are CUTLASS's, FlashInfer's and Marlin's, and the first call of one fails elsewhere.
+        What a release says of a whole checkpoint on ROCm, it says itself.
+    Upstream: layers/quantization/modelopt_quant.py, petit.py 0.5.2; 0.5.23 configs/model_config.py:775-793,
+        layers/quantization/modelopt_quant.py and petit.py:101-128.
+    Example: gpu=ascend_910b model=gemma_4_31b_nvfp4 tp_size=2 -> refused
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    stored = _stored(view) if view else None
+    if facts.gpu.is_cuda or stored is None:
+        return None
+    whole, experts, packed = (str(stored.get(key)).upper() for key in ("quant_algo", "moe_quant_algo", "format"))
+    in_nvfp4 = any("NVFP4" in name for name in (whole, experts, packed))
+    if not in_nvfp4 or (facts.gpu.is_hip and "NVFP4" not in experts):
+        return None
+    layers = "experts" if "NVFP4" in experts else "layers"
+    kind = f"{facts.gpu.name} ({'ROCm' if facts.gpu.is_hip else facts.gpu.device or 'no accelerator'})"
+    return Refusal(
+        f"SGLang {facts.release} has no kernels for {layers} in NVFP4 on {kind}",
+        "model_path",
+        hint="a checkpoint in another format, as model_path",
+    )
+
+
 @rule("RUN002", stage="plan")
 def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """

@@ -98,7 +98,7 @@ ROWS = (
         attention_at_load.check_fa3_cache_type,
         overrides="gpu=h100 model=mixtral_8x7b tp_size=8 kv_cache_dtype=fp8_e5m2",
     ),
-    warned(
+    refused(
         attention_at_load.check_sparse_attention_kernels,
         "built for compute capability 9 and 10, and rtx_pro_6000 has 12.0",
         overrides="gpu=rtx_pro_6000 model=glm_5_2_nvfp4 tp_size=8 engine.version=0.5.16",
@@ -112,6 +112,31 @@ ROWS = (
         overrides="gpu=mi355x model=deepseek_v3_2 tp_size=8 engine.version=0.5.16",
     ),
     unchanged(attention_at_load.check_sparse_attention_kernels, overrides="gpu=a100_80gb model=qwen3_8b"),
+    refused(
+        attention_at_load.check_sparse_attention_kernels,
+        "built for compute capability 9, 10 and 12, and a100_80gb has 8.0",
+        overrides="gpu=a100_80gb model=deepseek_v4_flash tp_size=8 engine.version=0.5.23",
+    ),
+    unchanged(
+        attention_at_load.check_sparse_attention_kernels,
+        overrides="gpu=rtx_pro_6000 model=deepseek_v4_flash tp_size=8 engine.version=0.5.23",
+    ),
+    # NVFP4 beside CUDA
+    refused(
+        kernels_at_load.check_nvfp4_kernels,
+        "no kernels for layers in NVFP4 on ascend_910b (npu)",
+        overrides="gpu=ascend_910b model=gemma_4_31b_nvfp4 tp_size=2 engine.version=0.5.23",
+    ),
+    refused(
+        kernels_at_load.check_nvfp4_kernels,
+        "no kernels for experts in NVFP4 on mi355x (ROCm)",
+        overrides="gpu=mi355x model=deepseek_v4_flash_nvfp4 tp_size=8 engine.version=0.5.23",
+    ),
+    unchanged(
+        kernels_at_load.check_nvfp4_kernels,
+        overrides="gpu=b200 model=deepseek_v4_flash_nvfp4 tp_size=8 engine.version=0.5.23",
+    ),
+    unchanged(kernels_at_load.check_nvfp4_kernels, overrides="gpu=mi300x model=qwen3_8b"),
     # FlashAttention 3
     refused(
         kernels_at_load.check_flash_attention_3,

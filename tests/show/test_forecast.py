@@ -6,7 +6,7 @@ import pytest
 
 from sglang_hydra.fit.forecast import Demand, Figure
 from sglang_hydra.fit.forecast_own import Point
-from sglang_hydra.planning.choosing.forecast import demand_of_plan, forecast_of_plan
+from sglang_hydra.planning.choosing.forecast import demand_of_plan, forecast_of_plan, measured_share
 from sglang_hydra.show.forecast import forecast_lines, forecast_record, milliseconds, rate, short_lines
 from sglang_hydra.text.screen import Line
 from tests.plans import planned
@@ -89,3 +89,11 @@ def test_the_plan_holds_its_forecast() -> None:
 def test_figures_have_the_digits_that_are_worth_reading() -> None:
     assert milliseconds(Figure(0.01923, 0.0141, 0.0253)) == "19.2 ms (14 to 25)"
     assert rate(Figure(2412.4, 1911, 3108)) == "2,410 (1,900 to 3,100)"
+
+
+def test_a_server_without_a_gpu_has_its_share_of_the_limit() -> None:
+    record = planned("gpu=cpu", "model=tiny", "gpu.memory_bandwidth_gbps=20").to_json()
+    measures = {"completed": 4, "concurrency": 2.0, "input_tokens": 1024, "output_tokens": 256, "cache_hit_rate": 0.0}
+    measures |= {"output_throughput": 100.0, "output_throughput_per_gpu": None}
+    found = measured_share(record, {}, measures)
+    assert found["limit_share"] == pytest.approx(100 * 100 / found["limit_per_gpu"])

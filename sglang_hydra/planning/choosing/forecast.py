@@ -221,7 +221,8 @@ def measured_share(
 ) -> dict[str, float]:
     """What a point's output throughput is of the limit, in percent, and that limit in tokens/s of one GPU; {} where
     either is unknown. ``record`` is the server's plan.json."""
-    load, per_gpu = _measured_load(record, workload, measures), measures.get("output_throughput_per_gpu")
+    load = _measured_load(record, workload, measures)
+    per_gpu = measures.get("output_throughput_per_gpu") or measures.get("output_throughput")  # without a GPU: of all
     if load is None or not per_gpu:
         return {}
     try:

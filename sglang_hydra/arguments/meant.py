@@ -64,7 +64,7 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
     elif field.kind == "int" and isinstance(value, (str, float, list)):
         text = str(value)
         spelled = text.replace(",", "") if _THOUSANDS.fullmatch(text) else text.translate(_LETTERS_FOR_DIGITS)
-        spelled = spelled.strip().removesuffix(".0").replace("_", "")
+        spelled = spelled.strip(" ,;").removesuffix(".0").replace("_", "")
         size = _SIZE.fullmatch(text)
         counted = _COUNTED.fullmatch(text)
         if is_digits(spelled):

@@ -269,6 +269,12 @@ class _Reader:
         return f"SGLang {since} has it: {found.advice or f'engine.version={since}'}", None
 
     def _convert(self, typed: Typed, option: Option, text: str) -> Any:
+        if option.reader == "str" and option.name and re.search(r"\s--[a-z]", text):
+            message = f"{option.flag} {text!r}: further flags stand in the quotes of the value"
+            self.made.unread.append(option.name)
+            word = text if typed.word.explicit is None else typed.word.text
+            self._misread("ARG013", message, (option.name,), word, Remedy.fixed(word))
+            return _UNREADABLE
         try:
             value = option.read(text)
         except ValueError as failure:
@@ -304,13 +310,14 @@ class _Reader:
             value = nearest(text, choices)
         elif option.reader == "int" and (size := size_of(text)) is not None:
             value = str(size)
-        instead = Remedy.fixed(shlex.quote(value), f"{flag} {shlex.quote(value)}") if value else None
+        head = f"{typed.word.text.partition('=')[0]}=" if typed.word.explicit is not None else ""
+        instead = Remedy.fixed(head + shlex.quote(value), f"{flag} {shlex.quote(value)}") if value else None
         is_other = self.parser.version != SPECIFIED_VERSION
         page = f"explain {field.name} engine.version={self.parser.version}" if is_other else f"--help {field.name}"
         listed = f"{flag} takes {some_of(text, choices, f'{program()} {page}')}"
         more = both_sizes(text) if size_of(text) else listed if len(choices) > MOST_LISTED else None
         separator = ": " if id == "ARG013" else " "
-        self._misread(id, f"{flag} {text!r}{separator}{why}", (field.name,), text, instead, more)
+        self._misread(id, f"{flag} {text!r}{separator}{why}", (field.name,), head + text, instead, more)
 
     def _misread(
         self, id: str, message: str, fields: tuple[str, ...], text: str, fix: Remedy | None, more: str | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,9 @@ from sglang_hydra.cli.main import entry
 from sglang_hydra.fit.result import Wanted
 from sglang_hydra.planning.choosing import suggest
 from sglang_hydra.planning.choosing.suggest import GOALS
-from sglang_hydra.releases import wheels
-from sglang_hydra.releases.process import end_children
-from sglang_hydra.releases.records import record_of
 from tests.plans import planned
 from tools.terminal_pictures import printed_by
 
-MTP = ["speculative_algorithm=EAGLE", "speculative_num_steps=3", "speculative_eagle_topk=1"]
-MTP += ["speculative_num_draft_tokens=4"]
 LLAMA = ["model=llama_3_1_70b", "context=32k", "concurrency=64"]
 
 
@@ -85,49 +79,6 @@ def test_the_best_plan_is_the_first(words: list[str], first: list[str], capsys: 
 def test_fp8_is_better_than_a_second_node(capsys: pytest.CaptureFixture[str]) -> None:
     first = suggested(capsys, "model=qwen3_5_397b", "gpu=h100", "context=9k", "concurrency=64")["suggestions"][0]
     assert (first["gpus"], "model_path=Qwen/Qwen3.5-397B-A17B-FP8" in first["words"]) == (8, True)
-
-
-ASKED: dict[str, tuple[list[str], list[str]]] = {
-    "drafts_where_the_model_has_them": (
-        ["model=deepseek_v4_pro", "gpu=b200", "context=9k", "concurrency=64", "goal=throughput"],
-        ["tp_size=8", "attn_dp_size=8", *MTP],
-    ),
-    "long_requests_of_many": (
-        ["model=deepseek_v4_pro", "gpu=b200", "context=32k", "concurrency=256"],
-        ["tp_size=8", "attn_dp_size=8", *MTP],
-    ),
-    "attention_is_divided": (
-        ["model=deepseek_v3_2", "gpu=h200", "context=9k", "concurrency=64"],
-        ["tp_size=8", "attn_dp_size=8"],
-    ),
-    "all_to_all": (
-        ["model=deepseek_v3", "gpu=h200", "context=9k", "concurrency=512", "goal=throughput"],
-        ["tp_size=8", "attn_dp_size=8"],
-    ),
-}
-
-
-@pytest.fixture
-def no_child_left() -> Iterator[None]:
-    yield
-    end_children()
-
-
-@pytest.mark.registry
-@pytest.mark.usefixtures("no_child_left")
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("words", "first"), ASKED.values(), ids=ASKED)
-def test_a_release_that_is_asked_starts_each_plan(
-    words: list[str], first: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = record_of("0.5.23")
-    assert record is not None
-    wheels.fetch(record)
-    found = suggested(capsys, *words, "engine.version=0.5.23")["suggestions"]
-    assert [word for word in found[0]["words"] if not word.startswith(("mem_fraction", "kv_cache"))] == first
-    assert all((item["launchable"], item["basis"]) == (True, "release") for item in found)
-    if words[0] == "model=deepseek_v3":
-        assert any("moe_a2a_backend=deepep" in item["words"] for item in found)
 
 
 @pytest.mark.parametrize("version", ["0.5.2", "0.5.23"])

@@ -35,7 +35,7 @@ onSite("the documentation is searched without a server's help", async (page) => 
   await page.waitForSelector(".md-search-result__item a");
 });
 
-for (const [name, most, ready] of [["plan.html", 7e6, answered], ["catalog.html", 300e3, (page) => page.waitForSelector("#shown:has-text('models')")]]) {
+for (const [name, most, ready] of [["plan.html", 7.5e6, answered], ["catalog.html", 300e3, (page) => page.waitForSelector("#shown:has-text('models')")]]) {
   onSite(`what ${name} downloads is small`, async (page) => {
     const loaded = new Set();
     page.on("response", (response) => loaded.add(new URL(response.url()).pathname));

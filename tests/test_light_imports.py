@@ -24,6 +24,19 @@ PLAN = """
 import sglang_hydra
 assert sglang_hydra.plan(["gpu=h200", "model=deepseek_v3", "tp_size=8"]).launchable
 """
+IN_A_BROWSER = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in {missing!r}:
+            raise ModuleNotFoundError(f"no module named {{name}} in a browser", name=name)
+sys.meta_path.insert(0, Missing())
+from sglang_hydra.cli.answers import answer
+import json
+made = json.loads(answer(json.dumps({{"ask": "verb", "verb": {words!r}, "stdin": "# nothing"}})))
+assert "no module named" not in made["err"], made["err"]
+"""
+NOT_IN_A_BROWSER = ("fcntl", "termios", "resource", "ssl", "lzma", "sqlite3", "curses", "tty", "pty", "multiprocessing")
 COMMAND = """
 from sglang_hydra.cli.main import entry
 assert entry({words!r}) == 0
@@ -62,3 +75,25 @@ def imported_by(program: str, folder: Path) -> set[str]:
 )
 def test_only_what_is_needed_is_imported(program: str, unwanted: set[str], tmp_path: Path) -> None:
     assert imported_by(program, tmp_path) & unwanted == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "gpu=h200", "model=qwen3_8b"],
+        ["explain", "mem_fraction_static", "gpu=h200", "model=qwen3_8b"],
+        ["explain", "MEM001"],
+        ["check", "-"],
+        ["fit", "gpu=h200", "model=qwen3_8b"],
+        ["suggest", "model=qwen3_8b", "gpu=h200", "context=8k", "concurrency=4"],
+        ["export", "shell", "gpu=h200", "model=qwen3_8b"],
+        ["diff", "gpu=h200", "model=qwen3_8b", "--", "tp_size=2"],
+        ["upgrade", "--to", "0.5.23", "gpu=h200", "model=qwen3_8b"],
+        ["import", "-"],
+        ["recipes"],
+        ["diagnose", "-"],
+    ],
+    ids=" ".join,
+)
+def test_no_verb_of_the_page_imports_what_a_browser_has_not(words: list[str], tmp_path: Path) -> None:
+    imported_by(IN_A_BROWSER.format(missing=NOT_IN_A_BROWSER, words=words), tmp_path)

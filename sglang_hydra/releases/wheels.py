@@ -8,7 +8,6 @@ sha256 of the record. A folder appears whole or not at all. No code of a package
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
@@ -218,6 +217,8 @@ def remove_folders(places: Sequence[Path]) -> int:
 def _scratch(target: Path) -> Iterator[Path]:
     """A folder below ``target`` that is locked while this process uses it, and removed at the end. What a killed one
     left is removed first: nobody holds its lock."""
+    import fcntl  # a browser has none
+
     _sweep(target)
     while True:
         folder = Path(tempfile.mkdtemp(dir=target, prefix=".fetch-"))
@@ -234,6 +235,8 @@ def _scratch(target: Path) -> Iterator[Path]:
 
 
 def _sweep(target: Path) -> None:
+    import fcntl
+
     for folder in target.glob(".*"):
         with contextlib.suppress(OSError):
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

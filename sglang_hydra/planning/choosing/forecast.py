@@ -63,12 +63,19 @@ class Expected(NamedTuple):
         figures = ("tpot", "ttft", "tokens", "tokens_per_gpu", "requests")
         return {
             "load": self.demand._asdict(),
-            **{name: getattr(self.found, name) and getattr(self.found, name)._asdict() for name in figures},
-            "running": self.found.running,
+            **{name: getattr(self.found, name) and _digits(getattr(self.found, name)._asdict()) for name in figures},
+            **_digits({"running": self.found.running}),
             "reasons": list(self.found.reasons),
             "measured": self.own is not None,
-            "server": {k: v for k, v in self.server._asdict().items() if k != "roofline"} if self.server else None,
+            "server": _digits({k: v for k, v in self.server._asdict().items() if k != "roofline"})
+            if self.server
+            else None,
         }
+
+
+def _digits(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers to nine digits: the last ones of ``exp`` and ``pow`` differ between systems."""
+    return {name: float(f"{value:.9g}") if isinstance(value, float) else value for name, value in values.items()}
 
 
 def forecast_of_plan(plan: PlanFields, points: Sequence[Point] = ()) -> Expected:

@@ -225,7 +225,7 @@ def _single_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]
         return
     if found.request_table is not None and found.request_table > _LARGE_TABLE:
         yield from _shorter(found)
-    if found.kv_tokens == 0:
+    if found.kv is not None and found.kv.is_taken_by_requests:
         yield from _fewer_requests(found)
     yield from _smaller(server, found)
 

@@ -73,6 +73,11 @@ class KvCache:
     state: float = 0.0
     slots: int | None = None
 
+    @property
+    def is_taken_by_requests(self) -> bool:
+        """Whether what requests keep beside their tokens leaves no room for a token."""
+        return self.tokens is not None and self.tokens <= 0 and (self.size or 0) + self.state > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:

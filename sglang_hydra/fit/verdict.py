@@ -173,9 +173,9 @@ def _surely_fails(need: Need, free: Range | None) -> list[str]:
 def _without_room(kv: KvCache | None, fraction: float | None) -> list[str]:
     """Why a server whose weights leave memory serves no request: what each request keeps beside its tokens takes all
     of it, or there is no slot for one."""
-    if kv is None or kv.tokens is None or fraction is None:
+    if kv is None or fraction is None:
         return []
-    if kv.tokens <= 0 and (kv.size or 0) + kv.state > 0:
+    if kv.is_taken_by_requests:
         return [
             f"mem_fraction_static={fraction:.3g}: what requests keep beside their tokens leaves no room for a token in "
             "the KV cache"

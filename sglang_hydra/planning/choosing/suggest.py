@@ -12,7 +12,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.fit.forecast import ALL_TO_ALL, ASSUMED, Figure, Forecast, forecast
 from sglang_hydra.fit.forecast_own import Point
 from sglang_hydra.fit.remedy import spelled
-from sglang_hydra.fit.result import Wanted
+from sglang_hydra.fit.result import Fit, Wanted
 from sglang_hydra.fit.roofline import Limit
 from sglang_hydra.planning.choosing.forecast import Expected, forecast_of_plan, known_limit
 from sglang_hydra.planning.choosing.layouts import MOST_FULL, Layout, larger_share, layouts_of, stretched
@@ -217,8 +217,8 @@ def _suggestion(
     if plan.fit is None:
         return None
     if not serves(plan):
-        share = {} if "mem_fraction_static" in plan.intent or not plan.fit.fits else larger_share(plan.fit)
-        return _suggestion(composer, requests, words, {**change, **share}, price, slo, points) if share else None
+        more = _more_room(plan, plan.fit)
+        return _suggestion(composer, requests, words, {**change, **more}, price, slo, points) if more else None
     wanted = _wanted(plan)
     context = wanted.context or (plan.fit.kv.context if plan.fit.kv else 0)
     held = plan.fit.concurrent_requests(context) or 0
@@ -234,6 +234,15 @@ def _suggestion(
     cost = _cost(expected.found, price, gpus)
     met = slo.met(expected.found)
     return Suggestion((*words, *added), plan, gpus, held, known_limit(plan).limit, expected, full, cost, met)
+
+
+def _more_room(plan: Plan, fit: Fit) -> Mapping[str, Any]:
+    """The argument with which the same layout may hold the load: a larger share of the memory; no more requests than
+    are wanted, where what each keeps beside its tokens takes the whole pool. {} where neither helps."""
+    if fit.fits:
+        return {} if "mem_fraction_static" in plan.intent else larger_share(fit)
+    users = None if "max_running_requests" in plan.intent else _wanted(plan).users
+    return {"max_running_requests": users} if users and fit.kv is not None and fit.kv.is_taken_by_requests else {}
 
 
 def _price(plan: Plan, goal: str) -> float | None:

@@ -131,6 +131,6 @@ def test_a_preset_that_hides_ours_is_named(installed: Environment, repo: Path) -
 
 def test_a_recipe_is_an_option_of_the_app_too(installed: Environment, repo: Path) -> None:
     printed = run(
-        installed.python, "run.py", "-m", "+recipe=deepseek_v3-h200-8,deepseek_r1-h200-8-low-latency", cwd=repo
+        installed.python, "run.py", "-m", "+recipe=deepseek_v3-h200-8,deepseek_v3-h200-8-low-latency", cwd=repo
     )
     assert [plan["gpu"]["name"] for plan in plans(repo)] == ["h200", "h200"], printed

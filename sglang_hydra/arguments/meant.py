@@ -14,9 +14,11 @@ from sglang_hydra.text.words import is_digits, nearest
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
 OFF = frozenset(("off", "none", "no", "false", "disabled", "disable"))
-_SIZE = re.compile(r"(\d{1,15})\s*([kKmMgG])(i?)[bB]?")
-_COUNTED = re.compile(r"[\[({'\"]*(\d{1,9})\s*[A-Za-z]*[\])}'\"]*")
-_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
+_SIZE = re.compile(r"(\d{1,15})\s*([kKmMgG])(i?)[bB]?(?:\s*tok\w*)?")
+_COUNTED = re.compile(r"[\[({'\"]*(\d{1,9})\s*(?![kKmM])[A-Za-z]*[\])}'\"]*")
+_EXPONENT = re.compile(r'"(-?\d+(?:\.\d+)?[eE][-+]?\d+)"')
+"""A number that YAML reads as a text."""
+_THOUSANDS = re.compile(r"\d{1,3}(?:(,\d{3})+|(\.\d{3})+)")
 _LETTERS_FOR_DIGITS = str.maketrans("OolI", "0011")
 
 
@@ -63,7 +65,7 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
             yield f"[{','.join(items)}]"
     elif field.kind == "int" and isinstance(value, (str, float, list)):
         text = str(value)
-        spelled = text.replace(",", "") if _THOUSANDS.fullmatch(text) else text.translate(_LETTERS_FOR_DIGITS)
+        spelled = re.sub("[,.]", "", text) if _THOUSANDS.fullmatch(text) else text.translate(_LETTERS_FOR_DIGITS)
         spelled = spelled.strip(" ,;").removesuffix(".0").replace("_", "")
         size = _SIZE.fullmatch(text)
         counted = _COUNTED.fullmatch(text)
@@ -102,7 +104,7 @@ def _as_json(text: str) -> Iterator[str]:
         except (ValueError, RecursionError, __import__("yaml").YAMLError):
             return
     if isinstance(found, dict) and all(isinstance(key, str) and item is not None for key, item in found.items()):
-        yield json.dumps(found)
+        yield _EXPONENT.sub(r"\1", json.dumps(found))
 
 
 def _left_open(text: str) -> str:

@@ -333,7 +333,7 @@ class _Reader:
             fix = Remedy.fixed("", f"{before.option.flag} takes no value: alone it turns it on")
         elif (option := self.parser.by_name.get(text.partition("=")[0])) is not None:
             fix = Remedy.fixed(f"{option.flag} {text.partition('=')[2]}".rstrip())
-        elif re.fullmatch(r"[a-z_]+\.[\w.]+=\S*", text):
+        elif re.fullmatch(r"[a-z_]+[\w.]*=\S*", text):
             hint = f"{text} before the --"
         elif typed.place == 1 and re.fullmatch(r"[\w.-]+/[\w.-]+", text):
             fix = Remedy.fixed(f"--model-path {text}")

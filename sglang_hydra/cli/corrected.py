@@ -91,6 +91,7 @@ def _corrected_requests(
     """``requests`` with the remedy of one error, else with those of all, each in place of what it corrects; None where
     that leads to nothing that ``is_good``."""
     errors = [finding for finding in findings if finding.level == "error"]
+    errors.sort(key=lambda finding: finding.id == "REL010")  # a rule knows what was meant, SGLang only what it refuses
     known = [found for finding in errors if (found := list(_changes(finding, requests)))]
     together = [word for found in known for word in found[0]]
     tried = known[0] if len(known) == 1 else [*(found[0] for found in known[: _MOST_CORRECTED - 1]), together]

@@ -43,6 +43,9 @@ def run(invocation: Invocation) -> int:
             Finding("error", "CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
         )
     subject, *rest = invocation.requests
+    if rest and (topic := _topic(" ".join(item.text for item in invocation.requests))):
+        write(topic)
+        return 0
     page = id_screen(subject.text.upper())
     if page is not None:
         if invocation.has("json"):

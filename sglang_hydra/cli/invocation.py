@@ -266,7 +266,7 @@ def _refuse_foreign_signs(words: Sequence[str]) -> None:
         meant = as_meant(word)
         if "=" in meant and meant.partition("=")[0] not in BY_NAME and "--" not in words:
             meant = meant.lstrip("-")
-        if as_meant(word) != word and not re.search(r"\s", word):
+        if as_meant(word) != word and not re.search(r"[^\S\u3000]", word):
             message = f"{short(word)!r} has {foreign_sign(word)} in it, which no shell takes for what it looks like"
             fix = Remedy.fixed(shlex.quote(meant), meant)
             findings.append(Finding("error", "CLI031", message, typed=(word,), fix=fix))

@@ -69,7 +69,7 @@ def filters(
             message = f"{request.text}: the catalog is searched by gpu=, model= and scenario=, each a part of the name"
             is_class = any(matches(key, recipe.gpu, "gpu") for recipe in published().values())
             example = f"gpu={key}" if is_class else f"model={key}"
-            typed = example if not equals and key else "gpu=h200 model=deepseek"
+            typed = example if not equals and key.strip("-") == key != "" else "gpu=h200 model=deepseek"
             verb = "audit" if presets else "recipes"
             raise ConfigError(Finding("error", "CLI021", message, hint=f"{program()} {verb} {typed}"))
         known = {str(getattr(recipe, key)) for recipe in published().values() if getattr(recipe, key)}

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.override_errors import ADDED_GROUPS, near_key
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import NODES
 from sglang_hydra.planning.choosing.suggest import (
     COST,
     EQUAL,
@@ -37,7 +39,16 @@ REPLICAS = "sglang_hydra.replicas/1"
 _CONTEXT, _CONCURRENCY, _GOAL = "context", "concurrency", "goal"
 _RESULTS, _RATE = "results", "rate"
 _TTFT, _TPOT = "slo.ttft", "slo.tpot"
-_GOALS_MEANT = {"speed": "latency", "tpot": "latency", "tps": "throughput", "tokens": "throughput", "price": COST}
+_GOALS_MEANT = {
+    "speed": "latency",
+    "tpot": "latency",
+    "tps": "throughput",
+    "tokens": "throughput",
+    "price": COST,
+    "cheap": COST,
+    "cheapest": COST,
+}
+_KNOWN = (*NODES, *ADDED_GROUPS, "replicas", "lock", "hydra", "ignore")
 _NAMES_MEANT = {
     **dict.fromkeys(("users", "batch", "batch_size", "max_concurrency", "requests"), _CONCURRENCY),
     **dict.fromkeys(("context_len", "ctx", "length", "tokens", "max_model_len"), _CONTEXT),
@@ -62,11 +73,15 @@ def run(invocation: Invocation) -> int:
             message = f"suggest has no word {name}"
             fix = f"{_NAMES_MEANT[name]}={value}"
             raise ConfigError(Finding("error", "SUG001", message, (name,), typed=(request.text,), fix=fix))
+        if "." not in name and near_key(name) is None and name not in _KNOWN:
+            words = ", ".join((_CONTEXT, _CONCURRENCY, _GOAL, _TTFT, _TPOT, _RESULTS, _RATE))
+            raise ConfigError(Finding("error", "SUG001", f"suggest has no word {name}", (name,), f"words: {words}"))
     if _RESULTS in own or _RATE in own:
         return _replicas(invocation, own, typed)
     goal = own.get(_GOAL, FEWEST)
     if goal not in GOALS:
-        fix = f"goal={_GOALS_MEANT.get(goal) or nearest(goal, GOALS) or FEWEST}"
+        meant = _GOALS_MEANT.get(goal) or nearest(goal, GOALS)
+        fix = f"goal={meant}" if meant else None
         hint = f"goals: {', '.join(GOALS)}"
         raise ConfigError(Finding("error", "SUG001", f"goal={goal} is no goal", ("goal",), hint, fix=fix))
     slo = Slo(_limit(_TTFT, own), _limit(_TPOT, own))

@@ -16,6 +16,7 @@ from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.compose.schema import NODES, Root
 from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.words import is_digits, nearest
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
@@ -23,12 +24,24 @@ OF_REQUESTS = frozenset(_TABLE["of_requests"])
 """What people set for a server, and each request says."""
 _OPPOSITES = ("enable_", "disable_", "no_", "use_")
 _ON, _OFF = ("1", "on", "yes", "y", "true", ""), ("0", "off", "no", "n", "false")
-_NODES_SEARCHED = ("bench", "fit", "forecast", "gpu", "engine", "launch", "sweep", "topology")
+_NODES_SEARCHED = (
+    "bench",
+    "fit",
+    "forecast",
+    "gpu",
+    "engine",
+    "launch",
+    "sweep",
+    "topology",
+    "launch.slurm",
+    "launch.k8s",
+)
 _HUB_PAGE = re.compile(
     r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)([\w.-]+/[\w.-]+?)"
     r"(?:/(?:tree|blob|resolve)/([\w.-]+)(?:/[^?#]*)?)?/?(?:[?#].*)?"
 )
-_TIMES = re.compile(r"(?:(\d+)\s*[x*]?\s*([a-z].*?)|([a-z].*?)\s*[x*:]\s*(\d+))", re.IGNORECASE)
+_MEMORY = re.compile(r"(\d+)(?:gi?b?)?|gi?b?")
+_TIMES = re.compile(r"(?:(\d+)\s*[x*]?\s*([a-z].*?)|([a-z].*?\d.*?)\s*[x*:]\s*(\d{1,4}))", re.IGNORECASE)
 
 
 def key_meant(name: str) -> str | None:
@@ -52,17 +65,22 @@ def _opposite(name: str) -> str | None:
 
 
 def _below_a_node(name: str) -> str | None:
-    """``bench.concurrency`` for ``concurrency``."""
+    """``bench.concurrency`` for ``concurrency``; none where an argument ends so too (timeout), or a node is near."""
+    if any(argument.endswith(f"_{name}") for argument in EVERY) or nearest(name, NODES):
+        return None
     known = set(known_keys())
     return next((key for node in _NODES_SEARCHED if (key := f"{node}.{name}") in known), None)
 
 
 def known_keys() -> Iterator[str]:
-    """Every argument, and every key right below a node of ours."""
+    """Every argument, and every key of two or three names below a node of ours."""
     yield from EVERY
     for item in fields(Root):
         if item.name in NODES and is_dataclass(item.type):
-            yield from (f"{item.name}.{key.name}" for key in fields(item.type))
+            for key in fields(item.type):
+                yield f"{item.name}.{key.name}"
+                below = fields(key.type) if is_dataclass(key.type) else ()
+                yield from (f"{item.name}.{key.name}.{one.name}" for one in below)
 
 
 def may_be(meant: str, value: str) -> bool:
@@ -71,7 +89,21 @@ def may_be(meant: str, value: str) -> bool:
     field, plain = EVERY.get(meant.lstrip("!")), value.lower()
     if field is None or "${" in value or meant == "ep_size" or (plain in OFF and turned_off(meant)):
         return True
-    return plain in (*_ON, *_OFF) if field.is_flag else plain not in ("true", "false")
+    return switch_meant(plain) is not None if field.is_flag else plain not in ("true", "false")
+
+
+def switch_meant(value: str) -> str | None:
+    """What was typed for true or false."""
+    plain = value.lower()
+    return (
+        "true"
+        if plain in _ON
+        else "false"
+        if plain in _OFF
+        else nearest(plain, ("true", "false"))
+        if plain[1:]
+        else None
+    )
 
 
 def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
@@ -86,8 +118,8 @@ def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
     field = EVERY.get(meant)
     if is_secret_name(meant.rpartition(".")[2]):
         return f"{meant}=VALUE"
-    if field is not None and field.is_flag and value.lower() in (*_ON, *_OFF):
-        value = "true" if value.lower() in _ON else "false"
+    if field is not None and field.is_flag and (switch := switch_meant(value)):
+        value = switch
     return word(meant, value)
 
 
@@ -129,7 +161,13 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     parts = [part for part in re.split(r"[\W_]+", name.lower()) if part and part not in _TABLE["vendors"]]
     if "".join(parts) in _TABLE["without_preset"]:
         return []
-    same = next((flat[head] for head in _heads(parts) if head in flat), None)
+    same, rest = next(((flat[head], parts[count:]) for count, head in _heads(parts) if head in flat), (None, []))
+    also = [
+        one for one in options if same and set(same.split("_")) != (own := set(one.split("_"))) and own <= set(parts)
+    ]
+    if same and rest and (also or not _says_memory_of(same, rest)):
+        more = [one for one in also if not set(one.split("_")) < set(same.split("_"))]
+        return [f"gpu={one}" for one in (same, *more)] if more else []
     begun = [option for key, option in flat.items() if key.startswith("".join(parts) or "-")]
     if len(parts) == 1 and re.fullmatch(r"\d{4}", parts[0]):
         begun = [option for option in options if option.endswith(f"_{parts[0]}")]
@@ -141,5 +179,21 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     return [f"gpu={option} gpu.count={count}" if count else f"gpu={option}" for option in found]
 
 
-def _heads(parts: Sequence[str]) -> Iterator[str]:
-    yield from ("".join(parts[:count]) for count in range(len(parts), 0, -1))
+def _says_memory_of(option: str, words: Sequence[str]) -> bool:
+    """Whether words behind the name of a class say no more than its memory."""
+    sizes = [int(size[1]) for word in words if (size := _MEMORY.fullmatch(word)) and size[1]]
+    known = _memory_mib(option)
+    return all(map(_MEMORY.fullmatch, words)) and all(
+        known and abs(size - known / 1000) < 0.15 * size for size in sizes
+    )
+
+
+def _memory_mib(option: str) -> int | None:
+    path = conf_dir() / "gpu" / f"{option}.yaml"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    found, below = (re.search(rf"^{key}(\w+)", text, re.MULTILINE) for key in ("memory_mib: ", r"defaults: \["))
+    return int(found[1]) if found else _memory_mib(below[1]) if below else None
+
+
+def _heads(parts: Sequence[str]) -> Iterator[tuple[int, str]]:
+    yield from ((count, "".join(parts[:count])) for count in range(len(parts), 0, -1))

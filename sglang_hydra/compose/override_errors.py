@@ -26,8 +26,9 @@ from sglang_hydra.compose.corrections import (
     may_be,
     path_meant,
     setting_of,
+    switch_meant,
 )
-from sglang_hydra.compose.schema import NODES
+from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.findings import Finding, Hint, Remedy
 from sglang_hydra.text.words import both_sizes, is_digits, nearest, program, several_near, short, some_of
@@ -40,7 +41,11 @@ _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
 """What stands for several options in Hydra's grammar."""
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
 _SEVERAL = re.compile(r"[+\w./@]+=[^\s;]+([\s;]+[+\w./@]+=[^\s;]*)+")
+_NEXT = re.compile(r"[\s;]+|,\s*(?=([A-Za-z_]\w*)(?:\.\w+)*=)")
+"""What stands between two overrides: a comma only before a key that is known."""
 _MOST_NEAR = 3
+_LONGEST_REST = 2.5
+"""How many times as long as a word the one argument may be that begins so: batch is no batch_notify_size."""
 _LOOKING = ("plan", "check")
 """The verbs that people type as a flag of what would start a server: ``serve ... --dry-run``."""
 _NUMBERS = {"int": r"-?[0-9]{1,15}", "float": r"-?[0-9]{0,15}\.?[0-9]{1,15}"}
@@ -97,9 +102,11 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
         hint = f"quote the items: \"{key}=['sql=/adapters/sql']\""
     elif field is not None and field.is_list:
         hint = f"a list is {key}=[1,2]"
+    elif field is not None and field.kind in _NUMBERS:
+        hint = f"such as {key}={_example(field)}; {program()} --help {key} says what it takes"
     else:
         hint = f"quote it: \"{key}='{value}'\""
-    inner = value.strip("[](){}='\" ")
+    inner = value.partition(" #")[0].strip("[](){}='\" ~")
     if field is not None and not field.is_list and re.fullmatch(_NUMBERS.get(field.kind, ""), inner):
         return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, fix=f"{key}={inner}")
     return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, hint=hint)
@@ -108,6 +115,8 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
 def several_values(field: Field | None, text: str, value: str) -> Refused:
     """``tp_size=1,2,4`` where one plan is made."""
     name = field.name if field else text.partition("=")[0]
+    if value.startswith("="):
+        return Refused("CLI004", f"{short(text)} has = twice", name, fix=short(word(name, value.lstrip("="))))
     if field is not None and (field.is_list or field.kind == "Any") and "(" not in value:
         fix = word(name, f"[{','.join(part.strip() for part in value.split(','))}]")
         return Refused("CLI007", f"{short(text)}: a list needs brackets", name, fix=short(fix))
@@ -132,10 +141,11 @@ def _ends_in_a_sign(value: str) -> bool:
 
 def several_overrides(text: str) -> Refused | None:
     """A whole line of overrides in one pair of quotes; None for one override."""
-    if not _SEVERAL.fullmatch(text):
+    apart = _NEXT.sub(lambda sign: sign[0] if sign[1] and sign[1] not in (*EVERY, *NODES, *NO_CHOICE) else " ", text)
+    if not _SEVERAL.fullmatch(apart):
         return None
-    message = f"{short(text)!r}: several overrides are one word, in one pair of quotes"
-    return Refused("CLI004", message, fix=short(re.sub(r"[\s;]+", " ", text), 400))
+    quoted = ", in one pair of quotes" if _SEVERAL.fullmatch(text) else ""
+    return Refused("CLI004", f"{short(text)!r}: several overrides are one word{quoted}", fix=short(apart, 400))
 
 
 def not_deletable(key: str) -> Refused:
@@ -233,7 +243,7 @@ def _dashed(text: str, known: Known) -> Refused:
         return unknown_key("", group, value or "true", known)
     meant = meant or nearest(flag, EVERY)
     if meant is None:
-        return Refused("CLI004", message, hint=theirs)
+        return Refused("CLI004", message, hint=(theirs, f"{program()} --help VERB has the flags of a verb"))
     field = EVERY.get(meant.lstrip("!"))
     example = "true" if field is None else _example(field)
     typed = short(value) if equals and not (field and field.arg.secret) else example
@@ -271,7 +281,13 @@ def near_key(key: str) -> str | None:
         return last
     if rest and f"launch.{name}" in known_keys():
         return f"launch.{key}"
-    if meant := key_meant(name) or getattr(flagged(f"--{name.lower()}"), "name", None):
+    if rest and (joined := "_".join(key.split(".")[-2:])) in EVERY:  # model.path, tp.size
+        return joined
+    if rest and name not in NODES and (meant := key_meant(last)) and meant.lstrip("!") in EVERY:
+        return meant
+    begun = getattr(flagged(f"--{name.lower()}"), "name", "")
+    is_near = len(begun) <= _LONGEST_REST * len(name) or "_" not in begun.removeprefix(f"{name.lower()}_")
+    if meant := key_meant(name) or (is_near and begun):
         return meant
     near = last if last in EVERY else nearest(name, [*EVERY, *NODES])
     return f"{near}.{rest}" if rest and near in NODES else near
@@ -301,6 +317,9 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
         value = str(note.get("value", value)) if value is not None else None
         if near is None:
             return Refused("CLI001", message, short(key), hint=said, fix="")
+    theirs = counterpart("--" + name.replace("_", "-"))
+    if theirs is not None and theirs.argument is None:
+        return Refused("CLI001", message, short(key), hint=f"{short(name)} is vLLM's: {theirs.why}")
     fix: str | None = None
     listed = several_near(name, [*EVERY, *NODES], _MOST_NEAR)
     hint: Hint = f"near names: {', '.join(listed)}" if listed else f"{program()} --help WORD finds arguments"
@@ -367,7 +386,7 @@ def _other_choices(name: str, value: str, version: str | None) -> list[str]:
     return [f"engine.version={one} {name}={value}" for one in dict.fromkeys([*having[:1], *having[-1:]])]
 
 
-_UNSET = ("none", "null", "auto", "default", "max", "unset", "")
+_UNSET = ("none", "null", "auto", "default", "max", "unset", "unlimited", "infinite", "")
 """What people type for a value that SGLang is to choose."""
 
 
@@ -393,8 +412,8 @@ def wrong_value(field: Field, value: object, message: str, version: str | None =
     name, choices = field.name, field.arg.choices
     if field.is_flag and isinstance(value, (str, int)):
         word = str(value).lower()
-        if word in ("1", "on", "yes", "y", "0", "off", "no", "n"):
-            return WrongValue(message, None, (f"{name}={'true' if word in ('1', 'on', 'yes', 'y') else 'false'}",))
+        if word and (switch := switch_meant(word)):
+            return WrongValue(message, None, (f"{name}={switch}",))
     meant = tuple(dict.fromkeys(values_meant(field, value)))
     is_off = str(value).lower() in OFF
     if field.optional and str(value).lower() in _UNSET and not (is_off and field.kind in _NUMBERS):
@@ -417,7 +436,7 @@ def wrong_value(field: Field, value: object, message: str, version: str | None =
     if is_off and field.arg.none:
         return WrongValue(message, f"null leaves it out ({field.arg.none})")
     if field.optional and field.default is None and field.kind == "int" and not field.is_list:
-        return WrongValue(message, f"{program()} --help {name} says what it takes", (f"{name}=null",))
+        return WrongValue(message, f"{program()} --help {name} says what it takes; {name}=null leaves it to SGLang")
     if isinstance(value, bool) and field.kind == "str":
         hint = f'quote it if the word was meant: {name}="{"on" if value else "off"}" or "{str(value).lower()}"'
         return WrongValue(message, hint)

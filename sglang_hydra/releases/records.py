@@ -193,7 +193,8 @@ def record_of(version: str) -> Record | None:
 
 def not_recorded(version: str) -> Finding:
     """The finding on a release that has no record, with what to type."""
-    hint = f"{program()} release fetch --trust {version}; {program()} release list shows the recorded ones"
+    version_or_newest = version if version[:1].isdigit() else newest_release()
+    hint = f"{program()} release fetch --trust {version_or_newest}; {program()} release list shows the recorded ones"
     return Finding("error", "REL001", f"SGLang {version} is not recorded here", hint=hint)
 
 

@@ -311,10 +311,14 @@ def _nothing(source: Source) -> Finding:
         hint = f"it is a plan of ours: {program()} plan lock={where}"
     elif "--model-path" in source.text and ("op:" in source.text or "kind:" in source.text):
         hint = f"it may be a patch: kubectl kustomize . | {program()} import -"
-    elif "{{" in source.text and "}}" in source.text:
+    elif ("{{" in source.text and "}}" in source.text) or re.search(r"\bhelm (install|upgrade)\b", source.text):
         hint = "it is a template: render it first (helm template . | " + program() + " import -)"
     elif "sglang_router" in source.text:
         hint = "a router starts no server of its own: import the commands of its workers"
+    elif '"model_type"' in source.text or '"architectures"' in source.text:
+        hint = f"it is a model's config.json: {program()} plan model=FOLDER gpu=h100, with the folder that it lies in"
+    elif "actor_rollout_ref" in source.text:
+        hint = f"it configures verl, which starts SGLang itself: docs/verl.md; {program()} plan model=... tp_size=..."
     elif "vllm" in source.text:
         hint = "it starts vLLM"
     return Finding("error", "IMP001", message, hint=hint)

@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from typing import Any
 
 from sglang_hydra.arguments.vllm import translated
+from sglang_hydra.text.budget import read_documents
 from sglang_hydra.text.findings import Finding
 
+_IMAGE = "vllm/vllm-openai"
 _START = re.compile(
-    r"(?:\bvllm\s+serve|-m\s+vllm\.entrypoints\.openai\.api_server|\bvllm/vllm-openai\S*)\s+(?P<words>[^\n;&|]*)"
+    r"(?:\bvllm\s+serve|-m\s+vllm\.entrypoints\.openai\.api_server|\bvllm/vllm-openai\S*)[ \t]+(?P<words>[^\n;&|]*)"
 )
 
 
 def from_vllm(text: str) -> tuple[str, list[Finding]] | None:
     """SGLang's command for vLLM's, with what has no counterpart; None for a text that starts no vLLM."""
     found = _START.search(re.sub(r"\\\n\s*", " ", text))
-    if found is None:
-        return None
     try:
-        words = shlex.split(found["words"])
+        words = shlex.split(found["words"]) if found else next(_of_containers(text), None)
     except ValueError:  # a quote that is never closed
+        return None
+    if words is None:
         return None
     argv, findings = translated(words)
     return shlex.join(["python", "-m", "sglang.launch_server", *argv]), findings
+
+
+def _of_containers(text: str) -> Iterator[list[str]]:
+    """The flags of each container of a manifest whose image is vLLM's."""
+    if _IMAGE not in text:
+        return
+    try:
+        waiting: list[Any] = read_documents(text, "manifest")
+    except (ValueError, RecursionError, __import__("yaml").YAMLError):
+        return
+    while waiting:
+        node = waiting.pop()
+        waiting += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        if isinstance(node, dict) and _IMAGE in str(node.get("image")):
+            words = node.get("args") or node.get("command") or ()
+            yield [str(word) for word in words] if isinstance(words, list) else shlex.split(str(words))

@@ -36,15 +36,17 @@ def release_named(version: str | None, flag: str) -> str:
     if found is not None and (same_release(found, version) or is_candidate_of(version, found)):
         return found
     message = f"{flag} {short(version, 40)} is no release that is known here"
-    fix = f"{flag} {_meant(version)}"
+    meant = _meant(version) or (known[0] if flag == "--to" else None)
+    fix = f"{flag} {meant}" if meant else None
     releases = f"releases are {some_of(version, reversed(known), f'{program()} release list')}"
     raise ConfigError(Finding("error", "UPG001", message, hint=releases, typed=(flag, version), fix=fix))
 
 
-def _meant(version: str) -> str:
+def _meant(version: str) -> str | None:
+    """Finds the release that was surely meant: none for one that is older than all of the table."""
     known = known_versions()
     if release_key(version) is not None:
-        return nearest_known(version) or known[0]
+        return nearest_known(version)
     return nearest(version, known) or known[-1]
 
 

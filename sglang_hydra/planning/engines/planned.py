@@ -162,8 +162,8 @@ def _planned(engine: Engine, node: EngineNode, found: Availability, settled: boo
         known = known_versions()
         message = f"engine.version={version!r} is no version of SGLang"
         plain = version.lstrip("vV=")
-        fix = f"engine.version={plain if plain in known else known[-1]}"
-        hint = f"{program()} release list shows all {len(known)}"
+        fix = f"engine.version={plain}" if plain in known else None
+        hint = f"engine.version={known[-1]} is the newest; {program()} release list shows all {len(known)}"
         raise ConfigError(Finding("error", "ENG012", message, ("engine.version",), hint, fix=fix))
     if engine is SGLANG and version not in (None, found.version, SPECIFIED_VERSION):
         from sglang_hydra.arguments.tables.table import nearest_known

@@ -73,7 +73,7 @@ def run(invocation: Invocation) -> int:
             message = f"suggest has no word {name}"
             fix = f"{_NAMES_MEANT[name]}={value}"
             raise ConfigError(Finding("error", "SUG001", message, (name,), typed=(request.text,), fix=fix))
-        if "." not in name and near_key(name) is None and name not in _KNOWN:
+        if "=" in request.text and "." not in name and near_key(name) is None and name not in _KNOWN:
             words = ", ".join((_CONTEXT, _CONCURRENCY, _GOAL, _TTFT, _TPOT, _RESULTS, _RATE))
             raise ConfigError(Finding("error", "SUG001", f"suggest has no word {name}", (name,), f"words: {words}"))
     if _RESULTS in own or _RATE in own:

@@ -173,6 +173,7 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
         begun = [option for option in options if option.endswith(f"_{parts[0]}")]
     begins = "".join(parts).rstrip("0123456789")[:1]
     near = [one for one in (nearest("".join(parts), options),) if one and begins and one.startswith(begins)]
+    near = [one for one in near if not letters_behind("".join(parts), one)]  # an A10G is no A10
     if is_digits(name) and 0 < int(name) <= 16:
         count, same = name, "h100"
     found = [same] if same else begun[:3] if begun else near[:1]
@@ -193,6 +194,13 @@ def _memory_mib(option: str) -> int | None:
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     found, below = (re.search(rf"^{key}(\w+)", text, re.MULTILINE) for key in ("memory_mib: ", r"defaults: \["))
     return int(found[1]) if found else _memory_mib(below[1]) if below else None
+
+
+def letters_behind(typed: str, name: str) -> str:
+    """What letters stand behind a name that was typed in full: another product (GLM-4.5V is no GLM-4.5)."""
+    plain, begin = (re.sub(r"[\W_]", "", text).lower() for text in (typed, name))
+    rest = plain[len(begin) :] if plain.startswith(begin) else ""
+    return rest if rest.isalpha() and rest not in ("it", "yaml") else ""
 
 
 def _heads(parts: Sequence[str]) -> Iterator[tuple[int, str]]:

@@ -23,6 +23,7 @@ from sglang_hydra.compose.corrections import (
     gpus_meant,
     key_meant,
     known_keys,
+    letters_behind,
     may_be,
     path_meant,
     setting_of,
@@ -369,6 +370,8 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
         near = nearest(value, options)
         if near is not None and group == "model" and re.findall(r"\d", near) != re.findall(r"\d", value):
             near = None  # another size or generation is another model
+        if near is not None and letters_behind(value, near):
+            near = None
         containing = sorted((one for one in options if value and _plain(value) in _plain(one)), key=as_usual)
         alone = near is not None and (_plain(near) == _plain(value) or not containing)
         meant = [f"{group}={option}" for option in ([near] if alone else containing[:_MOST_NEAR])]

@@ -58,6 +58,10 @@ def test_a_list_has_at_most_five_and_says_how_many_more() -> None:
         ("“tp_size=4”", "tp_size=4", "a left double quotation mark (U+201C)"),
         ("tp_size=‘4’", "tp_size=4", "a left single quotation mark (U+2018)"),
         ("tp_size=4\u00a0", "tp_size=4", "a no-break space (U+00A0)"),
+        ("tp_size=\uff18", "tp_size=8", "a fullwidth digit eight (U+FF18)"),
+        ("tp_size=4\uff1bdp_size=2", "tp_size=4;dp_size=2", "a fullwidth semicolon (U+FF1B)"),
+        ("tp_size=4\u3001dp_size=2", "tp_size=4,dp_size=2", "an ideographic comma (U+3001)"),
+        ("\u00df\u00dftp", "--tp", "a latin small letter sharp s (U+00DF)"),
     ],
 )
 def test_a_sign_of_an_editor_is_named_with_what_is_meant(word: str, meant: str, sign: str) -> None:

@@ -42,5 +42,5 @@ def _of_containers(text: str) -> Iterator[list[str]]:
         node = waiting.pop()
         waiting += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
         if isinstance(node, dict) and _IMAGE in str(node.get("image")):
-            words = node.get("args") or node.get("command") or ()
+            words = node.get("args") or node.get("command") or []
             yield [str(word) for word in words] if isinstance(words, list) else shlex.split(str(words))

@@ -200,7 +200,7 @@ def letters_behind(typed: str, name: str) -> str:
     """What letters stand behind a name that was typed in full: another product (GLM-4.5V is no GLM-4.5)."""
     plain, begin = (re.sub(r"[\W_]", "", text).lower() for text in (typed, name))
     rest = plain[len(begin) :] if plain.startswith(begin) else ""
-    return rest if rest.isalpha() and rest not in ("it", "yaml") else ""
+    return rest if rest.isalpha() and rest not in ("it", "yaml", "exp") else ""
 
 
 def _heads(parts: Sequence[str]) -> Iterator[tuple[int, str]]:

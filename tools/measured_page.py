@@ -37,8 +37,8 @@ A number is judged where the log and the public config decide it. Not judged are
 the host takes or frees meanwhile is in the log), of experts that are kept elsewhere, and of checkpoints of unknown
 formats; they are in the files. KV tokens are predicted from the logged memory before and after loading and the
 fraction. Weights are right within 4 % or 0.2 GiB, bytes and tokens within 0.5 %. A release in brackets is the one of
-the log's date, where the log does not name it. Rows marked "held back" were gathered when the formulas stood and
-changed none of them; which of their numbers can be judged was decided after they were seen.
+the log's date, where the log does not name it. Rows marked "held back" were collected after the
+formulas were frozen; which of their numbers can be judged was decided after they were seen.
 
 The 20 logs of `later.jsonl` were put aside before they were looked at. At first sight their weights were off by 2.48 %
 in the median of 3 and 4.92 % at worst (0.03 GiB of a model of 0.6 GiB on an MI355X), bytes by 0.09 % at worst of 10,

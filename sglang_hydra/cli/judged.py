@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def code_of(invocation: Invocation, made: Plan | Topology | None, findings: Sequence[Finding] | None = None) -> int:
-    """2 for what :func:`is_good` is not."""
+    """Returns 2 unless :func:`is_good` holds."""
     return 0 if is_good(invocation, made, findings) else INVALID
 
 

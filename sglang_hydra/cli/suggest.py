@@ -74,16 +74,16 @@ def run(invocation: Invocation) -> int:
             fix = f"{_NAMES_MEANT[name]}={value}"
             raise ConfigError(Finding("error", "SUG001", message, (name,), typed=(request.text,), fix=fix))
         if "=" in request.text and "." not in name and near_key(name) is None and name not in _KNOWN:
-            words = ", ".join((_CONTEXT, _CONCURRENCY, _GOAL, _TTFT, _TPOT, _RESULTS, _RATE))
-            raise ConfigError(Finding("error", "SUG001", f"suggest has no word {name}", (name,), f"words: {words}"))
+            every = ", ".join((_CONTEXT, _CONCURRENCY, _GOAL, _TTFT, _TPOT, _RESULTS, _RATE))
+            raise ConfigError(Finding("error", "SUG001", f"suggest has no word {name}", (name,), f"words: {every}"))
     if _RESULTS in own or _RATE in own:
         return _replicas(invocation, own, typed)
     goal = own.get(_GOAL, FEWEST)
     if goal not in GOALS:
         meant = _GOALS_MEANT.get(goal) or nearest(goal, GOALS)
-        fix = f"goal={meant}" if meant else None
         hint = f"goals: {', '.join(GOALS)}"
-        raise ConfigError(Finding("error", "SUG001", f"goal={goal} is no goal", ("goal",), hint, fix=fix))
+        instead = f"goal={meant}" if meant else None
+        raise ConfigError(Finding("error", "SUG001", f"goal={goal} is no goal", ("goal",), hint, fix=instead))
     slo = Slo(_limit(_TTFT, own), _limit(_TPOT, own))
     context, users = (_size(name, own[name]) if name in own else None for name in (_CONTEXT, _CONCURRENCY))
     gpus = [request.text.partition("=")[2] for request in typed if request.text.startswith("gpu=")]

@@ -288,8 +288,8 @@ def near_key(key: str) -> str | None:
         return meant
     begun = getattr(flagged(f"--{name.lower()}"), "name", "")
     is_near = len(begun) <= _LONGEST_REST * len(name) or "_" not in begun.removeprefix(f"{name.lower()}_")
-    if meant := key_meant(name) or (is_near and begun):
-        return meant
+    if known := key_meant(name) or (begun if is_near else None):
+        return known
     near = last if last in EVERY else nearest(name, [*EVERY, *NODES])
     return f"{near}.{rest}" if rest and near in NODES else near
 

@@ -15,7 +15,7 @@ that are less like it are listed."""
 _WIDTH = 100
 _MOST_LISTED = 5
 _SHORT = 4
-"""Letters of a name that is too short to be like one that neither begins as it does nor has it: time is no image."""
+"""Names this short match only candidates that start with or contain them: ``time`` is not ``image``."""
 _SIZE = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))?(k|M|G|T|Ki|Mi|Gi|Ti)")
 _FACTORS: dict[str, int] = {
     **{letter: 1000**power for power, letter in enumerate("kMGT", 1)},

@@ -42,7 +42,7 @@ _NODE_URL = re.compile(rf"http://({NODE}\d+)(:\d+)")
 
 @dataclass(frozen=True)
 class Member:
-    """One server of a topology in a container of its own, on several nodes in one on each."""
+    """One server of a topology: one container, or one per node."""
 
     role: str
     index: int

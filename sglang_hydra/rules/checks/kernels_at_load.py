@@ -216,7 +216,7 @@ def _method_of(stored: Mapping[str, object]) -> str:
 
 
 def runs_since(gpu: GpuFacts, config: Mapping[str, Any]) -> str | None:
-    """The release from which a checkpoint's format runs on a CUDA GPU for which it asked too much before; else None."""
+    """Returns the first release that runs this format on this CUDA GPU; None where the first that has it does."""
     stored, capability = config.get("quantization_config"), gpu.compute_capability
     if not isinstance(stored, Mapping) or not gpu.is_cuda or capability is None:
         return None

@@ -158,7 +158,7 @@ def _not_asking(path: str, env: Mapping[str, str]) -> Any:
 
 
 def _without_tokenizer(plan: Plan, files: ModelFiles) -> ModelFiles:
-    """A tokenizer from elsewhere, or none at all, is not missed in the checkpoint."""
+    """Ignores missing tokenizer files where the server does not read them from the checkpoint."""
     values = plan.values
     elsewhere = values["tokenizer_path"] not in (None, values["model_path"])
     return files._replace(tokenizer=True) if elsewhere or values["skip_tokenizer_init"] else files

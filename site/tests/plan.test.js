@@ -35,7 +35,7 @@ onSite("a plan that does not fit is refused, and the button of a remedy makes on
   assert.match(await text(page, "#explained"), /memory_hook\.py/);
   await page.keyboard.press("Escape");
   await page.click("button:text-is('k8s')");
-  await page.waitForSelector("text=apiVersion");
+  await page.waitForSelector("text=no published image of SGLang 0.5.23 is known");
   await page.click("button:text-is('As a comment')");
   await page.waitForSelector("text=sglang-hydra check");
 }, { viewport: { width: 1280, height: 1500 } });

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sglang_hydra.arguments.reading import parse_argv
-from sglang_hydra.releases import wheels
+from sglang_hydra.releases import fetching, wheels
 from sglang_hydra.releases.case import Case
 from sglang_hydra.releases.process import end_children
 from sglang_hydra.releases.records import record_of
@@ -70,7 +70,11 @@ def without_id(item: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.registry
-def test_0_5_2_sealed_makes_of_every_recorded_command_line_what_our_rules_make() -> None:
+def test_0_5_2_sealed_makes_of_every_recorded_command_line_what_our_rules_make(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(fetching.OFFLINE_VARIABLE)
+    monkeypatch.setattr(fetching, "_progress", lambda line: None)  # a line that reads another file of the wheel gets it
     record = record_of("0.5.2")
     assert record is not None
     wheels.fetch(record)

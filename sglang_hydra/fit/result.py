@@ -217,7 +217,7 @@ class Fit:
 
 def _kv(kv: KvCache) -> dict[str, Any]:
     return {
-        "bytes_per_token": kv.bytes_per_token,
+        "bytes_per_token": round(kv.bytes_per_token, 6),
         "kinds": [kind._asdict() for kind in kv.kinds],
         "element_bytes": kv.element,
         "tokens": kv.tokens,

@@ -94,7 +94,7 @@ def memory_rows(fit: Fit) -> list[list[tuple[str, str]]]:
 
 
 def _cache(fit: Fit, kv: KvCache) -> str:
-    held = f"{kv.bytes_per_token:,} bytes a token"
+    held = f"{round(kv.bytes_per_token, 2):,} bytes a token"
     if fit.kv_tokens is None:
         return held
     requests = fit.concurrent_requests(kv.context)

@@ -18,6 +18,7 @@ async function start() {
     lockFileURL: `${base}python/lock.json`,
     env: { HOME: "/home/pyodide", HF_HUB_OFFLINE: "1", SGLANG_HYDRA_OFFLINE: "1" },
   });
+  for (const folder of ["/", "/home", "/home/pyodide"]) python.FS.chmod(folder, 0o755); // a cache that others can write is not used
   python.unpackArchive(await packages, "zip", { extractDir: PACKAGES });
   for (const [name, content] of Object.entries(await own)) {
     const file = `/home/pyodide/${name}`;

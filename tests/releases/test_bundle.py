@@ -120,8 +120,9 @@ def patched_wheel(unpacked: Path, folder: Path) -> Path:
 def test_a_patched_sglang_is_planned_exactly_under_its_own_version(tmp_path: Path) -> None:
     record = record_of("0.5.23")
     assert record is not None
-    unpacked = wheels.fetch(record)[record.wheels.index(record.wheel)]
-    file = patched_wheel(unpacked, tmp_path)
+    with zipfile.ZipFile(wheels.download(record.wheel, tmp_path)) as whole:
+        whole.extractall(tmp_path / "whole")
+    file = patched_wheel(tmp_path / "whole", tmp_path)
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "settings")}
     env.pop("SGLANG_HYDRA_SETTINGS", None)
 

@@ -203,6 +203,7 @@ def test_one_server_of_a_file_is_no_file(run: Run, tmp_path: Path) -> None:
     assert "--in-place two.yaml" in done.err
 
 
+@pytest.mark.timeout(600)  # sixty files, each upgraded and checked
 def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path) -> None:
     """Of every published source: each comment stays, and each flag of the old text is in the new one, or is named as
     gone or renamed; a file that cannot be edited so is refused and stays as it is."""

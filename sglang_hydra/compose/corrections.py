@@ -93,17 +93,11 @@ def may_be(meant: str, value: str) -> bool:
 
 
 def switch_meant(value: str) -> str | None:
-    """What was typed for true or false."""
+    """Returns ``true`` or ``false`` for a word that means one of them; None for any other."""
     plain = value.lower()
-    return (
-        "true"
-        if plain in _ON
-        else "false"
-        if plain in _OFF
-        else nearest(plain, ("true", "false"))
-        if plain[1:]
-        else None
-    )
+    if plain in (*_ON, *_OFF):
+        return "true" if plain in _ON else "false"
+    return nearest(plain, ("true", "false")) if len(plain) > 1 else None
 
 
 def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:

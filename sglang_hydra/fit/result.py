@@ -100,9 +100,10 @@ class Interval:
 class Fit:
     """Whether a server fits into the memory of its GPUs, and how the memory is spent on each.
 
-    ``fits`` is False only where the least that the server can need is more than there is (``reasons``), None where a
-    needed fact is unknown (``unknown`` names it); ``tight`` says that it fits, but not with the likeliest numbers.
-    ``memory`` is the GPU's, ``free`` what is left of it before loading, after the CUDA context and ``reserved``.
+    ``fits`` is False where the least that the server can need is more than there is, or where what requests keep leaves
+    the KV cache no token (``reasons``), None where a needed fact is unknown (``unknown`` names it); ``tight`` says that
+    it fits, but not with the likeliest numbers. ``memory`` is the GPU's, ``free``
+    what is left of it before loading, after the CUDA context and ``reserved``.
     ``asked`` is mem_fraction_static, ``fraction`` what the server makes of it. ``left`` is what nobody uses (negative:
     what is missing), within ``error``. ``sources`` says where the formula of each number comes from.
     """

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import sglang_hydra
 from sglang_hydra import ModelFacts
+from sglang_hydra.fit.result import KvCache
+from sglang_hydra.fit.verdict import _without_room
 from tests.fit.machines import DATA, GIB, dense, sized
 
 V3 = "deepseek-ai/DeepSeek-V3"
@@ -197,3 +200,9 @@ def test_a_pool_without_a_token_is_an_error_and_fewer_requests_make_room() -> No
     mended = sglang_hydra.plan([*words, *change])
     assert not mended.errors
     assert (mended.fit.kv_tokens or 0) > 1_000_000
+
+
+def test_a_server_without_a_slot_serves_no_request() -> None:
+    cache = KvCache((), 1.0, 2.0, 4096, profiled=100, tokens=100, size=100.0, slots=0)
+    assert _without_room(cache, 0.9) == ["the server has no slot for a request"]
+    assert _without_room(replace(cache, slots=1), 0.9) == []

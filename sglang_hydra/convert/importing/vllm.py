@@ -34,9 +34,11 @@ def _of_containers(text: str) -> Iterator[list[str]]:
     """The flags of each container of a manifest whose image is vLLM's."""
     if _IMAGE not in text:
         return
+    import yaml
+
     try:
         waiting: list[Any] = read_documents(text, "manifest")
-    except (ValueError, RecursionError, __import__("yaml").YAMLError):
+    except (ValueError, RecursionError, yaml.YAMLError):
         return
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""``check --base`` and ``check --format``: reads what was typed, judges both states, prints one of three forms."""
+"""``check --base`` and ``check --format``: reads what was typed, judges both states, prints one of the forms."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.judged import is_good
+from sglang_hydra.cli.review_forms import FORMS, Judged
 from sglang_hydra.convert.review.base import base_tree
 from sglang_hydra.convert.review.judging import Review, review
 from sglang_hydra.convert.review.markdown import comment
+from sglang_hydra.convert.review.places import placed
 from sglang_hydra.convert.review.summary import sentence
 from sglang_hydra.show.verdicts import Checked, verdict_lines, verdict_record
 from sglang_hydra.text.errors import ConfigError
@@ -19,7 +21,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, print_json, text, write
 from sglang_hydra.text.words import nearest, program, short
 
-FORMATS = ("text", "markdown", "json")
+FORMATS = ("text", "markdown", "json", *FORMS)
 
 
 def check(invocation: Invocation) -> int:
@@ -28,9 +30,14 @@ def check(invocation: Invocation) -> int:
     revision = invocation.value("base")
     with contextlib.nullcontext() if revision is None else base_tree(revision) as base:
         reviews = review(invocation.requests, invocation.config_dirs, invocation.value("config_name"), base)
-        verdicts = [item.after for item in reviews if item.after is not None]
-        good = all(is_good(invocation, verdict.made, verdict.findings) for verdict in verdicts)
-        _print(form, reviews, invocation.value("base"), good)
+        verdicts = [(item.name, item.after) for item in reviews if item.after is not None]
+        each = [is_good(invocation, verdict.made, verdict.findings) for _, verdict in verdicts]
+        good = all(each)
+        if form in FORMS:
+            named = zip(verdicts, each, placed(verdicts), strict=True)
+            _write(FORMS[form]([Judged(name, is_one, findings) for (name, _), is_one, findings in named]))
+        else:
+            _print(form, reviews, invocation.value("base"), good)
     return 0 if good else 2
 
 
@@ -52,15 +59,18 @@ def _format(invocation: Invocation) -> str:
 
 def _print(form: str, reviews: list[Review], base: str | None, good: bool) -> None:
     if form == "markdown":
-        message = comment(reviews, base, good)
-        encoding = sys.stdout.encoding or "utf-8"
-        sys.stdout.write(message.encode(encoding, "xmlcharrefreplace").decode(encoding))
-        sys.stdout.flush()
+        _write(comment(reviews, base, good))
     elif form == "json":
         results = [_record(item) for item in reviews]
         print_json({"schema": "sglang_hydra.check/1", "ok": good, "base": base, "results": results})
     else:
         write(line for item in reviews for line in _lines(item))
+
+
+def _write(message: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(message.encode(encoding, "xmlcharrefreplace").decode(encoding))
+    sys.stdout.flush()
 
 
 def _record(review: Review) -> dict[str, Any]:

@@ -21,12 +21,13 @@ _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([\w.-]+)\2")
 
 @dataclass
 class Command:
-    """One simple command: its words as they are written, where it writes to, and the texts that it is fed. ``after``
-    and ``ended`` are the operators before and behind it, ``follower`` the first word of the next command and its
-    line."""
+    """One simple command: its words as they are written, with the line and column of each, where it writes to, and the
+    texts that it is fed. ``after`` and ``ended`` are the operators before and behind it, ``follower`` the first word of
+    the next command and its line."""
 
     line: int
     words: list[str] = field(default_factory=list)
+    places: list[tuple[int, int]] = field(default_factory=list)
     target: str | None = None
     heredocs: list[Heredoc] = field(default_factory=list)
     after: str = ""
@@ -41,12 +42,13 @@ class Command:
 
 @dataclass
 class Heredoc:
-    """A text in the script. ``literal``: nothing in it is replaced."""
+    """A text in the script, from ``line`` on. ``literal``: nothing in it is replaced."""
 
     delimiter: str
     indented: bool
     literal: bool
     body: str = ""
+    line: int = 0
 
 
 def commands_of(text: str) -> list[Command]:
@@ -60,6 +62,7 @@ class _Cutter:
         self.at = 0
         self.line = 1
         self.word: list[str] | None = None
+        self.place = (1, 1)
         self.command = Command(1)
         self.found: list[Command] = []
         self.waiting: list[Heredoc] = []
@@ -131,6 +134,7 @@ class _Cutter:
 
     def _read_heredoc(self, heredoc: Heredoc) -> None:
         lines = []
+        heredoc.line = self.line
         while self.at < len(self.text):
             end = self.text.find("\n", self.at)
             line = self.text[self.at : end if end >= 0 else len(self.text)]
@@ -144,6 +148,7 @@ class _Cutter:
     def _take(self, end: int) -> None:
         if self.word is None:
             self.word = []
+            self.place = (self.line, self.at - self.text.rfind("\n", 0, self.at))
             if not self.command.words:
                 self.command.line = self.line
         self.word.append(self.text[self.at : end])
@@ -163,6 +168,7 @@ class _Cutter:
             self.target_next = ""
         else:
             self.command.words.append(written)
+            self.command.places.append(self.place)
         self.word = None
 
     def _end_command(self, operator: str = "") -> None:

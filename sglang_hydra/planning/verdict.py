@@ -78,7 +78,11 @@ def constant_fields(plan: PlanFields) -> set[str]:
     path = plan.intent.get("model_path")
     if path is None:
         return set()
-    same = {} if plan.by_own_rules else _recorded_alike(plan.engine.version)
+    same: dict[str, object] = {}
+    if not plan.by_own_rules:
+        from sglang_hydra.releases.recorded import always_same
+
+        same = always_same(plan.engine.version)
     if same:
         same |= {"tokenizer_path": path, "served_model_name": path, "device": plan.gpu.device, "page_size": 1}
     else:
@@ -92,9 +96,3 @@ def constant_fields(plan: PlanFields) -> set[str]:
     asked = set(plan.intent)
     values = plan.values
     return {name for name, value in same.items() if name not in asked and name in values and values[name] == value}
-
-
-def _recorded_alike(version: str) -> dict[str, object]:
-    from sglang_hydra.releases.recorded import always_same
-
-    return always_same(version)

@@ -202,21 +202,3 @@ def _server_line(server: Server) -> str:
 
 def _named(servers: Sequence[Server]) -> str:
     return ", ".join(server.name for server in servers)
-
-
-def verdict_record(name: str, topology: Topology) -> dict[str, object]:
-    """One result of ``check --json``; ``server_id`` is the topology's own id."""
-    return {
-        "name": name,
-        "ok": topology.ok,
-        "launchable": topology.launchable,
-        "why": topology.verdict.why,
-        "server_id": topology.topology_id,
-        "findings": [finding.to_json() for finding in topology.findings],
-    }
-
-
-def verdict_lines(name: str, topology: Topology) -> Iterator[Line]:
-    """One result of ``check`` for people."""
-    yield from folded([text(f"{name}: "), *summary(topology)], room())
-    yield from findings_of(topology, ("error", "warning"))

@@ -89,18 +89,14 @@ def judged(
 
 
 def verdict_record(name: str, verdict: Checked) -> dict[str, object]:
-    """One result of ``check --json``."""
+    """One result of ``check --json``; of a topology ``server_id`` is its own id."""
     made, findings = verdict
-    if made is not None and not isinstance(made, Plan):
-        from sglang_hydra.show import topology as topologies
-
-        return topologies.verdict_record(name, made)
     return {
         "name": name,
         "ok": verdict.ok,
         "launchable": verdict.launchable,
         "why": verdict.why,
-        "server_id": made.server_id if made else None,
+        "server_id": getattr(made, "server_id", None) or getattr(made, "topology_id", None),
         "findings": [finding.to_json() for finding in findings],
     }
 
@@ -108,13 +104,12 @@ def verdict_record(name: str, verdict: Checked) -> dict[str, object]:
 def verdict_lines(name: str, verdict: Checked) -> Iterator[Line]:
     """One result of ``check`` for people."""
     made, findings = verdict
-    if made is not None and not isinstance(made, Plan):
-        from sglang_hydra.show import topology as topologies
-
-        yield from topologies.verdict_lines(name, made)
+    if made is None or isinstance(made, Plan):
+        of_plan = summary(made) if made else [text("cannot be composed", "bold red")]
+        yield from folded([text(f"{name}: "), *of_plan], room())
+        yield from finding_lines([finding for finding in findings if finding.level != "info"], made)
         return
-    if made is None:
-        yield [text(f"{name}: "), text("cannot be composed", "bold red")]
-    else:
-        yield from folded([text(f"{name}: "), *summary(made)], room())
-    yield from finding_lines([finding for finding in findings if finding.level != "info"], made)
+    from sglang_hydra.show import topology as topologies
+
+    yield from folded([text(f"{name}: "), *topologies.summary(made)], room())
+    yield from topologies.findings_of(made, ("error", "warning"))

@@ -81,19 +81,6 @@ class Claims:
         """Whether a claim of ours is still in force."""
         return self._in_force(claim.what) == claim.number
 
-    def was_abandoned(self, claim: Claim) -> bool:
-        """Whether the one before this claim was never given back: its runner died, or was taken over."""
-        before = self._file(claim.what, claim.number - 1)
-        return claim.number > 1 and not before.with_suffix(".released").exists()
-
-    def note(self, what: str, name: str, content: str) -> None:
-        """Writes a note beside the claims on ``what``, for the next runner that takes it; ``name`` is no number."""
-        write_below(self._folder / what / f"{name}.json", content)
-
-    def noted(self, what: str, name: str) -> dict[str, Any] | None:
-        """Reads such a note; None where there is none that can be read."""
-        return _read(self._folder / what / f"{name}.json")
-
     def holder(self, what: str) -> Holder | None:
         """Returns the runner that holds ``what`` now; None where nobody has taken it, or its last owner gave it
         back."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -15,7 +14,6 @@ from sglang_hydra.text.words import is_digits
 
 _MOST = 64
 _POLL_S = 0.5
-_BASELINE = "baseline"
 _SLACK_MIB = 256.0
 """Memory that a driver keeps for itself moves by less than this from one look to the next."""
 
@@ -46,7 +44,7 @@ class GpuSets:
     def _take_all(self, wanted: Sequence[int]) -> list[Claim] | None:
         held: list[Claim] = []
         for gpu in wanted:
-            claim = self._claims.take(_claimed(gpu))
+            claim = self._claims.take(f"gpus/{_place()}/{gpu}")
             if claim is None:
                 self.give_back(held)
                 return None
@@ -79,29 +77,6 @@ def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
         return None
     found = [[number for number, uuid in enumerate(known) if uuid.startswith(word)] for word in uuids]
     return tuple(numbers[0] for numbers in found) if all(len(numbers) == 1 for numbers in found) else None
-
-
-def keep_baseline(claims: Claims, baseline: dict[int, float]) -> None:
-    """Writes down the memory in use on each GPU before a server starts, for a runner that takes over after a crash."""
-    for gpu, used in baseline.items():
-        claims.note(_claimed(gpu), _BASELINE, json.dumps({"used_mib": used}))
-
-
-def baseline_of_the_dead(claims: Claims, gpus: Sequence[int], held: Sequence[Claim]) -> dict[int, float]:
-    """MiB in use before the server of a runner that never gave these GPUs back; empty where all were given back.
-
-    That server ends with its runner, but not at once: what it still holds would pass for the GPU's own use.
-    """
-    found: dict[int, float] = {}
-    for gpu, claim in zip(gpus, held, strict=True):
-        note = claims.noted(claim.what, _BASELINE) if claims.was_abandoned(claim) else None
-        if note is not None and isinstance(note.get("used_mib"), (int, float)):
-            found[gpu] = float(note["used_mib"])
-    return found
-
-
-def _claimed(gpu: int) -> str:
-    return f"gpus/{_place()}/{gpu}"
 
 
 def _place() -> str:

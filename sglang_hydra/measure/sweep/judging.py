@@ -21,7 +21,7 @@ from sglang_hydra.measure.sweep.setters import SetBy, set_by, who_set
 from sglang_hydra.measure.sweep.values import check_keys, value_of
 from sglang_hydra.measure.sweep.where import Uncomputable, Where, read_where
 from sglang_hydra.planning.making.make import plan_composed
-from sglang_hydra.planning.making.replan import replanner
+from sglang_hydra.planning.making.replan import Replanner
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import Verdict, verdict_on
 from sglang_hydra.text.errors import ConfigError
@@ -155,7 +155,7 @@ class Judge:
         if not new:
             return tuple(errors)
         self._shown |= new
-        return replanner(self._composer, words, self._seed, self._env).with_helpful_offers(errors)
+        return Replanner(self._composer, words, self._seed, self._env).with_helpful_offers(errors)
 
     def _launched_otherwise(self, plan: Plan) -> Iterator[Finding]:
         """What ``launch`` asks for and a sweep, whose servers end with their points, does not do."""

@@ -12,14 +12,7 @@ from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.facts.trust import begin_to_start
 from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.files import cannot_write
-from sglang_hydra.measure.sweep.gpus import (
-    GpuSets,
-    baseline_of_the_dead,
-    keep_baseline,
-    used_mib,
-    visible_gpus,
-    wait_for_memory,
-)
+from sglang_hydra.measure.sweep.gpus import GpuSets, used_mib, visible_gpus, wait_for_memory
 from sglang_hydra.measure.sweep.job import Policy, Stop, Watcher, Work
 from sglang_hydra.measure.sweep.points import Point, ServerGroup, Sweep
 from sglang_hydra.measure.sweep.records import failure_record
@@ -86,12 +79,11 @@ def run_group(
             aside = store.set_aside_damaged(point.point_id)
             if aside is not None:
                 watcher.point(point, "open", aside.message)
-        with _gpus_of(sweep, claims, group, policy, watcher) as gpus:
+        with _gpus_of(sweep, claims, group, policy) as gpus:
             if gpus is None or not points:
                 return True
             plan = _plan_here(sweep, group, gpus)
             baseline = used_mib(gpus)
-            keep_baseline(claims, baseline)
             work = Work(store, plan, points, policy, watcher, gpus, group.gpus or None)
             work.holds = lambda: claims.holds(claim)
             work.search = lambda point: search_of(sweep.settings, point)
@@ -151,11 +143,8 @@ def _fail_all(sweep: Sweep, store: Store, group: ServerGroup, error: SglangHydra
 
 
 @contextlib.contextmanager
-def _gpus_of(
-    sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy, watcher: Watcher
-) -> Iterator[tuple[int, ...] | None]:
-    """A set of GPUs for this server, waiting while others have them; None when the time is over before. Where a runner
-    died with a server on them, its memory is waited for, too."""
+def _gpus_of(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -> Iterator[tuple[int, ...] | None]:
+    """A set of GPUs for this server, waiting while others have them; None when the time is over before."""
     if not group.gpus or group.points[0].workload["url"]:
         yield ()
         return
@@ -169,8 +158,6 @@ def _gpus_of(
         time.sleep(POLL_S)
         found = sets.take(each)
     try:
-        if found:
-            _wait_for_memory(baseline_of_the_dead(claims, found[0], found[1]), group, watcher, policy)
         yield found[0] if found else None
     finally:
         if found:

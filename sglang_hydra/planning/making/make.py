@@ -12,7 +12,7 @@ from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.facts.machine_cache import asking_once
-from sglang_hydra.planning.making.replan import planned, replanner
+from sglang_hydra.planning.making.replan import Replanner, planned
 from sglang_hydra.planning.plan import Plan, Recorded
 from sglang_hydra.text.errors import ConfigError
 
@@ -88,7 +88,7 @@ def with_offers(
     """Why ``requests`` cannot be composed, with values of which a plan can be made in place of the wrong ones."""
     if not any(finding.offers for finding in failure.findings):
         return failure
-    again = replanner(composer, requests, seed, env, recorded)
+    again = Replanner(composer, requests, seed, os.environ if env is None else env, recorded)
     return ConfigError(*again.with_valid_values(failure.findings))
 
 
@@ -109,4 +109,4 @@ def plan_composed(
         from sglang_hydra.planning.recorded.lock import replay
 
         return replay(composer, requests, lock, env, recorded, seed)
-    return planned(composer, requests, composition, seed=seed, env=env, recorded=recorded, with_remedies=with_remedies)
+    return planned(Replanner(composer, requests, seed, env, recorded), composition, with_remedies)

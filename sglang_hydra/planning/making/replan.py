@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request, named_by
@@ -30,27 +30,28 @@ class Replanner:
 
     composer: Composer
     requests: Sequence[Request]
-    seed: int | None
-    env: Mapping[str, str]
-    recorded: Recorded | None
+    seed: int | None = None
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    recorded: Recorded | None = None
+
+    def plan(self, composition: Composition, *, with_remedies: bool) -> Plan:
+        """The plan of what the requests were composed to; its offers are not planned."""
+        return plan_once(
+            *(self.composer, self.requests, composition),
+            seed=self.seed,
+            env=self.env,
+            recorded=self.recorded,
+            with_remedies=with_remedies,
+        )
 
     def findings_with(self, words: Sequence[str]) -> Sequence[Finding] | None:
         """Those of the plan with these overrides typed in place; None where it cannot be composed."""
-        requests = typed_in_place(self.composer, self.requests, words)
+        other = replace(self, requests=typed_in_place(self.composer, self.requests, words))
         try:
             with nothing_fetched():  # an offer may name any release
-                plan = plan_once(
-                    self.composer,
-                    requests,
-                    self.composer.compose(requests),
-                    seed=self.seed,
-                    env=self.env,
-                    recorded=self.recorded,
-                    with_remedies=False,
-                )
+                return other.plan(self.composer.compose(other.requests), with_remedies=False).findings
         except SglangHydraError:
             return None
-        return plan.findings
 
     def with_helpful_offers(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         """The findings of the plan, with only the offers that help."""
@@ -66,46 +67,14 @@ class Replanner:
         before = rest.findings_with(())
         planned = with_planned_offers(findings, rest.findings_with, before or (), most=_MOST_VALUES)
         shown = (as_app_types_it(self.composer, finding) for finding in planned)
-        return tuple(item if item.hint or not item.fields else _to_its_help(item) for item in shown)
+        about = f"{program()} --help {{}} says what it takes"
+        return tuple(one if one.hint or not one.fields else one.said(about.format(one.fields[0])) for one in shown)
 
 
-def _to_its_help(finding: Finding) -> Finding:
-    return finding.said(f"{program()} --help {finding.fields[0]} says what it takes")
-
-
-def replanner(
-    composer: Composer,
-    requests: Sequence[Request],
-    seed: int | None = None,
-    env: Mapping[str, str] | None = None,
-    recorded: Recorded | None = None,
-) -> Replanner:
-    """With this process's environment where none is given."""
-    return Replanner(composer, requests, seed, os.environ if env is None else env, recorded)
-
-
-def planned(
-    composer: Composer,
-    requests: Sequence[Request],
-    composition: Composition,
-    *,
-    seed: int | None = None,
-    env: Mapping[str, str] | None = None,
-    recorded: Recorded | None = None,
-    with_remedies: bool = True,
-) -> Plan:
-    """The plan of what ``requests`` were composed to. Without remedies its findings keep all their offers, untried."""
-    again = replanner(composer, requests, seed, env, recorded)
-    plan = plan_once(
-        composer,
-        requests,
-        composition,
-        seed=again.seed,
-        env=again.env,
-        recorded=recorded,
-        with_remedies=with_remedies,
-    )
-    return replace(plan, findings=again.with_helpful_offers(plan.findings)) if with_remedies else plan
+def planned(made_from: Replanner, composition: Composition, with_remedies: bool = True) -> Plan:
+    """The plan of what its requests were composed to. Without remedies its findings keep all their offers, untried."""
+    plan = made_from.plan(composition, with_remedies=with_remedies)
+    return replace(plan, findings=made_from.with_helpful_offers(plan.findings)) if with_remedies else plan
 
 
 def with_planned_offers(

@@ -52,7 +52,7 @@ def replay(
         message = f"a saved plan and lock={path} are two records of a server"
         hint = f"{program()} diff PLAN {path} shows how they differ"
         raise ConfigError(Finding("error", "LCK011", message, ("lock",), hint))
-    from sglang_hydra.planning.making.replan import planned
+    from sglang_hydra.planning.making.replan import Replanner, planned
     from sglang_hydra.planning.recorded.lock_differences import differences
 
     locked = _read(path)
@@ -62,14 +62,8 @@ def replay(
     if topology not in _ONE_SERVER:
         message = f"lock={path} holds one server, and topology={topology} has several"
         raise ConfigError(Finding("error", "LCK011", message, ("lock", "topology"), "a lock for each server"))
-    plan = planned(
-        composer,
-        again.words,
-        composition,
-        seed=seed if locked.recorded.seed is None else locked.recorded.seed,
-        env=env,
-        recorded=again.facts(composition, env),
-    )
+    seed = seed if locked.recorded.seed is None else locked.recorded.seed
+    plan = planned(Replanner(composer, again.words, seed, env, again.facts(composition, env)), composition)
     found = list(differences(locked, plan, _typed(requests)))
     if found:
         raise ConfigError(*found, _way_out(path, locked, requests))

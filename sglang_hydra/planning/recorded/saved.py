@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.json_types import NOT_FINITE
 from sglang_hydra.text.locations import shown_path
+from sglang_hydra.text.record_shape import misfit
 
 _KIND, _, _NUMBER = PLAN_SCHEMA.partition("/")
 
@@ -149,105 +150,30 @@ def _other_schema(schema: Any) -> str:
     return f"its schema is {schema!r}, and only {PLAN_SCHEMA!r} can be"
 
 
-def _is(kind: type | tuple[type, ...], null: bool = False) -> Callable[[Any], bool]:
-    return lambda value: (null and value is None) or (isinstance(value, kind) and not _is_other_bool(kind, value))
-
-
-def _is_other_bool(kind: Any, value: Any) -> bool:
-    """In Python true is an int; in a plan it is not."""
-    return isinstance(value, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
-
-
-_PARTS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
-    "": {
-        "engine": _is(dict),
-        "gpu": _is(dict),
-        "model": _is(dict),
-        "choices": _is(dict),
-        "intent": _is(dict),
-        "origins": _is(dict),
-        "values": _is(dict),
-        "seed_drawn": _is(bool),
-        "ledger": _is(list),
-        "ignored": _is(list),
-        "environment": _texts,
-        "inherited": _texts,
-    },
-    "engine": {"name": _is(str), "version": _is(str)},
-    "gpu": {
-        "name": _is(str),
-        "vendor": _is(str),
-        "device": _is(str, null=True),
-        "memory_mib": _is((int, float), null=True),
-        "compute_capability": _is(list, null=True),
-        "count": _is(int, null=True),
-        "flashinfer": _is(bool),
-        "triton_kernels": _is(bool),
-    },
-    "model": {
-        "config": _is(dict, null=True),
-        "source": _is(str),
-        "revision": _is(str, null=True),
-        "gguf": _is(bool),
-        "unknown": _is(list),
-    },
+_GPU = ("name", "vendor", "device", "memory_mib", "compute_capability", "count", "flashinfer", "triton_kernels")
+_NEEDED: Mapping[str, Sequence[str]] = {
+    "": (
+        *("engine", "gpu", "model", "choices", "intent", "origins", "values", "seed_drawn", "ledger", "ignored"),
+        *("environment", "inherited"),
+    ),
+    "engine": ("name", "version"),
+    "gpu": _GPU,
+    "model": ("config", "source", "revision", "gguf", "unknown"),
+    "model.draft": ("source",),
+    "settings.*": ("value",),
+    "ledger.*": ("field",),
+    "ignored.*": ("id",),
 }
-
-_DETAILS: Mapping[str, Callable[[Any], bool]] = {
-    "identity": _is(dict),
-    "stated": _is(dict),
-    "files": _texts,
-    "published": _is(bool),
-    "config_class": _is(str),
-    "refused": _is(str),
-}
-
-
-def _are_details(value: Any) -> bool:
-    return isinstance(value, dict) and all(key in _DETAILS and _DETAILS[key](item) for key, item in value.items())
-
-
-def _is_draft(value: Any) -> bool:
-    is_known = isinstance(value, dict) and "source" in value and isinstance(value.get("config", ""), dict | None)
-    return is_known and _are_details(value.get("details", {}))
+"""What no reader of a plan can do without."""
 
 
 def _problem(record: Mapping[str, Any]) -> str | None:
     """What is missing or of a wrong type in a plan; None for a whole one."""
-    for part, keys in _PARTS.items():
-        held = record[part] if part else record
-        for key, fits in keys.items():
-            where = f"{part}.{key}" if part else key
-            if key not in held:
-                return f"{where} is missing"
-            if not fits(held[key]):
-                return f"{where} is {json.dumps(held[key])[:60]}"
-    if not isinstance(record.get("extra", {}), dict):
-        return f"extra is {json.dumps(record['extra'])[:60]}"
-    settings = record.get("settings", {})
-    if not isinstance(settings, dict):
-        return f"settings is {json.dumps(settings)[:60]}"
-    for key, setting in settings.items():
-        if not isinstance(setting, dict) or "value" not in setting:
-            return f"settings.{key[:60]} is {json.dumps(setting)[:60]}"
-    draft = record["model"].get("draft")
-    if draft is not None and not _is_draft(draft):
-        return f"model.draft is {json.dumps(draft)[:60]}"
-    if not _are_details(details := record["model"].get("details", {})):
-        return f"model.details is {json.dumps(details)[:60]}"
-    device_name = record["gpu"].get("device_name")  # no plan of an earlier version has it
-    if not _is(str, null=True)(device_name):
-        return f"gpu.device_name is {json.dumps(device_name)[:60]}"
-    unknown = set(record["gpu"]) - {*_PARTS["gpu"], "device_name"}
+    if problem := misfit("plan", record, _NEEDED):
+        return problem
+    unknown = set(record["gpu"]) - {*_GPU, "device_name"}
     if unknown:
         return f"gpu.{min(unknown)} is unknown"
-    capability = record["gpu"]["compute_capability"]
-    if capability is not None and (len(capability) != 2 or not all(map(_is(int), capability))):
-        return f"gpu.compute_capability is {capability}"
     is_own = record["schema"] == READ[0] or same_release(record["engine"]["version"], SPECIFIED_VERSION)
     expected = set(FIELDS) if is_own else {"model_path", "random_seed", "tp_size"}
     missing = sorted(expected - set(record["values"]))
@@ -256,10 +182,5 @@ def _problem(record: Mapping[str, Any]) -> str | None:
     foreign = sorted((set(record["values"]) if is_own else set()) - set(FIELDS) | set(record["intent"]) - set(EVERY))
     if foreign:
         return f"{foreign[0]} is no argument of SGLang"
-    if not _is(int, null=True)(record["values"]["random_seed"]):
-        return "values.random_seed is no number"
-    for part, key in (("ledger", "field"), ("ignored", "id")):
-        for entry in record[part]:
-            if not isinstance(entry, dict) or not isinstance(entry.get(key), str):
-                return f"an entry of {part} is {json.dumps(entry)[:60]}"
-    return None
+    seed = record["values"]["random_seed"]
+    return None if seed is None or type(seed) is int else "values.random_seed is no number"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,17 +12,9 @@ import pytest
 
 from sglang_hydra.measure.sweep import server_points
 from sglang_hydra.measure.sweep.claims import Claims
-from sglang_hydra.measure.sweep.gpus import (
-    GpuSets,
-    baseline_of_the_dead,
-    keep_baseline,
-    used_mib,
-    visible_gpus,
-    wait_for_memory,
-)
+from sglang_hydra.measure.sweep.gpus import GpuSets, used_mib, visible_gpus, wait_for_memory
 from sglang_hydra.measure.sweep.points import Sweep
 from sglang_hydra.measure.sweep.runner import run
-from sglang_hydra.run.launch.processes import name_of
 from tests.measure.sweep.place import Place
 
 
@@ -105,29 +95,6 @@ def test_an_interrupted_wait_ends() -> None:
     driver = Driver([9_500])
     assert wait_for_memory({0: 500.0}, 3600, over=lambda: driver.looks > 2, used=driver, sleep=driver.sleep)
     assert driver.looks == 3
-
-
-def test_what_the_server_of_a_dead_runner_holds_is_no_baseline(tmp_path: Path) -> None:
-    """Its GPUs are taken over before that server has ended."""
-    with Claims(tmp_path) as claims:
-        sets = GpuSets(claims, range(2))
-        first = sets.take(2)
-        assert first is not None
-        keep_baseline(claims, {0: 400.0, 1: 500.0})
-        assert baseline_of_the_dead(claims, *first) == {}
-        sets.give_back(first[1])
-        second = sets.take(2)
-        assert second is not None
-        assert baseline_of_the_dead(claims, *second) == {}, "they were given back"
-        for claim in second[1]:
-            owner = json.dumps({"runner": "killed", "process": {**_ME, "started": "0"}})
-            (tmp_path / claim.what / str(claim.number)).write_text(owner)
-        third = sets.take(2)
-        assert third is not None
-        assert baseline_of_the_dead(claims, *third) == {0: 400.0, 1: 500.0}
-
-
-_ME = asdict(name_of(os.getpid()))  # type: ignore[arg-type]
 
 
 class Nvml:

@@ -109,15 +109,15 @@ def _result(**odd: Any) -> str:
         ("[]", "STO002", "holds no object"),
         ('{"schema": "sglang_hydra.result/0"}', "STO003", "'sglang_hydra.result/0'"),
         ('{"tokens": 3}', "STO003", "None"),
-        ('{"schema": "sglang_hydra.result/1"}', "STO002", "it lacks 'state'"),
-        ('{"schema": "sglang_hydra.result/1", "state": "valid", "reasons": 3}', "STO002", "reasons is 3"),
+        ('{"schema": "sglang_hydra.result/1"}', "STO002", "state is missing"),
+        (_result(reasons=3), "STO002", "reasons is 3"),
         ('{"schema": "sglang_hydra.result/1", "state": "x", "reasons": [], "measures": {}}', "STO002", "state is 'x'"),
         ('{"schema": "sglang_hydra.result/1", "measures": {"goodput": NaN}}', "STO002", "NaN is no number"),
         ("[" * 100_000, "STO002", "cannot be read"),
         (_result(measures={"output_throughput": "fast"}), "STO002", "measures.output_throughput is 'fast'"),
         (_result(measures={"ttft_ms": {"p50": 10**400}}), "STO002", "more than 400 digits"),
         (_result(measures={"itl_ms": 5}), "STO002", "measures.itl_ms is 5"),
-        (_result(reasons=[1]), "STO002", "reasons is .1."),
+        (_result(reasons=[1]), "STO002", "reasons is 1"),
         (_result(machine="here"), "STO002", "machine is 'here'"),
         (
             '{"schema": "sglang_hydra.result/1", "point_id": "b0", "state": "valid", "reasons": [], "measures": {}}',
@@ -151,14 +151,14 @@ def test_an_older_sweep_is_not_misread(place: Place) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({}, "it lacks 'words'"),
+        ({}, "words is missing"),
         ({"words": "x", "shared": [], "points": {}, "servers": {}}, "words is 'x'"),
         ({"words": [], "shared": [], "points": [], "servers": {}}, "points is"),
         ({"words": [], "shared": [], "points": {}, "servers": 5}, "servers is 5"),
-        ({"words": [], "shared": [], "points": {"a": 1}, "servers": {}}, "of point a, it is no object"),
-        ({"words": [], "shared": [], "points": {"a": {}}, "servers": {}}, "of point a, it lacks 'server_id'"),
-        ({"words": [1], "shared": [], "points": {}, "servers": {}}, "words is [1]"),
-        ({"words": [], "shared": [], "points": {}, "servers": {}, "refused": [1]}, "refused, it is no object"),
+        ({"words": [], "shared": [], "points": {"a": 1}, "servers": {}}, "points.a is 1"),
+        ({"words": [], "shared": [], "points": {"a": {}}, "servers": {}}, "points.a.server_id is missing"),
+        ({"words": [1], "shared": [], "points": {}, "servers": {}}, "words is 1"),
+        ({"words": [], "shared": [], "points": {}, "servers": {}, "refused": [1]}, "refused is 1"),
     ],
 )
 def test_a_sweep_of_another_shape_is_said_and_kept(place: Place, content: dict[str, Any], said: str) -> None:

@@ -18,6 +18,7 @@ from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, print_json, shown, table, text, write
+from sglang_hydra.text.user_settings import settings
 from sglang_hydra.text.words import nearest, program, some_of
 
 _SOURCE_WIDTH, _WHOLE = 48, 10_000
@@ -43,7 +44,8 @@ def judging(invocation: Invocation) -> Judging | None:
     typed = [request.text.partition("=")[2] for request in invocation.requests if _is_release(request)]
     invocation.requests = [request for request in invocation.requests if not _is_release(request)]
     engine = plan_engine(EngineNode("sglang", version=typed[-1] if typed else None))
-    return None if engine.provider.is_by_rules else Judging(engine, ask=invocation.has("exact"))
+    is_open = not typed and settings().release is None and engine.installed is None
+    return None if engine.provider.is_by_rules else Judging(engine, invocation.has("exact"), is_open)
 
 
 def _is_release(request: Request) -> bool:
@@ -118,6 +120,7 @@ def _recipe_lines(chosen: Sequence[Recipe], judged: Sequence[Judged], version: s
     for recipe, item in zip(chosen, judged, strict=True):
         style = {"ok": "yellow" if item.why else "green", "unknown": "yellow"}.get(item.state, "red")
         verdict = item.state if not item.why else f"{item.state}: {', '.join(item.why)}"
+        verdict += f" on {item.release}" if item.release else ""
         rows.append(
             [
                 text(recipe.id),

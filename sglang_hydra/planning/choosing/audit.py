@@ -22,6 +22,7 @@ from sglang_hydra.planning.finding_meanings import title_of
 from sglang_hydra.planning.making.by_release import resolved
 from sglang_hydra.planning.making.gpu_class import Hardware
 from sglang_hydra.planning.making.memory import fit_findings, fit_of
+from sglang_hydra.planning.making.serving_release import Needed, needed_for, newest_serving
 from sglang_hydra.planning.making.target import Target
 from sglang_hydra.rules.checks.launchable import run_plan_checks
 from sglang_hydra.rules.resolution import Resolution, resolve
@@ -46,7 +47,7 @@ class Judged:
 
     ``state`` is ok, does not fit, refused, unknown or not asked; ``why`` the ids of the findings that decided, or facts
     that are missing; of what is ok, what is warned of. ``weights_gib`` and ``kv_tokens`` are of one GPU and one
-    replica, None where they are unknown.
+    replica, None where they are unknown. ``release`` is the one that judged, None where it is the one of all.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Judged:
     why: tuple[str, ...] = ()
     weights_gib: float | None = None
     kv_tokens: int | None = None
+    release: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -64,15 +66,25 @@ class Judged:
             "why": list(self.why),
             "weights_gib": None if self.weights_gib is None else round(self.weights_gib, 2),
             "kv_tokens": self.kv_tokens,
+            **({"release": self.release} if self.release else {}),
         }
 
 
 @dataclass(frozen=True)
 class Judging:
-    """The release that judges, by its recorded answers; with ``ask`` by its wheel where an answer is not recorded."""
+    """The release that judges, by its recorded answers; with ``ask`` by its wheel where an answer is not recorded.
+
+    Where it ``is_open``, nobody named it: an older one judges what the newest does not serve, as in a plan.
+    """
 
     engine: PlannedEngine
     ask: bool = False
+    is_open: bool = False
+
+    def serving(self, needed: Needed) -> Judging:
+        """Returns who judges what needs this of a release."""
+        version = newest_serving([needed]) if self.is_open else None
+        return replace(self, engine=replace(self.engine, version=version)) if version else self
 
     def resolved(self, facts: Facts, env: Mapping[str, str]) -> Resolution:
         """What the release makes of ``facts.given``; its basis is ``rules`` where there is no answer."""
@@ -123,9 +135,14 @@ def judge(
     by: Judging | None = None,
     env: Mapping[str, str] = MappingProxyType({}),
     sized: bool = True,
+    of_recipe: tuple[str, ...] = (),
 ) -> Judged:
     """The verdict on one set of arguments: SGLang's, then ours, then the memory's. ``env`` is what another release than
-    0.5.2 is named. What is refused is not ``sized`` on request."""
+    0.5.2 is named. What is refused is not ``sized`` on request. A recipe sets the arguments ``of_recipe``."""
+    older = by.serving(needed_for(intent, model, env, of_recipe)) if by else None
+    if by and older and older.engine.version != by.engine.version:
+        judged = judge(name, intent, gpu, model, more, by=replace(older, is_open=False), env=env, sized=sized)
+        return replace(judged, release=older.engine.version)
     model = as_read(model, str(intent["model_path"]), trust_remote_code=bool(intent.get("trust_remote_code")))
     facts = Facts(gpu, model, {}, SEED, intent)
     resolution = by.resolved(facts, env) if by else resolve(intent, gpu=gpu, model=model, seed=SEED)
@@ -212,7 +229,7 @@ def _judge_recipe(recipe: Recipe, gpu: GpuFacts, model: Model, known: ModelPrese
     draft = str(args.get("speculative_draft_model_path", path))
     if draft != path:
         facts = replace(facts, draft=known_draft(draft, known))
-    return judge(recipe.id, intent, gpu, facts, recipe_findings(recipe.id), by=by, env=recipe.env)
+    return judge(recipe.id, intent, gpu, facts, recipe_findings(recipe.id), by=by, env=recipe.env, of_recipe=(*args,))
 
 
 def _verdict(name: str, resolution: Resolution, facts: Facts, findings: Sequence[Finding]) -> Judged:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.tables.architectures import has_class
 from sglang_hydra.arguments.tables.order import at_least
-from sglang_hydra.releases.records import first_reading, records
+from sglang_hydra.arguments.tables.table import release
+from sglang_hydra.compose.recipes import GROUP
+from sglang_hydra.releases.recorded import recorded_releases
+from sglang_hydra.releases.records import first_reading, newest_release, records
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.user_settings import settings
 
@@ -21,12 +24,30 @@ EXTERNAL = "SGLANG_EXTERNAL_MODEL_PACKAGE"
 
 
 class Needed(NamedTuple):
-    """What a model asks of a release: one of ``classes`` (architectures of its config.json; empty where any release
-    will do), and a reader of its ``model_type``. A release that would read it by the model's own code
-    (trust_remote_code) is not chosen: that code is not run, so its plan would be an estimate."""
+    """What a plan asks of a release: one of ``classes`` (architectures of the model's config.json; empty where any
+    release will do), a reader of its ``model_type``, and the ``arguments`` that a published recipe sets. A release that
+    would read the model by its own code (trust_remote_code) is not chosen: that code is not run, so its plan would be
+    an estimate."""
 
     classes: tuple[str, ...] = ()
     model_type: str | None = None
+    arguments: tuple[str, ...] = ()
+
+    def missing_in(self, version: str) -> str | None:
+        """Returns what a release lacks; None where it has all."""
+        if self.classes and not has_class(version, self.classes):
+            return f"a class {self.classes[0]}"
+        first = first_reading(self.model_type) if self.classes else None
+        if first is not None and not at_least(version, first):
+            return f"a reader of {self.model_type}"
+        return next((name for name in self.arguments if not _takes(version, name)), None)
+
+
+def _takes(version: str, name: str) -> bool:
+    """Whether a release takes an argument, if only by a flag that it calls deprecated."""
+    known = release(version)
+    old = known.old_flags.get("--" + name.replace("_", "-"))
+    return name in known.arguments or (old is not None and (old.field in known.arguments or old.does_nothing))
 
 
 def is_open(composition: Composition, engine: PlannedEngine) -> bool:
@@ -36,31 +57,32 @@ def is_open(composition: Composition, engine: PlannedEngine) -> bool:
 
 
 def needed_by(composition: Composition, model: ModelFacts, env: Mapping[str, str]) -> Needed:
-    """What a release must have to serve the model."""
+    """Returns what a release must have to serve the model as the recipe says."""
+    of_recipe = tuple(name for name, chain in composition.origins.items() if chain and chain[-1].layer == GROUP)
+    return needed_for(composition.intent, model, {**env, **composition.nodes.engine.env}, of_recipe)
+
+
+def needed_for(
+    intent: Mapping[str, object], model: ModelFacts, env: Mapping[str, str], of_recipe: tuple[str, ...] = ()
+) -> Needed:
+    """The same for arguments, of which a recipe sets ``of_recipe``."""
     config = model.config or {}
     names = config.get("architectures")
-    if (
-        not isinstance(names, (list, tuple))
-        or composition.intent.get("model_impl") == "transformers"
-        or EXTERNAL in {**env, **composition.nodes.engine.env}
-    ):
-        return Needed()
-    return Needed(tuple(map(str, names)), config.get("model_type"))
+    if not isinstance(names, (list, tuple)) or intent.get("model_impl") == "transformers" or EXTERNAL in env:
+        return Needed(arguments=of_recipe)
+    return Needed(tuple(map(str, names)), config.get("model_type"), of_recipe)
 
 
-def newest_serving(models: Iterable[Needed]) -> str | None:
-    """The newest recorded release that has a class for each of ``models`` and reads its config.json; None where no
-    release is known to serve them all."""
-    asked = [model for model in models if model.classes]
-    reading = [first for model in asked if (first := first_reading(model.model_type)) is not None]
-    return next(
-        (
-            known
-            for known in reversed([*records()])
-            if all(has_class(known, model.classes) for model in asked) and all(at_least(known, one) for one in reading)
-        ),
-        None,
-    )
+def newest_serving(plans: Iterable[Needed]) -> str | None:
+    """Returns the newest recorded release that lacks nothing of what ``plans`` need, where it is not the newest of all
+    one whose answers ship with this package, if any; None where no release is known to lack nothing."""
+    needed = list(plans)
+    known = reversed([*records()])
+    serving = (version for version in known if not any(one.missing_in(version) for one in needed))
+    newest = next(serving, None)
+    if newest in (None, newest_release()):
+        return newest
+    return next((version for version in (newest, *serving) if version in recorded_releases()), newest)
 
 
 def with_release(composition: Composition, version: str) -> Composition:

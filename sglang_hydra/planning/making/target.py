@@ -73,11 +73,8 @@ def find_target(
         needed = needed_by(composition, model, env)
         older = instead or newest_serving([needed])
         if older not in (None, engine.version):
-            why = (
-                f"has a class {needed.classes[0]}"
-                if instead is None
-                else f"does not refuse this, as {engine.version} does"
-            )
+            missing = needed.missing_in(engine.version)
+            why = f"has {missing}" if missing else f"does not refuse this, as {engine.version} does"
             composition, engine = with_release(composition, older), replace(engine, version=older, newest_that=why)
             model_findings = [*model_findings, chosen(older, why)]
     if engine.name == "transformers":  # nothing there asks torch.cuda

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 import pytest
@@ -181,3 +182,21 @@ def test_what_decides_itself_is_fetched_and_what_an_installation_names_is_not(mo
     monkeypatch.setattr(planned_engines.SGLANG, "available", lambda python=None: here)
     planned(*server)
     assert not any(allowed)
+
+
+def test_a_recipe_is_planned_by_a_release_that_has_its_arguments() -> None:
+    of_recipe = planned("recipe=deepseek_r1-b200-8-low-latency")
+    assert (of_recipe.engine.version, of_recipe.launchable) == ("0.5.18", True), "recorded, and has cuda_graph_max_bs"
+    assert "REL013" in ids(of_recipe)
+    typed = planned("recipe=deepseek_r1-b200-8-low-latency", "cuda_graph_max_bs=256")
+    assert "VER004" in ids(typed), "what a person typed is refused by the newest, with what took its place"
+    pinned = planned("recipe=deepseek_r1-b200-8-low-latency", f"engine.version={NEWEST}")
+    assert "VER004" in ids(pinned)
+
+
+def test_each_recipe_is_judged_by_a_release_that_has_its_arguments(run: Run) -> None:
+    judged = json.loads(run("recipes", "--json").out)["recipes"]
+    assert not [item["id"] for item in judged if "VER004" in item["why"]]
+    assert {item.get("release") for item in judged} == {None, "0.5.18", "0.5.2"}
+    named = json.loads(run("recipes", "--json", f"engine.version={NEWEST}").out)["recipes"]
+    assert sum("VER004" in item["why"] for item in named) == 22

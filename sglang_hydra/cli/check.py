@@ -16,7 +16,7 @@ from sglang_hydra.text.screen import print_json, write
 def run(invocation: Invocation) -> int:
     """Judges each thing named: overrides together, files and folders one by one, with ``-m`` every combination of
     values. 2 if any has an error."""
-    if invocation.value("format") is not None or invocation.value("base") is not None:
+    if any(invocation.has(flag) for flag in ("format", "base", "skip_others")):
         from sglang_hydra.cli import review as action
 
         return action.check(invocation)

@@ -88,9 +88,7 @@ def _run(invocation: Invocation) -> int:
         write(first_screen())
         return 0
     read_words(invocation)
-    in_ci = invocation.verb == "check" and (
-        invocation.value("format") is not None or invocation.value("base") is not None
-    )
+    in_ci = invocation.verb == "check" and any(invocation.has(flag) for flag in ("format", "base", "skip_others"))
     if not invocation.has("offline") and not in_ci:
         fetching.allow(lambda line: print(line, file=sys.stderr))
     return _verb(invocation.verb)(invocation)

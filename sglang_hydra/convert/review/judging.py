@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from sglang_hydra.compose.composer import Composer
@@ -37,16 +38,20 @@ class Review:
 
 
 def review(
-    requests: Sequence[Request], config_dirs: Sequence[str], config_name: str | None, base: Tree | None
+    requests: Sequence[Request],
+    config_dirs: Sequence[str],
+    config_name: str | None,
+    base: Tree | None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Review]:
     """Judges what ``requests`` name (files and folders one by one, with the overrides on top; or the overrides alone),
-    and compares each with the same name in ``base``."""
-    after = _verdicts(config_dirs, config_name, requests)
+    and compares each with the same name in ``base``. ``variables`` are those that files leave to their caller."""
+    after = _verdicts(config_dirs, config_name, requests, variables)
     if base is None:
         return [Review(name, "new", None, verdict) for name, verdict in after]
     before = {
         os.path.abspath(base.here / name): verdict
-        for name, verdict in _verdicts_of_base(requests, config_dirs, config_name, base)
+        for name, verdict in _verdicts_of_base(requests, config_dirs, config_name, base, variables)
     }
     found = [_reviewed(name, before.pop(base.counterpart(name), None), here, base) for name, here in after]
     removed = [Review(base.without_place(file), "removed", there, None) for file, there in before.items()]
@@ -54,10 +59,10 @@ def review(
 
 
 def _verdicts(
-    config_dirs: Sequence[str], config_name: str | None, requests: Sequence[Request]
+    config_dirs: Sequence[str], config_name: str | None, requests: Sequence[Request], variables: Mapping[str, str]
 ) -> list[tuple[str, Checked]]:
     composer = Composer(config_dirs, config_name or PRIMARY_NAME)
-    return verdicts_on(composer, requests, seed=_SEED, others=native_reader(composer, requests))
+    return verdicts_on(composer, requests, seed=_SEED, others=native_reader(composer, requests, variables))
 
 
 def _reviewed(name: str, there: Checked | None, here: Checked, base: Tree) -> Review:
@@ -71,7 +76,11 @@ def _reviewed(name: str, there: Checked | None, here: Checked, base: Tree) -> Re
 
 
 def _verdicts_of_base(
-    requests: Sequence[Request], config_dirs: Sequence[str], config_name: str | None, base: Tree
+    requests: Sequence[Request],
+    config_dirs: Sequence[str],
+    config_name: str | None,
+    base: Tree,
+    variables: Mapping[str, str],
 ) -> Iterator[tuple[str, Checked]]:
     """Judges the same names in the base. Files that the base does not have are left out."""
     named = [
@@ -84,7 +93,7 @@ def _verdicts_of_base(
     folders = [folder for folder in map(base.counterpart, config_dirs) if Path(folder).is_dir()]
     with working_in(base.here):
         try:
-            found = _verdicts(folders, config_name, there)
+            found = _verdicts(folders, config_name, there, variables)
         except ConfigError as failure:
             found = [("overrides", Checked(None, failure.findings))]
         # A folder without a file in it is no launch file of the base.

@@ -43,6 +43,7 @@ class GpuNode:
     memory_bandwidth_gbps: float | None = None
     dense_tflops: dict[str, float | None] = field(default_factory=dict)
     scale_up_gbps: float | None = None
+    host_memory_gib: float | None = None
     unverified: list[str] = field(default_factory=list)
     source: str | None = None
     args: dict[str, Any] = field(default_factory=dict)

@@ -23,6 +23,8 @@ DEVICES = ("cuda", "cpu", "hpu", "npu", "xpu")
 TORCH_CUDA = ("nvidia", "amd")
 """Vendors whose GPUs are torch.cuda's; torch for any other is built without it."""
 
+_MORE = ("memory_bandwidth_gbps", "dense_tflops", "scale_up_gbps", "host_memory_gib", "unverified", "source")
+"""What the rules do not read."""
 _LEAST_MIB, _MOST_MIB = 512, 2**30  # a PiB: what is above is a unit mistaken, not a GPU
 _MOST_GPUS = 2**20
 _CAPABILITY = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
@@ -61,11 +63,7 @@ def gpu_facts(node: Mapping[str, Any], probed: Mapping[str, Any]) -> GpuFacts:
         triton_kernels=facts["triton_kernels"],
         torch_cuda=facts["vendor"] in TORCH_CUDA,
         device_name=next(iter(facts.get("device_names") or ()), None),
-        extra={
-            name: facts[name]
-            for name in ("memory_bandwidth_gbps", "dense_tflops", "scale_up_gbps", "unverified", "source")
-            if facts.get(name)
-        },
+        extra={name: facts[name] for name in _MORE if facts.get(name)},
     )
 
 

@@ -74,8 +74,8 @@ def cells_of(decoder: Decoder, ranks: Ranks, element: float, rules: Allocation, 
     )
     if draft is None or not rules.draft_counted:
         return cells
-    number = sum(kind.layers for kind in cells.kinds if kind.kind != _INDEX) or 1
-    plain = sum(kind.bytes_per_token for kind in cells.kinds if kind.kind != _INDEX)
+    number = sum(kind.layers for kind in cells.kinds if kind.kind != INDEX) or 1
+    plain = sum(kind.bytes_per_token for kind in cells.kinds if kind.kind != INDEX)
     index = _index_key(decoder) if decoder.indexer is not None and decoder.latent is not None else 0
     drafted = len(draft.layers) * (plain / number + index)
     return cells._replace(counted=cells.counted + drafted, drafted=drafted)
@@ -98,11 +98,11 @@ def _stage_cells(decoder: Decoder, ranks: Ranks, element: float, layers: range, 
         kinds.append(KvKind("sliding window", sliding, sliding * windowed))
     if decoder.indexer is not None:  # MiniMax-M3: keys in 16 bits (0.5.23 pool_configurator.py:421-500)
         indexed = sum(not decoder.layers[number].kind for number in layers)
-        kinds.append(KvKind(_INDEX, indexed, indexed * decoder.indexer.dim * 2))
+        kinds.append(KvKind(INDEX, indexed, indexed * decoder.indexer.dim * 2))
     return Cells(sum(kind.bytes_per_token for kind in kinds), tuple(kinds))
 
 
-_INDEX = "index keys"
+INDEX = "index keys"
 
 
 def _each(decoder: Decoder, mixer: str, ranks: Ranks, element: float) -> float:
@@ -125,7 +125,7 @@ def _latent_cells(decoder: Decoder, layers: list[int], element: float, rules: Al
     if decoder.indexer is not None:
         shares = rules.index_shared
         indexed = sum(not (shares and decoder.layers[i].kind) for i in layers) * decoder.blocks
-        kinds.append(KvKind(_INDEX, indexed, indexed * _index_key(decoder)))
+        kinds.append(KvKind(INDEX, indexed, indexed * _index_key(decoder)))
     counted = kinds if rules.index_counted else kinds[:1]
     return Cells(sum(kind.bytes_per_token for kind in counted), tuple(kinds))
 

@@ -31,6 +31,7 @@ TYPES: dict[str, Any] = {
     "memory_bandwidth_gbps": (int, float, type(None)),
     "dense_tflops": dict,
     "scale_up_gbps": (int, float, type(None)),
+    "host_memory_gib": (int, float, type(None)),
     "unverified": list,
     "source": str,
     "args": dict,

@@ -10,9 +10,10 @@ from typing import Any
 from sglang_hydra.convert.export.containers import driver_lines, listening_lines, require_container_vendor
 from sglang_hydra.convert.export.docker import needs_host_network, published_port
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
-from sglang_hydra.convert.export.job import HEAD, RANK, SHM_GIB, Artifact, Job, Mount
+from sglang_hydra.convert.export.job import HEAD, RANK, Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, compose
 from sglang_hydra.convert.export.variables import KEY_WHY
+from sglang_hydra.fit.host import SHARED_GIB
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE, KEY_VARIABLE
 from sglang_hydra.planning.topology.servers import NODE
@@ -49,7 +50,7 @@ def service(
         "command": [in_command(job, word) for word in _words(job, flags)],
         "init": True,
         "ipc": "host",
-        "shm_size": f"{SHM_GIB}g",
+        "shm_size": f"{SHARED_GIB}g",
         "ulimits": {"memlock": -1, "stack": 67108864},
         **({"network_mode": "host"} if host_network else _network(job, published)),
         "volumes": [_cache(job), *map(_volume, job.mounts)],

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from sglang_hydra.convert.export.containers import driver_lines, listening_lines, require_container_vendor
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
-from sglang_hydra.convert.export.job import SHM_GIB, Artifact, Job, Mount
+from sglang_hydra.convert.export.job import Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, bash, bash_lines, commented
 from sglang_hydra.convert.export.shell import asked_nodes, each_node, key_program, required_secrets
+from sglang_hydra.fit.host import SHARED_GIB
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE
 
@@ -45,7 +46,7 @@ def _options(job: Job) -> Iterator[str]:
     yield f"--rm --init --name {job.name}"
     yield f"--stop-timeout {math.ceil(settings.stop_timeout)}"
     yield from _devices(job)
-    yield f"--ipc=host --shm-size={SHM_GIB}g --ulimit memlock=-1 --ulimit stack=67108864"
+    yield f"--ipc=host --shm-size={SHARED_GIB}g --ulimit memlock=-1 --ulimit stack=67108864"
     if needs_host_network(job):
         yield "--network=host"
     else:

@@ -28,8 +28,6 @@ connections and SGLang's."""
 CACHE = "/cache/huggingface"
 """Where a container keeps what is downloaded, and HF_HOME in it: no user's home, so that any user may run it."""
 CACHE_VARIABLE = "HF_HOME"
-SHM_GIB = 32
-"""Shared memory for NCCL and the processes of the server; SGLang's documentation gives a container 32 GiB."""
 
 _ANYWHERE = {4: "0.0.0.0", 6: "::"}
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -11,10 +11,11 @@ from typing import Any
 from sglang_hydra.compose.settings.k8s import K8sNode
 from sglang_hydra.convert.export.containers import driver_lines, require_container_vendor
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
-from sglang_hydra.convert.export.job import HEAD_PORT, SHM_GIB, Artifact, Job, Mount
+from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes
 from sglang_hydra.convert.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_WHY
 from sglang_hydra.convert.made_for import ANNOTATION, made_for
+from sglang_hydra.fit.host import PROCESS_GIB, SHARED_GIB
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -30,6 +31,8 @@ _STARTUP_EACH_S, _LIVE_EACH_S, _HEALTH_S = 10, 60, 30
 second on an idle server and waits in line on a busy one (SGLang itself gives up after 20 s)."""
 
 _GRACE_S = 30
+DISK_GIB = 10
+"""Of a node's disk, for compiled kernels and logs: a choice, not a measurement."""
 PRODUCT = "nvidia.com/gpu.product"
 # Names as Kubernetes has them: RFC 1123, and DOMAIN/NAME for what a device plugin offers.
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -143,7 +146,7 @@ def pod_of(job: Job) -> dict[str, Any]:
     cache = {"name": "cache", "persistentVolumeClaim": {"claimName": _cache_name(job)}}
     mounts = [(f"files-{number}", mount) for number, mount in enumerate(job.mounts)]
     volumes = [
-        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{SHM_GIB}Gi"}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{SHARED_GIB}Gi"}},
         *([] if job.is_local_model else [cache]),
         *({"name": name, "hostPath": _host_path(mount)} for name, mount in mounts),
     ]
@@ -246,7 +249,32 @@ def _resources(job: Job) -> dict[str, Any]:
         limits["amd.com/gpu" if job.plan.gpu.vendor == "amd" else "nvidia.com/gpu"] = job.gpus
     if _is_rdma(job):
         limits[_settings(job).rdma_resource] = 1
-    return {"limits": limits} if limits else {}
+    memory = _settings(job).memory_gib or _memory_gib(job)
+    requests = {"memory": f"{memory}Gi", "ephemeral-storage": f"{DISK_GIB}Gi"} if memory else {}
+    return {name: found for name, found in (("limits", limits), ("requests", requests)) if found}
+
+
+def _memory_gib(job: Job) -> int | None:
+    """Returns what a pod requests; None where the plan does not tell, as for the CPU engine."""
+    fit = job.plan.fit
+    host = fit.host if fit else None
+    if host is None or host.requested is None or not job.gpus:
+        return None
+    return math.ceil(host.requested / 2**30)
+
+
+def memory_line(job: Job) -> list[str]:
+    """Explains the memory that a pod requests."""
+    memory, fit = _memory_gib(job), job.plan.fit
+    if memory is None or fit is None or fit.host is None or _settings(job).memory_gib is not None:
+        return []
+    more = [
+        f"{math.ceil(size / 2**30):,} GiB of {what}"
+        for size, what in ((fit.host.cache, "hierarchical cache"), (fit.host.offloaded, "offloaded weights"))
+        if size
+    ]
+    terms = [f"{fit.host.ranks} x {PROCESS_GIB} GiB for the processes", f"{SHARED_GIB} GiB of shared memory", *more]
+    return [f"Memory of a pod: {', '.join(terms)}; launch.k8s.memory_gib names another size."]
 
 
 def _security(job: Job) -> dict[str, Any]:
@@ -318,7 +346,7 @@ def secret_line(job: Job) -> str:
 
 def _more(job: Job) -> list[str]:
     lines = ["", "In its pod the server listens on every address (0.0.0.0); the Service of the same name leads to it."]
-    lines += [*driver_lines(job.image), *nodes_line(job), secret_line(job)]
+    lines += [*driver_lines(job.image), *nodes_line(job), *memory_line(job), secret_line(job)]
     if job.nodes > 1:
         shared = "" if job.is_local_model else ", and a storage class that several nodes can write to"
         lines.append(f"{NEEDS_GROUPS}{shared}.")
@@ -342,6 +370,8 @@ def check_settings(job: Job) -> None:
         found.append(_wrong("namespace", settings.namespace, "is no name of a namespace", "null"))
     if settings.cache_gib is not None and settings.cache_gib < 1:
         found.append(_wrong("cache_gib", settings.cache_gib, "is no size in GiB", "800"))
+    if settings.memory_gib is not None and settings.memory_gib < 1:
+        found.append(_wrong("memory_gib", settings.memory_gib, "is no size in GiB", "512"))
     if settings.storage_class is not None and not _NAME.fullmatch(settings.storage_class):
         found.append(_wrong("storage_class", settings.storage_class, "is no name of a storage class", "null"))
     if not _RESOURCE.fullmatch(settings.rdma_resource):

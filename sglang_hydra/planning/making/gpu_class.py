@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.facts.host import host_facts
 from sglang_hydra.facts.machine_cache import once
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import number, program
@@ -114,6 +115,7 @@ def _probed(facts: GpuFacts) -> dict[str, Any]:
         "count": facts.count,
         "flashinfer": facts.flashinfer,
         "triton_kernels": facts.triton_kernels,
+        **({"host_memory_gib": memory // 1024} if (memory := host_facts().get("memory_mib")) else {}),
     }
 
 

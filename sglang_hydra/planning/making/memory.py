@@ -62,6 +62,7 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     if gpu.memory_mib is None or gpu.device in (None, "cpu") or not facts.model.known:
         return None
     from sglang_hydra.fit.checkpoint import read_checkpoint
+    from sglang_hydra.fit.host import host_memory
     from sglang_hydra.fit.sizing import fit
 
     path = str(resolution.values["model_path"])
@@ -80,6 +81,10 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
         release=None if Provider(resolution.release).is_by_rules else resolution.release,
         estimated=resolution.basis == "rules",
     )
+    layout = resolution.layout
+    ranks = len(layout.gpu_numbers()) or layout.gpus // max(layout.nodes, 1)
+    host = host_memory(values, resolution.intent, found.kv, ranks, resolution.release)
+    found = replace(found, host=host)
     if resolution.basis != "rules":
         return found
     note = f"an estimate: SGLang {resolution.release} was not asked for its values, and may keep more or less free"
@@ -106,7 +111,35 @@ def fit_with_findings(
     def remedies() -> Sequence[Remedy]:
         return remedies_of(resolution, facts, fit, wanted, read_classes, reserved, resolve_with) if read_classes else ()
 
-    return fit, fit_findings(fit, remedies, wanted, refused=not resolution.ok)
+    is_told = "gpu.host_memory_gib" in composition.settings or composition.choices.get("gpu") == "auto"
+    of_host = _host_findings(resolution, facts, fit, is_told=is_told)
+    return fit, [*fit_findings(fit, remedies, wanted, refused=not resolution.ok), *of_host]
+
+
+def _host_findings(resolution: Resolution, facts: Facts, fit: Fit, *, is_told: bool) -> Iterator[Finding]:
+    """Returns the finding on a node whose memory is too small for what its server keeps there.
+
+    It is an error where the memory of this node ``is_told``; that of a class is the usual one.
+    """
+    from sglang_hydra.fit.host import RESERVE_GIB, fitting_word
+
+    node, host, values = facts.gpu.extra.get("host_memory_gib"), fit.host, resolution.values
+    if node is None or host is None or host.pinned is None:
+        return
+    pinned = host.pinned / 2**30
+    if not host.pinned or pinned + RESERVE_GIB <= node:
+        return
+    what = " and ".join(
+        name for name, size in (("the hierarchical cache", host.cache), ("offloaded weights", host.offloaded)) if size
+    )
+    each = f", {pinned / host.ranks:,.1f} GiB for each of its {host.ranks} GPUs" if host.ranks > 1 else ""
+    rounded = ", rounded up to a power of two" if host.rounded else ""
+    there = f"the node has {node:,.0f} GiB, of which SGLang leaves {RESERVE_GIB} free"
+    message = f"{what} of a node: {pinned:,.0f} GiB{each}{rounded}; {there}"
+    word = fitting_word(values, fit.kv, host, float(node)) if fit.kv else None
+    offers = [*([word] if word else []), "enable_hierarchical_cache=false"] if host.cache else ["cpu_offload_gb=0"]
+    fields = ("hicache_ratio", "hicache_size", "cpu_offload_gb", "gpu.host_memory_gib")
+    yield Finding("error" if is_told else "warning", "FIT004", message, fields, offers=list(map(Offered.typed, offers)))
 
 
 def _with_setter(

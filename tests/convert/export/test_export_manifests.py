@@ -183,7 +183,8 @@ def test_a_pod_starts_the_plan_with_its_gpus_and_memory() -> None:
     found = container(*DEEPSEEK)
     assert told(found["args"])["host"] == "0.0.0.0"
     assert found["command"] == ["python3", "-m", "sglang.launch_server"]
-    assert found["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+    requests = {"memory": "352Gi", "ephemeral-storage": "10Gi"}
+    assert found["resources"] == {"limits": {"nvidia.com/gpu": 8}, "requests": requests}
     [pod] = pods(artifact("k8s", *DEEPSEEK).text)
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
     mounts = {mount["name"]: mount["mountPath"] for mount in found["volumeMounts"]}
@@ -265,7 +266,7 @@ def test_a_variable_of_the_plan_beats_the_fabrics() -> None:
 
 def test_amd_pods_ask_for_its_gpus() -> None:
     found = container(*PLANS["AMD"])
-    assert found["resources"] == {"limits": {"amd.com/gpu": 8}}
+    assert found["resources"]["limits"] == {"amd.com/gpu": 8}
     assert found["securityContext"]["seccompProfile"] == {"type": "Unconfined"}
     assert found["image"].startswith("rocm/7.0:")
 

@@ -20,7 +20,7 @@ from sglang_hydra.measure.sweep.points import Source, Sweep
 from sglang_hydra.measure.sweep.recorded_overrides import as_words
 from sglang_hydra.measure.sweep.setters import naming_setters
 from sglang_hydra.measure.sweep.settings_checks import check_settings
-from sglang_hydra.measure.sweep.store import DONE, OPEN, Store
+from sglang_hydra.measure.sweep.store import OPEN, Store
 from sglang_hydra.measure.sweep.table import outcome_lines, outcome_record
 from sglang_hydra.rules.resolution import drawn_seed
 from sglang_hydra.show.findings import finding_lines
@@ -106,11 +106,10 @@ def _taken_before(sweep: Sweep) -> int:
     where the folder cannot be read, which the run then reports."""
     store = Store(sweep.folder)
     try:
-        states = [store.standing(point.point_id) for point in sweep.points()]
+        states = [store.standing(point.point_id).outcome for point in sweep.points()]
     except ConfigError:
         return 0
-    stand = [found.record["state"] if found.state == DONE and found.record else found.state for found in states]
-    return sum(state != OPEN and state not in sweep.settings["rerun"] for state in stand)
+    return sum(state not in (OPEN, *sweep.settings["rerun"]) for state in states)
 
 
 def _searched(composer: Composer, grid: Grid, sweep: Sweep, seed: int) -> int:

@@ -20,7 +20,7 @@ def plan_html(plan: PlanFields, server_id: str, verdict: Verdict) -> str:
     findings = [(item.level, item.id, item.message, item.hint or "") for item in plan.findings]
     return "".join(
         (
-            f"<p><b>PlanFields {escape(server_id)}</b>: {escape(answer)}, on {escape(str(plan.gpu.name))}</p>",
+            f"<p><b>Plan {escape(server_id)}</b>: {escape(answer)}, on {escape(str(plan.gpu.name))}</p>",
             _table(("argument", "value", "set by"), named),
             _table(("level", "id", "finding", "hint"), findings),
             f"<pre>{escape(shlex.join(plan.command))}</pre>" if verdict.launchable is not False else "",

@@ -70,6 +70,10 @@ NOT_IDENTITY = frozenset(
 """Arguments that say where a server runs or what it writes down, not what it computes."""
 
 
+GPU_FACTS = ("name", "vendor", "device", "memory_mib", "compute_capability", "count", "flashinfer", "triton_kernels")
+"""The facts of a GPU that are in ``server_id``."""
+
+
 @dataclass(frozen=True)
 class Recorded:
     """What a plan that was made earlier knew: it is planned again from these, and nothing is asked anew.
@@ -248,13 +252,5 @@ def _draft_record(draft: ModelFacts | None) -> dict[str, Any] | None:
 
 
 def _gpu_record(gpu: GpuFacts) -> dict[str, Any]:
-    return {
-        "name": gpu.name,
-        "vendor": gpu.vendor,
-        "device": gpu.device,
-        "memory_mib": gpu.memory_mib,
-        "compute_capability": list(gpu.compute_capability) if gpu.compute_capability else None,
-        "count": gpu.count,
-        "flashinfer": gpu.flashinfer,
-        "triton_kernels": gpu.triton_kernels,
-    }
+    capability = list(gpu.compute_capability) if gpu.compute_capability else None
+    return {**{name: getattr(gpu, name) for name in GPU_FACTS}, "compute_capability": capability}

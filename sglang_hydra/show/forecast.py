@@ -134,24 +134,12 @@ def _parts(found: Forecast) -> Iterator[list[tuple[str, str]]]:
     """The largest parts of TPOT, and the rest in one row."""
     parts = sorted({**found.step, **found.prompts}.items(), key=lambda item: -item[1])
     whole = sum(seconds for _, seconds in parts) or 1.0
-    rest = 0.0
-    for name, seconds in parts:
-        if seconds < _SMALL * whole:
-            rest += seconds
-            continue
+    rest = sum(seconds for _, seconds in parts if seconds < _SMALL * whole)
+    shown = [(name, seconds) for name, seconds in parts if seconds >= _SMALL * whole]
+    for name, seconds in [*shown, *([("others", rest)] if rest else [])]:
         about = TERMS[name].what if name in TERMS else "assumed: between nodes, or without CUDA graphs"
-        yield [
-            text(f"  {seconds * 1e3:,.2f} ms"),
-            text(f"{100 * seconds / whole:.0f} %"),
-            text(name),
-            text(about, "dim"),
-        ]
-    if rest:
-        yield [text(f"  {rest * 1e3:,.2f} ms"), text(f"{100 * rest / whole:.0f} %"), text("others")]
-
-
-def _part(seconds: float, whole: float) -> list[tuple[str, str]]:
-    return [text(f"  {seconds * 1e3:,.2f} ms"), text(f"{100 * seconds / whole:.0f} %")]
+        share = [text(f"  {seconds * 1e3:,.2f} ms"), text(f"{100 * seconds / whole:.0f} %")]
+        yield [*share, text(name), text("" if name == "others" else about, "dim")]
 
 
 def _helps(server: Server, found: Forecast) -> list[Line]:

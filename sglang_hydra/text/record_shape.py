@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,11 @@ def misfit(kind: str, record: Any, needed: Mapping[str, Sequence[str]]) -> str |
     """Returns what in a record that was read does not fit its schema, in words; None where all that is there fits.
 
     ``needed`` are the keys that must be there: of the record (``""``), of an object in it (``gpu``), of each one in a
-    list or a table (``points.*``). Keys that the schema does not have are left to later releases.
+    list or a table (``points.*``). Keys, and values of a choice, that the schema does not have are left to later
+    releases.
     """
     schema = _schema_of(kind)
-    return next(_misfits("", "", record, schema, schema.get("$defs", {}), needed), None)
+    return next(_misfits("", "", record, schema, schema, needed), None)
 
 
 def _misfits(
@@ -43,15 +45,15 @@ def _misfits(
     place: str,
     value: Any,
     schema: Mapping[str, Any],
-    shared: Mapping[str, Any],
+    whole: Mapping[str, Any],
     needed: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
     """``place`` is the path as ``needed`` has it."""
     if "$ref" in schema:
-        schema = shared[schema["$ref"].rpartition("/")[2]]
+        schema = functools.reduce(operator.getitem, schema["$ref"].split("/")[1:], whole)
     kinds = schema.get("type", ())
     of_kind = any(_is(kind, value) for kind in ([kinds] if isinstance(kinds, str) else kinds)) or not kinds
-    if not of_kind or value not in schema.get("enum", (value,)):
+    if not of_kind or not any(type(value) is type(one) for one in schema.get("enum", (value,))):
         yield f"{path or 'it'} is {value!r}"[:100]
     elif isinstance(value, dict):
         inside, known, others = f"{path}." if path else "", schema.get("properties", {}), "additionalProperties"
@@ -59,12 +61,12 @@ def _misfits(
         for name, item in value.items():
             if isinstance(own := known.get(name, schema.get(others)), dict):
                 below = name if name in known else "*"
-                yield from _misfits(f"{inside}{name}", f"{place}.{below}".lstrip("."), item, own, shared, needed)
+                yield from _misfits(f"{inside}{name}", f"{place}.{below}".lstrip("."), item, own, whole, needed)
     elif isinstance(value, list):
         if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
             yield f"{path} is {value!r}"[:100]
         for item in value if isinstance(schema.get("items"), dict) else ():
-            yield from _misfits(path, f"{place}.*", item, schema["items"], shared, needed)
+            yield from _misfits(path, f"{place}.*", item, schema["items"], whole, needed)
 
 
 def _is(kind: str, value: Any) -> bool:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from sglang_hydra.measure.bench.measures import Sample
+from sglang_hydra.run.launch.head import is_own_address
 from sglang_hydra.run.launch.listening import answering, listening
 from sglang_hydra.run.launch.processes import tree_of
 
@@ -59,23 +59,15 @@ def _schedstats(url: str) -> Iterator[int]:
     """Opened files: CPU time, wait for a core (both in ns) and time slices of a main thread (proc(5), schedstat)."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    if not os.path.exists("/proc/self/schedstat") or not _is_here(host):
+    try:
+        if not os.path.exists("/proc/self/schedstat") or not is_own_address(host):
+            return
+    except (OSError, UnicodeError):  # a name that leads nowhere
         return
     owners = {each.pid for each in answering(host, listening(port) or ()) if each.pid is not None}
     for pid in set().union(*map(tree_of, owners)):
         with contextlib.suppress(OSError):
             yield os.open(f"/proc/{pid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-
-
-def _is_here(host: str) -> bool:
-    """Whether it is an address of this machine: no other can be bound."""
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as trial:
-            trial.bind(address)
-    except (OSError, UnicodeError):
-        return False
-    return True
 
 
 def _waited(handle: int, before: float) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sglang_hydra.measure.bench.load import Load
+from sglang_hydra.measure.bench.load import Load, content_digest
 from sglang_hydra.measure.bench.trace import read_trace, tokens_of
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
@@ -101,7 +101,7 @@ def _from_trace(load: Load, count: int, seed: int, vocab_size: int, start: int) 
 def _from_file(load: Load, count: int, seed: int, start: int) -> list[Prompt]:
     """Prompts of a JSONL file (``prompt`` and, if it has one, ``output_len``) or of a ShareGPT file (JSON: a list of
     conversations), in an order drawn from the seed and repeated where there are too few."""
-    rows = _ordered(str(load.path), _stamp(str(load.path)), load.output_len, seed)
+    rows = _ordered(str(load.path), content_digest(str(load.path)), load.output_len, seed)
     return [rows[number % len(rows)] for number in range(start, start + count)]
 
 
@@ -112,14 +112,6 @@ def _ordered(name: str, stamp: object, output_len: int, seed: int) -> list[Promp
     rows = file_prompts(name, output_len)
     random.Random(seed).shuffle(rows)
     return rows
-
-
-def _stamp(name: str) -> object:
-    try:
-        seen = Path(name).expanduser().stat()
-    except OSError:
-        return None
-    return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
 def file_prompts(name: str, output_len: int) -> list[Prompt]:

@@ -71,7 +71,6 @@ class Best(NamedTuple):
     best: Group
     sure: bool
     why: str
-    rivals: tuple[Group, ...] = ()
 
 
 def grouped(rows: Iterable[Row]) -> list[Group]:
@@ -118,9 +117,9 @@ def best(groups: Sequence[Group], metric: Metric) -> Best | None:
     alone = [group for group in candidates if len(group.values(metric)) < 2]
     if alone:
         return Best(found, False, "a single repeat says nothing of the noise: bench.repeats=3 and more do")
-    rivals = tuple(group for group in others if not _apart(found, group, metric))
+    rivals = sum(not _apart(found, group, metric) for group in others)
     if rivals:
-        return Best(found, False, f"{len(rivals)} of the others are no worse than it: the difference is noise", rivals)
+        return Best(found, False, f"{rivals} of the others are no worse than it: the difference is noise")
     return Best(found, True, "every other one is worse by more than the noise")
 
 

@@ -57,11 +57,6 @@ class Axis:
     span: Span | None = None
     word: Request | None = None
 
-    @property
-    def is_interval(self) -> bool:
-        """Whether its values cannot be listed."""
-        return self.span is not None and self.span.step is None
-
     def request(self, number: str) -> Request:
         """The override that sets its key to a number of its span."""
         assert self.word is not None

@@ -87,4 +87,19 @@ def cannot_write(failure: OSError, folder: Path) -> tuple[str, str]:
     if failure.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "the quota" if failure.errno == errno.EDQUOT else "the disk"
         return why, f"df -h and df -i {shlex.quote(str(folder))} show what is left; make room on {what}"
-    return why, "sweep.folder=/another/folder"
+    return why, _HINTS.get(failure.errno or 0, "sweep.folder=/another/folder")
+
+
+_HINTS = {
+    errno.ELOOP: "a link in this path leads to itself: remove it, or sweep.folder=/another/folder",
+    errno.ENAMETOOLONG: "the path is too long: sweep.folder=/a/shorter/one",
+    errno.EACCES: "this user may not write there: chmod u+w, or sweep.folder=/a/folder/of/yours",
+    errno.EPERM: "this user may not write there: chmod u+w, or sweep.folder=/a/folder/of/yours",
+    errno.EROFS: "it is mounted read-only: sweep.folder=/another/folder",
+    errno.ENOTDIR: "a file stands where a folder is needed: move it, or sweep.folder=/another/folder",
+    errno.EEXIST: "a file or a broken link stands where a folder is needed: move it, or sweep.folder=/another/folder",
+    errno.EISDIR: "a folder stands where a file is needed: move it, or sweep.folder=/another/folder",
+    errno.ENOENT: "a folder of the path is gone, or a link leads nowhere: sweep.folder=/another/folder",
+    errno.EIO: "the disk or its server fails: dmesg says more; sweep.folder=/another/folder",
+    errno.ESTALE: "the file server has lost the folder: mount it again, or sweep.folder=/another/folder",
+}

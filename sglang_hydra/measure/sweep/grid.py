@@ -75,52 +75,42 @@ def read_grid(
     settings = {**composition.nodes.plain["sweep"], **(given or {})}
     known = set_by(composer, composition)
     with naming_setters(known):
-        return _grid(composer, requests, varied, composition, settings, known, measured)
-
-
-def _grid(
-    composer: Composer,
-    requests: Sequence[Request],
-    varied: Sequence[tuple[Request, Axis | None]],
-    composition: Composition,
-    settings: dict[str, Any],
-    known: SetBy,
-    measured: bool,
-) -> Grid:
-    """What ``read_grid`` promises, from what all points share (``composition``) and the words with their axes."""
-    _check(settings)
-    common = tuple(request for request, axis in varied if axis is None)
-    typed = [axis for _, axis in varied if axis is not None]
-    fixed = {request.text.partition("=")[0].lstrip("+") for request in common} | {
-        key for axis in typed for key in axis.keys
-    }
-    place = f"sweep={composition.choices['sweep']}" if composition.choices.get("sweep") else "sweep.params"
-    listed = [
-        axis_of_params(key, values, place, composer.options)
-        for key, values in _flat(settings["params"])
-        if key.lstrip("+") not in fixed  # what is typed beats what a file says
-    ]
-    axes = zipped([*listed, *typed], settings["zip"])
-    axes.sort(key=lambda axis: axis.is_client)
-    if settings["search"] != TPE or not measured:
-        for axis in axes:
-            if axis.is_interval:
-                axis.values()
-        check_points(axes)
-    name = settings["name"] or composition.choices.get("sweep") or "sweep"
-    common, remarks = _with_one_release(composer, common, axes)
-    if measured:
-        common = with_metrics(composer, common, composition, [key for axis in axes for key in axis.keys])
+        _check(settings)
+        axes = _axes(composer, settings, composition.choices.get("sweep"), varied)
+        if settings["search"] != TPE or not measured:
+            check_points(axes)
+        common, remarks = _with_one_release(composer, common, axes)
+        if measured:
+            common = with_metrics(composer, common, composition, [key for axis in axes for key in axis.keys])
     return Grid(
         common,
         tuple(axes),
-        {**settings, "name": name},
+        {**settings, "name": settings["name"] or composition.choices.get("sweep") or "sweep"},
         tuple(request.text for request in requests),
         tuple(request.text for request in requests if _HYDRA.match(request.text)),
         remarks,
         known,
         measured,
     )
+
+
+def _axes(
+    composer: Composer,
+    settings: Mapping[str, Any],
+    option: str | None,
+    varied: Sequence[tuple[Request, Axis | None]],
+) -> list[Axis]:
+    """What varies, that of servers first: by words, and by ``sweep.params`` for keys that no word sets."""
+    typed = [axis for _, axis in varied if axis is not None]
+    fixed = {request.text.partition("=")[0].lstrip("+") for request, axis in varied if axis is None}
+    fixed |= {key for axis in typed for key in axis.keys}
+    place = f"sweep={option}" if option else "sweep.params"
+    listed = [
+        axis_of_params(key, values, place, composer.options)
+        for key, values in _flat(settings["params"])
+        if key.lstrip("+") not in fixed
+    ]
+    return sorted(zipped([*listed, *typed], settings["zip"]), key=lambda axis: axis.is_client)
 
 
 def _flat(params: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -135,17 +125,11 @@ def _flat(params: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]
 
 def _check(settings: Mapping[str, Any]) -> None:
     """Raises ConfigError for settings that mean nothing."""
-    findings = [
-        Finding(
-            "error",
-            "SWP009",
-            f"sweep.{name}={settings[name]} is no number of {unit}",
-            (f"sweep.{name}",),
-            f"sweep.{name}=60",
-        )
-        for name, unit in (("start_seconds", "seconds"), ("point_seconds", "seconds"), ("budget_gpu_hours", "hours"))
-        if settings[name] is not None and not 0 <= settings[name] < math.inf
-    ]
+    findings = []
+    for name, unit in (("start_seconds", "seconds"), ("point_seconds", "seconds"), ("budget_gpu_hours", "hours")):
+        if settings[name] is not None and not 0 <= settings[name] < math.inf:
+            message, key = f"sweep.{name}={settings[name]} is no number of {unit}", f"sweep.{name}"
+            findings.append(Finding("error", "SWP009", message, (key,), f"{key}=60"))
     if settings["name"] is not None and not _NAME.fullmatch(settings["name"]):
         message = f"sweep.name={settings['name']!r} cannot name a folder"
         findings.append(Finding("error", "SWP009", message, ("sweep.name",), "sweep.folder=FOLDER takes any path"))

@@ -143,10 +143,10 @@ class Judge:
             return self._topology(plan, words)
         forced = plan.ok and bool(plan.nodes.launch.force)
         nodes = int(plan.values["nnodes"])
-        if self._measured and plan.nodes.bench.url:  # it runs, whatever we think of it
-            return PlannedServer(plan, plan.server_id, gpus_of(plan), nodes, (), plan.verdict, room_of(plan))
-        errors = () if forced else self._with_offers(plan.errors, words)
-        errors = (*errors, *self._carried(nodes, "nnodes"), *self._launched_otherwise(plan))
+        errors: tuple[Finding, ...] = ()
+        if not (self._measured and plan.nodes.bench.url):  # which runs, whatever we think of it
+            errors = () if forced else self._with_offers(plan.errors, words)
+            errors = (*errors, *self._carried(nodes, "nnodes"), *self._launched_otherwise(plan))
         return PlannedServer(plan, plan.server_id, gpus_of(plan), nodes, errors, plan.verdict, room_of(plan))
 
     def _with_offers(self, errors: Sequence[Finding], words: Sequence[Request]) -> tuple[Finding, ...]:
@@ -217,10 +217,6 @@ def _same_server(one: Composition, other: Composition) -> bool:
             one.nodes.plain[name] == value for name, value in other.nodes.plain.items() if name not in _CLIENT_NODES
         )
     )
-
-
-def _of_server(composition: Composition) -> dict[str, Any]:
-    return {name: value for name, value in composition.nodes.plain.items() if name not in _CLIENT_NODES}
 
 
 def _shown(value: Any) -> str:

@@ -59,4 +59,6 @@ _NEEDED: Mapping[str, Mapping[str, Sequence[str]]] = {
 def shape_problem(record: Mapping[str, Any], schema: str) -> str | None:
     """Returns what in a record does not fit ``schema`` (``sglang_hydra.result/1``); None for a good one."""
     kind = schema.partition(".")[2].partition("/")[0]
-    return misfit(kind, record, _NEEDED[kind])
+    problem = misfit(kind, record, _NEEDED[kind])
+    is_other = kind == "result" and problem is None and record["state"] not in ("valid", "invalid")
+    return f"state is {record['state']!r}" if is_other else problem

@@ -7,12 +7,15 @@ what a dead one claimed is taken over. So a sweep is resumed by running it again
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 
-from sglang_hydra.measure.sweep.api_keys import without_keys
+from sglang_hydra.arguments.secrets import hide_typed_keys
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.job import Policy, Stop
 from sglang_hydra.measure.sweep.points import Point, ServerGroup, Sweep
@@ -20,7 +23,7 @@ from sglang_hydra.measure.sweep.progress import Counts, LiveScreen, Tally
 from sglang_hydra.measure.sweep.search import search_of
 from sglang_hydra.measure.sweep.server_points import POLL_S, policy_of, run_group, writing_to
 from sglang_hydra.measure.sweep.settings_checks import check_settings
-from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
+from sglang_hydra.measure.sweep.store import FAILED, Store
 from sglang_hydra.run.launch.signals import stopping_on_signals
 from sglang_hydra.text.exit_codes import INTERRUPTED, SERVER_FAILED
 
@@ -106,8 +109,7 @@ def _begin(agenda: Agenda, claims: Claims) -> None:
 def reopen(store: Store, point_ids: Iterable[str], wanted: Collection[str]) -> None:
     """Sets aside what is to be taken again, once for this run."""
     for point_id in point_ids:
-        found = store.standing(point_id)
-        state = found.record["state"] if found.state == DONE and found.record else found.state
+        state = store.standing(point_id).outcome
         if state in wanted and state in (FAILED, "invalid"):
             store.reopen(point_id)
 
@@ -137,3 +139,30 @@ def _run_here(agenda: Agenda) -> bool:
                 screen.server(group.server_id, "another runner is at it")
                 time.sleep(POLL_S)
     return stop.asked
+
+
+def without_keys(sweep: Sweep) -> Sweep:
+    """The sweep with every API key that was typed replaced by its reference: words are kept in files, and a job may be
+    carried elsewhere as one. The key itself goes into this process's environment, which jobs inherit."""
+    source = replace(sweep.source, requests=tuple(_without_key(request) for request in sweep.source.requests))
+    groups = tuple(
+        replace(
+            group,
+            requests=tuple(_without_key(request) for request in group.requests),
+            points=tuple(replace(point, words=_hidden(point.words)) for point in group.points),
+        )
+        for group in sweep.groups
+    )
+    left_out = tuple((_hidden(words), ids) for words, ids in sweep.left_out)
+    return replace(sweep, source=source, groups=groups, words=_hidden(sweep.words), left_out=left_out)
+
+
+def _hidden(words: tuple[str, ...]) -> tuple[str, ...]:
+    changed = list(words)
+    hide_typed_keys(changed, os.environ)
+    return tuple(changed)
+
+
+def _without_key(request: Request) -> Request:
+    (text,) = _hidden((request.text,))
+    return request if text == request.text else Request(text, request.place, request.layer)

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,6 @@ from sglang_hydra.measure.sweep.records import failure_record, point_record
 from sglang_hydra.measure.sweep.store import DONE
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.router import absent
-from sglang_hydra.planning.topology.servers import Topology
 from sglang_hydra.run.diagnose.classes import classes_by_kind
 from sglang_hydra.run.launch.as_planned import KIND as NOT_AS_PLANNED
 from sglang_hydra.run.launch.as_planned import must_be_planned, record_of
@@ -141,16 +140,16 @@ def _started_by_us(work: Work, display: Display) -> LocalServer:
             folder_of(folder, server).mkdir(parents=True, exist_ok=True)
     try:
         make_if_tiny(common.values["model_path"])
-        return _server(plan, nodes, looks, folder, display)
+        return _server(work, nodes, looks, display)
     except MachineError as error:
         raise _NotUpError(Failed(NOT_HERE, error, retryable=False, fatal=True)) from None
 
 
-def _server(
-    plan: Plan | Topology, nodes: int, looks: Sequence[Preflight], folder: Path, display: Display
-) -> LocalServer:
-    job = Account(os.environ.get("SLURM_JOB_ID", ""))
-    secrets = leave_secrets(folder, secrets_of(_key_of(plan), _environment_of(plan), os.environ)) if nodes > 1 else None
+def _server(work: Work, nodes: int, looks: Sequence[Preflight], display: Display) -> LocalServer:
+    plan, common, folder = work.plan, work.common, work.folder
+    job, secrets = Account(os.environ.get("SLURM_JOB_ID", "")), None
+    if nodes > 1:
+        secrets = leave_secrets(folder, secrets_of(common.secrets.get("api_key"), common.environment, os.environ))
     if isinstance(plan, Plan):
         if nodes == 1:
             return LocalServer(launch_of(plan, looks[0].machine, folder / "server.log"), display)
@@ -159,14 +158,6 @@ def _server(
     if nodes == 1:
         return ServerGroup(members_of(plan, looks, folder), router_launch(plan, folder / "router.log"), display)
     return ServerGroup(*parts_in_job(topology_spec(plan, folder, secrets), Record(folder, job)), display)
-
-
-def _key_of(plan: Plan | Topology) -> str | None:
-    return (plan if isinstance(plan, Plan) else plan.common).secrets.get("api_key")
-
-
-def _environment_of(plan: Plan | Topology) -> Mapping[str, str]:
-    return (plan if isinstance(plan, Plan) else plan.common).environment
 
 
 @contextlib.contextmanager

@@ -41,17 +41,15 @@ def status_record(folder: Path) -> dict[str, Any]:
     for point_id, point in record["points"].items():
         state = store.standing(point_id)
         known = {"point_id": point_id, "words": point["words"]}
+        states[state.outcome] += 1
         if state.state == DONE and state.record is not None:
-            states[state.record["state"]] += 1
             reached = state.record["measures"].get("output_throughput")
             if counts(state.record) and reached and (not best or reached > best["output_throughput"]):
                 best = {**known, "output_throughput": reached}
         elif state.state == FAILED and state.record is not None:
-            states[FAILED] += 1
             message = "; ".join(finding["message"] for finding in state.record.get("findings", ()))
             failures.append({**known, "kind": state.record["kind"], "message": message})
         else:
-            states["open"] += 1
             open_on[point["server_id"]] += 1
     running = [
         {"server_id": server_id, "runner": holder.runner, "alive": holder.alive, "open": open_on[server_id]}

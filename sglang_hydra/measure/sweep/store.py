@@ -54,6 +54,11 @@ class State(NamedTuple):
     state: str
     record: Mapping[str, Any] | None = None
 
+    @property
+    def outcome(self) -> str:
+        """The same, of a point that is done its result's: valid or invalid."""
+        return str(self.record["state"]) if self.state == DONE and self.record else self.state
+
 
 def answer_of(found: Mapping[str, Any]) -> str:
     """One of ``search_answers`` in words."""

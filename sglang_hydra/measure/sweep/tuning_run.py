@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from sglang_hydra.measure.sweep.api_keys import without_keys
 from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.job import Policy
 from sglang_hydra.measure.sweep.planning import Outcome
 from sglang_hydra.measure.sweep.points import Point, ServerGroup, Sweep
 from sglang_hydra.measure.sweep.progress import News, Progress, named
-from sglang_hydra.measure.sweep.runner import Agenda, run, writing_alone
+from sglang_hydra.measure.sweep.runner import Agenda, run, without_keys, writing_alone
 from sglang_hydra.measure.sweep.store import FAILED, OPEN, Store
 from sglang_hydra.measure.sweep.tuning import INVALID, REFUSED, VALID, Proposal, Tuning
 from sglang_hydra.text.exit_codes import INTERRUPTED

@@ -14,6 +14,7 @@ from typing import Any
 
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import short
 
 Lookup = Callable[[str], Any]
 """The value of a key of one point."""
@@ -128,13 +129,13 @@ def _problems(
         for sign in node.ops if isinstance(node, ast.Compare) else [getattr(node, "op", ast.And())]:
             if type(sign) not in _SIGNS:
                 hint = _INSTEAD.get(type(sign), _ALLOWED)
-                yield node, f"{_described(sign)} is not part of a constraint", hint
+                yield node, f"{_quoted(text, node)} is not part of a constraint", hint
         of_truths = isinstance(node, ast.BoolOp) or isinstance(getattr(node, "op", None), ast.Not)
         for part in ast.iter_child_nodes(node):
             if isinstance(part, ast.expr):
                 yield from _problems(part, keys, text, must_be_true=of_truths, depth=depth + 1)
     else:
-        yield node, f"{_described(node)} is not part of a constraint", _ALLOWED
+        yield node, f"{_quoted(text, node)} is not part of a constraint", _ALLOWED
 
 
 def _key(node: ast.expr) -> str:
@@ -230,6 +231,10 @@ def _unreadable(text: str, failure: SyntaxError) -> ConfigError:
     return _error(text, column, failure.msg or "it cannot be read", _ALLOWED)
 
 
+def _quoted(text: str, node: ast.AST) -> str:
+    return short(ast.get_source_segment(text, node) or text, 40)
+
+
 def _column(text: str, node: ast.AST) -> int:
     """Where a node begins, in characters; ``ast`` counts bytes."""
     return len(text.encode()[: getattr(node, "col_offset", 0)].decode(errors="replace"))
@@ -238,24 +243,3 @@ def _column(text: str, node: ast.AST) -> int:
 def _error(text: str, column: int, why: str, hint: str | None = None) -> ConfigError:
     message = f"sweep.where: column {column + 1}, near {text[column : column + 20]!r}: {why}"
     return ConfigError(Finding("error", "SWP005", message, ("sweep.where",), hint))
-
-
-def _described(node: ast.AST) -> str:
-    """A node as people call it: ``Call`` is a call, ``IfExp`` an if."""
-    return {
-        "Call": "a call",
-        "Subscript": "a [ ] behind a key",
-        "Lambda": "a lambda",
-        "IfExp": "an if",
-        "NamedExpr": ":=",
-        "JoinedStr": "an f-text",
-        "Is": "is",
-        "Invert": "~",
-        "IsNot": "is not",
-        "BitAnd": "&",
-        "BitOr": "|",
-        "BitXor": "^",
-        "MatMult": "@",
-        "LShift": "<<",
-        "RShift": ">>",
-    }.get(type(node).__name__, type(node).__name__)

@@ -52,14 +52,7 @@ class KvTokens:
         return f"KV cache: {self.actual:,} tokens, {verdict}: {span}"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "actual": self.actual,
-            "planned": self.planned,
-            "low": self.low,
-            "high": self.high,
-            "as_planned": self.as_planned,
-            "note": self.note,
-        }
+        return {name: getattr(self, name) for name in ("actual", "planned", "low", "high", "as_planned", "note")}
 
 
 def kv_tokens(

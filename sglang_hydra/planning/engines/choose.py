@@ -64,11 +64,6 @@ def _why_not(found: Availability, obstacle: str | None) -> str:
 
 def _cannot_serve(reasons: dict[str, str]) -> Finding:
     why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-    return Finding(
-        level="error",
-        id="ENG002",
-        message=f"nothing here can serve this ({why})",
-        fields=("engine.python", "engine"),
-        hint=f"engine.python=<an interpreter that has sglang>, or {install_command('local')} for the embedded engine, "
-        "or model=tiny to try a server on any machine",
-    )
+    hint = f"engine.python=<an interpreter that has sglang>, or {install_command('local')} for the embedded engine"
+    hint += ", or model=tiny to try a server on any machine"
+    return Finding("error", "ENG002", f"nothing here can serve this ({why})", ("engine.python", "engine"), hint)

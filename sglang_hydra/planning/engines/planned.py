@@ -34,7 +34,6 @@ class PlannedEngine:
     version: str
     python: str | None
     installed: str | None
-    settled: bool = True
     newest_that: str | None = None
 
     @property
@@ -94,21 +93,14 @@ def plan_engine(node: EngineNode, *, embedded_first: bool = False) -> PlannedEng
     if name == "transformers":
         return _planned(TRANSFORMERS, node, TRANSFORMERS.available(python))
     if name not in ("auto", "sglang"):
-        raise ConfigError(
-            Finding(
-                "error",
-                "ENG001",
-                f"engine.name={name!r} is not an engine",
-                ("engine.name",),
-                "engine=auto, engine=sglang or engine=transformers",
-            )
-        )
+        message, hint = f"engine.name={name!r} is not an engine", "engine=auto, engine=sglang or engine=transformers"
+        raise ConfigError(Finding("error", "ENG001", message, ("engine.name",), hint))
     found = SGLANG.available(python)
     if name == "auto" and not found.ok and embedded_first:
         embedded = TRANSFORMERS.available(python)
         if embedded.ok:
             return _planned(TRANSFORMERS, node, embedded)
-    return _planned(SGLANG, node, found, settled=name != "auto" or found.ok)
+    return _planned(SGLANG, node, found)
 
 
 def engine_command(
@@ -152,7 +144,7 @@ def release_meant(version: str | None = None, python: str | None = None) -> str:
     return release_named(version) if version else SGLANG.available(python).version or default_release()
 
 
-def _planned(engine: Engine, node: EngineNode, found: Availability, settled: bool = True) -> PlannedEngine:
+def _planned(engine: Engine, node: EngineNode, found: Availability) -> PlannedEngine:
     version = release_named(str(node.version)) if node.version is not None else None
     if version is None and found.version is None and engine is SGLANG:
         version = default_release()
@@ -175,4 +167,4 @@ def _planned(engine: Engine, node: EngineNode, found: Availability, settled: boo
 
             raise ConfigError(unknown_version(version))
     version = version or found.version or "unknown"
-    return PlannedEngine(engine, str(version), node.python, found.version if found.ok else None, settled)
+    return PlannedEngine(engine, str(version), node.python, found.version if found.ok else None)

@@ -29,19 +29,10 @@ class Transformers:
     health_path = "/health"
     health_timeout_s = 10.0
     used_fields: frozenset[str] | None = frozenset(
-        {
-            "model_path",
-            "tokenizer_path",
-            "host",
-            "port",
-            "device",
-            "dtype",
-            "trust_remote_code",
-            "revision",
-            "served_model_name",
-            "random_seed",
-            "log_level",
-        }
+        (
+            *("model_path", "tokenizer_path", "host", "port", "device", "dtype", "trust_remote_code", "revision"),
+            *("served_model_name", "random_seed", "log_level"),
+        )
     )
     milestones: Mapping[str, str] = {
         "Loading weights": "loading weights",
@@ -77,28 +68,14 @@ class Transformers:
     def findings(self, request: EngineRequest) -> list[Finding]:
         findings = []
         if request.intent.get("api_key"):
-            findings.append(
-                Finding(
-                    level="error",
-                    id="ENG003",
-                    message="the embedded engine cannot enforce api_key: everyone who reaches the port would be served",
-                    fields=("api_key",),
-                    hint="leave api_key out, and listen on 127.0.0.1 only",
-                    offers=Remedy.typed("engine=sglang", ", which enforces it"),
-                )
-            )
-        unused = self._unused(request)
-        if unused:
-            findings.append(
-                Finding(
-                    level="warning",
-                    id="ENG004",
-                    message=f"the embedded engine (transformers serve) does not use {', '.join(unused)}",
-                    fields=tuple(unused),
-                    hint="the plan shows what SGLang would do with them",
-                    offers=Remedy.typed("engine=sglang", when="obeys them"),
-                )
-            )
+            message = "the embedded engine cannot enforce api_key: everyone who reaches the port would be served"
+            hint, offer = "leave api_key out, and listen on 127.0.0.1 only", ("engine=sglang", ", which enforces it")
+            findings.append(Finding("error", "ENG003", message, ("api_key",), hint, offers=Remedy.typed(*offer)))
+        if unused := self._unused(request):
+            message = f"the embedded engine (transformers serve) does not use {', '.join(unused)}"
+            obeys = Remedy.typed("engine=sglang", when="obeys them")
+            hint = "the plan shows what SGLang would do with them"
+            findings.append(Finding("warning", "ENG004", message, tuple(unused), hint, offers=obeys))
         return findings
 
     def _unused(self, request: EngineRequest) -> list[str]:

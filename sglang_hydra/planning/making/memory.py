@@ -37,18 +37,16 @@ def fit_settings(settings: FitNode) -> tuple[float, Wanted]:
     """What the ``fit`` node keeps free on each GPU, in GiB, and what the server has to hold. Raises ConfigError for
     settings that mean nothing."""
     reserved, context, users = settings.reserved_gib, settings.context, settings.users
-    findings = []
-    if not 0 <= reserved < _MOST_GIB:
-        message = f"fit.reserved_gib={reserved} is no size in GiB"
-        findings.append(Finding("error", "CLI022", message, ("fit.reserved_gib",), "a number of GiB, 0 or more"))
-    if context is not None and context < 1:
-        message = f"fit.context={context} is no number of tokens"
-        findings.append(
-            Finding("error", "CLI022", message, ("fit.context",), "a number of tokens, or null for the model's own")
-        )
-    if users is not None and users < 1:
-        message = f"fit.users={users} is no number of requests"
-        findings.append(Finding("error", "CLI022", message, ("fit.users",), "a number of requests, or null for one"))
+    wrong = {
+        f"fit.reserved_gib={reserved} is no size in GiB": (not 0 <= reserved < _MOST_GIB, "fit.reserved_gib=2"),
+        f"fit.context={context} is no number of tokens": (context is not None and context < 1, "fit.context=4096"),
+        f"fit.users={users} is no number of requests": (users is not None and users < 1, "fit.users=8"),
+    }
+    findings = [
+        Finding("error", "CLI022", message, (message.partition("=")[0],), hint)
+        for message, (is_wrong, hint) in wrong.items()
+        if is_wrong
+    ]
     if findings:
         raise ConfigError(*findings)
     return float(reserved), Wanted(context, users)

@@ -46,10 +46,4 @@ def _unasked(key: str, named: Named) -> Finding | None:
     home = os.path.dirname(path)
     folder = shown_path(os.path.dirname(home) if os.path.basename(home) == "bin" else home)
     hints = f"{key}={named.program} on the command line", f"--trust {folder}", "trusted_folders in your settings"
-    return Finding(
-        "info" if found else "warning",
-        SEC001,
-        message,
-        (key,),
-        hints,
-    )
+    return Finding("info" if found else "warning", SEC001, message, (key,), hints)

@@ -10,7 +10,6 @@ from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.planning.passing.nodes import node_intents
-from sglang_hydra.releases.provider import Provider
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
@@ -39,17 +38,10 @@ def intent_of(plan: PlanFields) -> dict[str, Any]:
 def flags_of(plan: PlanFields, intent: Mapping[str, Any]) -> list[str]:
     """SGLang's own flags for an intent, as its engine writes them. Raises ConfigError (ENG005) for a value that no
     flag can say."""
-    from sglang_hydra.planning.engines.base import EngineRequest
-    from sglang_hydra.planning.engines.sglang import ENGINE
-
-    version = plan.engine.version if plan.engine.name == ENGINE.name else None
-    host, port = str(plan.values["host"]), int(plan.values["port"])
-    request = EngineRequest(intent, None, host, port, version=version)
     try:
-        shown = list(ENGINE.command(request).shown)
+        return plan.release.render(intent)
     except ValueError as failure:
         raise ConfigError(Finding("error", "ENG005", str(failure), hint="leave it at its default")) from None
-    return shown[next((at for at, word in enumerate(shown) if word.startswith("--")), len(shown)) :]
 
 
 def flags_of_nodes(plan: PlanFields) -> list[list[str]]:
@@ -60,9 +52,8 @@ def flags_of_nodes(plan: PlanFields) -> list[list[str]]:
 def keyword_arguments(plan: PlanFields) -> list[dict[str, Any]]:
     """The keyword arguments of each node, node 0 first, as the plan's release names them. ``host`` is left out: nothing
     listens there."""
-    release = Provider(plan.resolution.release)
     intents = node_intents(intent_of(plan), int(plan.values["nnodes"]))
-    passed = [release.accept(intent).arguments for intent in intents]
+    passed = [plan.release.accept(intent).arguments for intent in intents]
     return [{name: value for name, value in each.items() if name != "host"} for each in passed]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.facts.stated_config import laid_over
 from sglang_hydra.planning.comparing.difference import Difference, between
-from sglang_hydra.planning.plan import NOT_IDENTITY
+from sglang_hydra.planning.plan import GPU_FACTS, NOT_IDENTITY
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import shown
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
     from sglang_hydra.planning.recorded.saved import SavedPlan
 
-_GPU = ("vendor", "device", "memory_mib", "compute_capability", "count", "flashinfer", "triton_kernels")
 _WHERE_IT_RUNS = ("engine", "launch", "gpu")
 """Groups of which only the outcome counts."""
 _WHOLE = "transformers_version"
@@ -40,7 +39,7 @@ def differences(locked: SavedPlan, plan: Plan, typed: Mapping[str, str]) -> Iter
     for item in between("fact", image, {"launch.image": plan.nodes.launch.image}):
         yield _other("LCK009", item, _place(typed, item.key))
     here = "this machine" if plan.probed else f"gpu={plan.choices.get('gpu')}"
-    then, now = ({f"gpu.{key}": gpu[key] for key in _GPU} for gpu in (record["gpu"], plain(plan.gpu)))
+    then, now = ({f"gpu.{key}": gpu[key] for key in GPU_FACTS[1:]} for gpu in (record["gpu"], plain(plan.gpu)))
     for item in between("fact", then, now):
         yield _other("LCK006", item, _place(typed, item.key, "gpu") or here)
     yield from _model(record["model"], plan, typed)

@@ -16,7 +16,7 @@ from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.facts.declared import TORCH_CUDA
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.planning.plan import READ, Recorded
+from sglang_hydra.planning.plan import GPU_FACTS, READ, Recorded
 from sglang_hydra.planning.plan import SCHEMA as PLAN_SCHEMA
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import CarriedError
@@ -150,14 +150,13 @@ def _other_schema(schema: Any) -> str:
     return f"its schema is {schema!r}, and only {PLAN_SCHEMA!r} can be"
 
 
-_GPU = ("name", "vendor", "device", "memory_mib", "compute_capability", "count", "flashinfer", "triton_kernels")
 _NEEDED: Mapping[str, Sequence[str]] = {
     "": (
         *("engine", "gpu", "model", "choices", "intent", "origins", "values", "seed_drawn", "ledger", "ignored"),
         *("environment", "inherited"),
     ),
     "engine": ("name", "version"),
-    "gpu": _GPU,
+    "gpu": GPU_FACTS,
     "model": ("config", "source", "revision", "gguf", "unknown"),
     "model.draft": ("source",),
     "settings.*": ("value",),
@@ -171,7 +170,7 @@ def _problem(record: Mapping[str, Any]) -> str | None:
     """What is missing or of a wrong type in a plan; None for a whole one."""
     if problem := misfit("plan", record, _NEEDED):
         return problem
-    unknown = set(record["gpu"]) - {*_GPU, "device_name"}
+    unknown = set(record["gpu"]) - {*GPU_FACTS, "device_name"}
     if unknown:
         return f"gpu.{min(unknown)} is unknown"
     is_own = record["schema"] == READ[0] or same_release(record["engine"]["version"], SPECIFIED_VERSION)

@@ -192,13 +192,8 @@ def absent(router: Router) -> Finding | None:
     if not at_least(router.belongs or router.release, FIRST_FOR_EVERY_PYTHON):
         newest = f"{router.python or _path_of(None)} -m pip install {PACKAGE}=={newest_release()}"
         hints.append(f"{newest}, which every Python and platform has")
-    return Finding(
-        "error",
-        "TOP015",
-        f"{whose} has no package {PACKAGE}, which stands in front of the servers",
-        ("topology.router.python",),
-        hints,
-    )
+    message = f"{whose} has no package {PACKAGE}, which stands in front of the servers"
+    return Finding("error", "TOP015", message, ("topology.router.python",), hints)
 
 
 def _path_of(python: str | None) -> str | None:
@@ -262,15 +257,14 @@ def _release_findings(
         yield Finding("error", "TOP017", message, fields, f"pip install {PACKAGE}=={wanted}, where the router is")
     if installed is None or belongs is None or installed == belongs:
         return
-    newer = at_least(installed, belongs)
-    yield Finding(
-        "info" if newer else "warning",
-        "TOP016",
-        f"{PACKAGE} {installed} is installed; {belongs} is the one that was out when SGLang {sglang} was released. "
-        f"Flags are those of {installed}",
-        fields,
-        None if newer else f"{node.python or 'python'} -m pip install {PACKAGE}=={belongs}",
+    message = (
+        f"{PACKAGE} {installed} is installed, and its flags count; {belongs} was out when SGLang {sglang} came out"
     )
+    if at_least(installed, belongs):
+        yield Finding("info", "TOP016", message, fields)
+    else:
+        hint = f"{node.python or 'python'} -m pip install {PACKAGE}=={belongs}"
+        yield Finding("warning", "TOP016", message, fields, hint)
 
 
 def _written(name: str, value: Any) -> list[str]:

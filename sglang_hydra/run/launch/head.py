@@ -105,7 +105,7 @@ def _must_lead_here(head: Head) -> None:
     An address of this machine is that; any other (behind a translation, a service of Kubernetes) is tried.
     """
     try:
-        if _is_own(head.host) or _comes_back(head):
+        if is_own_address(head.host) or _comes_back(head):
             return
         why = "what is sent there does not come back"
     except socket.gaierror as failure:
@@ -122,7 +122,7 @@ def _must_lead_here(head: Head) -> None:
     raise MachineError(Finding("error", "NOD008", message, ("dist_init_addr", "node_rank"), hint))
 
 
-def _is_own(host: str) -> bool:
+def is_own_address(host: str) -> bool:
     """Whether a name or an address is one of this machine's: only those can be bound. Raises OSError for no name."""
     for family, _, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:

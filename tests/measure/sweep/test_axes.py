@@ -109,7 +109,8 @@ def test_values_that_are_no_list_are_refused(word: str, id: str, said: str, hint
 def test_an_interval_has_ends_and_no_list() -> None:
     found = axis("mem_fraction_static=interval(0.5,0.9)")
     assert found is not None
-    assert found.is_interval
+    assert found.span is not None
+    assert found.span.step is None
     assert found.span == Span(Decimal("0.5"), Decimal("0.9"))
     with pytest.raises(ConfigError, match="is an interval") as failure:
         found.values()

@@ -352,11 +352,16 @@ def test_a_full_disk_is_said_and_harms_nothing(here: Place, monkeypatch: pytest.
     assert here.states(sweep) == {"done": 3}
 
 
-ANOTHER = "sweep.folder=/another/folder"
 UNWRITABLE = {
     errno.ENOSPC: "make room on the disk",
     errno.EDQUOT: "make room on the quota",
-    **dict.fromkeys((errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EIO), ANOTHER),
+    errno.ELOOP: "leads to itself",
+    errno.ENAMETOOLONG: "too long",
+    errno.EACCES: "may not write there",
+    errno.EPERM: "may not write there",
+    errno.EROFS: "read-only",
+    errno.ENOTDIR: "a file stands where a folder is needed",
+    errno.EIO: "the disk or its server fails",
 }
 
 

@@ -7,13 +7,12 @@ preset, the fewest overrides. What does not: SGLang's own flags (``arguments.rea
 sources                  what kind of text it is, and the servers in it
 syntax, expansion        a shell script: its words, and the value of each
 shell, script            the variables that it sets, and the servers that it starts
-embedded_commands        Markdown, Dockerfiles, lists of words in a program
+embedded_commands        Markdown, Dockerfiles
 manifests, mappings      Kubernetes and Compose; srtctl recipes and SGLang's own --config
 logs                     the arguments that a server's log writes down
 hardware                 which GPU a text names
 reading, flags           words to arguments, also those of later releases; one release for all servers
-routed                   a router that starts its own servers
-reduction                the nearest preset and the fewest overrides, each verified by planning
+reduction                the nearest preset, and whether it is the same server
 experiment               the YAML and the command
 proof                    the exported flags against those of the source, read by argparse
 importer                 all of it, for one source

@@ -1,14 +1,13 @@
-"""Finds commands inside other files: Markdown, a Dockerfile, a list of words in a program."""
+"""Finds commands inside other files: Markdown, a Dockerfile."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from sglang_hydra.convert.importing.expansion import replaced, text_of
-from sglang_hydra.convert.importing.launches import Launch, has_launch_command, opened
+from sglang_hydra.convert.importing.launches import Launch, has_launch_command
 from sglang_hydra.convert.importing.manifests import started
 from sglang_hydra.convert.importing.syntax import commands_of
 from sglang_hydra.text.budget import read_json
@@ -19,7 +18,6 @@ _STARTS = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]", re.IGNORECASE | re.MULTI
 _INSTRUCTION = re.compile(r"^[ \t]*(FROM|ARG|ENV|CMD|ENTRYPOINT)[ \t]+(.*)$", re.IGNORECASE)
 _NO_LINE = re.compile(r"^[ \t]*(?:#.*)?\r?\n", re.MULTILINE)
 """A remark or an empty line, which Docker passes over inside an instruction as well."""
-_LIST = re.compile(r"\[[^\[\]]*\]")
 
 
 def fenced(text: str) -> Iterator[str]:
@@ -35,25 +33,6 @@ def on_one_line(text: str) -> str:
     if len(flags) > 1 and all(line.startswith("--") for line in flags) and not has_launch_command(text):
         return " ".join(line.removesuffix("\\") for line in flags)
     return text
-
-
-def lists_of_words(text: str) -> Iterator[list[str]]:
-    """Yields the commands that a program holds as a list of strings."""
-    for found in _LIST.finditer(text):
-        if not has_launch_command(found[0]):
-            continue
-        try:
-            made = ast.parse(found[0], mode="eval").body
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-        if isinstance(made, ast.List):
-            yield [_word(item) for item in made.elts]
-
-
-def _word(node: ast.expr) -> str:
-    """A word of a program's list: its text, or a mark for what the program computes."""
-    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-    return str(node.value) if is_text else opened(ast.unparse(node))  # type: ignore[attr-defined]
 
 
 def is_dockerfile(text: str) -> bool:

@@ -6,7 +6,6 @@ No command is run: what only running would tell (the output of a command, a vari
 from __future__ import annotations
 
 import ast
-import fnmatch
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +21,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PARAMETER = re.compile(
     r"(#?)([A-Za-z_]\w*|[0-9@*#?$!-])(?:\[([^\]]*)\])?(?:(:?[-=?+]|##?|%%?|//?|\^\^|,,)(.*))?", re.ASCII | re.DOTALL
 )
-_SLASHED = re.compile(r"((?:\\.|[^/\\])*)(?:/(.*))?", re.DOTALL)
 _COMPUTING: Mapping[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Div: operator.floordiv, ast.Mod: operator.mod, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt,
@@ -39,7 +37,6 @@ _QUOTED = re.compile(r"\\.|'[^']*'|\"[^\"]*\"|\$\{[^{}]*\}")
 _DEEPEST = 8
 _LONGEST = 1 << 18
 """Characters that a word may come to: variables that double each other would fill any memory."""
-_LONGEST_CHANGED, _LONGEST_PATTERN = 4096, 200
 
 
 def fields_of(written: str, variables: Mapping[str, Value]) -> list[str]:
@@ -182,14 +179,7 @@ def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: 
         return "" if missing else text_of(word, variables, depth + 1)
     if value is None:
         return opened(written)
-    if operator is None or operator[-1] in "-=?+":
-        return value
-    if isinstance(value, list):
-        return opened(written)
-    parts = _SLASHED.fullmatch(word) if operator in ("/", "//") else None
-    words = [text_of(part or "", variables, depth + 1) for part in (parts.groups() if parts else (word,))]
-    made = changed(value, operator, *words)
-    return opened(written) if made is None else made
+    return value if operator is None or operator[-1] in "-=?+" else opened(written)
 
 
 def _item(value: Value | None, index: str) -> Value | None:
@@ -203,27 +193,6 @@ def _item(value: Value | None, index: str) -> Value | None:
     if keyed:
         return keyed[-1]
     return None if is_digits(index) else value[0] if value else ""
-
-
-def changed(value: str, operator: str, pattern: str, other: str = "") -> str | None:
-    """Removes the shortest (``#``, ``%``) or longest (``##``, ``%%``) prefix or suffix that fits a pattern, puts
-    ``other`` for a plain text (``/``, ``//``), changes the case (``^^``, ``,,``). Returns None for any other."""
-    is_long = len(value) > _LONGEST_CHANGED or len(pattern) > _LONGEST_PATTERN or pattern.count("*") > 2
-    if is_long or any(map(is_open, (value, pattern, other))):
-        return None
-    if operator in ("^^", ",,"):
-        return None if pattern else value.upper() if operator == "^^" else value.lower()
-    if operator in ("/", "//"):
-        is_plain = pattern and not set(pattern) & set("*?[")
-        return value.replace(pattern, other, -1 if operator == "//" else 1) if is_plain else None
-    matches = re.compile(fnmatch.translate(pattern)).match
-    lengths = range(len(value) + 1)
-    for length in reversed(lengths) if operator in ("##", "%%") else lengths:
-        if operator[0] == "#" and matches(value[:length]):
-            return value[length:]
-        if operator[0] == "%" and matches(value[len(value) - length :]):
-            return value[: len(value) - length]
-    return value
 
 
 def _known(name: str, variables: Mapping[str, Value], written: str) -> Value:

@@ -16,13 +16,11 @@ from sglang_hydra.arguments.reading import Reading, Typed, options_in, read_opti
 from sglang_hydra.arguments.release_guess import Guess, guess_release
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.arguments.tables.values import problem
 from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.convert.importing.launches import Launch, is_open, open_names, without_marks
 from sglang_hydra.convert.importing.passwords import holds_a_password, without_passwords
-from sglang_hydra.convert.importing.routed import PREFIX, REPLICAS, router_key
 from sglang_hydra.planning.engines.planned import release_meant
 from sglang_hydra.run.diagnose.server_args import RENAMED, named
 from sglang_hydra.text.budget import read_yaml
@@ -40,10 +38,9 @@ class Arguments:
     """What the flags say. ``version`` is the release that the source is for, None where nothing tells; ``values`` are
     by the names of ``read_by``, which is then the release that a plan is for where none is named.
 
-    ``left_open`` are arguments whose value only the machine knows, with what stands there. ``topology`` are keys of
-    ours for a router and the servers behind it. ``unread`` is what of the flags is in none of these, ``idle`` what the
-    release accepts and ignores, and why; ``old`` the words of flags that it only still accepts, by their arguments.
-    ``words`` are the flags as they stand in the source."""
+    ``left_open`` are arguments whose value only the machine knows, with what stands there. ``unread`` is what of the
+    flags is in none of these, ``idle`` what the release accepts and ignores, and why; ``old`` the words of flags that
+    it only still accepts, by their arguments. ``words`` are the flags as they stand in the source."""
 
     values: dict[str, Any] = field(default_factory=dict)
     version: str | None = None
@@ -51,17 +48,11 @@ class Arguments:
     guess: Guess | None = None
     left_open: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
-    topology: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     words: Sequence[str] = ()
     idle: dict[str, str] = field(default_factory=dict)
     old: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def guessed(self) -> bool:
-        """Whether nothing names the release, and the flags or the model tell that it is another one than is usual."""
-        return self.guess is not None and self.version is not None
 
 
 def read_arguments(
@@ -82,19 +73,12 @@ def read_arguments(
         words = [*_words_of(made, launch.values), *words]
     made.words = words = _with_config(made, words, launch.files, folder)
     options = [option for option in options_in(words, version) if not _take_open(made, option)]
-    if launch.behind_router:
-        for option in options:
-            if option.flag.startswith(PREFIX):
-                _take_router(made, option)
-        options = [option for option in options if not option.flag.startswith(PREFIX)]
     if made.version is None:
         made.guess = guess_release(options, architectures(options))
         if not made.guess.includes(made.read_by):
             made.version = made.read_by = made.guess.last
         options = list(options_in([word for option in options for word in option.words], made.read_by))
     _take(made, read_options(options, made.read_by, needs_model=False), options)
-    if launch.behind_router:
-        made.topology["replicas"] = made.values.pop(REPLICAS, 1)
     return made
 
 
@@ -110,15 +94,6 @@ def _take(made: Arguments, read: Reading, options: Sequence[Typed]) -> None:
     made.unread += read.unread
     made.idle |= read.idle
     made.old |= read.old
-
-
-def _take_router(made: Arguments, option: Typed) -> None:
-    read = router_key(option.flag, option.values)
-    if isinstance(read, Finding):
-        made.findings.append(read)
-        made.unread.append(option.flag)
-    else:
-        made.topology[read[0]] = read[1]
 
 
 def _take_open(made: Arguments, option: Typed) -> bool:
@@ -225,8 +200,7 @@ def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mappin
 
 def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
     """Takes the arguments of a log, without defaults."""
-    is_later = made.version is not None and not same_release(made.version, SPECIFIED_VERSION)
-    defaults = release(nearest_known(made.read_by) or SPECIFIED_VERSION).arguments if is_later else {}
+    defaults = release(nearest_known(made.read_by) or SPECIFIED_VERSION).arguments
     for name, value in named(values).items():
         if name in defaults and name not in (*SECRET_FIELDS, "model_path") and defaults[name].default == value:
             continue
@@ -236,6 +210,9 @@ def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
             made.unread.append(name)
             message = f"{name}: the log has a value that is none of 0.5.2's; it is left out"
             made.findings.append(Finding("warning", "IMP003", message, (name,)))
+    for name in ("tokenizer_path", "served_model_name"):  # which follow the model where nobody sets them
+        if made.values.get(name) == made.values.get("model_path"):
+            made.values.pop(name, None)
     for name in SECRET_FIELDS:
         if values.get(name) is not None:
             made.values[name] = str(values[name])

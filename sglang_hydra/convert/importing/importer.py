@@ -22,7 +22,6 @@ from sglang_hydra.convert.importing.proof import Deviation, argv_of, compared
 from sglang_hydra.convert.importing.reading import read_launches, version_in
 from sglang_hydra.convert.importing.reduction import (
     Reduced,
-    Wanted,
     nearest_preset,
     preset_for,
     reduce_to_preset,
@@ -30,7 +29,7 @@ from sglang_hydra.convert.importing.reduction import (
 from sglang_hydra.convert.importing.sources import Source, launches_of, within_budget
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.planning.choosing.catalog import gpu_classes
-from sglang_hydra.planning.comparing.difference import why
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.diagnose.replan import offline
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -43,8 +42,8 @@ _PORT = re.compile(r":(\d{1,5})\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class State:
-    """What became of one argument of the source: kept, redundant, overridden (kept, and a rule replaces it), deprecated
-    (kept), undone (a preset has it, the source has not), extra, open, secret. ``note`` says who or why."""
+    """What became of one argument of the source: kept, preset, overridden (kept, and a rule replaces it), deprecated
+    (kept), undone (a preset has it, the source has not), extra, open, secret, unknown. ``note`` says who or why."""
 
     name: str
     value: Any
@@ -125,25 +124,25 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     nodes = _nodes(version, environment, extra, arguments.left_open)
     if gpu and launch.gpu_count and _usual_count(gpu, composer) not in (None, launch.gpu_count):
         nodes["gpu.count"] = launch.gpu_count
-    nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **arguments.topology, **typed.nodes}
+    nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **typed.nodes}
     findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings, *_facts_findings(facts, known)]
     findings += _secret_findings(secrets, secret_variables)
     planned = {name: _as_meant(name, value) for name, value in known.items()}
-    grouped = {"topology": "replicas"} if arguments.topology else {}
-    grouped |= {name: choice for name, choice in typed.choices.items() if name != "gpu"}
+    grouped = {name: choice for name, choice in typed.choices.items() if name != "gpu"}
     try:
-        wanted = Wanted(planned, {**grouped, **nodes}, launch.resolved)
-        reduced = reduce_to_preset(wanted, gpus or _all_classes(launch, known, composer), composer, offline())
+        classes = gpus or _all_classes(launch, known, composer)
+        reduced = reduce_to_preset(planned, {**grouped, **nodes}, classes, composer, offline())
     except ConfigError as failure:
         findings += failure.findings
-        reduced = Reduced(None, planned, {}, {}, False)
+        reduced = Reduced(None, planned, None, False)
     overrides = {**reduced.overrides, **secrets}
     choices = {"gpu": gpus[0]} if len(gpus) == 1 else {}
     if reduced.model is not None:
         choices["model"] = reduced.model
-    choices |= {name: choice for name, choice in (grouped | dict(typed.choices)).items() if name not in choices}
+    choices |= {name: choice for name, choice in typed.choices.items() if name not in choices}
+    plan = reduced.plan if len(gpus) == 1 else None
     if "model_path" not in secrets:
-        findings += _planned_findings(reduced, known, launch, composer, len(gpus) == 1)
+        findings += _planned_findings(reduced, known, composer, plan)
     nodes |= {f"engine.env.{name}": f"${{oc.env:{name}}}" for name in secret_variables}
     states = tuple(_states(reduced, known, arguments, secrets, extra))
     settings = {**choices, **overrides, **nodes}
@@ -161,13 +160,13 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         states=states,
         argv=argv_of({**known, **extra}, arguments.read_by),
         equal=reduced.equal,
-        server_id=reduced.small[gpus[0]].server_id if len(gpus) == 1 and gpus[0] in reduced.small else None,
+        server_id=plan.server_id if plan is not None else None,
         fits=arguments.guess[:2] if arguments.guess is not None else None,
         findings=tuple(dict.fromkeys(hidden_in(findings))),
-        differences=tuple(compared(settings, arguments.read_by, by_name, (launch, arguments, typed), composer)),
+        differences=tuple(compared(settings, arguments.read_by, by_name, arguments, typed, composer)),
         old=arguments.old,
         idle=tuple(arguments.idle),
-        refused=any(not plan.ok for plan in reduced.small.values() if len(gpus) == 1),
+        refused=plan is not None and not plan.ok,
         image_version=version_in(launch.mentions),
     )
 
@@ -284,39 +283,25 @@ def _secret_findings(secrets: Mapping[str, str], variables: Sequence[str]) -> It
 
 
 def _planned_findings(
-    reduced: Reduced, known: Mapping[str, Any], launch: Launch, composer: Composer, gpu_known: bool
+    reduced: Reduced, known: Mapping[str, Any], composer: Composer, plan: Plan | None
 ) -> Iterator[Finding]:
     if known.get("model_path") is None and reduced.model is None:
         message = "the source does not say which model: the file needs one"
         yield Finding("error", "IMP006", message, ("model_path",), "put model=... behind the source")
         return
-    plan = next(iter(reduced.small.values()), None)
     if reduced.model is None and not reduced.known:
         message = f"nothing is known here of {short(shown(known.get('model_path')))}: no preset is for it"
         near = nearest_preset(str(known.get("model_path")), composer)
         meant = f"if {near} is meant, put it behind the source" if near else "put model=PRESET behind the source"
         hint = f"{meant}; {program()} --help model lists the presets"
         yield Finding("info", "IMP007", message, ("model_path",), hint)
-    if launch.resolved and not reduced.equal and reduced.small:
-        yield from _differences_from_log(reduced, known)
-    elif not reduced.equal:
-        message = "no preset plans to the same server: every argument is kept"
+    if not reduced.equal:
+        message = "the preset does not plan to the same server: every argument is kept"
         yield Finding("warning", "IMP012", message)
-    errors = plan.errors if gpu_known and plan is not None else ()
-    if errors and plan is not None:
-        reasons = "; ".join(f"{finding.id} {finding.message}" for finding in errors[:3])
+    if plan is not None and plan.errors:
+        reasons = "; ".join(f"{finding.id} {finding.message}" for finding in plan.errors[:3])
         verdict = "it would start and then fail" if plan.ok else f"SGLang {plan.engine.version} would refuse it"
         yield Finding("warning", "IMP016", f"on {plan.gpu.name} {verdict}: {reasons}", hint=f"{program()} check FILE")
-
-
-def _differences_from_log(reduced: Reduced, known: Mapping[str, Any]) -> Iterator[Finding]:
-    """Reports values of the log that no arguments lead to by the rules of 0.5.2."""
-    view = next(iter(reduced.small.values())).resolution.values
-    away = [name for name, value in known.items() if name in view and view[name] != value]
-    if away:
-        listed = ", ".join(f"{name} {shown(known[name])} (planned: {shown(view[name])})" for name in away[:8])
-        message = f"the log's server resolved {len(away)} of its values otherwise: {listed}"
-        yield Finding("info", "IMP013", message, tuple(away))
 
 
 def _states(
@@ -326,29 +311,20 @@ def _states(
     secrets: Mapping[str, str],
     extra: Mapping[str, Any],
 ) -> Iterator[State]:
-    plan = next(iter(reduced.small.values()), None)
-    full = list(reduced.full.values())
-    deprecated = {
-        name: item for plan_ in full[:1] for item in plan_.findings if item.id == "DEP004" for name in item.fields
-    }
+    plan = reduced.plan
+    found = plan.findings if plan is not None else ()
+    deprecated = {name: item for item in found if item.id == "DEP004" for name in item.fields}
     for name in (name for name in FIELDS if name in known):
         value = known[name]
-        replaced = [
-            next((entry for entry in item.resolution.ledger.of(name) if entry.before == value), None) for item in full
-        ]
-        changed = [entry for entry in replaced if entry is not None and shown(entry.after) != shown(value)]
+        entries = plan.resolution.ledger.of(name) if plan is not None else ()
+        entry = next((entry for entry in entries if entry.before == value), None)
         if name not in reduced.overrides:
-            preset = name == "model_path" and reduced.model is not None
-            reason = why(plan, name) if plan is not None else ""
-            # On several GPU classes a rule may have several reasons.
-            note = f"model={reduced.model}" if preset else reason if len(full) == 1 else reason.partition(":")[0]
-            yield State(name, value, "preset" if preset else "redundant", note)
+            yield State(name, value, "preset", f"model={reduced.model}")
         elif name in deprecated:
             hint = deprecated[name].hint or ""
             instead = hint.split()[list(deprecated[name].fields).index(name)] if hint else ""
             yield State(name, value, "deprecated", f"{instead} instead" if instead else "")
-        elif changed and len(changed) == len(full):
-            entry = changed[0]
+        elif entry is not None and shown(entry.after) != shown(value):
             yield State(name, value, "overridden", f"{entry.rule} makes it {shown(entry.after)}: {entry.reason}")
         else:
             yield State(name, value, "kept", _needless(name, reduced, arguments))

@@ -10,14 +10,11 @@ from typing import Any
 OPEN, CLOSE = "\ue000", "\ue001"
 """Around what only the machine that runs the text would know: a variable that nobody set, the output of a command."""
 
-BEHIND_A_ROUTER = "sglang_router.launch_server"
-"""Starts a router and the servers behind it."""
 _MODULES = (
     "sglang.launch_server",
     "sglang.srt.launch_server",
     "dynamo.sglang",
     "dynamo.sglang.worker",
-    BEHIND_A_ROUTER,
 )
 CONTAINERS = ("docker", "podman", "nerdctl", "apptainer", "singularity")
 """Programs that run a container."""
@@ -26,7 +23,7 @@ _KEY = ("--api-key", "***")
 """A key that the program takes from a variable: a secret that has no text here."""
 _SCRIPTS = ("launch_server.py", "launch_server")
 _MARKER = re.compile(
-    r"sglang(?:_router|\.srt)?\.launch_server|\blaunch_server\.py\b|dynamo\.sglang\b|\bsglang\s+serve\b"
+    r"sglang(?:\.srt)?\.launch_server|\blaunch_server\.py\b|dynamo\.sglang\b|\bsglang\s+serve\b"
     r"|engine_kwargs\.sglang\.|\s--sglang-[a-z]"
 )
 _ENGINE_KWARGS = "engine_kwargs.sglang."
@@ -79,8 +76,7 @@ class Launch:
     ``environment`` is what the source sets for the process. ``mentions`` are texts that may name the hardware or the
     release; ``gpu_count`` the GPUs that the process gets, ``nodes`` how many machines run it. ``files`` are texts that
     the source writes, by their paths, ``model`` is the name on the hub that the source has beside a path. ``remarks``
-    say what of the source was passed over. ``behind_router``: the command starts ``--dp-size`` servers of one replica
-    each, and a router for them.
+    say what of the source was passed over.
     """
 
     kind: str
@@ -97,7 +93,6 @@ class Launch:
     nodes: int | None = None
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
     remarks: tuple[str, ...] = ()
-    behind_router: bool = False
     model: str | None = None
 
 

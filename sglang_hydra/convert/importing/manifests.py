@@ -10,7 +10,6 @@ from typing import Any
 
 from sglang_hydra.convert.importing.expansion import fields_of
 from sglang_hydra.convert.importing.launches import (
-    BEHIND_A_ROUTER,
     CLOSE,
     OPEN,
     Launch,
@@ -132,15 +131,7 @@ def started(words: Sequence[str], environment: Mapping[str, str], place: str, im
         flags = bare_flags(words) or bare_flags(words[1:])  # the image's own entry point starts it
         split = ([], flags) if flags is not None else None
     if split is not None:
-        routed = split[0][-1:] == [BEHIND_A_ROUTER]
-        yield Launch(
-            "container",
-            place,
-            words=tuple(split[1]),
-            environment=environment,
-            mentions=tuple(split[0]),
-            behind_router=routed,
-        )
+        yield Launch("container", place, words=tuple(split[1]), environment=environment, mentions=tuple(split[0]))
         return
     for word in words:
         if has_launch_command(word):

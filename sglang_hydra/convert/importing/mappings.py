@@ -9,7 +9,7 @@ from typing import Any
 
 from sglang_hydra.arguments.every import first_with
 from sglang_hydra.arguments.parser import flag_like, parser_of
-from sglang_hydra.convert.importing.launches import BEHIND_A_ROUTER, Launch, split_launch
+from sglang_hydra.convert.importing.launches import Launch, split_launch
 
 _ROLES = ("prefill", "decode", "aggregated")
 _MOST_VARIANTS = 64
@@ -152,8 +152,7 @@ def launch_of_words(words: list[str], place: str) -> Launch | None:
     """A list of words: SGLang's flags alone, or the whole command."""
     split = split_launch(words)
     flags = split[1] if split else words if words and words[0].startswith("--") else None
-    routed = split is not None and split[0][-1:] == [BEHIND_A_ROUTER]
-    return Launch("flags", place, words=tuple(flags), behind_router=routed) if flags is not None else None
+    return Launch("flags", place, words=tuple(flags)) if flags is not None else None
 
 
 def _argument(key: str) -> str | None:

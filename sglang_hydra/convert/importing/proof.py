@@ -16,7 +16,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.experiment import is_reference
 from sglang_hydra.convert.importing.flags import Arguments
-from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
+from sglang_hydra.convert.importing.launches import is_open, without_marks
 from sglang_hydra.convert.importing.passwords import holds_a_password, without_passwords
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.text.budget import read_json
@@ -62,14 +62,14 @@ def compared(
     settings: Mapping[str, Any],
     version: str | None,
     states: Mapping[str, str],
-    read: tuple[Launch, Arguments, Typed],
+    arguments: Arguments,
+    typed: Typed,
     composer: Composer,
 ) -> Iterator[Deviation]:
     """Exports what was imported and compares it with the words of the source; each difference with its reason.
 
-    ``states`` are those of the arguments by their names, ``read`` is what the import was made of.
+    ``states`` are those of the arguments by their names; ``arguments`` and ``typed`` are what the import was made of.
     """
-    _, arguments, _ = read
     requests = [item for item in requests_of(settings, "") if not is_reference(item.value) and item.key != "gpu"]
     try:
         composition = composer.compose(requests)
@@ -79,14 +79,12 @@ def compared(
     export = argv_of(composition.intent, version)
     known = release(nearest_known(version or "") or known_versions()[0]).arguments
     for item in differences(arguments.words, export or (), version):
-        why, harmless = _reason(item, states, *read)
+        why, harmless = _reason(item, states, arguments, typed)
         before, after = (_shown(item.name in known, item.name, value) for value in (item.before, item.after))
         yield Deviation(without_marks(item.name), before, after, why, harmless)
 
 
-def _reason(
-    item: Deviation, states: Mapping[str, str], launch: Launch, arguments: Arguments, typed: Typed
-) -> tuple[str | None, bool]:
+def _reason(item: Deviation, states: Mapping[str, str], arguments: Arguments, typed: Typed) -> tuple[str | None, bool]:
     """Why the export says otherwise, and whether it is the same server nevertheless."""
     name, state = item.name, states.get(item.name)
     flag = "--" + name.replace("_", "-")
@@ -96,16 +94,14 @@ def _reason(
         return "each node's own, which the launch gives", True
     if name == "model_path" and any(item.id == "IMP007" and item.fields == (name,) for item in arguments.findings):
         return "the name that the source has for it elsewhere", True
-    if state in ("redundant", "secret"):
-        return "redundant under its release" if state == "redundant" else "a reference to a variable", True
+    if state == "secret":
+        return "a reference to a variable", True
     if is_open(str(item.before)) and state == "kept":
         return "the rest of the source tells it", True
     if state == "open" or is_open(str(item.before)):
         return "only known where it runs", False
     if flag in arguments.idle:
         return arguments.idle[flag], True
-    if launch.behind_router and (name.startswith("router_") or name in ("dp_size", "host", "port")):
-        return "the topology has it", True
     return ("the release would not read it" if name in states or flag in arguments.unread else None), False
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
 from sglang_hydra.convert.importing.experiment import command_line, experiment_yaml, schema_path
-from sglang_hydra.convert.importing.importer import Imported, State
+from sglang_hydra.convert.importing.importer import Imported
 from sglang_hydra.convert.importing.launches import without_marks
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
@@ -52,19 +52,12 @@ def _heading(server: Imported) -> Iterator[str]:
     where = f" ({server.place})" if server.place else ""
     yield f"Imported{name} from {_KINDS.get(server.kind, server.kind)}{where}"
     yield f"As a command: {command_line(server.choices, server.overrides, server.nodes)}"
-    for wanted, title in (("redundant", "Left out, as it comes to the same anyway"), ("open", "Left out, not known")):
-        states = [state for state in server.states if state.state == wanted]
-        if states:
-            yield f"{title}:"
-            yield from (f"  {_assignment(state)}" for state in states)
+    if states := [state for state in server.states if state.state == "open"]:
+        yield "Left out, not known:"
+        yield from (f"  {state.name}={shown(masked(state.name, state.value))}" for state in states)
     unknown = [state.name for state in server.states if state.state == "unknown"]
     if unknown:
         yield f"Left out, SGLang would not read it: {', '.join(unknown)}"
-
-
-def _assignment(state: State) -> str:
-    note = f"  ({state.note})" if state.note else ""
-    return f"{state.name}={shown(masked(state.name, state.value))}{note}"
 
 
 def summary(server: Imported) -> Line:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from sglang_hydra.convert.importing.conditions import compared, is_test, tested
 from sglang_hydra.convert.importing.expansion import Value, fields_of, replaced, text_of
 from sglang_hydra.convert.importing.launches import (
-    BEHIND_A_ROUTER,
     CONTAINERS,
     Launch,
     bare_flags,
@@ -353,7 +352,6 @@ class Script:
             mentions=tuple(without_marks(word) for word in before),
             gpu_count=gpus_of_container(before) if kind == "container" else None,
             files=dict(shell.files),
-            behind_router=before[-1:] == [BEHIND_A_ROUTER],
         )
 
     def _at(self, line: int) -> str:
@@ -378,7 +376,7 @@ def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
     """Yields each server once: a script that prints the command before it runs it has it twice."""
     seen: list[tuple[object, ...]] = []
     for launch in launches:
-        key = (launch.words, launch.values, launch.environment, launch.name, launch.behind_router)
+        key = (launch.words, launch.values, launch.environment, launch.name)
         if key not in seen:
             seen.append(key)
             yield launch

@@ -21,14 +21,12 @@ from sglang_hydra.convert.importing.embedded_commands import (
     fenced,
     is_dockerfile,
     launches_of_dockerfile,
-    lists_of_words,
     on_one_line,
 )
 from sglang_hydra.convert.importing.launches import (
     Launch,
     filled,
     has_launch_command,
-    opened,
     with_placeholders,
     without_marks,
     without_opened,
@@ -61,7 +59,6 @@ _LONGEST = 8 << 20
 _LONGEST_FLAGS = 1 << 18
 _YAML = (".yaml", ".yml", ".json")
 _LISTS = ("items",)
-_GROWS = re.compile(r"\+=|\.(?:append|extend)\(")
 _UNIT = re.compile(r"^(?:ExecStart=|\[program:)", re.MULTILINE)
 _MODEL_FLAGS = ("--model-path", "--model")
 
@@ -129,12 +126,9 @@ def within_budget(source: Source) -> Iterator[None]:
 
 def _found(source: Source, composer: Composer) -> list[Launch]:
     text, had_conditions = source.text, False
-    if _is_program(source):
-        found = _of_lists(text, source.name)
-    else:
-        if not has_server_arguments(text):
-            text, had_conditions = with_placeholders(text)
-        found = _launches(text, source.name, composer, source.name.endswith(_YAML), source.variables)
+    if not has_server_arguments(text):
+        text, had_conditions = with_placeholders(text)
+    found = _launches(text, source.name, composer, source.name.endswith(_YAML), source.variables)
     remarks = ("the template's conditions are taken to hold: render it to be sure",) if had_conditions else ()
     found = [
         replace(
@@ -170,13 +164,7 @@ def _launches(
     if found or not (has_launch_command(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
         return found
     script = Script(place, lambda body, where: _launches(body, where, composer, True), home=os.path.expanduser("~"))
-    return script.launches(on_one_line(text), given) or _of_lists(text, place)
-
-
-def _of_lists(text: str, place: str) -> list[Launch]:
-    """The servers of lists of words; where the program adds to lists, it is open what to."""
-    more = [opened("what the program adds")] if _GROWS.search(text) else []
-    return [launch for words in lists_of_words(text) if (launch := launch_of_words([*words, *more], place))]
+    return script.launches(on_one_line(text), given)
 
 
 def _of_texts(documents: Sequence[Any], read: Callable[[str], list[Launch]]) -> list[Launch]:
@@ -281,18 +269,12 @@ def _unreadable(name: str, why: str, hint: str) -> ConfigError:
 
 
 def _has_commands_of_others(source: Source) -> bool:
-    """Whether a text is a unit of systemd or supervisor, a makefile, or a program without a list of words: these have
-    rules of their own for a command."""
-    is_makefile = source.name.endswith(".mk") or source.name.rpartition("/")[2].lower() in ("makefile", "gnumakefile")
-    is_other = is_makefile or _UNIT.search(source.text) is not None
-    is_other = is_other or (_is_program(source) and not _of_lists(source.text, ""))
-    return is_other and has_launch_command(source.text)
-
-
-def _is_program(source: Source) -> bool:
-    """Whether a text is a Python program, of which lists of words are read and nothing else."""
-    is_program = source.name.endswith(".py") or source.text.startswith(("import ", "from "))
-    return is_program and not has_server_arguments(source.text)
+    """Whether a text is a unit of systemd or supervisor, a makefile or a Python program: these have rules of their own
+    for a command."""
+    is_other = source.name.endswith((".mk", ".py")) or source.text.startswith(("import ", "from "))
+    is_other = is_other or source.name.rpartition("/")[2].lower() in ("makefile", "gnumakefile")
+    is_other = is_other or _UNIT.search(source.text) is not None
+    return is_other and has_launch_command(source.text) and not has_server_arguments(source.text)
 
 
 def _not_read(source: Source) -> Finding:
@@ -314,7 +296,7 @@ def _nothing(source: Source) -> Finding:
     elif ("{{" in source.text and "}}" in source.text) or re.search(r"\bhelm (install|upgrade)\b", source.text):
         hint = "it is a template: render it first (helm template . | " + program() + " import -)"
     elif "sglang_router" in source.text:
-        hint = "a router starts no server of its own: import the commands of its workers"
+        hint = "import the commands of the router's workers; topology=replicas plans a router with its servers"
     elif '"model_type"' in source.text or '"architectures"' in source.text:
         hint = f"it is a model's config.json: {program()} plan model=FOLDER gpu=h100, with the folder that it lies in"
     elif "actor_rollout_ref" in source.text:

@@ -69,26 +69,6 @@ def test_what_nothing_else_sets_needs_no_word(text: str) -> None:
     assert "IMP011" not in ids(the_one(text))
 
 
-def test_a_router_with_servers_of_its_own_is_a_topology() -> None:
-    line = "python -m sglang_router.launch_server --model-path Qwen/Qwen3-8B --dp-size 4 --tp 2 --host 0.0.0.0"
-    server = the_one(f"{line} --router-policy round_robin --router-retry-max-retries 3", "gpu=h200")
-    assert server.choices == {"gpu": "h200", "model": "qwen3_8b", "topology": "replicas"}
-    assert server.overrides == {"tp_size": 2, "host": "0.0.0.0"}
-    assert server.nodes == {
-        "replicas": 4,
-        "topology.router.policy": "round_robin",
-        "topology.router.args.retry_max_retries": 3,
-    }
-    assert server.complete
-
-
-def test_a_router_flag_that_is_none_is_said_and_left_out() -> None:
-    line = f"python -m sglang_router.launch_server {MODEL} --router-polcy x --router-worker-urls http://a"
-    server = the_one(line)
-    assert ids(server, ["error"]) == ["IMP003", "IMP003"]
-    assert not server.complete
-
-
 def test_servers_that_stand_together_are_of_one_release() -> None:
     text = (
         "backend:\n  sglang_config:\n"

@@ -66,7 +66,6 @@ WHOLE: list[tuple[str, str, list[dict[str, object]]]] = [
     ("workflow.yml", f"jobs:\n  t:\n    steps:\n      - run: |\n          {RUN} --tp 2 &\n", [TWO]),
     ("apptainer.sh", f"apptainer exec --nv --env SGLANG_A=1 x.sif {RUN} --tp 2", [TWO]),
     ("kubectl.sh", f"kubectl run s --image=lmsysorg/sglang:v0.5.9 --command -- {RUN} --tp 2", [TWO]),
-    ("nomad.hcl", 'args = ["-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B", "--tp", "2"]', [TWO]),
     ("bom.sh", f"\ufeff{RUN} --tp 2", [TWO]),
     (
         "job.sh",
@@ -105,6 +104,7 @@ def test_every_flag_is_read(name: str, text: str, servers: list[dict[str, object
         ("Makefile", f"serve:\n\t{RUN} --tp $(TP)\n"),
         ("called.py", f'import os\nos.system("{RUN} "\n          "--tp 2")\n'),
         ("", f'import os\nos.system("{RUN} --tp 2")\n'),
+        ("serve.py", f"subprocess.Popen({RUN.split()})\n"),
     ],
 )
 def test_a_file_with_rules_of_its_own_is_refused(name: str, text: str) -> None:
@@ -129,12 +129,6 @@ OPEN: list[tuple[str, str, dict[str, str]]] = [
     ),
     ("ansible.yaml", f"- tasks:\n  - shell: {RUN} --tp {{{{ tp }}}} --enable-metrics\n", {"tp_size": "{{ tp }}"}),
     ("matrix.yml", f"jobs:\n - run: |\n    {RUN} --tp ${{{{ m.tp }}}} --enable-metrics\n", {"tp_size": "${{ m.tp }}"}),
-    (
-        "words.py",
-        'c = ["python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B", "--tp", str(tp), '
-        '"--enable-metrics"]',
-        {"tp_size": "str(tp)"},
-    ),
     (
         "inline.j2",
         f"{RUN} {{% if t %}}--tp {{{{ t }}}}{{% endif %}} {{% for k in f %}}--{{{{ k }}}} {{% endfor %}}"
@@ -181,34 +175,11 @@ def test_a_patch_is_named() -> None:
     assert "kubectl kustomize . |" in (failure.value.findings[0].hint or "")
 
 
-LIST = '["python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B", "--port", "30001"]'
-
-
-def test_a_list_of_words_in_a_program_is_read() -> None:
-    (server,) = imported("serve.py", f"import subprocess\nsubprocess.Popen({LIST})\n")
-    assert (server.choices.get("model"), server.overrides) == ("qwen3_8b", {"port": 30001})
-    assert server.complete
-
-
-@pytest.mark.parametrize("words", ["{1..4}", "{8,16}", "$(seq 1 4)", "`seq 1 4`"])
+@pytest.mark.parametrize("words", ["{1..4}", "{8,16}", "$(seq 1 4)", "`seq 1 4`", "${A##*/}"])
 def test_what_only_a_shell_makes_of_a_word_is_open(words: str) -> None:
-    assert is_open(fields_of(words, {})[0])
+    assert is_open(fields_of(words, {"A": "x/y"})[0])
     assert fields_of("'{8,16}'", {}) == ["{8,16}"]
     assert fields_of("${A:-1,2}", {}) == ["1,2"]
-
-
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        ('cmd += ["--tp", "2"]', "words"),
-        ('cmd.extend(["--tp", "2"])', "words"),
-        ("cmd.extend(more(sys.argv))", "words"),
-    ],
-)
-def test_what_a_python_program_adds_is_left_open(more: str, named: str) -> None:
-    (server,) = imported("serve.py", f"import sys\ncmd = {LIST}\n{more}\n")
-    assert [item.name for item in server.differences] == [named]
-    assert not server.complete
 
 
 @pytest.mark.parametrize(

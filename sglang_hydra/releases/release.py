@@ -25,11 +25,6 @@ def can_answer(version: str) -> bool:
     return record is not None and not wheels.missing(record)
 
 
-def require(version: str) -> None:
-    """Raises MachineError where a release cannot be asked: REL001 without a record, REL004 without its wheels."""
-    _places(_recorded(version))
-
-
 def ask_release(version: str, cases: Sequence[Case], *, use_kept: bool = True, why: bool = False) -> list[Answer]:
     """What a release makes of each case, in their order; with ``why`` also the reasons. Nothing is fetched.
 

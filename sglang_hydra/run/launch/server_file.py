@@ -7,18 +7,18 @@ it is used before it was held against the schema.
 from __future__ import annotations
 
 import json
-import math
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from sglang_hydra.run.launch.processes import Life, ProcessName
+from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.record_shape import misfit
 
 SCHEMA = "sglang_hydra.server/1"
 STARTING, READY, FAILED = "starting", "ready", "failed"
@@ -68,24 +68,40 @@ class ServerRecord:
         return {"schema": SCHEMA, **asdict(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
+_NEEDED = {
+    "": ["schema", *(field.name for field in fields(ServerRecord))],
+    "process": [field.name for field in fields(ProcessName)],
+    "findings.*": ["level", "id", "message", "fields", "hint"],
+}
+
+
 def read_record(path: Path) -> ServerRecord:
     """The server that a file is of, by the schema of such files. Raises NoRecord where it is of none."""
     content = _content(path)
-    specs = _SPECS["properties"]
-    for key in specs:
-        if key not in content:
-            raise NoRecord(f"{key} is missing")
-        if not _fits(content[key], specs[key]):
-            raise NoRecord(f"{key} is {json.dumps(content[key])[:60]}")
-    unknown = sorted(set(content) - set(specs))
+    unknown = sorted(content.keys() - {*_NEEDED[""]})
     if unknown:
         raise NoRecord(f"it has a key {unknown[0][:60]!r} that is unknown")
+    if found := misfit("server", content, _NEEDED) or _out_of_bounds(content):
+        raise NoRecord(found)
     if content["name"] != path.stem:
         raise NoRecord(f"it is the file of {content['name'][:60]!r}, under another name")
     del content["schema"]
-    content["process"] = ProcessName(**content["process"])
+    content["process"] = ProcessName(**{name: content["process"][name] for name in _NEEDED["process"]})
     content["findings"] = tuple(map(Finding.from_json, content["findings"]))
     return ServerRecord(**content)
+
+
+def _out_of_bounds(content: Mapping[str, Any]) -> str | None:
+    """Finds a text of another form than the schema says, or a number beyond its limits."""
+    known = schema_of("server")["properties"]
+    for name, value in (*content.items(), ("pid", content["process"]["pid"])):
+        spec = known[name] if name in known else known["process"]["properties"][name]
+        is_number = isinstance(value, int | float)
+        if (isinstance(value, str) and not re.search(spec.get("pattern", ""), value)) or (
+            is_number and not spec.get("minimum", value) <= value <= spec.get("maximum", value)
+        ):
+            return f"{name} is {value!r}"[:100]
+    return None
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -105,42 +121,3 @@ def _content(path: Path) -> dict[str, Any]:
         problem = "it names no schema" if schema is None else f"its schema is {json.dumps(schema)[:60]}"
         raise NoRecord(f"{problem}, and this sglang-hydra reads {SCHEMA}")
     return dict(content)
-
-
-def _fits(value: Any, spec: Mapping[str, Any]) -> bool:
-    """Whether a value of JSON is what its part of the schema says, as far as the schema of these files goes."""
-    if "$ref" in spec:
-        spec = _SPECS["$defs"][spec["$ref"].rpartition("/")[2]]
-    if "enum" in spec:
-        return value in spec["enum"]
-    kinds = spec.get("type", [])
-    if kinds and not any(_is(value, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)):
-        return False
-    if isinstance(value, str):
-        return re.search(spec.get("pattern", ""), value) is not None
-    if isinstance(value, int | float):
-        return bool(spec.get("minimum", -math.inf) <= value <= spec.get("maximum", math.inf))
-    if isinstance(value, list):
-        enough = spec.get("minItems", 0) <= len(value) <= spec.get("maxItems", len(value))
-        return enough and all(_fits(item, spec.get("items", {})) for item in value)
-    if isinstance(value, dict):
-        known = spec["properties"]
-        return set(value) == set(known) and all(_fits(value[name], known[name]) for name in known)
-    return True
-
-
-def _is(value: Any, kind: str) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"
-    return isinstance(value, _KINDS[kind]) and (not isinstance(value, float) or math.isfinite(value))
-
-
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
-_SPECS = json_beside(str(Path(__file__).parents[2] / "schemas" / "server.schema.json"))

@@ -17,17 +17,16 @@ from sglang_hydra.convert.importing.launches import (
     Launch,
     bare_flags,
     has_launch_command,
-    is_open,
     opened,
     split_launch,
     without_marks,
     without_opened,
 )
-from sglang_hydra.convert.importing.shell import ASSIGNMENT, Function, Shell, defaults_of, without_functions
+from sglang_hydra.convert.importing.shell import ASSIGNMENT, Shell, defaults_of
 from sglang_hydra.convert.importing.syntax import Command, commands_of, substituted
 from sglang_hydra.convert.importing.wrappers import gpus_of_container, set_by_slurm, set_for_child
 from sglang_hydra.convert.made_for import words_in
-from sglang_hydra.text.words import is_digits, short
+from sglang_hydra.text.words import short
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _WRAPPERS = ("sudo", "command", "exec", "time", "nohup")
@@ -37,7 +36,6 @@ _TEXT_PROGRAMS = (
     "[", "[[", "which", "pip", "pip3", "apt", "apt-get", "git", "curl", "wget", "cat", "tail", "head", "tee", "alias",
 )  # fmt: skip
 _DEEPEST = 5
-_MOST_TURNS = 64
 _OPENING = ("if", "while", "until", "{", "case", "for", "select")
 _CLOSING = ("fi", "done", "esac", "}")
 _WITHIN = ("then", "elif", "else", "do")
@@ -50,16 +48,14 @@ _IF_SET = re.compile(r"\$\{([A-Za-z_]\w*):?\+[^{}]*--", re.ASCII)
 @dataclass
 class _Block:
     """A branch, loop or group around the next command: whether that ``runs``, whether a branch of it was ``taken``, and
-    the ``unknown`` condition that is taken to hold for that. A loop has its ``name``, the ``items`` that are left and
-    the ``start`` of its body; a ``case`` its ``subject``, and while its patterns are read these."""
+    the ``unknown`` condition that is taken to hold for that. A ``for`` has its ``name``; a ``case`` its ``subject``,
+    and while its patterns are read these."""
 
     kind: str
     runs: bool = True
     taken: bool = False
     unknown: str = ""
     name: str = ""
-    items: list[str] = field(default_factory=list)
-    start: int = 0
     subject: str = ""
     patterns: list[str] | None = None
 
@@ -102,7 +98,6 @@ class Script:
         self.place = place
         self.other = other
         self.home = home
-        self.turns = 0
         self.unknown: dict[str, None] = {}
         self.cut: dict[str, list[tuple[str, Command]]] = {}
 
@@ -120,40 +115,24 @@ class Script:
 
     def _run(self, text: str, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
         alone = not has_launch_command(text)
-        text, functions = without_functions(text, first_line)
-        shell.functions |= functions
         if text not in self.cut:
             self.cut[text] = list(_tokens(commands_of(text)))
         for launch in self._read(self.cut[text], _Frame(shell, depth, first_line)):
             if launch.kind != "flags" or alone:  # else what is left of a command that was cut, a pattern of case
                 yield launch
-        for function in functions.values():
-            if not function.called and depth < _DEEPEST:
-                yield from self._call(function, shell.inner(), depth)
-
-    def _call(self, function: Function, shell: Shell, depth: int) -> Iterator[Launch]:
-        function.called = True
-        yield from self._run(function.body, shell, depth + 1, function.line)
 
     def _read(self, tokens: Sequence[tuple[str, Command]], frame: _Frame) -> Iterator[Launch]:
-        at = 0
-        while at < len(tokens):
-            word, command = tokens[at]
-            at += 1
+        for word, command in tokens:
             top = frame.blocks[-1] if frame.blocks else None
             if top is not None and word != "esac" and top.reads_patterns(command):
                 self._match(top, command.words, command.ended, frame)
             elif word in _OPENING:
                 frame.blocks.append(self._opened(word, command, frame))
             elif top is not None and word in _CLOSING:
-                if word == "done" and top.items and frame.runs:
-                    frame.shell.variables[top.name] = top.items.pop(0)
-                    at = top.start
-                    continue
                 frame.blocks.pop()
                 frame.status, frame.last = None, ""
             elif top is not None and word in _WITHIN:
-                self._turn(word, top, frame, at)
+                self._turn(word, top, frame)
             elif not word:
                 yield from self._command(command, frame)
 
@@ -166,27 +145,21 @@ class Script:
             block.subject, *_, block.patterns = *command.words[1:2], "", []
             self._match(block, command.words[3:], command.ended, frame)
         elif word in ("for", "select"):
-            self._take_items(block, command.words[1:], frame)
+            self._begin_loop(block, command.words[1:], frame)
         return block
 
-    def _take_items(self, block: _Block, words: Sequence[str], frame: _Frame) -> None:
-        """Notes what a loop goes over (``NAME in ITEMS``): the options of a caller are none."""
+    def _begin_loop(self, block: _Block, words: Sequence[str], frame: _Frame) -> None:
+        """Reads ``NAME in ITEMS``: the body is read once, with an item that is not known; for the options of a caller
+        not at all."""
         block.name = words[0] if words else ""
-        if len(words) > 2 and not any(map(_OF_A_CALLER.search, words)):
-            block.items = [item for word in words[2:] for item in fields_of(word, frame.shell.variables)]
-        self.turns += len(block.items)
-        if any(map(is_open, block.items)) or self.turns >= _MOST_TURNS:
-            block.items = [opened(f"${block.name}")]
+        block.runs = len(words) > 2 and not any(map(_OF_A_CALLER.search, words))
+        if block.runs:
             block.unknown = short(" ".join(words), 60)
-        block.runs = bool(block.items)
+            frame.shell.variables[block.name] = opened(f"${block.name}")
 
-    def _turn(self, word: str, block: _Block, frame: _Frame, at: int) -> None:
+    def _turn(self, word: str, block: _Block, frame: _Frame) -> None:
         """Decides at ``then``, ``elif``, ``else`` and ``do`` whether what follows runs."""
-        if word == "do" and block.name:
-            block.start = at
-            if block.items:
-                frame.shell.variables[block.name] = block.items.pop(0)
-        elif word in ("then", "do") and frame.runs:
+        if word in ("then", "do") and frame.runs and not block.name:
             block.unknown = block.unknown or frame.unknown
             is_of_caller = word == "do" and _OF_A_CALLER.search(frame.last) is not None
             block.runs = block.taken = frame.status is not False and not is_of_caller
@@ -283,16 +256,6 @@ class Script:
                     shell.assign(match[1], match[2], match[3])
                 if fields[0] != "local" and not word.startswith("-"):
                     shell.exported.add(word.partition("=")[0].rstrip("+"))
-        elif fields[:2] == ["set", "--"]:
-            shell.take_positional(fields[2:])
-        elif fields[0] == "shift":
-            rest = shell.variables.get("@")
-            if isinstance(rest, list):
-                shell.take_positional(rest[int(fields[1]) if len(fields) > 1 and is_digits(fields[1]) else 1 :])
-        elif fields[0] in shell.functions and depth < _DEEPEST:
-            called = shell.inner({"0": fields[0]})
-            called.take_positional(fields[1:])
-            yield from self._call(shell.functions[fields[0]], called, depth)
         elif fields[0] == "read" and command.heredocs:
             heredoc = command.heredocs[-1]
             shell.variables[fields[-1]] = heredoc.body if heredoc.literal else replaced(heredoc.body, shell.variables)

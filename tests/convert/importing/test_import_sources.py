@@ -317,7 +317,6 @@ LAUNCH = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B"
         (f"{LAUNCH} --tp ${{A:-4}}", "tp_size", 4),
         (f"A=; {LAUNCH} --tp ${{A:-4}}", "tp_size", 4),
         (f"A='--tp 2 --dp 2'; {LAUNCH} $A", "dp_size", 2),
-        (f'set -- --tp 8; {LAUNCH} "$@"', "tp_size", 8),
         (f'A=(--tp 2); A+=(--pp 2); {LAUNCH} "${{A[@]}}"', "pp_size", 2),
         (f"{LAUNCH} \\\n  --tp 2 \\  \n  --pp-size 2", "pp_size", 2),
         (f"{LAUNCH} --served-model-name 'a \"b\" $c'", "served_model_name", 'a "b" $c'),

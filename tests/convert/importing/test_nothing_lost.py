@@ -232,10 +232,21 @@ def test_a_condition_of_the_caller_is_assumed_and_named(text: str, overrides: di
     assert "--env NAME=VALUE decides" in assumed(server)
 
 
-def test_a_loop_over_known_items_starts_a_server_each() -> None:
-    servers = imported_text(f"for T in 2 4; do\n  {RUN} --tp $T &\ndone\n")
-    assert [server.overrides for server in servers] == [{"tp_size": 2}, {"tp_size": 4}]
-    assert [assumed(server) for server in servers] == ["", ""]
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (f"for T in 2 4; do\n  {RUN} --tp $T &\ndone\n", "$T"),
+        (f"go() {{\n  local tp=$1\n  {RUN} --tp $tp\n}}\ngo 2\ngo 4\n", "$1"),
+    ],
+    ids=["loop", "function"],
+)
+def test_the_body_of_a_loop_and_of_a_function_is_read_once_and_what_they_are_given_is_open(
+    text: str, named: str
+) -> None:
+    server = the_one(text)
+    assert server.overrides == {}
+    assert any(named in finding.message for finding in server.findings if finding.id == "IMP005")
+    assert not server.complete
 
 
 def test_a_variable_that_is_given_decides() -> None:

@@ -47,12 +47,6 @@ WHOLE: list[tuple[str, str, list[dict[str, object]]]] = [
     ("inline.sh", f"{RUN} --tp 2 `# all of them` --port 1\n", [{**TWO, "port": 1}]),
     ("keys.sh", f"declare -A T=([a]=2 [b]=4)\nK=a\n{RUN} --tp ${{T[$K]}}\n", [TWO]),
     ("counted.sh", f"G=(0 1 2 3)\n{RUN} --tp $(( ${{#G[@]}} / 2 ))\n", [TWO]),
-    ("set.sh", f'set -- --tp 2\n{RUN} "$@"\n', [TWO]),
-    (
-        "function.sh",
-        f'go() {{\n  local tp=$1; shift\n  {RUN} --tp "$tp" "$@"\n}}\ngo 2 --port 1\ngo 4\n',
-        [{**TWO, "port": 1}, {"tp_size": 4}],
-    ),
     ("groups.sh", f"(cd /x && timeout 9 {RUN} --tp 2 &)\n{{ {RUN} --tp 4; }} | tee log\n", [TWO, {"tp_size": 4}]),
     ("tmux.sh", f'tmux new -d "{RUN} --tp 2"\nscreen -dmS s bash -c "{RUN} --tp 4"\n', [TWO, {"tp_size": 4}]),
     ("one.sh", f"export A=1 T=2; {RUN} --tp $T; echo done\n", [TWO]),

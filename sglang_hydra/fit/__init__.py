@@ -15,5 +15,6 @@ kv, states, compressed, draft             the KV cache, linear attention, DeepSe
 overheads, allocator, allocation          the rest on the GPU; what PyTorch makes of tensors; each release's pools
 roofline, roofline_terms                  the hardware's limit: its formulas, and what they are made of
 forecast, forecast_terms                  what a server delivers, and the physical terms of it
+host                                      what a server keeps in the memory of its node
 forecast_server, forecast_own             a server as a forecast knows it; a user's own measurements
 """

@@ -56,12 +56,6 @@ class HostMemory(NamedTuple):
         usual = (self.ranks * PROCESS_GIB + SHARED_GIB) * GIB
         return None if self.cache is None else self.cache + self.offloaded + usual
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values: sizes in GiB."""
-        sizes = {"cache_gib": self.cache, "offloaded_gib": self.offloaded, "requested_gib": self.requested}
-        rounded = {name: None if size is None else round(size / GIB, 2) for name, size in sizes.items()}
-        return {"ranks": self.ranks, **rounded, "elastic": self.elastic}
-
 
 def host_memory(
     values: Mapping[str, Any], given: Mapping[str, Any], kv: KvCache | None, ranks: int, release: str

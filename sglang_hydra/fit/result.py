@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sglang_hydra.fit.host import HostMemory
 from sglang_hydra.fit.kv import KvKind
 from sglang_hydra.fit.overheads import GIB, Range
 
@@ -106,8 +105,7 @@ class Fit:
     it fits, but not with the likeliest numbers. ``memory`` is the GPU's, ``free``
     what is left of it before loading, after the CUDA context and ``reserved``.
     ``asked`` is mem_fraction_static, ``fraction`` what the server makes of it. ``left`` is what nobody uses (negative:
-    what is missing), within ``error``. ``sources`` says where the formula of each number comes from. ``host`` is what a
-    node keeps in its own memory.
+    what is missing), within ``error``. ``sources`` says where the formula of each number comes from.
     """
 
     fits: bool | None
@@ -137,7 +135,6 @@ class Fit:
     interval: Interval | None
     running: int | None
     sources: Mapping[str, str] = field(default_factory=dict)
-    host: HostMemory | None = None
 
     @property
     def error_gib(self) -> float | None:
@@ -216,7 +213,6 @@ class Fit:
             "interval": None if self.interval is None else _interval(self.interval),
             "kv_tokens": self.kv_tokens,
             "sources": dict(self.sources),
-            "host": None if self.host is None else self.host.to_json(),
         }
 
 

@@ -16,6 +16,7 @@ from sglang_hydra.releases.help_text import help_of
 from sglang_hydra.releases.provider import Provider
 from sglang_hydra.releases.recorded import resolved_fields
 from sglang_hydra.releases.records import default_release
+from sglang_hydra.rules.checks.api import KINDS, parser_of
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.order import ORDER
 from sglang_hydra.show.findings import finding_lines, shown_setting
@@ -63,6 +64,8 @@ def field_screen(name: str, plan: Plan | None, version: str | None = None) -> li
     if arg.choices:
         facts.append(("choices", ", ".join(str(choice) for choice in arg.choices)))
     facts.append(("default", "none: it must be set" if field.required else shown(field.default)))
+    if plan and name in KINDS and (parser := parser_of(str(plan.values["model_path"]), name, version)):
+        facts.append(("of this model", parser))
     for line in columns([[text(label, "dim"), text(str(content))] for label, content in facts if content]):
         lines += folded(line, room())
     if plan:

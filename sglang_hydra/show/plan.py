@@ -10,7 +10,7 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import constant_fields
 from sglang_hydra.show.findings import finding_lines, shown_origin, shown_setting
 from sglang_hydra.show.first_lines import first_lines, no_command, not_known, server_name, titled, verdict_span
-from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, text
+from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, shown_change, text
 from sglang_hydra.text.shell import shell_word
 from sglang_hydra.text.words import plural
 
@@ -159,6 +159,6 @@ def changed_rows(plan: Plan) -> list[list[Span]]:
     rows: list[list[Span]] = []
     for entry in entries:
         mark = ("!", "bold yellow") if entry.field in asked else ("~", "yellow")
-        change = f"{shown(entry.before, width=24)} -> {shown(entry.after, width=widest)}"
+        change = shown_change(entry.before, entry.after, width=widest)
         rows.append([mark, (entry.field, ""), (change, ""), (entry.rule, "cyan"), text(entry.reason, "dim")])
     return rows

@@ -47,6 +47,11 @@ def shown(value: Any, *, width: int = _WIDEST_VALUE) -> str:
     return written
 
 
+def shown_change(before: Any, after: Any, *, width: int) -> str:
+    """``null -> 8192``; the value after is cut to ``width``."""
+    return f"{shown(before, width=24)} -> {shown(after, width=width)}"
+
+
 def _written(value: Any) -> str:
     if value is None:
         return "null"

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from sglang_hydra.planning.making.memory import node_memory
 from sglang_hydra.planning.plan import Plan
 from tests.commands import Run, runner
 from tests.plans import planned
@@ -30,9 +31,9 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def _host(plan: Plan) -> tuple[int, float, float]:
     """Ranks, GiB of the hierarchical cache, GiB of offloaded weights."""
     assert plan.fit is not None
-    assert plan.fit.host is not None
-    record = plan.fit.host.to_json()
-    return record["ranks"], record["cache_gib"], record["offloaded_gib"]
+    host = node_memory(plan.resolution, plan.fit)
+    assert host.cache is not None
+    return host.ranks, round(host.cache / 2**30, 2), host.offloaded / 2**30
 
 
 def _level(plan: Plan) -> str | None:

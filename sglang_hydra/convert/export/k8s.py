@@ -15,7 +15,8 @@ from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes
 from sglang_hydra.convert.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_WHY
 from sglang_hydra.convert.made_for import ANNOTATION, made_for
-from sglang_hydra.fit.host import PROCESS_GIB, SHARED_GIB
+from sglang_hydra.fit.host import PROCESS_GIB, SHARED_GIB, HostMemory
+from sglang_hydra.planning.making.memory import node_memory
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -256,24 +257,25 @@ def _resources(job: Job) -> dict[str, Any]:
 
 def _memory_gib(job: Job) -> int | None:
     """Returns what a pod requests; None where the plan does not tell, as for the CPU engine."""
-    fit = job.plan.fit
-    host = fit.host if fit else None
-    if host is None or host.requested is None or not job.gpus:
-        return None
-    return math.ceil(host.requested / 2**30)
+    host = _node_memory(job)
+    return None if host is None or host.requested is None else math.ceil(host.requested / 2**30)
+
+
+def _node_memory(job: Job) -> HostMemory | None:
+    return node_memory(job.plan.resolution, job.plan.fit) if job.plan.fit and job.gpus else None
 
 
 def memory_line(job: Job) -> list[str]:
     """Explains the memory that a pod requests."""
-    memory, fit = _memory_gib(job), job.plan.fit
-    if memory is None or fit is None or fit.host is None or _settings(job).memory_gib is not None:
+    host = _node_memory(job)
+    if host is None or host.requested is None or _settings(job).memory_gib is not None:
         return []
     more = [
         f"{math.ceil(size / 2**30):,} GiB of {what}"
-        for size, what in ((fit.host.cache, "hierarchical cache"), (fit.host.offloaded, "offloaded weights"))
+        for size, what in ((host.cache, "hierarchical cache"), (host.offloaded, "offloaded weights"))
         if size
     ]
-    terms = [f"{fit.host.ranks} x {PROCESS_GIB} GiB for the processes", f"{SHARED_GIB} GiB of shared memory", *more]
+    terms = [f"{host.ranks} x {PROCESS_GIB} GiB for the processes", f"{SHARED_GIB} GiB of shared memory", *more]
     return [f"Memory of a pod: {', '.join(terms)}; launch.k8s.memory_gib names another size."]
 
 

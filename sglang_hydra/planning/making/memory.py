@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composition
     from sglang_hydra.facts.gpu import GpuClass, GpuFacts
     from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.fit.host import HostMemory
     from sglang_hydra.fit.remedy import Remedy
     from sglang_hydra.fit.result import Fit
     from sglang_hydra.text.origins import Origin
@@ -60,7 +61,6 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     if gpu.memory_mib is None or gpu.device in (None, "cpu") or not facts.model.known:
         return None
     from sglang_hydra.fit.checkpoint import read_checkpoint
-    from sglang_hydra.fit.host import host_memory
     from sglang_hydra.fit.sizing import fit
 
     path = str(resolution.values["model_path"])
@@ -79,10 +79,6 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
         release=None if Provider(resolution.release).is_by_rules else resolution.release,
         estimated=resolution.basis == "rules",
     )
-    layout = resolution.layout
-    ranks = len(layout.gpu_numbers()) or layout.gpus // max(layout.nodes, 1)
-    host = host_memory(values, resolution.intent, found.kv, ranks, resolution.release)
-    found = replace(found, host=host)
     if resolution.basis != "rules":
         return found
     note = f"an estimate: SGLang {resolution.release} was not asked for its values, and may keep more or less free"
@@ -114,15 +110,27 @@ def fit_with_findings(
     return fit, [*fit_findings(fit, remedies, wanted, refused=not resolution.ok), *of_host]
 
 
+def node_memory(resolution: Resolution, fit: Fit) -> HostMemory:
+    """Returns what one node keeps in its own memory."""
+    from sglang_hydra.fit.host import host_memory
+
+    layout = resolution.layout
+    ranks = len(layout.gpu_numbers()) or layout.gpus // max(layout.nodes, 1)
+    return host_memory(resolution.values, resolution.intent, fit.kv, ranks, resolution.release)
+
+
 def _host_findings(resolution: Resolution, facts: Facts, fit: Fit, *, is_told: bool) -> Iterator[Finding]:
     """Returns the finding on a node whose memory is too small for what its server keeps there.
 
     It is an error where the memory of this node ``is_told``; that of a class is the usual one.
     """
+    node, values = facts.gpu.extra.get("host_memory_gib"), resolution.values
+    if node is None or not (values.get("enable_hierarchical_cache") or values.get("cpu_offload_gb")):
+        return
     from sglang_hydra.fit.host import RESERVE_GIB, fitting_word
 
-    node, host, values = facts.gpu.extra.get("host_memory_gib"), fit.host, resolution.values
-    if node is None or host is None or host.pinned is None:
+    host = node_memory(resolution, fit)
+    if host.pinned is None:
         return
     pinned = host.pinned / 2**30
     if not host.pinned or pinned + RESERVE_GIB <= node:

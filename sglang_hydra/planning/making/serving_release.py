@@ -11,7 +11,7 @@ from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.compose.recipes import GROUP
 from sglang_hydra.releases.recorded import recorded_releases
-from sglang_hydra.releases.records import first_reading, newest_release, records
+from sglang_hydra.releases.records import first_reading, records
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.user_settings import settings
 
@@ -77,10 +77,10 @@ def newest_serving(plans: Iterable[Needed]) -> str | None:
     """Returns the newest recorded release that lacks nothing of what ``plans`` need, where it is not the newest of all
     one whose answers ship with this package, if any; None where no release is known to lack nothing."""
     needed = list(plans)
-    known = reversed([*records()])
+    known = [*reversed([*records()])]
     serving = (version for version in known if not any(one.missing_in(version) for one in needed))
     newest = next(serving, None)
-    if newest in (None, newest_release()):
+    if newest in (None, known[0]):
         return newest
     return next((version for version in (newest, *serving) if version in recorded_releases()), newest)
 

@@ -1,9 +1,59 @@
-"""What SGLang's HTTP server cannot do together."""
+"""What SGLang's HTTP server cannot do together, and which parsers read what a family of models writes.
+
+api.json has the families by a part of the model's name, the first that matches; of each the parsers that read it, the
+published one first. ``think`` are those of reasoning between <think> and </think>, which stand for each other.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from typing import Any
+
 from sglang_hydra.arguments.fields import ServerArgs
-from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.rules.checks.releases import Arguments, table_of
+from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
+from sglang_hydra.text.json_types import json_beside
+
+_TABLE: Any = json_beside(__file__)
+KINDS = {"tool_call_parser": "tool", "reasoning_parser": "reasoning"}
+
+
+def parsers_for(model: str, argument: str) -> Sequence[str]:
+    """Returns the parsers that read what ``model`` (a hub id or a path) writes, the published one first; none where no
+    page says. ``argument`` is ``tool_call_parser`` or ``reasoning_parser``."""
+    name = model.rstrip("/").rpartition("/")[2].lower()
+    family = next((one for one in _TABLE["families"] if re.search(one["model"], name)), None)
+    return family[KINDS[argument]] if family else ()
+
+
+def parser_of(model: str, argument: str, version: str) -> str | None:
+    """Returns the parser to name for a model under a release; None where none of it is known to read that model."""
+    choices = table_of(version).arguments[argument].choices or ()
+    return next((one for one in parsers_for(model, argument) if one in choices), None)
+
+
+@rule("API002", stage="plan")
+def check_parsers_of_the_model(args: Arguments, facts: Facts) -> Outcome:
+    """
+    What: warns of a tool_call_parser or reasoning_parser that reads another family than the model's.
+    Why: the server starts, and leaves tool calls in the text of the answer, or reasoning in its content.
+    Upstream: function_call/function_call_parser.py 0.5.2, parser/reasoning_parser.py; the families are the cookbook's.
+    Example: model=glm_5_2 tool_call_parser=glm45 -> warned
+    """
+    model, wrong = str(args.model_path), {}
+    for argument in KINDS:
+        typed = getattr(args, argument)
+        if typed in (None, "auto", "response_template"):
+            continue
+        known, meant = parsers_for(model, argument), parser_of(model, argument, facts.release)
+        alike = _TABLE["think"] if argument == "reasoning_parser" and known and known[0] in _TABLE["think"] else known
+        if meant is not None and typed not in alike:
+            wrong[argument] = (typed, meant)
+    if not wrong:
+        return None
+    said = "; ".join(f"{argument}={typed} does not read what {model} writes" for argument, (typed, _) in wrong.items())
+    return Notice(said, *wrong, offers=" ".join(f"{argument}={meant}" for argument, (_, meant) in wrong.items()))
 
 
 @rule("API001", stage="plan")

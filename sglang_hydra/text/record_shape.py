@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,40 +37,47 @@ def misfit(kind: str, record: Any, needed: Mapping[str, Sequence[str]]) -> str |
     releases.
     """
     schema = _schema_of(kind)
-    return next(_misfits("", "", record, schema, schema, needed), None)
+    found = _misfit("", record, schema, schema, needed)
+    return None if found is None else f"{'.'.join(found[:-1]) or 'it'} {found[-1]}"
 
 
-def _misfits(
-    path: str,
-    place: str,
-    value: Any,
-    schema: Mapping[str, Any],
-    whole: Mapping[str, Any],
-    needed: Mapping[str, Sequence[str]],
-) -> Iterator[str]:
-    """``place`` is the path as ``needed`` has it."""
+def _misfit(
+    place: str, value: Any, schema: Mapping[str, Any], whole: Mapping[str, Any], needed: Mapping[str, Sequence[str]]
+) -> tuple[str, ...] | None:
+    """The path to what does not fit, and what is wrong with it. ``place`` is the path of ``value`` as ``needed`` has
+    it."""
     if "$ref" in schema:
         schema = functools.reduce(operator.getitem, schema["$ref"].split("/")[1:], whole)
-    kinds = schema.get("type", ())
-    of_kind = any(_is(kind, value) for kind in ([kinds] if isinstance(kinds, str) else kinds)) or not kinds
-    if not of_kind or not any(type(value) is type(one) for one in schema.get("enum", (value,))):
-        yield f"{path or 'it'} is {value!r}"[:100]
-    elif isinstance(value, dict):
-        inside, known, others = f"{path}." if path else "", schema.get("properties", {}), "additionalProperties"
-        yield from (f"{inside}{name} is missing" for name in needed.get(place, ()) if name not in value)
+    if not _fits(value, schema):
+        return (f"is {value!r}"[:100],)
+    if isinstance(value, dict):
+        for name in needed.get(place.lstrip("."), ()):
+            if name not in value:
+                return name, "is missing"
+        known, others = schema.get("properties", {}), schema.get("additionalProperties")
         for name, item in value.items():
-            if isinstance(own := known.get(name, schema.get(others)), dict):
-                below = name if name in known else "*"
-                yield from _misfits(f"{inside}{name}", f"{place}.{below}".lstrip("."), item, own, whole, needed)
-    elif isinstance(value, list):
-        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-            yield f"{path} is {value!r}"[:100]
-        for item in value if isinstance(schema.get("items"), dict) else ():
-            yield from _misfits(path, f"{place}.*", item, schema["items"], whole, needed)
+            below = name if name in known else "*"
+            own = known.get(name, others)
+            if isinstance(own, dict) and (found := _misfit(f"{place}.{below}", item, own, whole, needed)):
+                return name, *found
+    elif isinstance(value, list) and isinstance(items := schema.get("items"), dict):
+        for item in value:
+            if found := _misfit(f"{place}.*", item, items, whole, needed):
+                return found
+    return None
+
+
+def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    kinds = schema.get("type", ())
+    if not (_is(kinds, value) if isinstance(kinds, str) else not kinds or any(_is(kind, value) for kind in kinds)):
+        return False
+    if isinstance(value, list):
+        return bool(schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)))
+    return any(type(value) is type(one) for one in schema.get("enum", (value,)))
 
 
 def _is(kind: str, value: Any) -> bool:
     """In Python true is an int; in JSON it is none."""
     if isinstance(value, bool):
         return kind == "boolean"
-    return isinstance(value, _KINDS[kind]) and not (isinstance(value, (int, float)) and not abs(value) < _LARGEST)
+    return isinstance(value, _KINDS[kind]) and (not isinstance(value, (int, float)) or abs(value) < _LARGEST)

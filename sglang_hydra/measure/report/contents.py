@@ -241,12 +241,10 @@ def _winners(
 
 def slo_of(group: Group) -> str:
     """Returns the SLO of the load in words; empty where there is none."""
-    names = (("ttft_ms", "TTFT"), ("itl_ms", "ITL"), ("e2e_ms", "end-to-end"))
-    found = {name: group.first.settings.get(f"bench.slo.{name}") for name, _ in names}
-    limits = [f"{words} <= {found[name]:g} ms" for name, words in names if isinstance(found[name], (int, float))]
+    limits = slo_words(measured_slo([group]))
     share = group.first.settings.get("bench.slo.share")
     of = f" for {share:.4g} of the requests" if limits and isinstance(share, (int, float)) and share < 1 else ""
-    return ", ".join(limits) + of
+    return limits + of
 
 
 def _fronts(groups: Sequence[Group], throughput: Metric) -> Iterator[Front]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
 from typing import Any
 
 from sglang_hydra.arguments.every import EVERY
-from sglang_hydra.compose.node_types import types_of, without_none
-from sglang_hydra.compose.schema import NODES, Root
+from sglang_hydra.compose.schema import NODES
 from sglang_hydra.fit.result import Fit, gib
 from sglang_hydra.measure.sweep.where import Where
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.show.key_help import key_of, keys
 from sglang_hydra.text.words import nearest
 
 _FIT: Mapping[str, Callable[[Fit], Any]] = {
@@ -81,22 +80,14 @@ def _problem(key: str) -> tuple[str, str | None] | None:
         near = nearest(node, [*EVERY, *NODES])
         hint = f"did you mean {near}?" if near else f"'{key}' in quotes is a text"
         return f"{node} is neither an argument of SGLang nor a key of a plan", hint
-    if node == "fit" and rest and rest[0] in _FIT:
+    if (node == "fit" and rest and rest[0] in _FIT) or key_of(key) is not None:
         return None
-    schema: Any = types_of(Root)[node]
-    path = node
-    for name in rest:
-        kind = without_none(schema)
-        if not is_dataclass(kind):
-            return None  # below a mapping every key is free
-        known = types_of(kind)
-        if name not in known:
-            near = nearest(name, [*known, *(_FIT if node == "fit" else ())])
-            return (
-                f"{path} has no key {name}",
-                f"did you mean {path}.{near}?" if near else f"{path}: {', '.join(known)}",
-            )
-        schema, path = known[name], f"{path}.{name}"
-    if is_dataclass(without_none(schema)):
-        return f"{path} has keys and no value of its own", f"{path}.{next(iter(types_of(without_none(schema))))}"
-    return None
+    inside = [name for name in keys() if name.startswith(f"{key}.")]
+    if inside:
+        return f"{key} has keys and no value of its own", inside[0]
+    path = key.rpartition(".")[0]
+    while not (beside := [known[len(path) + 1 :] for known in keys() if known.startswith(f"{path}.")]):
+        path = path.rpartition(".")[0]
+    name = key[len(path) + 1 :]
+    near = nearest(name, [*beside, *(_FIT if node == "fit" else ())])
+    return f"{path} has no key {name}", f"did you mean {path}.{near}?" if near else f"{path}: {', '.join(beside)}"

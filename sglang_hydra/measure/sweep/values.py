@@ -72,7 +72,7 @@ def _problem(key: str) -> tuple[str, str | None] | None:
     if key in EVERY:
         return None
     node, *rest = key.split(".")
-    if node in EVERY:
+    if node in EVERY or (rest and node in keys()):
         return f"{node} is one value, and has no key {rest[0]}", node
     if node in ("sweep", "ignore"):
         return f"{node} says how all points are planned, and nothing of one of them", None

@@ -183,6 +183,8 @@ def test_arithmetic_is_pythons(left: str, sign: str, right: str) -> None:
         ("sweep.name", None),
         ("fa3", "'fa3' in quotes"),
         ("tp_size.real", "tp_size"),
+        ("replicas.more", "replicas"),
+        ("engine.version.major", "version"),
     ],
 )
 def test_a_key_that_no_plan_has_is_refused(key: str, hint: str | None) -> None:

@@ -46,12 +46,12 @@ def run(invocation: Invocation) -> int:
     paths = paths_of(output, [server.name for server in servers])
     refuse_existing(paths, "IMP015")
     for path, server in zip(paths, servers, strict=False):
-        write_new(path, yaml_of(server, path), "IMP015")
+        write_new(path, yaml_of(server), "IMP015")
     if invocation.has("json"):
-        print_json(record(source.name or "typed", servers, output))
+        print_json(record(source.name or "typed", servers))
     else:
         if output is None:
-            print_content("---\n".join(yaml_of(server, None) for server in servers))
+            print_content("---\n".join(yaml_of(server) for server in servers))
         findings = shown_findings(servers)
         lines: list[Line] = finding_lines(findings)
         lines += [summary(server) for server in servers]

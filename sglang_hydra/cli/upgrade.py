@@ -57,8 +57,7 @@ def run(invocation: Invocation) -> int:
     kinds = [kind_of(one, output) for one in made]
     paths = paths_of(output, [one.subject.name for one in made])
     contents = [
-        content_of(one, kind, composer, output) if kind is not None else None
-        for one, kind in zip(made, kinds, strict=True)
+        content_of(one, kind, composer) if kind is not None else None for one, kind in zip(made, kinds, strict=True)
     ]
     refuse_existing(paths, "UPG005")
     for path, content in zip(paths, contents, strict=False):
@@ -105,7 +104,7 @@ def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Compose
     before = content_of_file(file)
     found: list[Finding] = []
     if made[0].subject.kind == EXPERIMENT:
-        after = content_of(made[0], YAML, composer, file) or ""
+        after = content_of(made[0], YAML, composer) or ""
         found += made[0].plan.errors
     else:
         after = changed_text(file, before, made, composer, invocation.variables)

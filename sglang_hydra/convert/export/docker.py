@@ -31,7 +31,8 @@ def export(job: Job) -> Artifact:
         required_secrets(job),
         _image(job),
         "cache=${HF_HOME:-$HOME/.cache/huggingface}\n",
-        "mkdir -p " + " ".join(['"$cache"', *_folders(job)]) + "\n",
+        # Docker mounts only folders that exist.
+        "mkdir -p " + " ".join(['"$cache"', *(bash(mount.path) for mount in job.mounts if mount.writable)]) + "\n",
         key_program(job),
         "\nexec docker run \\\n",
         options,
@@ -100,8 +101,3 @@ def _image(job: Job) -> str:
         return f"image={bash(job.image.image)}\n"
     message = bash(f"{missing_image(job.plan).message}; {IMAGE_VARIABLE} must name one")
     return f'image=${{{IMAGE_VARIABLE}:-}}\nif [ -z "$image" ]; then\n  echo {message} >&2\n  exit 2\nfi\n'
-
-
-def _folders(job: Job) -> list[str]:
-    """Returns the folders that the server writes to: docker mounts only folders that exist."""
-    return [bash(mount.path) for mount in job.mounts if mount.writable]

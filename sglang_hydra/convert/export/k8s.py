@@ -179,17 +179,13 @@ def _nodes(job: Job) -> dict[str, Any]:
     if asked is not None:
         return {"nodeSelector": dict(asked)} if asked else {}
     is_labelled = job.gpus and job.plan.gpu.vendor == "nvidia"
-    products = [_dashed(name) for name in job.plan.nodes.gpu.device_names] if is_labelled else []
+    products = [re.sub(r"[^\w.-]+", "-", name) for name in job.plan.nodes.gpu.device_names] if is_labelled else []
     if len(products) < 2:
         return {"nodeSelector": {PRODUCT: products[0]}} if products else {}
     terms = [{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": products}]}]
     return {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     }
-
-
-def _dashed(device_name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", device_name)
 
 
 def serving(job: Job, pod: dict[str, Any]) -> dict[str, Any]:

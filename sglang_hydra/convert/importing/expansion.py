@@ -105,7 +105,12 @@ def _all_pieces(written: str, variables: Mapping[str, Value], depth: int) -> Ite
         elif char == "'":
             yield written[at + 1 : end].removesuffix("'"), True
         elif written.startswith("$'", at):
-            yield _unescaped(written[at + 2 : end].removesuffix("'")), True
+            yield (
+                re.sub(
+                    r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), written[at + 2 : end].removesuffix("'")
+                ),
+                True,
+            )
         elif char == "~" and at == 0 and written[1:2] in ("", "/"):
             yield variables.get("HOME", "~"), True
         elif char == '"':
@@ -231,7 +236,3 @@ def _number(node: ast.expr, depth: int = 0) -> int:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 18
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), text)

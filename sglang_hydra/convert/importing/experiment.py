@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -22,19 +20,6 @@ _SAFE = re.compile(r"(?!null$)[\w./:@%+-]+", re.ASCII)
 _MARK = 2  # blanks before a remark behind a value
 
 
-def schema_path(output: Path | None) -> str | None:
-    """Where an editor finds the schema of our YAML, as seen from the file that is written. None outside of a checkout
-    of this package: where it is installed is true of one machine."""
-    package = Path(__file__).resolve().parents[2]
-    checkout = package.parent
-    if output is None or not (checkout / "pyproject.toml").is_file():
-        return None
-    folder = output.resolve().parent
-    if not folder.is_relative_to(checkout):
-        return None
-    return Path(os.path.relpath(package / "schemas" / "config.schema.json", folder)).as_posix()
-
-
 def experiment_yaml(
     choices: Mapping[str, str],
     values: Mapping[str, Any],
@@ -42,7 +27,6 @@ def experiment_yaml(
     *,
     remarks: Mapping[str, str],
     heading: Sequence[str],
-    schema: str | None,
 ) -> str:
     """An option of an ``experiment`` group; ``check FILE`` reads it as it is.
 
@@ -51,7 +35,6 @@ def experiment_yaml(
     """
     # Hydra looks for the package in the first line alone.
     lines = ["# @package _global_"]
-    lines += [f"# yaml-language-server: $schema={printable(schema)}"] if schema is not None else []
     lines += [f"# {printable(line)}".rstrip() for line in heading]
     if choices:
         lines.append("defaults:")

@@ -108,7 +108,7 @@ def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[La
     if isinstance(image, Mapping):  # a chart's values
         image = ":".join(str(image[key]) for key in ("repository", "tag") if key in image)
     image = image if isinstance(image, str) else ""
-    name = _first([*reversed(pod.names), str(node.get("name") or "")])
+    name = next(filter(None, (*reversed(pod.names), str(node.get("name") or ""))), "")
     where = f"{place}, {pod.kind or 'container'} {name}".rstrip()
     mentions = (image, *pod.mentions)
     count = _gpus(node.get("resources"))
@@ -180,7 +180,7 @@ def words_of(value: Any) -> list[str]:
             return [item for word in commands[0].words for item in fields_of(word, _AsWritten())]
         return value.split()
     if isinstance(value, list):
-        return [_scalar(item) for item in value if isinstance(item, (str, int, float))]
+        return [scalar(item) for item in value if isinstance(item, (str, int, float))]
     return []
 
 
@@ -191,7 +191,7 @@ class _AsWritten(dict[str, Any]):
         return f"${{{name}}}"
 
 
-def _scalar(value: Any) -> str:
+def scalar(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -203,7 +203,7 @@ def _environment(items: Any) -> tuple[dict[str, str], set[str]]:
     for item in items if isinstance(items, list) else ():
         if isinstance(item, Mapping) and isinstance(item.get("name"), str):
             if item.get("value") is not None:
-                known[item["name"]] = _with_references(_scalar(item["value"]), known, unknown)
+                known[item["name"]] = _with_references(scalar(item["value"]), known, unknown)
             else:
                 unknown.add(item["name"])
     return known, unknown
@@ -227,7 +227,7 @@ def _with_references(word: str, known: Mapping[str, str], unknown: set[str]) -> 
 
 def _compose_environment(value: Any) -> dict[str, str]:
     pairs = value.items() if isinstance(value, Mapping) else [str(item).partition("=")[::2] for item in value or ()]
-    return {str(name): _interpolated(_scalar(item)) for name, item in pairs if item not in (None, "")}
+    return {str(name): _interpolated(scalar(item)) for name, item in pairs if item not in (None, "")}
 
 
 def _interpolated(text: str) -> str:
@@ -278,7 +278,3 @@ def _texts(node: Any, seen: set[int] | None = None) -> Iterator[str]:
         seen.add(id(node))
         for item in [part for pair in node.items() for part in pair] if isinstance(node, Mapping) else node:
             yield from _texts(item, seen)
-
-
-def _first(names: Sequence[str]) -> str:
-    return next((name for name in names if name), "")

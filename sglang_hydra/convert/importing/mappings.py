@@ -10,6 +10,7 @@ from typing import Any
 from sglang_hydra.arguments.every import first_with
 from sglang_hydra.arguments.parser import flag_like, parser_of
 from sglang_hydra.convert.importing.launches import Launch, split_launch
+from sglang_hydra.convert.importing.manifests import scalar
 
 _ROLES = ("prefill", "decode", "aggregated")
 _MOST_VARIANTS = 64
@@ -93,7 +94,7 @@ def _launches_of_base(base: Mapping[str, Any], place: str, variant: str) -> Iter
             f"{place}, {name}",
             name=name,
             values=arguments,
-            environment={str(name): _text(value) for name, value in environment.items() if value is not None},
+            environment={str(name): scalar(value) for name, value in environment.items() if value is not None},
             mentions=tuple(str(text) for text in (gpu, model.get("container")) if text),
             gpu_count=gpus if isinstance(gpus, int) else None,
             nodes=_nodes(resources, short, each, gpus),
@@ -179,7 +180,3 @@ def _sglang_block(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -55,7 +55,12 @@ def native_reader(
             if has_model:
                 kept.pop("model_path", None)
             version = {} if server.version is None else {_RELEASE: server.version}
-            nodes = {key: value for key, value in server.nodes.items() if not _is_secret(key, value)}
+            # A variable that holds a secret is given where the server runs.
+            nodes = {
+                key: value
+                for key, value in server.nodes.items()
+                if not (key.startswith("engine.env.") and is_reference(value))
+            }
             settings = {"engine": "sglang", **version, **server.choices, **kept, **nodes}
             findings = tuple(
                 item
@@ -93,11 +98,6 @@ def typed_beside(requests: Sequence[Request], text: str, composer: Composer) -> 
     """The settings beside the flags of a source: those of ``requests``, else of an export's comment in ``text``."""
     typed, written = read_typed(requests, composer), beside_flags(words_in(text), composer)
     return replace(typed, choices={**written.choices, **typed.choices}, nodes={**written.nodes, **typed.nodes})
-
-
-def _is_secret(key: str, value: object) -> bool:
-    """Whether a setting is a variable that holds a secret: it is given where the server runs."""
-    return key.startswith("engine.env.") and is_reference(value)
 
 
 def beside_flags(made_for: Mapping[str, str], composer: Composer, release: str | None = None) -> Typed:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
-from sglang_hydra.convert.importing.experiment import command_line, experiment_yaml, schema_path
+from sglang_hydra.convert.importing.experiment import command_line, experiment_yaml
 from sglang_hydra.convert.importing.importer import Imported
 from sglang_hydra.convert.importing.launches import without_marks
 from sglang_hydra.text.findings import Finding
@@ -30,7 +29,7 @@ _KINDS = {
 }
 
 
-def yaml_of(server: Imported, output: Path | None) -> str:
+def yaml_of(server: Imported) -> str:
     """The experiment, with what became of the source's arguments beside them."""
     remarks = {
         state.name: f"{state.state}: {state.note}" if state.note else state.state
@@ -43,7 +42,6 @@ def yaml_of(server: Imported, output: Path | None) -> str:
         server.nodes,
         remarks=remarks,
         heading=list(_heading(server)),
-        schema=schema_path(output),
     )
 
 
@@ -82,14 +80,14 @@ def summary(server: Imported) -> Line:
     return [text(name, "bold"), text(message, "" if server.complete else "yellow")]
 
 
-def record(source: str, servers: Sequence[Imported], output: Path | None) -> dict[str, Any]:
+def record(source: str, servers: Sequence[Imported]) -> dict[str, Any]:
     """The record of ``--json``."""
-    servers_found = [_server_record(server, output) for server in servers]
+    servers_found = [_server_record(server) for server in servers]
     made = json.loads(without_marks(json.dumps(servers_found, ensure_ascii=False)))
     return {"schema": SCHEMA, "source": source, "servers": made}
 
 
-def _server_record(server: Imported, output: Path | None) -> dict[str, Any]:
+def _server_record(server: Imported) -> dict[str, Any]:
     return {
         "name": server.name,
         "kind": server.kind,
@@ -114,7 +112,7 @@ def _server_record(server: Imported, output: Path | None) -> dict[str, Any]:
         ],
         "argv": None if server.argv is None else list(server.argv),
         "command": command_line(server.choices, server.overrides, server.nodes),
-        "yaml": yaml_of(server, output),
+        "yaml": yaml_of(server),
         "findings": [finding.to_json() for finding in server.findings],
     }
 

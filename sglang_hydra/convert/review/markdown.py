@@ -88,10 +88,6 @@ def _summary(reviews: Sequence[Review], base: str | None) -> str:
     return f"{plural(len(reviews), 'launch file')} against {code(base)}: {', '.join(counts) or 'none'}."
 
 
-def _judged(review: Review) -> Checked:
-    return review.after or Checked(None, ())
-
-
 def _rank(review: Review) -> tuple[bool, bool]:
     """Sorts what broke first, then what was broken before, then what merely changed."""
     broken = review.after is not None and review.after.launchable is False
@@ -109,7 +105,7 @@ def _block(review: Review) -> Iterator[str]:
     mark = {True: "✅", False: "❌", None: "❔"}[review.after is None or review.after.launchable]
     yield f"#### {mark} {code(review.name)}"
     yield ""
-    after = _judged(review)
+    after = review.after or Checked(None, ())
     what = sentence(review, word)
     plan = next(iter(plans_of(after.made).values()), None)
     yield " ".join(piece for piece in (f"{_about(plan)}." if plan else "", what, _verdict(after)) if piece)

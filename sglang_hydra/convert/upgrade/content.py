@@ -15,7 +15,7 @@ from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.export.job import job_of
 from sglang_hydra.convert.export.registry import render
-from sglang_hydra.convert.importing.experiment import experiment_yaml, schema_path, yaml_value
+from sglang_hydra.convert.importing.experiment import experiment_yaml, yaml_value
 from sglang_hydra.convert.importing.typed import value_at
 from sglang_hydra.convert.upgrade.inputs import EXPERIMENT, IMPORTED
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
@@ -37,7 +37,7 @@ def kind_of(made: Upgrade, output: Path | None) -> str | None:
     return YAML if made.subject.kind in (EXPERIMENT, IMPORTED) else None
 
 
-def content_of(made: Upgrade, kind: str, composer: Composer, output: Path | None) -> str:
+def content_of(made: Upgrade, kind: str, composer: Composer) -> str:
     """The new file. Raises ConfigError where a plan cannot be written as a script."""
     if kind == JSON:
         return json.dumps(made.plan.to_json(), indent=2, allow_nan=False) + "\n"
@@ -50,10 +50,10 @@ def content_of(made: Upgrade, kind: str, composer: Composer, output: Path | None
         edited = _edited(made, made.subject.content)
         if edited is not None and _is_the_same(edited, made, made.subject.file, composer):
             return edited
-    return _written_anew(made, composer, output)
+    return _written_anew(made, composer)
 
 
-def _written_anew(made: Upgrade, composer: Composer, output: Path | None) -> str:
+def _written_anew(made: Upgrade, composer: Composer) -> str:
     """Writes an experiment of all requests."""
     composition = composer.compose(composable(made.requests))
     groups = set(composer.groups())
@@ -79,7 +79,7 @@ def _written_anew(made: Upgrade, composer: Composer, output: Path | None) -> str
         f"Upgraded from SGLang {made.start.version} to {made.version} ({made.start.why})",
         *(f"Left out: {item.message}" for item in made.steps.broken),
     ]
-    return experiment_yaml(choices, values, nodes, remarks={}, heading=lines, schema=schema_path(output))
+    return experiment_yaml(choices, values, nodes, remarks={}, heading=lines)
 
 
 def _without_secrets(name: str, value: Any) -> Any:

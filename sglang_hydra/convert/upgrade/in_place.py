@@ -68,7 +68,14 @@ def changed_text(
     held = {version_in([image]) for image in _images_in(file, text, composer)}
     for one in made:
         changed = _with_release(changed, one, {one.start.version, *filter(None, held)})
-    _check(file, text, changed, made, native_reader(composer, [_release(made)], variables), composer)
+    _check(
+        file,
+        text,
+        changed,
+        made,
+        native_reader(composer, [Request(f"engine.version={made[0].version}", "--to")], variables),
+        composer,
+    )
     return changed
 
 
@@ -251,10 +258,6 @@ def _with_release(text: str, one: Upgrade, held: Collection[str]) -> str:
         return _PLAN.sub(rf"\g<1>{one.plan.server_id}", line)
 
     return _MARKED.sub(marked, text)
-
-
-def _release(made: Sequence[Upgrade]) -> Request:
-    return Request(f"engine.version={made[0].version}", "--to")
 
 
 def _check(

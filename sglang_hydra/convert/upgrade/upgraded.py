@@ -103,7 +103,8 @@ def upgraded(
     _refuse_others(composition)
     start = _start(subject, composition, written_for)
     steps = steps_between(composition.intent, start.version, version, subject.old)
-    variables = variables_between(_environment(composition), _inherited(env), start.version, version)
+    inherited = {name: value for name, value in env.items() if name in every_variable()}
+    variables = variables_between(_environment(composition), inherited, start.version, version)
     requests = tuple(_new_requests(subject.requests, composition, steps, variables, version))
     plan = _planned(composer, subject, composition, requests)
 
@@ -181,10 +182,6 @@ def _recipe_of(composition: Composition) -> Any:
 
 def _environment(composition: Composition) -> dict[str, str]:
     return {str(name): str(value) for name, value in composition.nodes.engine.env.items()}
-
-
-def _inherited(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name in every_variable()}
 
 
 def _new_requests(

@@ -157,15 +157,10 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
         with shown_refusal(rollout.plan):
             if rollout.plan.launchable is False:
                 raise ConfigError(*rollout.plan.errors)
-        _show(rollout.plan)
+        write(finding_lines(rollout.plan.findings, rollout.plan), sys.stderr)  # beside what the task prints
         return task(rollout.leave(config))
 
     return planned
-
-
-def _show(plan: Plan) -> None:
-    """Writes the findings to standard error, beside what the task prints."""
-    write(finding_lines(plan.findings, plan), sys.stderr)
 
 
 def _checked(composer: Composer, typed: list[Request], findings: Sequence[Finding]) -> list[Request]:

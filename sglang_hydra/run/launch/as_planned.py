@@ -70,17 +70,14 @@ def failing(plan: Plan, compared: Comparison, hidden: bool = False) -> list[Diff
         ours = [item for item in compared.differences if item.key not in (*passed, *_FOLLOWS)]
         wrong += [item for item in ours if item.key not in DRAWN or item.key == "port"]
         return [*wrong, *(_unnamed(plan, name) for name in compared.absent if hidden and name in plan.intent)]
-    wrong = [item for item in wrong if item.after != _asked(plan, item.key)]
+    asked = {name: comparable(name, value) for name, value in plan.intent.items()}
+    wrong = [item for item in wrong if item.after != asked.get(item.key)]
     made = {item.key: item.after for item in _made_by_release(plan)} if wrong else {}
     return [item for item in wrong if item.key not in made or made[item.key] != item.after]
 
 
 def _unnamed(plan: Plan, name: str) -> Difference:
     return Difference("value", name, masked(name, plain(plan.values[name])), None, ("", "it says nothing of it"))
-
-
-def _asked(plan: Plan, name: str) -> Any:
-    return comparable(name, plan.intent[name]) if name in plan.intent else None
 
 
 def owner_note(owner: Owner | None) -> Finding | None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.tiny import make_if_tiny
@@ -47,7 +47,7 @@ def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Lau
     planned = plan_engine(plan.nodes.engine, embedded_first=True)
     request = planned.request(plan.resolution, plan.environment, machine)
     settings = plan.nodes.launch
-    command = planned.engine.command(_with_secret(request, plan))
+    command = planned.engine.command(replace(request, intent={**request.intent, **plan.secrets}))
     return Launch(
         command=command,
         host=request.host,
@@ -116,10 +116,6 @@ def serve_here(asked: LaunchRequest, plan: Plan) -> int:
     node = f"-node{plan.values['node_rank']}" if plan.values["nnodes"] > 1 else ""
     mark = f"{plan.values['port']}{node}"
     return in_hydra(asked, lambda: run(plan, found.machine, explain), mark)
-
-
-def _with_secret(request: Any, plan: Plan) -> Any:
-    return replace(request, intent={**request.intent, **plan.secrets}) if plan.secrets else request
 
 
 def _settle_engine(asked: LaunchRequest, plan: Plan, machine: Machine) -> Plan:

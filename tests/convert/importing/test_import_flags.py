@@ -207,7 +207,7 @@ def test_a_secret_is_in_nothing_that_is_written(text: str, secret: str) -> None:
     from sglang_hydra.convert.importing.report import record
 
     servers = imported(text)
-    assert secret not in json.dumps(record("typed", servers, None))
+    assert secret not in json.dumps(record("typed", servers))
     assert secret not in repr([finding for server in servers for finding in server.findings])
     assert secret not in repr(servers)
 

@@ -35,7 +35,7 @@ def test_its_file_plans_to_the_same_server(case: Case, tmp_path: Path, monkeypat
     for server, flags in zip(imported(case.text, "gpu=h200"), case.flags, strict=True):
         folder = tmp_path / "conf" / "experiment"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "one.yaml").write_text(yaml_of(server, None))
+        (folder / "one.yaml").write_text(yaml_of(server))
         made = plan(["experiment=one"], config_dirs=[tmp_path / "conf"], seed=42)
         words = parse_argv(shlex.split(flags))
         direct = plan(["gpu=h200", *(f"{name}={value!r}" for name, value in words.items())], seed=42)
@@ -123,7 +123,7 @@ def test_the_home_of_a_container_is_its_own() -> None:
 def test_a_password_in_the_url_of_a_variable_is_a_secret() -> None:
     server = the_one(f"docker run -e http_proxy=http://ada:hush@proxy:3128 lmsysorg/sglang:v0.5.2 {RUN}")
     assert server.nodes == {"engine.version": "0.5.2", "engine.env.http_proxy": "${oc.env:http_proxy}"}
-    assert "hush" not in yaml_of(server, None)
+    assert "hush" not in yaml_of(server)
 
 
 ADDRESSES = {
@@ -141,7 +141,7 @@ def test_an_argument_with_a_password_in_its_url_is_referred_to(case: str) -> Non
     name = name or "hicache_storage_backend_extra_config"
     assert server.overrides[name] == f"${{oc.env:SGLANG_HYDRA_{name.upper()}}}"
     assert ids(server, ("error", "warning")) == ["IMP009"]
-    assert "hush" not in f"{yaml_of(server, None)} {server}"
+    assert "hush" not in f"{yaml_of(server)} {server}"
 
 
 UNREAD = [
@@ -156,11 +156,11 @@ UNREAD = [
 def test_a_password_is_not_shown_of_a_flag_that_is_left_out(flags: str) -> None:
     server = the_one(f"{RUN} {flags}", "gpu=h200")
     assert ids(server, ("error", "warning"))
-    assert "hush" not in f"{yaml_of(server, None)} {server}"
+    assert "hush" not in f"{yaml_of(server)} {server}"
 
 
 def test_a_password_in_a_logged_argument_is_not_shown() -> None:
     path = "redis://ada:hush@h/m"
     server = the_one(f"server_args=ServerArgs(model_path='{path}', tokenizer_path='{path}', tp_size=2)", "gpu=h200")
     assert server.overrides["model_path"] == "${oc.env:SGLANG_HYDRA_MODEL_PATH}"
-    assert "hush" not in f"{yaml_of(server, None)} {server}"
+    assert "hush" not in f"{yaml_of(server)} {server}"

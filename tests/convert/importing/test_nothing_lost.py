@@ -106,7 +106,7 @@ def test_a_record_has_no_mark_of_ours() -> None:
     (server,) = import_source(
         Source("", "python -m sglang.launch_server --model-path $M --tp $TP"), Typed(), composer()
     )
-    text = json.dumps(record("typed", [server], None), ensure_ascii=False)
+    text = json.dumps(record("typed", [server]), ensure_ascii=False)
     assert not any("\ue000" <= char <= "\uf8ff" for char in text)
     assert not server.complete
 

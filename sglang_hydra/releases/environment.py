@@ -53,6 +53,5 @@ def installed_release(python: str, version: str) -> Installation:
 
 
 def _folders_of(name: str, folders: Sequence[Path]) -> list[Path]:
-    """The folders that hold a package or its metadata."""
     wanted = (f"{name}/__init__.py", f"{name}.py", f"{name}-*.dist-info/METADATA")
     return [folder for folder in folders if any(any(folder.glob(pattern)) for pattern in wanted)]

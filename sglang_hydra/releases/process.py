@@ -151,7 +151,6 @@ class Child:
         _show_to(self)
 
     def _exchange(self, record: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        """One line there and one back."""
         stdout = self._process.stdout
         assert stdout is not None
         self._send(record)

@@ -64,7 +64,6 @@ class Provider:
 
 
 def _by_rules(facts: Facts) -> Resolution:
-    """Returns what 0.5.2's rules make of the arguments that 0.5.2 has."""
     known = {name: value for name, value in facts.given.items() if name in FIELDS}
     made = resolve(known, gpu=facts.gpu, model=facts.model, seed=facts.seed, draw=False, env=facts.env)
     return replace(made, intent=MappingProxyType(dict(facts.given)))

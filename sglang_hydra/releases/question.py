@@ -58,7 +58,6 @@ def folder_to_read(model: ModelFacts, values: Mapping[str, Any]) -> str | None:
 
 
 def _cuda_of(version: str) -> str | None:
-    """The CUDA that a release's torch is made for."""
     known = nearest_known(version)
     return release(known).needs["cuda"] if known else None
 
@@ -103,7 +102,6 @@ def _without_code(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_files(folder: Path) -> dict[str, str]:
-    """The text of each JSON file in a model's folder, by its name."""
     found = {}
     for file in sorted(folder.glob("*.json")):
         try:

@@ -48,7 +48,6 @@ def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[
 
 
 def _asked(given: Accepted, facts: Facts, asking: Asking) -> Answered | NoAnswer:
-    """Returns the release's answer, or why there is none."""
     model = facts.model
     if not model.known:
         return NoAnswer(

@@ -249,7 +249,6 @@ def _sweep(target: Path) -> None:
 
 @contextlib.contextmanager
 def _written(wheel: Wheel) -> Iterator[None]:
-    """Turns what the disk refuses into REL002."""
     try:
         yield
     except OSError as failure:

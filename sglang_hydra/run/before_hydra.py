@@ -93,7 +93,6 @@ def check_app(search_path: ConfigSearchPath) -> None:
 
 
 def _end_with(failure: ConfigError, composer: Composer | None, requests: Sequence[Request]) -> NoReturn:
-    """Shows the findings and ends the process with their exit code."""
     from sglang_hydra.planning.making.make import with_offers
     from sglang_hydra.show.findings import finding_lines
     from sglang_hydra.text.screen import write

@@ -95,7 +95,6 @@ def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hy
 
 
 def _planned(composer: Composer, requests: Sequence[Request], config: DictConfig, *, strict: bool) -> Plan:
-    """The plan of one server, its warnings shown."""
     with shown_refusal():
         plan = make_plan(composer, [*requests, *differences(composer, requests, config)])
     if strict and not may_start(plan):

@@ -83,7 +83,6 @@ def read_arguments(
 
 
 def _take(made: Arguments, read: Reading, options: Sequence[Typed]) -> None:
-    """Takes over what was read, without secrets."""
     for name, value in read.values.items():
         if name not in FIELDS and (is_secret_name(name) or holds_a_password(value)):
             message = f"{name} holds a secret and is an argument of SGLang {made.version} alone: it is left out"

@@ -197,7 +197,6 @@ def _without_secrets(known: Mapping[str, Any], arguments: Arguments) -> tuple[di
 
 
 def _guess_findings(arguments: Arguments) -> Iterator[Finding]:
-    """Says that the release is a guess, and what else fits."""
     guess = arguments.guess
     if guess is None or arguments.version is None or guess.first == guess.last:
         return
@@ -226,7 +225,6 @@ def _as_meant(name: str, value: Any) -> Any:
 
 
 def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer) -> tuple[list[str], list[Finding]]:
-    """The GPU class, if the source names one."""
     if "gpu" in typed.choices:
         return [typed.choices["gpu"]], []
     found = list(launch.gpu_classes) or classes_named_in((*launch.mentions, *launch.files), composer.options("gpu"))
@@ -347,7 +345,6 @@ def _needless(name: str, reduced: Reduced, arguments: Arguments) -> str:
 
 
 def _named(servers: Sequence[Imported]) -> list[Imported]:
-    """Gives each of several servers a unique name."""
     if len(servers) == 1:
         return list(servers)
     roles = [str(server.arguments.get("disaggregation_mode") or "") for server in servers]

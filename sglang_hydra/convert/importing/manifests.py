@@ -270,7 +270,6 @@ def _gpus(resources: Any) -> int | None:
 
 
 def _texts(node: Any, seen: set[int] | None = None) -> Iterator[str]:
-    """Yields every text below a node, keys included."""
     seen = set() if seen is None else seen
     if isinstance(node, str):
         yield node

@@ -53,7 +53,6 @@ def _variants(document: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[
 
 
 def _points(change: Any) -> int:
-    """How many points the lists of a zip have."""
     if isinstance(change, Mapping):
         return max((_points(value) for value in change.values()), default=0)
     return len(change) if isinstance(change, list) else 0

@@ -143,8 +143,6 @@ def nearest_preset(path: str, composer: Composer) -> str | None:
 
 
 class _Planner:
-    """Plans with the settings that hold for every plan of the source."""
-
     def __init__(self, composer: Composer, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
         self.composer = composer
         self.env = env

@@ -249,7 +249,6 @@ class Script:
         depth: int,
         line: int,
     ) -> Iterator[Launch]:
-        """Reads a command by its expanded words."""
         if fields[0] in _DECLARING:
             for word in words[1:]:
                 if match := ASSIGNMENT.fullmatch(word):

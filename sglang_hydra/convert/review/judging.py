@@ -102,7 +102,6 @@ def _verdicts_of_base(
 
 
 def _compared(there: Checked, here: Checked, base: Tree) -> Iterator[Difference]:
-    """Every value that moved."""
     if there.made is None or here.made is None:
         return
     for item in compared(there.made, here.made):

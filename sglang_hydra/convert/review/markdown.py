@@ -115,7 +115,6 @@ def _block(review: Review) -> Iterator[str]:
 
 
 def _about(plan: Plan) -> str:
-    """Says which model is served on which GPUs."""
     count = f"{number(plan.gpu.count)} x " if plan.gpu.count else ""
     model = str(plan.intent.get("model_path"))
     return f"{code(model)} on {count}{word(plan.gpu.name)}, SGLang {word(str(plan.engine.version))}"
@@ -132,7 +131,6 @@ def _verdict(after: Checked) -> str:
 
 
 def _table(review: Review) -> Iterator[str]:
-    """A row for each value that moved."""
     if not review.differences:
         return
     yield "| what | before | after | because |"
@@ -147,7 +145,6 @@ def _table(review: Review) -> Iterator[str]:
 
 
 def _findings(findings: Sequence[Finding], plan: Plan | None) -> Iterator[str]:
-    """Shows errors and warnings as on the terminal."""
     shown = [finding for finding in findings if finding.level != "info"]
     if not shown:
         return
@@ -161,7 +158,6 @@ def _findings(findings: Sequence[Finding], plan: Plan | None) -> Iterator[str]:
 
 
 def _quiet(reviews: Sequence[Review], room: int) -> Iterator[str]:
-    """One line for each file that needs no look."""
     if not reviews:
         return
     yield f"<details><summary>{plural(len(reviews), 'file')} without a change or an error</summary>"

@@ -54,7 +54,6 @@ def content_of(made: Upgrade, kind: str, composer: Composer) -> str:
 
 
 def _written_anew(made: Upgrade, composer: Composer) -> str:
-    """Writes an experiment of all requests."""
     composition = composer.compose(composable(made.requests))
     groups = set(composer.groups())
     choices: dict[str, str] = {}

@@ -97,7 +97,6 @@ def image_findings(file: Path, text: str, made: Sequence[Upgrade], composer: Com
 
 
 def _images_in(file: Path, text: str, composer: Composer) -> list[str]:
-    """The images of the servers that a text starts, each once."""
     launches = launches_of(Source(str(file), text), composer)
     return [*dict.fromkeys(word for launch in launches for word in launch.mentions if _IMAGE.fullmatch(word))]
 

@@ -101,7 +101,6 @@ def _resolved(made: Upgrade) -> Iterator[Line]:
 
 
 def _compared(found: Moves) -> Iterator[Line]:
-    """Shows what both releases themselves make of it: each value that moves, and why in the new one."""
     asked = f", with {plural(len(found.steps), 'release')} between" if found.steps else ""
     yield [text("Values that move", "bold"), text(f"  by the code of both releases{asked}", "dim")]
     rows: list[list[Span]] = []
@@ -173,7 +172,6 @@ def _release(made: Upgrade) -> Iterator[Line]:
 
 
 def _each_once(rows: Sequence[list[Span]]) -> list[list[Span]]:
-    """Shows a label only beside the first of its rows."""
     seen: set[str] = set()
     made: list[list[Span]] = []
     for (label, style), *rest in rows:

@@ -114,7 +114,6 @@ def steps_between(
 
 
 def _is_left_alone(name: str) -> bool:
-    """Whether an argument is a secret, which no command that is shown has."""
     return name in SECRET_FIELDS or is_secret_name(name)
 
 
@@ -158,7 +157,6 @@ class _Renaming:
 
 
 def _has_flag(name: str, version: str) -> bool:
-    """Whether a release without the argument still takes its flag."""
     old = release(version).old_flags.get("--" + name.replace("_", "-"))
     return old is not None and (old.field is not None or old.does_nothing)
 

@@ -247,13 +247,11 @@ def _shown_word(request: Request) -> str:
 
 
 def _hidden(item: re.Match[str]) -> str:
-    """Hides a secret inside a mapping that was typed."""
     secret = is_secret_name(item[1]) and "${" not in item[2]
     return f"{item[1]}: ${{oc.env:{item[1]}}}" if secret else item[0]
 
 
 def _changed_words(words: Sequence[str], made: Upgrade) -> Iterator[str]:
-    """Returns the overrides of a saved plan with the same changes."""
     added = [request for request in made.requests if request.place == _PLACE]
     gone = (*(item.key for item in made.steps.broken), *made.steps.renamed)
     dropped = {_VERSION, *gone, *(request.name for request in added)}

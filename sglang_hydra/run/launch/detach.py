@@ -167,7 +167,6 @@ def _supervisor(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _events(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """Each event that the supervisor tells, until it tells no more."""
     pending = b""
     while chunk := os.read(stream.fileno(), 1 << 16):
         *lines, pending = (pending + chunk).split(b"\n")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from sglang_hydra.run.launch.processes import Life, ProcessName
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.record_shape import misfit
 
 SCHEMA = "sglang_hydra.server/1"
@@ -93,7 +93,7 @@ def read_record(path: Path) -> ServerRecord:
 
 def _out_of_bounds(content: Mapping[str, Any]) -> str | None:
     """Finds a text of another form than the schema says, or a number beyond its limits."""
-    known = schema_of("server")["properties"]
+    known = json_beside(str(Path(__file__).parents[2] / "schemas" / "server.schema.json"))["properties"]
     for name, value in (*content.items(), ("pid", content["process"]["pid"])):
         spec = known[name] if name in known else known["process"]["properties"][name]
         is_number = isinstance(value, int | float)

@@ -175,12 +175,10 @@ class ServerGroup(LocalServer):
                     self._of_all.note(f"requests go on through {left}")
 
     def _ended(self) -> list[str]:
-        """Those that have ended, of all that were started."""
         router = [ROUTER] if self._process is not None and super().pid is None else []
         return [*(name for name, server in self.servers.items() if server.pid is None), *router]
 
     def _can_serve(self) -> bool:
-        """Whether of every role one is alive."""
         alive = {self._roles[name] for name, server in self.servers.items() if server.pid is not None}
         return alive == set(self._roles.values())
 
@@ -188,7 +186,6 @@ class ServerGroup(LocalServer):
         return self if name == ROUTER else self.servers[name]
 
     def _gone(self, name: str) -> ServerError:
-        """The error for one that has ended without being asked."""
         self._is_up = False  # what is asked of the router from here on is of the router alone
         server = self._one(name)
         code = server.wait()
@@ -206,8 +203,6 @@ class ServerGroup(LocalServer):
 
 
 class _Wait(threading.Thread):
-    """Waits for one server to be ready, beside the others."""
-
     def __init__(self, called: str, ready: Callable[[], object]) -> None:
         super().__init__(name=f"ready-{called}", daemon=True)
         self.failure: ServerError | None = None

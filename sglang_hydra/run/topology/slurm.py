@@ -182,7 +182,6 @@ def _launch(part: Part, nodes: Sequence[Node], addresses: Sequence[str], secrets
 
 
 def _run(topology: Topology, options: Mapping[str, str | bool]) -> int:
-    """Inside Hydra's run folder."""
     folder = leave_plans(topology)
     logs = {server.name: folder_of(folder, server) / LOG_NAME for server in topology.servers}
     return run_job(

@@ -123,7 +123,6 @@ def job_lines(options: Mapping[str, str | bool]) -> list[Line]:
 
 
 def _run(plan: Plan) -> int:
-    """Inside Hydra's run folder."""
     folder = run_folder()
     write_in_run_folder(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
     return run_job(

@@ -18,7 +18,7 @@ from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.verdict import Verdict, verdict_on
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import plain, value_at
 
 if TYPE_CHECKING:
     from sglang_hydra.fit.roofline import Roofline
@@ -143,13 +143,13 @@ class Plan(PlanFields):
         return forecast_of_plan(self).to_json()
 
     def _setting_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What was set inside the nodes: the value that holds now, a secret hidden."""
+        """What was set inside the nodes: the value that holds now."""
         for key, origin in self.settings.items():
-            value: Any = self.nodes.plain
-            for name in key.split("."):
-                value = value.get(name) if isinstance(value, Mapping) else None
-            shown = masked(key.rpartition(".")[2], plain(value))
-            yield key, {"layer": origin.layer, "place": origin.place, "value": shown}
+            yield key, {"layer": origin.layer, "place": origin.place, "value": plain(self.setting(key))}
+
+    def setting(self, key: str) -> Any:
+        """The value of ``launch.image``, a secret hidden; None where nothing is set."""
+        return masked(key.rpartition(".")[2], value_at(self.nodes.plain, key))
 
     def as_argv(self, node: int = 0) -> list[str]:
         """SGLang's own flags for one node, without interpreter and API key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
@@ -113,14 +113,7 @@ def _value_of(name: str, plan: Plan) -> Any:
         return ".".join(map(str, known)) if leaf == "compute_capability" and known else known
     if root == "engine" and leaf in ("name", "python", "version"):
         return getattr(plan.engine, leaf)
-    return _in_nodes(name, plan)
-
-
-def _in_nodes(name: str, plan: Plan) -> Any:
-    value: Any = plan.nodes.plain
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return masked(name.rpartition(".")[2], value)
+    return plan.setting(name)
 
 
 def _origins(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
@@ -128,11 +121,11 @@ def _origins(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
     yield from _of_options(name, composer, plan)
     for key, origin in plan.settings.items():
         if key == name or key.startswith(f"{name}."):
-            value = _in_nodes(key, plan)
+            value = plan.setting(key)
             part = value if key == name else {key.removeprefix(f"{name}."): value}
             yield Origin(origin.layer, part, origin.where, origin.file, origin.keys)
     found = _value_of(name, plan)
-    if found != _in_nodes(name, plan):
+    if found != plan.setting(name):
         note = plan.engine.note if name.startswith("engine.") else None
         yield Origin("found", found, note or "on this machine")
 

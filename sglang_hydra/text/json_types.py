@@ -29,6 +29,13 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
+def value_at(tree: Any, key: str) -> Any:
+    """The value at a dotted key (``gpu.count``); None where there is none."""
+    for name in key.split("."):
+        tree = tree.get(name) if isinstance(tree, Mapping) else None
+    return tree
+
+
 def json_beside(module: str) -> Any:
     """What the JSON file of the same name beside a module holds; ``module`` is its ``__file__``."""
     import json

@@ -11,6 +11,7 @@ from sglang_hydra.arguments.every import first_with
 from sglang_hydra.arguments.parser import flag_like, parser_of
 from sglang_hydra.convert.importing.launches import Launch, split_launch
 from sglang_hydra.convert.importing.manifests import scalar
+from sglang_hydra.text.json_types import value_at
 
 _ROLES = ("prefill", "decode", "aggregated")
 _MOST_VARIANTS = 64
@@ -136,15 +137,13 @@ def launches_below_keys(document: Mapping[str, Any], place: str) -> list[Launch]
 def launches_of_areal(document: Mapping[str, Any], place: str) -> list[Launch]:
     """The server of AReaL's ``sglang`` node; a reference (``${actor.path}``) is looked up in the document."""
 
-    def value_at(text: Any) -> Any:
-        value: Any = document
+    def meant(text: Any) -> Any:
         if not isinstance(text, str) or not (text.startswith("${") and text.endswith("}")):
             return text
-        for name in text[2:-1].split("."):
-            value = value.get(name) if isinstance(value, Mapping) else None
-        return value_at(value) if value != text else None
+        value = value_at(document, text[2:-1])
+        return meant(value) if value != text else None
 
-    values = {str(key): value_at(value) for key, value in document["sglang"].items()}
+    values = {str(key): meant(value) for key, value in document["sglang"].items()}
     return launches_of_config(values, f"{place}, sglang")
 
 

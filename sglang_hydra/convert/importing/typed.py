@@ -12,6 +12,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import value_at
 
 _GROUPS = ("gpu", "model", "engine", "launch", "topology")
 
@@ -49,11 +50,3 @@ def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
             message = f"{request.text}: an imported server has no {key}"
             raise ConfigError(Finding("error", "IMP014", message, (key,), "gpu=..., model=..., or an argument"))
     return Typed(choices, values, nodes)
-
-
-def value_at(nodes: Mapping[str, Any], key: str) -> Any:
-    """Returns the value at a dotted key of ours; None where there is none."""
-    value: Any = nodes
-    for name in key.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value

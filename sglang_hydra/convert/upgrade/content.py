@@ -16,13 +16,13 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.export.job import job_of
 from sglang_hydra.convert.export.registry import render
 from sglang_hydra.convert.importing.experiment import experiment_yaml, yaml_value
-from sglang_hydra.convert.importing.typed import value_at
 from sglang_hydra.convert.upgrade.inputs import EXPERIMENT, IMPORTED
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
 from sglang_hydra.planning.recorded.input_files import read_yaml
 from sglang_hydra.text.budget import yaml_nodes
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import value_at
 
 YAML, JSON, SHELL = "experiment", "plan", "shell"
 _SUFFIXES = {".json": JSON, ".sh": SHELL, ".bash": SHELL}

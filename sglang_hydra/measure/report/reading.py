@@ -16,6 +16,7 @@ from sglang_hydra.planning.choosing.forecast import measured_error, measured_sha
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import value_at
 from sglang_hydra.text.user_settings import settings
 from sglang_hydra.text.words import program
 
@@ -53,9 +54,7 @@ class Row:
 
     def measure(self, name: str) -> float | None:
         """A measure by its name, ``ttft_ms.p50`` or ``output_throughput``; None where there is none."""
-        value: Any = self.measures
-        for part in name.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
+        value = value_at(self.measures, name)
         return float(value) if isinstance(value, (int, float)) else None
 
 

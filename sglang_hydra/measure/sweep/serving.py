@@ -34,6 +34,7 @@ from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.failure import HOST_MEMORY
 from sglang_hydra.run.launch.listening import OURS
 from sglang_hydra.run.launch.local import LocalServer
+from sglang_hydra.run.launch.log_reading import LogTail
 from sglang_hydra.run.launch.preflight import Preflight, preflight
 from sglang_hydra.run.launch.serve import launch_of
 from sglang_hydra.run.launch.server_info import compared_with_plan
@@ -47,8 +48,7 @@ from sglang_hydra.run.topology.server_group import ServerGroup
 from sglang_hydra.run.topology.slurm import parts_in_job, topology_spec
 from sglang_hydra.text.errors import CarriedError, MachineError, ServerError, SglangHydraError
 
-_LOG_TAIL = 40
-_TAIL_BYTES = 1 << 16
+_LOG_LINES = 40
 _DEATH_S = 2.0
 _SIGKILLED = (-9, 137)
 _PORT_TAKEN = "ENG006"  # since it was chosen: the next one is free
@@ -326,7 +326,7 @@ def _died(running: _Running) -> Failed | None:
 def _note_failure(work: Work, failed: Failed) -> None:
     """Keeps a failure of every point that it concerns, and drops those that will not be tried again."""
     concerned = list(work.points) if failed.fatal else work.points[:1]
-    log_tail = _tail(work.folder / "server.log")
+    log_tail = LogTail(work.folder / "server.log").last(_LOG_LINES)
     for point in concerned:
         tried = work.attempts[point.point_id] = work.attempts.get(point.point_id, 0) + 1
         final = not failed.retryable or tried > work.policy.retries
@@ -339,15 +339,6 @@ def _note_failure(work: Work, failed: Failed) -> None:
         work.watcher.point(point, "failed", f"{failed.kind}: {failed.error.findings[0].message}{again}")
         if final:
             work.points.remove(point)
-
-
-def _tail(log: Path) -> list[str]:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
-            return file.read().decode("utf-8", "replace").splitlines()[-_LOG_TAIL:]
-    except OSError:
-        return []
 
 
 class _ServerDisplay(Display):

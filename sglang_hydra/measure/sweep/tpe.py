@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.every import EVERY
-from sglang_hydra.compose.node_types import types_of, without_none
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.schema import Root
 from sglang_hydra.measure.sweep.axes import Axis
+from sglang_hydra.show.key_help import key_of
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
@@ -113,10 +112,5 @@ def dimensions_of(axes: Sequence[Axis]) -> list[Dimension]:
 
 def _takes_fractions(key: str) -> bool:
     """Whether a key holds numbers that need not be whole."""
-    if key in EVERY:
-        return "float" in EVERY[key].type
-    schema: Any = Root
-    for name in key.split("."):
-        known = types_of(schema) if isinstance(schema, type) and hasattr(schema, "__dataclass_fields__") else {}
-        schema = without_none(known.get(name))
-    return schema is float
+    known = EVERY.get(key) or key_of(key)
+    return known is not None and "float" in known.type

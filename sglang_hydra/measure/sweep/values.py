@@ -11,6 +11,7 @@ from sglang_hydra.fit.result import Fit, gib
 from sglang_hydra.measure.sweep.where import Where
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.key_help import key_of, keys
+from sglang_hydra.text.json_types import value_at
 from sglang_hydra.text.words import nearest
 
 _FIT: Mapping[str, Callable[[Fit], Any]] = {
@@ -48,8 +49,8 @@ def value_of(key: str, plan: Plan, bench: Mapping[str, Any]) -> Any:
     if node == "gpu":
         return _of_gpu(rest[0], plan)
     if node == "model" and rest[0] == "config":
-        return _at(plan.model.config, rest[1:])
-    return _at(bench if node == "bench" else plan.nodes.plain[node], rest)
+        return value_at({"model": {"config": plan.model.config}}, key)
+    return value_at({**plan.nodes.plain, "bench": bench}, key)
 
 
 def _of_gpu(name: str, plan: Plan) -> Any:
@@ -59,12 +60,6 @@ def _of_gpu(name: str, plan: Plan) -> Any:
     if hasattr(plan.gpu, name):
         return getattr(plan.gpu, name)
     return plan.gpu.extra.get(name, getattr(plan.nodes.gpu, name, None))
-
-
-def _at(node: Any, keys: list[str]) -> Any:
-    for name in keys:
-        node = node.get(name) if isinstance(node, Mapping) else None
-    return node
 
 
 def _problem(key: str) -> tuple[str, str | None] | None:

@@ -92,15 +92,21 @@ def read_record(path: Path) -> ServerRecord:
 
 
 def _out_of_bounds(content: Mapping[str, Any]) -> str | None:
-    """Finds a text of another form than the schema says, or a number beyond its limits."""
-    known = json_beside(str(Path(__file__).parents[2] / "schemas" / "server.schema.json"))["properties"]
-    for name, value in (*content.items(), ("pid", content["process"]["pid"])):
-        spec = known[name] if name in known else known["process"]["properties"][name]
-        is_number = isinstance(value, int | float)
-        if (isinstance(value, str) and not re.search(spec.get("pattern", ""), value)) or (
-            is_number and not spec.get("minimum", value) <= value <= spec.get("maximum", value)
-        ):
-            return f"{name} is {value!r}"[:100]
+    """Finds a text of another form than the schema says, a word of no choice, or a number beyond its limits."""
+    schema = json_beside(str(Path(__file__).parents[2] / "schemas" / "server.schema.json"))
+    known = schema["properties"]
+    looked_at = [(content, known), (content["process"], known["process"]["properties"])]
+    looked_at += [(finding, schema["$defs"]["finding"]["properties"]) for finding in content["findings"]]
+    for record, specs in looked_at:
+        for name, value in record.items():
+            spec = specs.get(name, {})
+            is_other = value not in spec.get("enum", (value,))
+            if isinstance(value, str):
+                is_other = is_other or re.search(spec.get("pattern", ""), value) is None
+            elif isinstance(value, int | float):
+                is_other = is_other or not spec.get("minimum", value) <= value <= spec.get("maximum", value)
+            if is_other:
+                return f"{name} is {value!r}"[:100]
     return None
 
 

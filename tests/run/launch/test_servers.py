@@ -171,6 +171,10 @@ def test_one_does_not_remove_the_file_of_the_next() -> None:
         ({"state": "odd"}, "state is 'odd'"),
         ({"findings": [{"id": "X"}]}, "findings.level is missing"),
         ({"findings": None}, "findings is None"),
+        (
+            {"findings": [{"level": "odd", "id": "ABC001", "message": "", "fields": [], "hint": None}]},
+            "level is 'odd'",
+        ),
         ({"process": {}}, "process.pid is missing"),
         ({"process": {"pid": 0, "started": "", "boot": "", "namespace": "", "host": ""}}, "pid is 0"),
         ({"process": {"pid": -1, "started": "", "boot": "", "namespace": "", "host": ""}}, "pid is -1"),

@@ -179,8 +179,10 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
         size, sliding = max(0.0, pool.size), pool.sliding
         kv = replace(kv, profiled=pool.profiled, tokens=pool.tokens, sliding_tokens=sliding, size=size, slots=slots)
         need.headroom = float(max(0, pool.shared - pool.profiled) * cells.bytes_per_token)
-        if rules.window_floor and sliding is not None and decoder.window and pool.tokens > 0:
+        needs_floor = rules.window_floor or decoder.compressed is not None
+        if needs_floor and sliding is not None and decoder.window and pool.tokens > 0:
             need.window_floor = (sliding, decoder.window + int(values.get("page_size") or 1))
+            need.window_hangs = not rules.window_floor
     need.kv = kv
     if draft is not None:
         _size_draft_cache(need, draft, decoder, rules, states, max(0, pool.shared) if pool is not None else 0)

@@ -37,7 +37,8 @@ class Need:
     ``headroom`` is what speculative decoding adds to the pool beyond the static part of the memory; less than 0 where
     the draft lies inside of it. ``counted`` is what a release counts of the draft before it sizes the pool: its
     weights, with an embedding and a head that the target's replace later. ``window_floor``: tokens of the pool for
-    sliding windows, and those that one request needs there, where the release refuses less.
+    sliding windows, and those that one request needs there; with less the release refuses to start, or every request
+    waits for ever (``window_hangs``).
     """
 
     known: Understanding
@@ -53,6 +54,7 @@ class Need:
     headroom: float = 0.0
     counted: float = 0.0
     window_floor: tuple[int, int] | None = None
+    window_hangs: bool = False
     draft_cache: float = 0.0
     request_table: float = 0.0
     workspace: float = 0.0
@@ -157,9 +159,10 @@ def _surely_fails(need: Need, free: Range | None) -> list[str]:
         )
     if need.window_floor is not None and need.window_floor[0] <= need.window_floor[1]:
         tokens, least_tokens = need.window_floor
+        hangs = "; releases before 0.5.20 start, and every request waits for ever" if need.window_hangs else ""
         reasons.append(
             f"the pool for sliding windows holds {tokens} tokens, and one request needs more than {least_tokens} there "
-            "(swa_full_tokens_ratio)"
+            f"(swa_full_tokens_ratio){hangs}"
         )
     after = need.after_cache
     if after is not None and after.low > _outside(need, need.fraction, free.high, least):

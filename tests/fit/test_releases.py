@@ -147,6 +147,23 @@ def test_a_pool_of_windows_below_its_floor_is_refused_since_the_release_that_ref
     assert served("XiaomiMiMo--MiMo-V2-Flash", "h200", "0.5.19", small).fits is not False
 
 
+@pytest.mark.parametrize(("version", "hangs"), [("0.5.13", True), ("0.5.19", True), ("0.5.20", False)])
+def test_a_pool_of_one_page_serves_no_request_of_deepseek_v4(version: str, hangs: bool) -> None:
+    """sgl-project/sglang#37610: with max_total_tokens=4096 the pool is a page, of which releases before 0.5.20 say
+    nothing; with 8192 it is three pages."""
+    small, enough = (
+        served(
+            "deepseek-ai--DeepSeek-V4-Flash",
+            "h200",
+            version,
+            {"tp_size": 4, "page_size": 256, "max_total_tokens": size},
+        )
+        for size in (4096, 8192)
+    )
+    assert (small.fits, any("waits for ever" in reason for reason in small.reasons)) == (False, hangs)
+    assert enough.fits
+
+
 @pytest.mark.parametrize(
     ("before", "since", "rule"),
     [

@@ -9,15 +9,15 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
 from sglang_hydra.measure.periodic import Repeating
-from sglang_hydra.run.launch.log_reading import opened_log
+from sglang_hydra.run.launch.log_reading import LogTail
 from sglang_hydra.text.errors import ServerError
 from sglang_hydra.text.findings import Finding
 
@@ -29,8 +29,8 @@ _SAMPLE_S = 1.0
 _LINE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>[^\s}]+)")
 
 # What a server of any release says of each prefill, and of a retraction.
-_BATCH = b"Prefill batch"
-_RETRACTED = re.compile(rb"#retracted_reqs: (\d+)")
+_BATCH = "Prefill batch"
+_RETRACTED = re.compile(r"#retracted_reqs: (\d+)")
 
 Window = tuple[float, float]
 """When a load began and ended, on ``time.monotonic``."""
@@ -160,20 +160,20 @@ class Watch:
         self._sampling = Repeating(self._look, _SAMPLE_S, "server-metrics")
         self._seen: list[tuple[float, Mapping[str, float]]] = []
         self._before: Mapping[str, float] | None = None
-        self._log_mark = Mark(0, 0)
+        self._log = LogTail(server.log or Path(os.devnull))
         self.window: Window | None = None
         self.record: dict[str, Any] | None = None
         self.retracted: int | None = None
 
     def __enter__(self) -> Watch:
-        self._log_mark = log_mark(self._server.log)
+        self._log.last(0)
         self._before = read_metrics(self._server)
         if self._before is not None:
             self._sampling.start()
         return self
 
     def __exit__(self, *reason: object) -> None:
-        logged = logged_retractions(self._server.log, self._log_mark)
+        logged = logged_retractions(self._log.rest())
         self.retracted = logged
         if self._before is None:
             return
@@ -191,55 +191,20 @@ class Watch:
             self._seen.append((time.monotonic(), seen))
 
 
-class Mark(NamedTuple):
-    """A place in a log that turns over: the file that was the newest, by its number, and its size."""
-
-    file: int
-    size: int
-
-
-def log_mark(log: Path | None) -> Mark:
-    try:
-        found = os.stat(log or os.devnull)
-        return Mark(found.st_ino, found.st_size)
-    except OSError:
-        return Mark(0, 0)
-
-
-def logged_retractions(log: Path | None, since: Mark) -> int | None:
-    """Counts the requests that were retracted, by the log since the mark; None where it logs no batches, and so would
-    not log this either. A log that has turned over is read on in the file that came next.
+def logged_retractions(lines: Iterable[str]) -> int | None:
+    """Counts the requests that were retracted, by these lines of a log; None where it logs no batches, and so would not
+    log this either.
 
     Its metrics say it late: 0.5.2 brings them up to date at every ``decode_log_interval``-th step, so that what the
     last requests of a point met shows in the next one.
     """
     found = None
-    try:
-        with opened_log(log or Path(os.devnull)) as files:
-            for file in _since(files, since):
-                for line in file:
-                    if _BATCH in line:
-                        found = found or 0
-                    elif (match := _RETRACTED.search(line)) is not None:
-                        found = (found or 0) + int(match[1])
-    except OSError:
-        return None
+    for line in lines:
+        if _BATCH in line:
+            found = found or 0
+        elif (match := _RETRACTED.search(line)) is not None:
+            found = (found or 0) + int(match[1])
     return found
-
-
-def _since(files: Sequence[BinaryIO], mark: Mark) -> Iterator[BinaryIO]:
-    """The files from the marked place on. Where the marked one is gone, all that came after the log's beginning."""
-    numbers = [os.fstat(file.fileno()).st_ino for file in files]
-    if mark.file in numbers:
-        first = numbers.index(mark.file)
-        size = os.fstat(files[first].fileno()).st_size
-        # A file that was cut short has been written anew.
-        files[first].seek(mark.size if mark.size <= size else 0)
-        yield from files[first:]
-    elif mark.file:
-        yield from files[-2:]  # the first of three may be the log's beginning, which is kept
-    else:
-        yield from files
 
 
 def inside(seen: Sequence[tuple[float, Seen]], window: Window | None) -> list[Seen]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +15,7 @@ from sglang_hydra.text.file_text import open_plain
 # Two calls of the system lie between the two names of a full file.
 _TURNING_S = 1.0
 _LOOK_S = 0.01
+_NOT_SEEN = (-1, -1)
 
 
 @contextlib.contextmanager
@@ -47,7 +48,7 @@ class LogTail:
     is when a network file system asks for what is new."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._file, self._at, self._pending = path, (-1, -1), 0, b""
+        self._path, self._file, self._at, self._pending = path, _NOT_SEEN, 0, b""
 
     def last(self, count: int) -> list[str]:
         """The last lines that are there already; new ones are counted from here."""
@@ -61,9 +62,7 @@ class LogTail:
     def lines(self) -> Iterator[str]:
         """Each line that was finished since the last look."""
         with opened_log(self._path) as files:
-            for file in files[-2:]:
-                if file is not files[-1] and _identity(file) != self._file:
-                    continue  # seen to its end, or written before we looked
+            for file in self._unread(files):
                 if _identity(file) != self._file:
                     self._file, self._at = _identity(file), 0
                 if os.fstat(file.fileno()).st_size < self._at:
@@ -73,6 +72,14 @@ class LogTail:
                 self._at += len(content)
                 *whole, self._pending = (self._pending + content).split(b"\n")
                 yield from (line.decode("utf-8", "replace") for line in whole)
+
+    def _unread(self, files: Sequence[BinaryIO]) -> Sequence[BinaryIO]:
+        """From the file of the last look on; where that is gone, all that came after the log's beginning. What was
+        written before the first look does not count."""
+        if self._file == _NOT_SEEN:
+            return files[-1:]
+        known = [_identity(file) for file in files]
+        return files[known.index(self._file) :] if self._file in known else files[-2:]
 
     def rest(self) -> Iterator[str]:
         """The same, and the last line if it was cut off."""

@@ -73,6 +73,18 @@ def test_a_followed_log_loses_nothing_when_it_turns_over(tmp_path: Path) -> None
     assert seen == [f"line {number}" for number in range(300)]
 
 
+def test_a_log_that_turned_over_twice_since_the_last_look_is_followed_from_the_older_file(tmp_path: Path) -> None:
+    path, older = tmp_path / "server.log", tmp_path / "server.log.1"
+    tail = LogTail(path)
+    path.write_bytes(b"one\n")
+    assert list(tail.lines()) == ["one"]
+    kept = path.rename(tmp_path / "kept")  # its number is not given to another file meanwhile
+    older.write_bytes(b"two\n")
+    path.write_bytes(b"three\n")
+    assert list(tail.lines()) == ["two", "three"]
+    assert kept.exists()
+
+
 def test_who_follows_a_log_outlives_the_moment_without_it(tmp_path: Path) -> None:
     path, older = tmp_path / "server.log", tmp_path / "server.log.1"
     path.write_bytes(b"one\n")

@@ -1,0 +1,121 @@
+"""``mcp``: the verbs that plan and judge as tools of the Model Context Protocol, over standard input and output.
+
+A tool calls what its verb calls, in this process. Its words come from a model that read files of others, so they are
+words of a file: nothing that they name is run, and no variable of this process is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.cli.invocation import Invocation, read_invocation
+from sglang_hydra.cli.reading import read_words
+from sglang_hydra.compose.overrides import KEPT
+from sglang_hydra.facts.machine_cache import asking_once
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.errors import ConfigError, SglangHydraError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import write
+from sglang_hydra.text.words import install_command, short
+
+if TYPE_CHECKING:
+    from mcp.server.fastmcp import FastMCP
+
+TOOLS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))["tools"]
+"""Each tool: its verb, the words before those of the caller, the flags that may be among these, what it does."""
+_INSTRUCTIONS: str = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))["instructions"]
+_LONGEST = 8 << 20
+_MOST_WORDS = 1000
+
+
+def run(invocation: Invocation) -> int:
+    """Serves until its client closes the streams. Raises ConfigError (CLI038) where the SDK is not installed."""
+    if importlib.util.find_spec("mcp") is None:
+        hint = install_command("mcp")
+        raise ConfigError(Finding("error", "CLI038", "the SDK of the protocol is not installed here", hint=hint))
+    server().run("stdio")
+    return 0
+
+
+def server() -> FastMCP:
+    """The server with its tools."""
+    from mcp.server.fastmcp import FastMCP
+    from mcp.types import ToolAnnotations
+
+    made = FastMCP("sglang-hydra", instructions=_INSTRUCTIONS, log_level="ERROR")
+    about = ToolAnnotations(readOnlyHint=True, idempotentHint=True)
+    for name, row in TOOLS.items():
+        made.tool(name, description=row["about"], annotations=about)(_tool(name))
+    return made
+
+
+def _tool(name: str) -> Callable[..., dict[str, Any]]:
+    def tool(words: list[str], text: str = "", file_name: str = "launch.sh", detail: bool = False) -> dict[str, Any]:
+        return answer(name, words, text, file_name, detail)
+
+    return tool
+
+
+def answer(tool: str, words: Sequence[str], text: str, file_name: str, detail: bool) -> dict[str, Any]:
+    """What the tool says: the verb's screen, or with ``detail`` its record. ``text`` is a file by that name."""
+    with tempfile.TemporaryDirectory(prefix="sglang-hydra-") as made, asking_once():
+        folder = Path(made).resolve()
+        given = _with_text(tool, list(words), text, folder / (PurePath(file_name).name or "launch.sh"))
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown if not detail else io.StringIO()):
+            code = _code(tool, given, shown, detail)
+        said = shown.getvalue().replace(f"{folder}/", "")
+    found: Any = json.loads(said) if detail and said.lstrip().startswith("{") else said.rstrip()
+    return {"ok": code == 0, "exit_code": code, "answer": found}
+
+
+def _code(tool: str, words: Sequence[str], shown: io.StringIO, detail: bool) -> int:
+    row = TOOLS[tool]
+    try:
+        before, behind = _parted(tool, words)
+        invocation = read_invocation([row["verb"], *row["first"], *before, *(["--json"] if detail else []), *behind])
+        invocation.requests = [replace(request, layer=KEPT) for request in invocation.requests]
+        read_words(invocation)
+        verb = import_module(f"sglang_hydra.cli.{'import_' if row['verb'] == 'import' else row['verb']}")
+        code: int = verb.run(invocation)
+        return code
+    except SglangHydraError as failure:
+        if detail:
+            record = {"schema": "sglang_hydra.findings/1", "findings": [item.to_json() for item in failure.findings]}
+            shown.write(json.dumps(record))
+        else:
+            write(finding_lines(list(failure.findings)), shown)
+        return failure.exit_code
+
+
+def _with_text(tool: str, words: list[str], text: str, file: Path) -> list[str]:
+    """The words with the file that holds the text, behind the name of what ``explain`` explains."""
+    if not text:
+        return words
+    file.write_text(text[:_LONGEST], encoding="utf-8", errors="replace")
+    at = 1 if tool == "explain" else 0
+    return [*words[:at], str(file), *words[at:]]
+
+
+def _parted(tool: str, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """The words before a bare ``--``, and the rest. Raises ConfigError for a flag that writes a file, allows something,
+    or is none of the tool's, and for a word of Hydra's, which may name code."""
+    allowed, cut = TOOLS[tool]["flags"], list(words).index("--") if "--" in words else len(words)
+    for word in words[:cut]:
+        if word.startswith("-") and word.partition("=")[0] not in allowed:
+            hint = f"flags of {tool}: {', '.join(allowed) or 'none'}; flags of SGLang's go behind the word --"
+            raise ConfigError(Finding("error", "CLI012", f"{tool} takes no flag {short(word)}", hint=hint))
+        if word.lstrip("+~").startswith("hydra"):
+            raise ConfigError(Finding("error", "SEC002", f"no tool takes {short(word)}, which only Hydra reads"))
+    if len(words) > _MOST_WORDS:
+        raise ConfigError(Finding("error", "CLI012", f"{len(words)} words are more than {_MOST_WORDS}"))
+    return words[:cut], words[cut:]

@@ -40,13 +40,17 @@ _GIVEN = (
 
 
 def native_reader(
-    composer: Composer, typed: Sequence[Request] = (), variables: Mapping[str, str] = MappingProxyType({})
+    composer: Composer,
+    typed: Sequence[Request] = (),
+    variables: Mapping[str, str] = MappingProxyType({}),
+    elsewhere: bool = False,
 ) -> ReadOthers:
     """The reader of every server in a file of others, before them all together where an export says how they belong
     together. All that the file says is kept.
 
     The flags are read by the release that is ``typed`` beside the file, else by the file's own. ``variables`` are those
-    that the file leaves to its caller. Nothing of the file is run, and no variable of this process is read.
+    that the file leaves to its caller. Nothing of the file is run, and no variable of this process is read. Where
+    it is for ``elsewhere``, its paths are those of another machine, and no file of this one is read.
     """
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
@@ -58,7 +62,8 @@ def native_reader(
         name = shown_path(str(file))
         made_for = words_in(content)
         own = [Request(f"{key}={value}", name, "experiment") for key, value in made_for.items() if "gpu." in key]
-        source = Source(name, content.removeprefix("\ufeff"), file.parent, variables=variables)
+        folder = None if elsewhere else file.parent
+        source = Source(name, content.removeprefix("\ufeff"), folder, variables=variables, elsewhere=elsewhere)
         found, servers = [], []
         for number, server in enumerate(import_source(source, beside_flags(made_for, composer, release), composer), 1):
             kept = dict(server.overrides)

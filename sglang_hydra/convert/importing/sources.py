@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.convert.importing.elsewhere import elsewhere
 from sglang_hydra.convert.importing.embedded_commands import (
     fenced,
     is_dockerfile,
@@ -66,13 +67,14 @@ _MODEL_FLAGS = ("--model-path", "--model")
 @dataclass(frozen=True)
 class Source:
     """A text to import: its name for people, the folder that its paths are relative to, and whether it was typed.
-    ``variables`` are those that it leaves to its caller."""
+    ``variables`` are those that it leaves to its caller. ``elsewhere``: its paths are those of another machine."""
 
     name: str
     text: str
     folder: Path | None = None
     typed: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: bool = False
 
 
 def read_source(word: str) -> Source:
@@ -140,7 +142,7 @@ def _found(source: Source, composer: Composer) -> list[Launch]:
         for launch in found
     ]
     check_items(len(found), "manifest", "servers")
-    return found
+    return list(map(elsewhere, found)) if source.elsewhere else found
 
 
 def _launches(

@@ -1,0 +1,146 @@
+"""One AdmissionReview: what it asks, and the answer. Nothing that its object names is run, fetched or read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.convert.importing.elsewhere import as_written
+from sglang_hydra.convert.importing.native import native_reader
+from sglang_hydra.planning.recorded.input_files import WHOLE, StartsNothing
+from sglang_hydra.show.verdicts import judged
+from sglang_hydra.text.budget import read_json
+from sglang_hydra.text.errors import SglangHydraError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import printable
+from sglang_hydra.text.words import short
+
+API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
+_JUDGED = ("CREATE", "UPDATE")
+_KEPT = ("apiVersion", "kind", "spec", "data", "items")
+_KEPT_OF_METADATA = ("name", "labels", "annotations")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_NO_GPU = "DEV002"
+_LONGEST_WARNING, _LONGEST_MESSAGE, _MOST_WARNINGS = 250, 4000, 10
+_LONGEST_UID = 128
+
+
+class Asked(NamedTuple):
+    """What a review asks: its uid and, where there is something to judge, the object as a manifest, with its name for
+    people."""
+
+    uid: str
+    name: str = ""
+    manifest: str = ""
+
+
+class Answer(NamedTuple):
+    """``message`` says why the object is denied, empty where it is not."""
+
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def asked(body: bytes) -> Asked:
+    """Reads a review. Raises ValueError for what is none."""
+    review = read_json(body, "manifest")
+    request = review.get("request") if isinstance(review, Mapping) else None
+    if not isinstance(request, Mapping) or (review.get("apiVersion"), review.get("kind")) != (API_VERSION, KIND):
+        raise ValueError(f"it is no {KIND} of {API_VERSION}")
+    uid = request.get("uid")
+    if not isinstance(uid, str) or not 0 < len(uid) <= _LONGEST_UID:
+        raise ValueError("it has no uid")
+    stored = request.get("object")
+    if request.get("operation") not in _JUDGED or request.get("subResource") or not isinstance(stored, Mapping):
+        return Asked(uid)
+    written = json.dumps(_without_state(stored), ensure_ascii=False)
+    manifest = written.encode("utf-8", "replace").decode("utf-8")  # half a pair of a surrogate is no text
+    if not any(word in manifest for word in ("sglang", "model-path", "model_path")):
+        return Asked(uid)
+    about = _mapping(stored.get("metadata"))
+    named = about.get("name") or about.get("generateName") or request.get("name") or ""
+    return Asked(uid, short(printable(f"{stored.get('kind')} {named}".strip())), manifest)
+
+
+def response(uid: str, answer: Answer) -> dict[str, Any]:
+    """The review that is sent back."""
+    about: dict[str, Any] = {"uid": uid, "allowed": not answer.message}
+    if answer.message:
+        about["status"] = {"code": 422, "reason": "Invalid", "message": answer.message}
+    if answer.warnings:
+        about["warnings"] = list(answer.warnings)
+    return {"apiVersion": API_VERSION, "kind": KIND, "response": about}
+
+
+class Judge:
+    """Judges manifests with the same overrides, and keeps the last ``most`` answers."""
+
+    def __init__(self, composer: Composer, overrides: Sequence[Request], most: int = 1024) -> None:
+        self._composer, self._overrides, self._most = composer, overrides, most
+        self._answers: OrderedDict[bytes, Answer] = OrderedDict()
+
+    def known(self, manifest: str) -> Answer | None:
+        """The answer on a manifest that was judged before."""
+        return self._answers.get(hashlib.sha256(manifest.encode()).digest())
+
+    def answer(self, name: str, manifest: str) -> Answer:
+        """The answer on a manifest. Nothing is raised for what the manifest says."""
+        known = self.known(manifest)
+        if known is None:
+            known = self._judged(name, manifest)
+            self._answers[hashlib.sha256(manifest.encode()).digest()] = known
+            while len(self._answers) > self._most:
+                self._answers.popitem(last=False)
+        return known
+
+    def _judged(self, name: str, manifest: str) -> Answer:
+        try:
+            read = native_reader(self._composer, self._overrides, elsewhere=True)
+            documents = [item for item in read(Path("manifest.json"), manifest) if item[0] != WHOLE]
+            findings = [one for _, document in documents for one in self._findings(document)]
+        except StartsNothing:
+            return Answer()
+        except SglangHydraError as failure:
+            findings = list(failure.findings)
+        return _answer(name, findings)
+
+    def _findings(self, document: Any) -> Sequence[Finding]:
+        try:
+            return judged(self._composer, document, self._overrides, seed=42).findings
+        except SglangHydraError as failure:
+            return failure.findings
+
+
+def _answer(name: str, findings: Sequence[Finding]) -> Answer:
+    """Errors deny, warnings warn. That the GPU is not known is no fault of the object."""
+    found = list(dict.fromkeys(findings))
+    errors = [_said(item) for item in found if item.level == "error" and item.id != _NO_GPU]
+    warnings = [short(_said(item), _LONGEST_WARNING) for item in found if item.level == "warning"]
+    if any(item.id == _NO_GPU for item in found):
+        warnings.insert(0, f"{name}: neither the object nor the webhook names its GPU: judged without one")
+    message = f"{name} cannot be launched: {'; '.join(errors)}" if errors else ""
+    return Answer(short(message, _LONGEST_MESSAGE), tuple(warnings[:_MOST_WARNINGS]))
+
+
+def _said(finding: Finding) -> str:
+    remedy = next(map(str, finding.shown), "")
+    said = f"{finding.id} {finding.message}{f' (hint: {remedy})' if remedy else ''}"
+    return printable(as_written(said))
+
+
+def _without_state(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without what the cluster keeps in it, so that its manifest is the same each time."""
+    about = {key: value for key, value in _mapping(stored.get("metadata")).items() if key in _KEPT_OF_METADATA}
+    if notes := _mapping(about.get("annotations")):
+        about["annotations"] = {key: value for key, value in notes.items() if key != _LAST_APPLIED}
+    return {**{key: stored[key] for key in _KEPT if key in stored}, "metadata": about}
+
+
+def _mapping(node: object) -> Mapping[str, Any]:
+    return node if isinstance(node, Mapping) else {}

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.gate.cluster import Client, container, judge, made, review, webhook
 
-KNOWN, NEW = 5000, 50
+KNOWN, NEW = 2000, 10
 
 
 def main() -> int:

@@ -111,6 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: Webhook
     protocol_version = "HTTP/1.1"
     timeout = _SOCKET_S
+    disable_nagle_algorithm = True
+    wbufsize = -1  # headers and body in one write
 
     def do_GET(self) -> None:
         """``/healthz`` for the kubelet."""

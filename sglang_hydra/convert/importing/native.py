@@ -79,13 +79,7 @@ def native_reader(
                 if not (key.startswith("engine.env.") and is_reference(value))
             }
             settings = {"engine": "sglang", **version, **server.choices, **kept, **nodes}
-            findings = tuple(
-                item
-                for item in server.findings
-                if item.level != "info"
-                and item.id not in _OF_IMPORT
-                and not (item.fields and named.issuperset(item.fields))
-            )
+            findings = tuple(_of_reading(server.findings, named))
             findings += tuple(_of_image(name, server.image_version, made_for.get(_RELEASE), release))
             document = Document([*requests_of(settings, server.place or name), *own], findings=findings)
             found.append((server.name or str(number), document))
@@ -101,6 +95,13 @@ def native_reader(
         return found
 
     return read
+
+
+def _of_reading(findings: Sequence[Finding], named: set[str]) -> Iterator[Finding]:
+    """The findings on how a server was read that a plan has not itself, without those on what was typed beside it."""
+    for item in findings:
+        if item.level != "info" and item.id not in _OF_IMPORT and not (item.fields and named.issuperset(item.fields)):
+            yield item
 
 
 def _of_image(name: str, image: str | None, stated: str | None, typed: str | None) -> Iterator[Finding]:

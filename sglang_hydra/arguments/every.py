@@ -68,11 +68,11 @@ def canonical_name(name: str) -> str | None:
         return name
     if not name.isidentifier():
         return None
-    return _names_by_flag().get("--" + name.replace("_", "-"))
+    return names_by_flag().get("--" + name.replace("_", "-"))
 
 
 @functools.lru_cache(maxsize=1)
-def _names_by_flag() -> Mapping[str, str]:
+def names_by_flag() -> Mapping[str, str]:
     """Returns the argument that each flag sets; of several the last."""
     return {flag: known.name for known in EVERY.values() for flag in known.arg.flags}
 

@@ -29,7 +29,7 @@ class Counterpart(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1)
-def _table() -> Mapping[str, Counterpart]:
+def counterparts() -> Mapping[str, Counterpart]:
     made = {}
     for flag, row in json_beside(__file__)["flags"].items():
         row = {
@@ -45,13 +45,13 @@ def _table() -> Mapping[str, Counterpart]:
 
 def counterpart(flag: str) -> Counterpart | None:
     """What a flag of vLLM, in full or short, is here; None for a flag that vLLM does not have."""
-    return _table().get(flag.partition("=")[0].replace("_", "-"))
+    return counterparts().get(flag.partition("=")[0].replace("_", "-"))
 
 
 def in_sglangs_words(flag: str, values: Sequence[str], tp_size: str = "1") -> tuple[list[str] | None, str]:
     """The words of SGLang's command line for an option of vLLM with its values, and a remark about it. None
     where there is no counterpart. Raises KeyError for a flag that vLLM does not have."""
-    found = _table()[flag.partition("=")[0].replace("_", "-")]
+    found = counterparts()[flag.partition("=")[0].replace("_", "-")]
     if found.argument is None:
         return None, found.why or ""
     field = FIELDS[found.argument.lstrip("!")]
@@ -79,7 +79,7 @@ def translated(words: Sequence[str]) -> tuple[list[str], list[Finding]]:
     for flag, values in options:
         typed = " ".join([flag, *values])
         if counterpart(flag) is None:
-            near = nearest(flag, _table())
+            near = nearest(flag, counterparts())
             hint = f"{near}?" if near else None
             findings.append(
                 Finding("error", "IMP003", f"{short(typed)}: vLLM has no such flag that is known here", (), hint)

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sglang_hydra.compose.corrections import OF_TOOLS
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.text.errors import ConfigError
@@ -100,6 +101,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         cut = words.index("--")
         words, invocation.argv = words[:cut], words[cut + 1 :]
     verb: str | None = None
+    of_tool, of_others = next((OF_TOOLS[word] for word in words if word in OF_TOOLS), {}), list[Finding]()
     rest = list(enumerate(words, 1))
     while rest:
         position, word = rest.pop(0)
@@ -115,7 +117,9 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         elif flag is not None and not is_word:
             message = f"{name} is a switch and takes no value"
             raise ConfigError(Finding("error", "CLI012", message, typed=(word,), fix=name))
-        elif name in HYDRA_FLAGS:
+        elif name.startswith("-") and (key := of_tool.get(name.lstrip("-"))):
+            of_others.append(_of_tool(key, word, "" if has_value or not rest else rest.pop(0)[1]))
+        elif name in HYDRA_FLAGS and (name != "-p" or verb in (None, "serve")):  # docker's and sbatch's -p
             invocation.hydra_flags.append(word)
             has_kind = name in INFO_FLAGS and bool(rest) and rest[0][1] in INFO_KINDS
             if (name in VALUED_HYDRA_FLAGS or has_kind) and not has_value and rest:
@@ -128,6 +132,8 @@ def read_invocation(words: Sequence[str]) -> Invocation:
             verb = word
         elif word:
             invocation.requests.append(Request(word, f"argument {position}"))
+    if of_others:
+        raise ConfigError(*of_others)
     if invocation.env:
         _take_variables(invocation)
     _check_primary(invocation)
@@ -272,6 +278,15 @@ def _refuse_foreign_signs(words: Sequence[str]) -> None:
             findings.append(Finding("error", "CLI031", message, typed=(word,), fix=fix))
     if findings:
         raise ConfigError(*findings)
+
+
+def _of_tool(key: str, word: str, behind: str) -> Finding:
+    """The error for an option of sbatch or docker; ``behind`` is its value where that is a word of its own."""
+    flag, _, value = word.partition("=")
+    typed = (word, behind) if behind else (word,)
+    fix = Remedy.fixed(override := f"{key}={shlex.quote(behind or value)}", override)
+    message = f"{flag} is no flag of this program: {key} is the key"
+    return Finding("error", "CLI004", message, (key,), typed=typed, fix=fix)
 
 
 def _stands_for(word: str, behind: str) -> ConfigError:

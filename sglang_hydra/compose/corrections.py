@@ -5,23 +5,29 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.every import EVERY, names_by_flag
 from sglang_hydra.arguments.meant import OFF, turned_off, word
 from sglang_hydra.arguments.secrets import is_secret_name
-from sglang_hydra.arguments.vllm import counterpart
+from sglang_hydra.arguments.vllm import counterpart, counterparts
 from sglang_hydra.compose.schema import NODES, Root
 from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.locations import conf_dir
-from sglang_hydra.text.words import is_digits, nearest
+from sglang_hydra.text.words import is_digits, nearest, several_near, surest
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
 OF_REQUESTS = frozenset(_TABLE["of_requests"])
 """What people set for a server, and each request says."""
+ADVICE: Mapping[str, str] = {name: row["hint"] for row in _TABLE["advice"] for name in row["names"].split()}
+"""What to type for a name that no single key stands for."""
+OF_TOOLS: Mapping[str, Mapping[str, str]] = _TABLE["of_tools"]
+"""The options of what runs a server, without their dashes, with our keys, by the word of ``export`` that names it."""
 _OPPOSITES = ("enable_", "disable_", "no_", "use_")
 _ON, _OFF = ("1", "on", "yes", "y", "true", ""), ("0", "off", "no", "n", "false")
 _NODES_SEARCHED = (
@@ -47,12 +53,42 @@ _TIMES = re.compile(r"(?:(\d+)\s*[x*]?\s*([a-z].*?)|([a-z].*?\d.*?)\s*[x*:]\s*(\
 def key_meant(name: str) -> str | None:
     """The key that a name means which is none: ``!`` before it where it means the opposite."""
     if re.fullmatch(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+", name) and name.lower() not in EVERY:
-        return f"engine.env.{name}"
+        return None if name.partition("_")[2].lower() in EVERY else f"engine.env.{name}"
     plain = name.lower().replace("-", "_")
     known = _TABLE["names"].get(plain)
     if known is None and (theirs := counterpart("--" + plain.replace("_", "-"))) is not None:
         known = theirs.argument
     return known or _opposite(plain) or _below_a_node(plain)
+
+
+def mistyped(name: str) -> str | None:
+    """The key that one slip away is spelled so, by us, by SGLang's flags or elsewhere; None where two keys are."""
+    meant = {key for one in surest(name, _spellings()) if (key := _spellings()[one])}
+    return meant.pop() if len(meant) == 1 else None
+
+
+@functools.lru_cache(maxsize=1)
+def _spellings() -> Mapping[str, str | None]:
+    """The key for each way in which one is known to be spelled."""
+    theirs = {
+        flag.lstrip("-").replace("-", "_"): row.argument for flag, row in counterparts().items() if flag[:2] == "--"
+    }
+    ours = {flag.lstrip("-").replace("-", "_"): name for flag, name in names_by_flag().items()}
+    return {**theirs, **_TABLE["names"], **ours, **{name: name for name in (*EVERY, *NODES)}}
+
+
+def keys_like(name: str, most: int) -> list[str]:
+    """The keys that have words in common with a name that is none, those that share the rarest ones first; else those
+    with the most letters in common."""
+    spellings = {**{key: key for key in known_keys()}, **_spellings()}
+    score: Counter[str] = Counter()
+    for part in set(re.findall("[a-z0-9]{2,}", name.lower())):
+        same = re.compile(rf"(?:^|[._]){part[:8]}" + ("" if len(part) > 3 else r"(?![a-z0-9])"))
+        having = [one for one in spellings if same.search(one)]
+        score.update(dict.fromkeys(having, len(part) * 1000 // (len(having) or 1)))
+    found = sorted(score, key=lambda one: (-score[one], len(one), one))
+    keys = [key.lstrip("!") for one in found if (key := spellings[one])] or several_near(name, [*EVERY, *NODES], most)
+    return list(dict.fromkeys(keys))[:most]
 
 
 def _opposite(name: str) -> str | None:

@@ -165,9 +165,14 @@ def _described(schema: Any) -> str:
     return _NAMES.get(kind, "a mapping")
 
 
+_UNIT = re.compile(r"_[gm]i?b$")
+"""A unit of memory behind a key, in which people write what we call memory_mib."""
+
+
 def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
     deeper = {inner: key for key, kind in known.items() if is_dataclass(kind) for inner in types_of(kind)}
-    near = f"{deeper[name]}.{name}" if name in deeper else nearest(name, known)
+    plain = {_UNIT.sub("", one): one for one in known}
+    near = f"{deeper[name]}.{name}" if name in deeper else plain.get(nearest(_UNIT.sub("", name), plain) or "")
     path = f"{where}." if where else ""
     listed = some_of(name, known, f"{program()} explain {where}" if where else f"{program()} --help")
     return Problem(

@@ -18,13 +18,16 @@ from sglang_hydra.arguments.tables.successors import notes
 from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.compose.corrections import (
+    ADVICE,
     OF_REQUESTS,
     as_usual,
     gpus_meant,
     key_meant,
+    keys_like,
     known_keys,
     letters_behind,
     may_be,
+    mistyped,
     path_meant,
     setting_of,
     switch_meant,
@@ -32,7 +35,7 @@ from sglang_hydra.compose.corrections import (
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.findings import Finding, Hint, Remedy
-from sglang_hydra.text.words import both_sizes, is_digits, nearest, program, several_near, short, some_of
+from sglang_hydra.text.words import both_sizes, is_digits, nearest, program, short, some_of
 
 ADDED_GROUPS = ("experiment", "recipe", "sweep")
 """Hydra groups that an app adds with ``+``; typing ``experiment=x`` means the same here."""
@@ -44,9 +47,9 @@ _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
 _SEVERAL = re.compile(r"[+\w./@]+=[^\s;]+([\s;]+[+\w./@]+=[^\s;]*)+")
 _NEXT = re.compile(r"[\s;]+|,\s*(?=([A-Za-z_]\w*)(?:\.\w+)*=)")
 """What stands between two overrides: a comma only before a key that is known."""
+_ENDING = re.compile(r"[-_.](it|exp|ya?ml)$", re.IGNORECASE)
+"""What stands behind the name of a model and names no other."""
 _MOST_NEAR = 3
-_LONGEST_REST = 2.5
-"""How many times as long as a word the one argument may be that begins so: batch is no batch_notify_size."""
 _LOOKING = ("plan", "check")
 """The verbs that people type as a flag of what would start a server: ``serve ... --dry-run``."""
 _NUMBERS = {"int": r"-?[0-9]{1,15}", "float": r"-?[0-9]{0,15}\.?[0-9]{1,15}"}
@@ -234,17 +237,19 @@ def _dashed(text: str, known: Known) -> Refused:
     if known.options(group) and (flagged(flag) is None or value in known.options(group)):
         fix = f"{group}={short(value) or _example_of(group, known)}"
         return Refused("CLI004", message, group, fix=fix, hint=theirs)
+    plain = group.replace("-", "_")
     meant = getattr(flagged(flag), "name", None) or (group if group in EVERY else key_meant(group))
     if (verb := OTHER_VERBS.get(group, group)) in _LOOKING:  # before sweep.dry_run: only a sweep has that
         return Refused("CLI004", f"{short(flag)} is no flag of this program: {verb} is a verb", fix=verb)
     near = nearest(flag, [ours.names[0] for ours in FLAGS])
     if meant is None and near is not None:
         return Refused("CLI004", f"{short(flag)} is no flag of this program", fix=near)
-    if meant is None and "had" in notes().get(group.replace("-", "_"), {}):
+    if meant is None and ("had" in notes().get(plain, {}) or plain in ADVICE or plain in OF_REQUESTS):
         return unknown_key("", group, value or "true", known)
-    meant = meant or nearest(flag, EVERY)
+    meant = meant or mistyped(group)
     if meant is None:
-        return Refused("CLI004", message, hint=(theirs, f"{program()} --help VERB has the flags of a verb"))
+        like = f"near names: {', '.join(listed)}" if (listed := keys_like(group, _MOST_NEAR)) else None
+        return Refused("CLI004", message, hint=(like, theirs, f"{program()} --help VERB has the flags of a verb"))
     field = EVERY.get(meant.lstrip("!"))
     example = "true" if field is None else _example(field)
     typed = short(value) if equals and not (field and field.arg.secret) else example
@@ -278,6 +283,8 @@ def near_key(key: str) -> str | None:
     (name, _, rest), last = key.partition("."), key.rpartition(".")[2]
     if name == "env" and rest:
         return f"engine.{key}"
+    if name in ("prefill", "decode") and (of_role := nearest(rest, EVERY)):
+        return f"topology.{name}.args.{of_role}"
     if rest and (last in EVERY or last in ("gpu", "model", "engine")):
         return last
     if rest and f"launch.{name}" in known_keys():
@@ -286,11 +293,7 @@ def near_key(key: str) -> str | None:
         return joined
     if rest and name not in NODES and (meant := key_meant(last)) and meant.lstrip("!") in EVERY:
         return meant
-    begun = getattr(flagged(f"--{name.lower()}"), "name", "")
-    is_near = len(begun) <= _LONGEST_REST * len(name) or "_" not in begun.removeprefix(f"{name.lower()}_")
-    if known := key_meant(name) or (begun if is_near else None):
-        return known
-    near = last if last in EVERY else nearest(name, [*EVERY, *NODES])
+    near = key_meant(name) or (last if last in EVERY else mistyped(name))
     return f"{near}.{rest}" if rest and near in NODES else near
 
 
@@ -310,6 +313,8 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
         message = f"{short(key)} is set by each request, and not by the server"
         shown = value if value and re.fullmatch(_NUMBERS["float"], value) else "VALUE"
         return Refused("CLI001", message, short(key), hint=f'"{name}": {shown} in the JSON of a request')
+    if advice := ADVICE.get(name.lower().replace("-", "_")):
+        return Refused("CLI001", message, short(key), hint=advice)
     if prefix:
         message += "; + would add a key that nothing reads"
     if (note := notes().get(name.replace("-", "_"), {})) and "had" in note:
@@ -322,15 +327,13 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
     if theirs is not None and theirs.argument is None:
         return Refused("CLI001", message, short(key), hint=f"{short(name)} is vLLM's: {theirs.why}")
     fix: str | None = None
-    listed = several_near(name, [*EVERY, *NODES], _MOST_NEAR)
+    listed = keys_like(name, _MOST_NEAR)
     hint: Hint = f"near names: {', '.join(listed)}" if listed else f"{program()} --help WORD finds arguments"
     if near is not None and value is not None and not may_be(near, value):
         hint = f"near names: {', '.join(dict.fromkeys((near.lstrip('!'), *listed)))}"
         near = None
     if near is not None and value is not None and known is not None:
         near = "gpu.count" if near == "gpu" and is_digits(value) else near
-        if (role := re.fullmatch(r"(prefill|decode)\.(\w+)", key)) and (of_role := nearest(role[2], EVERY)):
-            near = f"topology.{role[1]}.args.{of_role}"
         fix, hint = short(setting_of(near, value, known.typed), 300), None
     elif near is not None:
         hint = Remedy.meant(near.lstrip("!"))
@@ -367,7 +370,7 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     if group == "model" and (path := path_meant(value)):
         meant = [word(group, path)]
     if not meant and group != "gpu":
-        near = nearest(value, options)
+        near = nearest(_ENDING.sub("", value), options)
         if near is not None and group == "model" and re.findall(r"\d", near) != re.findall(r"\d", value):
             near = None  # another size or generation is another model
         if near is not None and letters_behind(value, near):

@@ -102,7 +102,7 @@ class Request:
 
     @property
     def is_flag(self) -> bool:
-        return self.key is None and self.text.startswith("--") and "=" not in self.text
+        return self.key is None and re.match("--?[A-Za-z]", self.text) is not None and "=" not in self.text
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,6 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-SURE = 0.8
-"""The least share of letters that a mistyped name has in common with the one that was meant, for a correction; names
-that are less like it are listed."""
 _WIDTH = 100
 _MOST_LISTED = 5
 _SHORT = 4
@@ -24,14 +21,29 @@ _FACTORS: dict[str, int] = {
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that was surely meant: one that is only spelled otherwise, or is mistyped by a few letters and is nearer
-    than all others. None where that is not sure: ``several_near`` has the names to list."""
-    near = several_near(name, names := list(names), 2)
-    begun = [one for one in names if _flat(one).startswith(_flat(name)) and len(_flat(one)) <= 2 * len(_flat(name))]
-    if len(begun) == 1 and not (near and _flat(near[0]) == _flat(name)):
-        return begun[0]
-    sure = [_sureness(name, one) for one in near]
-    return near[0] if near and sure[0] >= SURE and (len(near) == 1 or sure[0] > sure[1]) else None
+    """The name that was surely meant; None where that is not sure: ``several_near`` has the names to list."""
+    sure = surest(name, names)
+    return sure[0] if len(sure) == 1 else None
+
+
+def surest(name: str, names: Iterable[str]) -> list[str]:
+    """The name that is only spelled otherwise, else the only one that begins so, else those with the fewest slips of
+    the fingers, up to those that ``_slip`` allows."""
+    slips: dict[str, int] = {}
+    begun: dict[str, list[str]] = {}
+    for one in names:
+        if _flat(one) == _flat(name):
+            return [one]
+        if (rest := _rest(name, one)) is not None:
+            begun[one] = rest
+        elif (letters := _slip(name, one)) is not None:
+            slips[one] = letters
+    if begun:
+        # A single word is not cut where another word follows: token is no tokenizer_path.
+        rest, several = next(iter(begun.values())), re.search(r"\w[\W_]+\w", name) is not None
+        is_sure = len(rest) == 1 or (len(rest) == 2 and (several or not rest[0]))
+        return list(begun) if is_sure or len(begun) > 1 else []
+    return [one for one, letters in slips.items() if letters == min(slips.values())]
 
 
 def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
@@ -46,16 +58,52 @@ def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
     return [flat[close] for close in difflib.get_close_matches(wanted, comparable, n=most)]
 
 
-def _sureness(typed: str, name: str) -> float:
-    """The share of letters that both have in one order; 1 for the same letters in another order, 0 where the first
-    letter is another one (precision is not revision), or the numbers differ by more than a digit that is repeated
-    (h1000 is h100, qwen3_9b is not qwen3_8b)."""
-    import difflib
+def _rest(typed: str, name: str) -> list[str] | None:
+    """What of the words of ``name`` follows where it begins with ``typed``, two letters or more; else None."""
+    flat = _flat(typed)
+    begun = re.match(r"[\W_]*".join(flat), name.lower()) if len(flat) > 1 else None
+    return re.split(r"[\W_]+", name[begun.end() :]) if begun else None
 
+
+def _slip(typed: str, name: str) -> int | None:
+    """How many letters are wrong where ``typed`` is ``name`` mistyped; None where it is another name.
+
+    Each word is one of the name with a letter too many, too few, wrong or in another place, two of them in a long word,
+    or is cut short or without its vowels. A word of up to three letters has no other letter (moe_tp_size is not
+    moe_dp_size). The first letter is right (precision is not revision), and so are the digits but for a repeated one
+    (qwen3_9b is not qwen3_8b)."""
     one, other = _flat(typed)[:_WIDTH], _flat(name)
-    if _numbers(one) != _numbers(other) or one[:1] != other[:1]:
-        return 0.0
-    return 1.0 if sorted(one) == sorted(other) else difflib.SequenceMatcher(None, other, one).ratio()
+    if one[:1] != other[:1] or _numbers(one) != _numbers(other):
+        return None
+    mine, theirs = (re.split(r"[\W_]+", text.lower()) for text in (typed[:_WIDTH], name))
+    if len(mine) != len(theirs):
+        letters = _edits(one, other)
+        return letters if letters < 2 < len(one) else None
+    wrong = [_wrong_letters(*pair) for pair in zip(mine, theirs, strict=True)]
+    return None if None in wrong else sum(filter(None, wrong))
+
+
+def _wrong_letters(word: str, meant: str) -> int | None:
+    if len(word) > 2 and word != meant and word in (meant[: len(word)], re.sub("[aeiou]", "", meant)):
+        return 1
+    letters, most = _edits(word, meant), 2 if len(meant) > 6 else 1
+    is_short = len(word) < 3 or len(meant) < 4
+    return None if letters > most or (is_short and set(word) != set(meant)) else letters
+
+
+def _edits(one: str, other: str) -> int:
+    """How many letters to put in, take out, replace or exchange with the next make one word of the other."""
+    if abs(len(one) - len(other)) > 2:
+        return 3
+    rows = [list(range(len(other) + 1))]
+    for at, letter in enumerate(one, 1):
+        row = [at]
+        for to, meant in enumerate(other, 1):
+            row.append(min(rows[-1][to] + 1, row[-1] + 1, rows[-1][to - 1] + (letter != meant)))
+            if at > 1 and to > 1 and one[at - 2 : at] == other[to - 2 : to][::-1]:
+                row[-1] = min(row[-1], rows[-2][to - 2] + 1)
+        rows.append(row)
+    return rows[-1][-1]
 
 
 def _numbers(flat: str) -> list[str]:

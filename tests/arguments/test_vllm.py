@@ -9,7 +9,7 @@ import pytest
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.fields.check import check_value
 from sglang_hydra.arguments.reading import parse_argv
-from sglang_hydra.arguments.vllm import _table, counterpart, translated
+from sglang_hydra.arguments.vllm import counterparts, counterpart, translated
 
 COMMANDS = [
     ("m --tensor-parallel-size 2 --max-model-len 32K", "--model-path m --tp-size 2 --context-length 32768", []),
@@ -35,7 +35,7 @@ def test_a_command_of_vllm_is_one_of_sglang(theirs: str, ours: str, levels: list
 
 
 def test_each_row_names_an_argument_that_takes_its_values() -> None:
-    for flag, row in _table().items():
+    for flag, row in counterparts().items():
         assert (row.argument is None) == (row.why is not None), flag
         if row.argument is not None:
             field = FIELDS[row.argument.lstrip("!")]

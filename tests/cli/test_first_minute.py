@@ -160,6 +160,15 @@ def test_what_users_of_others_type_does_what_they_asked_for_and_no_more(
         assert {"gpu": f"{plan['gpu']['name']} x {plan['gpu']['count']}", **intent} == row["gives"]
 
 
+@pytest.mark.parametrize(
+    "word", ["hf_token=hf_secret", "HF_TOKEN=hf_secret", "--hf-token hf_secret", "token=hf_secret"]
+)
+def test_a_token_is_asked_for_in_the_environment_and_not_shown(word: str, run: Run) -> None:
+    shown = run("plan", "gpu=h100", "model=qwen3_8b", *word.split())
+    assert "export HF_TOKEN=" in shown.err
+    assert "hf_secret" not in shown.out + shown.err
+
+
 @pytest.mark.parametrize("rows", [TYPED, ELSEWHERE], ids=["first words", "elsewhere"])
 def test_there_are_one_hundred_and_fifty(rows: list[dict[str, Any]]) -> None:
     assert len({row["typed"] for row in rows}) >= 150

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.text.typography import as_meant, foreign_sign
-from sglang_hydra.text.words import both_sizes, size_of, some_of
+from sglang_hydra.text.words import both_sizes, nearest, size_of, some_of
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,21 @@ def test_a_sign_of_an_editor_is_named_with_what_is_meant(word: str, meant: str, 
 @pytest.mark.parametrize("word", ["tp_size=4", "--tp", "model=org/a—b", "it's", "served_model_name=日本"])
 def test_other_words_stay_as_they_are(word: str) -> None:
     assert as_meant(word) == word
+
+
+NAMES = ("tp_size", "dp_size", "moe_dp_size", "tokenizer_path", "kv_cache_dtype", "kv_canary", "max_running_requests")
+NAMES += ("enable_ep_moe", "chunked_prefill_size", "plan", "fit", "qwen3_8b", "h100", "revision", "log_level")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        *(("TP-Size", "tp_size"), ("tpsize", "tp_size"), ("tp_szie", "tp_size"), ("tp", "tp_size"), ("pan", "plan")),
+        *(("max_runing_request", "max_running_requests"), ("chunk_prefill_size", "chunked_prefill_size")),
+        *(("kv_cache", "kv_cache_dtype"), ("h1000", "h100"), ("lgo_lvl", "log_level"), ("tokenizer", "tokenizer_path")),
+        *(("np_size", None), ("moe_tp_size", None), ("token", None), ("kv", None), ("fix", None), ("qwen3_9b", None)),
+        *(("enable_moe", None), ("min_running_requests", None), ("precision", None)),
+    ],
+)
+def test_a_name_is_taken_for_another_only_where_it_is_a_slip_of_that_one(typed: str, meant: str | None) -> None:
+    assert nearest(typed, NAMES) == meant

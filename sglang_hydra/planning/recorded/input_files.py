@@ -129,8 +129,10 @@ def is_ours(file: Path, content: str) -> bool:
     except (yaml.YAMLError, ValueError):
         # Several documents and a template are a manifest; our reader says where in its line another text is no YAML.
         return not _MANIFEST.search(content)
+    if isinstance(loaded, list):  # a mapping with a dash before each line
+        return all(isinstance(item, Mapping) and len(item) == 1 and {*item} <= {*EVERY, *NODES} for item in loaded)
     if not isinstance(loaded, Mapping):
-        return not isinstance(loaded, (list, str))
+        return not isinstance(loaded, str)
     keys = {str(key) for key in loaded.get(_key_too_many(loaded), loaded)}
     ours = keys & {*EVERY, *NODES, *_OF_YAML}
     if "defaults" in keys or keys == ours:

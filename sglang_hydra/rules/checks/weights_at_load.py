@@ -256,7 +256,7 @@ def check_compressed_format(args: ServerArgs, facts: Facts) -> Outcome:
 def check_experts(args: Arguments, facts: Facts) -> Outcome:
     """
     What: ep_size must divide tp_size, whatever the model, and the experts, with the redundant ones; tp_size must not
-        exceed their number.
+        exceed their number; ep_size above 1 changes nothing where there are none.
     Why: the groups of ranks that share the experts are cut from those of tp_size, and each rank takes whole experts;
         the engine and the layers fail while they are built.
     Upstream: entrypoints/engine.py:774, distributed/parallel_state.py:1461-1499,
@@ -265,12 +265,18 @@ def check_experts(args: Arguments, facts: Facts) -> Outcome:
     """
     layout = args.layout
     ranks = layout.experts if layout.all_to_all else args.ep_size
-    if ranks > 1 and args.tp_size % ranks:
-        return Refusal(f"ep_size={ranks} does not divide tp_size={args.tp_size}", "ep_size", "tp_size",
-                       offers=_groups(args, args.tp_size))  # fmt: skip
     view = view_of(facts.model, args.json_model_override_args)
     experts = experts_of(text_config(view)) if view is not None else 0
-    if view is None or experts <= 1:
+    has_none = view is not None and experts <= 1
+    none_said = "the model has no experts: leave ep_size out" if has_none else None
+    if ranks > 1 and args.tp_size % ranks:
+        groups, ranks_for_it = _groups(args, args.tp_size), f"tp_size={ranks}"
+        offers = [*groups, ranks_for_it] if "tp_size" in facts.given else [ranks_for_it, *groups]
+        return Refusal(f"ep_size={ranks} does not divide tp_size={args.tp_size}", "ep_size", "tp_size",
+                       offers=() if has_none else offers, hint=none_said)  # fmt: skip
+    if has_none and (facts.given.get("ep_size") or 1) > 1:
+        return Notice(f"ep_size={args.ep_size} changes nothing", "ep_size", hint=none_said)
+    if view is None or has_none:
         return None
     from sglang_hydra.architecture.ranks import REPEATS_EXPERTS
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from math import isqrt
 from typing import Any
 
 from sglang_hydra.arguments.every import EVERY, names_by_flag
@@ -78,15 +79,15 @@ def _spellings() -> Mapping[str, str | None]:
 
 
 def keys_like(name: str, most: int) -> list[str]:
-    """The keys that have words in common with a name that is none, those that share the rarest ones first; else those
-    with the most letters in common."""
+    """The keys that have words in common with a name that is none, first those that share the rarest ones and have few
+    others; else those with the most letters in common."""
     spellings = {**{key: key for key in known_keys()}, **_spellings()}
     score: Counter[str] = Counter()
     for part in set(re.findall("[a-z0-9]{2,}", name.lower())):
         same = re.compile(rf"(?:^|[._]){part[:8]}" + ("" if len(part) > 3 else r"(?![a-z0-9])"))
         having = [one for one in spellings if same.search(one)]
-        score.update(dict.fromkeys(having, len(part) * 1000 // (len(having) or 1)))
-    found = sorted(score, key=lambda one: (-score[one], len(one), one))
+        score.update(dict.fromkeys(having, len(part) * 1000 // (isqrt(len(having)) or 1)))
+    found = sorted(score, key=lambda one: (-score[one] / (1 + len(re.findall("[._]", one))), len(one), one))
     keys = [key.lstrip("!") for one in found if (key := spellings[one])] or several_near(name, [*EVERY, *NODES], most)
     return list(dict.fromkeys(keys))[:most]
 

@@ -40,7 +40,7 @@ def values_meant(field: Field, value: Any) -> Iterator[str]:
         plain = re.sub(r"[\W_]", "", value).lower()
         own = _TABLE["values"].get(name, {})
         near = plain if plain in own else None if methods_of_bits(value) else nearest(plain, own)
-        if plain in OFF and name in _TABLE["off"]:
+        if plain in OFF and name in _TABLE["off"] and not (plain == "none" and field.optional):  # Python's None: unset
             yield _TABLE["off"][name]
         elif near is not None:
             yield own[near] if "=" in own[near] else word(name, own[near])
@@ -66,7 +66,7 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
     elif field.kind == "int" and isinstance(value, (str, float, list)):
         text = str(value)
         spelled = re.sub("[,.]", "", text) if _THOUSANDS.fullmatch(text) else text.translate(_LETTERS_FOR_DIGITS)
-        spelled = spelled.strip(" ,;").removesuffix(".0").replace("_", "")
+        spelled = spelled.strip(" ,;:").removesuffix(".0").replace("_", "")
         size = _SIZE.fullmatch(text)
         counted = _COUNTED.fullmatch(text)
         if is_digits(spelled):

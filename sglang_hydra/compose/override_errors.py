@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from sglang_hydra.arguments.every import EVERY, releases_with_choice
 from sglang_hydra.arguments.fields import FIELDS, Field
@@ -64,6 +64,11 @@ class Known:
     is_own_key: Callable[[str], bool]
     release: str | None = None
     typed: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Help(TypedDict, total=False):
+    fix: str
+    hint: str
 
 
 class Refused(CarriedError):
@@ -183,10 +188,8 @@ def no_override(text: str, known: Known) -> Refused:
     for group in ("model", "gpu", "engine"):
         if (near := nearest(text, known.options(group))) is not None and near == text.lower().replace("-", "_"):
             return Refused("CLI004", f"{text!r} is no key=value", group, fix=f"{group}={near}")
-    if text in EVERY or text in NODES:
-        return Refused("CLI004", f"{text!r} has no value", text, fix=f"{text}={_example_of(text, known)}")
-    if (same := nearest(text, EVERY)) is not None and same == text.lower().replace("-", "_"):
-        return Refused("CLI004", f"{text!r} has no value", same, fix=f"{same}={_example(EVERY[same])}")
+    if (same := text.lower().replace("-", "_")) in EVERY or text in NODES:
+        return Refused("CLI004", f"{text!r} has no value", same, **_without_value(same, known))
     if not text.strip("\\ \t\n"):
         message = f"{text!r} is a word of its own: the last letter of a line that goes on is \\, with no space after it"
         return Refused("CLI004", message, hint="the same without it", fix="")
@@ -235,8 +238,9 @@ def _dashed(text: str, known: Known) -> Refused:
     if text.startswith("-") and not text.startswith("--") and (short_of := counterpart(flag)) is not None:
         group = short_of.argument or group
     if known.options(group) and (flagged(flag) is None or value in known.options(group)):
-        fix = f"{group}={short(value) or _example_of(group, known)}"
-        return Refused("CLI004", message, group, fix=fix, hint=theirs)
+        if not value:
+            return Refused("CLI004", message, group, **_without_value(group, known))
+        return Refused("CLI004", message, group, fix=f"{group}={short(value)}", hint=theirs)
     plain = group.replace("-", "_")
     meant = getattr(flagged(flag), "name", None) or (group if group in EVERY else key_meant(group))
     if (verb := OTHER_VERBS.get(group, group)) in _LOOKING:  # before sweep.dry_run: only a sweep has that
@@ -251,12 +255,19 @@ def _dashed(text: str, known: Known) -> Refused:
         like = f"near names: {', '.join(listed)}" if (listed := keys_like(group, _MOST_NEAR)) else None
         return Refused("CLI004", message, hint=(like, theirs, f"{program()} --help VERB has the flags of a verb"))
     field = EVERY.get(meant.lstrip("!"))
-    example = "true" if field is None else _example(field)
-    typed = short(value) if equals and not (field and field.arg.secret) else example
-    if not equals and (meant.startswith("!") or meant == "ep_size"):
-        typed = "true"
+    is_switch = meant.startswith("!") or meant == "ep_size" or (field is not None and field.is_flag)
+    if not equals and not is_switch:
+        return Refused("CLI004", message, meant, **_without_value(meant, known))
+    typed = "true" if not equals else "VALUE" if field and field.arg.secret else short(value)
     fix = setting_of(meant, typed, known.typed)
     return Refused("CLI004", message, meant.lstrip("!"), fix=fix, hint=theirs)
+
+
+def _without_value(key: str, known: Known) -> _Help:
+    """What to type for a key that stands alone: a switch is meant to be on; of another nobody knows the value."""
+    if key in EVERY and EVERY[key].is_flag:
+        return {"fix": f"{key}=true"}
+    return {"hint": f"such as {key}={_example_of(key, known)}; {program()} --help {key} says what it takes"}
 
 
 def _example_of(key: str, known: Known) -> str:
@@ -313,7 +324,7 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
         message = f"{short(key)} is set by each request, and not by the server"
         shown = value if value and re.fullmatch(_NUMBERS["float"], value) else "VALUE"
         return Refused("CLI001", message, short(key), hint=f'"{name}": {shown} in the JSON of a request')
-    if advice := ADVICE.get(name.lower().replace("-", "_")):
+    if advice := ADVICE.get(key.lower().replace("-", "_")):
         return Refused("CLI001", message, short(key), hint=advice)
     if prefix:
         message += "; + would add a key that nothing reads"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ def joined(requests: Iterable[Request]) -> Iterator[Request]:
 def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
     """Whether a word is the value, or the sign before the value, of a key that stands before it."""
     first, text = waiting[0], request.text
-    if request.key is not None or first.key is not None or text.startswith("-"):
+    if request.key is not None or first.key is not None or re.match("-(?![0-9.])", text):
         return False
     if first.is_flag or (first.key is None and counterpart(first.text) is not None):
         return len(waiting) == 1 and "=" not in text

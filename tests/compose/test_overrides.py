@@ -266,7 +266,7 @@ def test_a_flag_and_the_word_after_it_are_one_mistake() -> None:
     assert [finding.hint.partition(";")[0] for finding in findings if finding.hint] == [
         "tp_size=8",
         "api_key=VALUE",
-        "dp_size=1",
+        "such as dp_size=1",
         "pp_size=2",
     ]
     assert "sekret" not in repr(findings)

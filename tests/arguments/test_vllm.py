@@ -9,7 +9,7 @@ import pytest
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.fields.check import check_value
 from sglang_hydra.arguments.reading import parse_argv
-from sglang_hydra.arguments.vllm import counterparts, counterpart, translated
+from sglang_hydra.arguments.vllm import counterpart, counterparts, translated
 
 COMMANDS = [
     ("m --tensor-parallel-size 2 --max-model-len 32K", "--model-path m --tp-size 2 --context-length 32768", []),

@@ -69,9 +69,9 @@ def _slip(typed: str, name: str) -> int | None:
     """How many letters are wrong where ``typed`` is ``name`` mistyped; None where it is another name.
 
     Each word is one of the name with a letter too many, too few, wrong or in another place, two of them in a long word,
-    or is cut short or without its vowels. A word of up to three letters has no other letter (moe_tp_size is not
-    moe_dp_size). The first letter is right (precision is not revision), and so are the digits but for a repeated one
-    (qwen3_9b is not qwen3_8b)."""
+    or is cut short, without its vowels, or in the plural. A word of up to three letters has no other letter
+    (moe_tp_size is not moe_dp_size). The first letter is right (precision is not revision), and so are the digits but
+    for a repeated one (qwen3_9b is not qwen3_8b)."""
     one, other = _flat(typed)[:_WIDTH], _flat(name)
     if one[:1] != other[:1] or _numbers(one) != _numbers(other):
         return None
@@ -84,7 +84,7 @@ def _slip(typed: str, name: str) -> int | None:
 
 
 def _wrong_letters(word: str, meant: str) -> int | None:
-    if len(word) > 2 and word != meant and word in (meant[: len(word)], re.sub("[aeiou]", "", meant)):
+    if len(word) > 2 and word != meant and word in (meant[: len(word)], re.sub("[aeiou]", "", meant), f"{meant}s"):
         return 1
     letters, most = _edits(word, meant), 2 if len(meant) > 6 else 1
     is_short = len(word) < 3 or len(meant) < 4

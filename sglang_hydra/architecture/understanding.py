@@ -23,7 +23,7 @@ from sglang_hydra.architecture.scheme import Scheme
 from sglang_hydra.architecture.vision import Tower, has_tower, read_tower
 from sglang_hydra.arguments.layout import Layout, layout_of
 from sglang_hydra.arguments.tables.architectures import has_class
-from sglang_hydra.arguments.tables.order import at_least, release_key
+from sglang_hydra.arguments.tables.order import FIRST_NUMBERED, at_least, release_key
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.gpu import GpuFacts
@@ -95,7 +95,7 @@ def understand(
     architecture = known.attempt(lambda: architecture_of(config))
     if architecture is None:
         return known
-    own_build = release is not None and (release_key(release) or ((0, 0), 0, 0)) < ((0, 1), 0, 0)  # main, as 0.0.0.dev1
+    own_build = release is not None and (release_key(release) or ((0,), 0, 0)) < FIRST_NUMBERED
     known.release = LATEST if own_build else release or (SPECIFIED if traits_of(architecture)[1] else LATEST)
     known.named = release is not None
     if LATEST == known.release != release:

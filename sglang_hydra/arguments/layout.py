@@ -11,13 +11,12 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sglang_hydra.arguments.tables.order import at_least, release_key
+from sglang_hydra.arguments.tables.order import FIRST_NUMBERED, at_least, release_key
 from sglang_hydra.text.json_types import json_beside
 
 # Ways to send tokens to experts that divide these over all GPUs (0.5.23 arg_groups: moe_a2a_backend).
 _ALL_TO_ALL = ("deepep", "mooncake", "nixl", "mori", "flashinfer", "megamoe", "ascend_fuseep")
 _DISABLED = "disabled"
-_FIRST_NUMBERED = ((0, 1), 0, 0)
 _MOST_RANKS = 4096  # more than any machine has GPUs: they are not listed one by one
 
 
@@ -224,7 +223,7 @@ def _value(meaning: str, values: Mapping[str, Any], release: str) -> tuple[Any, 
 @lru_cache(maxsize=1024)
 def _rows(meaning: str, release: str) -> tuple[Row, ...]:
     """The spellings that ``release`` takes; a build of one's own (0.0.0.dev1) takes those of the newest."""
-    own_build = (release_key(release) or _FIRST_NUMBERED) < _FIRST_NUMBERED
+    own_build = (release_key(release) or FIRST_NUMBERED) < FIRST_NUMBERED
     return tuple(row for row in _ROWS[meaning] if own_build or at_least(release, row.since))
 
 

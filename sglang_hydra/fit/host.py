@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sglang_hydra.arguments.tables.order import at_least
+from sglang_hydra.arguments.tables.order import FIRST_NUMBERED, at_least, release_key
 from sglang_hydra.fit.kv import INDEX
 from sglang_hydra.fit.overheads import GIB
 
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 
 RESERVE_GIB = 10
 """What SGLang leaves to others when it makes a pool in host memory."""
-PROCESS_GIB = 40
-"""For each GPU, what its processes need while they load and run. The runtimes of sgl-project/ome@17b77ed request for
-each of 1, 2, 4 and 8 GPUs 30, 35, 40 and 64 GiB (medians of 109, 30, 34 and 20 runtimes); a server on one GPU held 17
-GiB, and was killed while it loaded below limits of 16 and 28 GiB (Tanguille/cluster#3650)."""
+PROCESS_GIB = 18
+"""For each GPU, what its processes hold: a server on one GPU held 17 GiB, and 18 are requested for it
+(Tanguille/cluster#3650). The runtimes of sgl-project/ome@17b77ed request more, which small nodes do not have: 30, 35, 40
+and 64 GiB for each of 1, 2, 4 and 8 GPUs (medians of 109, 30, 34 and 20 runtimes)."""
 SHARED_GIB = 32
 """Shared memory for NCCL and the processes of the server; SGLang's documentation gives a container 32 GiB."""
-
-
 _REGISTERED_FROM = "0.5.7"
 
 
@@ -52,9 +50,8 @@ class HostMemory(NamedTuple):
 
     @property
     def requested(self) -> float | None:
-        """What a container has to be given, shared memory included."""
-        usual = (self.ranks * PROCESS_GIB + SHARED_GIB) * GIB
-        return None if self.cache is None else self.cache + self.offloaded + usual
+        """What a container requests."""
+        return None if self.cache is None else self.cache + self.offloaded + self.ranks * PROCESS_GIB * GIB
 
 
 def host_memory(
@@ -64,7 +61,8 @@ def host_memory(
     offloaded = ranks * float(values.get("cpu_offload_gb") or 0) * GIB
     if not values.get("enable_hierarchical_cache"):
         return HostMemory(ranks, 0.0, offloaded, elastic=False, rounded=False)
-    rounded = not at_least(release, _REGISTERED_FROM)
+    key = release_key(release)
+    rounded = key is not None and key > FIRST_NUMBERED and not at_least(release, _REGISTERED_FROM)
     pool = _pool(values, kv)
     cache = None if pool is None else ranks * (_power_of_two(pool) if rounded else pool)
     is_set = given.get("hicache_ratio") is not None or bool(given.get("hicache_size"))

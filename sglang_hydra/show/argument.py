@@ -65,7 +65,7 @@ def field_screen(name: str, plan: Plan | None, version: str | None = None) -> li
         facts.append(("choices", ", ".join(str(choice) for choice in arg.choices)))
     facts.append(("default", "none: it must be set" if field.required else shown(field.default)))
     if plan and name in KINDS and (parser := parser_of(str(plan.values["model_path"]), name, version)):
-        facts.append(("of this model", parser))
+        facts.append(("for this model", parser))
     for line in columns([[text(label, "dim"), text(str(content))] for label, content in facts if content]):
         lines += folded(line, room())
     if plan:

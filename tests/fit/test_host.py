@@ -6,12 +6,15 @@ import json
 
 import pytest
 
+from sglang_hydra.facts.probe import GpuProbe
+from sglang_hydra.fit.host import host_memory
 from sglang_hydra.planning.making.memory import node_memory
 from sglang_hydra.planning.plan import Plan
 from tests.commands import Run, runner
 from tests.plans import planned
 
 HICACHE = "enable_hierarchical_cache=true"
+PROBED = GpuProbe("nvidia", "cuda", ("NVIDIA H200",), 143771.0, 143771.0, (9, 0), count=1, total=1)
 LLAMA_ON_3060 = (
     *("engine.version=0.5.3", "gpu=rtx_4090", "gpu.count=4", "gpu.memory_mib=12288", "gpu.host_memory_gib=256"),
     *("model=llama_3_1_8b", "tp_size=4", HICACHE),
@@ -83,6 +86,30 @@ def test_a_node_with_too_little_memory(words: tuple[str, ...], level: str | None
     assert plan.launchable is not (level == "error")
 
 
+def test_offloaded_weights_are_named_alone_where_the_cache_takes_what_fits() -> None:
+    words = ("gpu=h200", "model=llama_3_1_8b", HICACHE, "cpu_offload_gb=12", "gpu.host_memory_gib=16")
+    (finding,) = (finding for finding in planned(*words).findings if finding.id == "FIT004")
+    assert finding.message.startswith("offloaded weights of a node")
+    assert finding.remedies[0].words == ("cpu_offload_gb=0",)
+
+
+def test_a_build_of_ones_own_rounds_nothing_up() -> None:
+    model = planned("gpu=h200", "model=qwen3_8b")
+    assert model.fit is not None
+    sizes = {"enable_hierarchical_cache": True, "hicache_size": 40}
+    for release, gib in (("0.0.0.dev1", 37.25), ("main", 37.25), ("0.5.6.post2", 64.0), ("0.5.23+mine", 37.25)):
+        found = host_memory(sizes, sizes, model.fit.kv, 1, release)
+        assert round((found.cache or 0) / 2**30, 2) == gib, release
+
+
+def test_the_memory_of_this_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sglang_hydra.facts.probe.probe_gpu", lambda *_, **__: PROBED)
+    monkeypatch.setattr("sglang_hydra.planning.making.gpu_class.host_facts", lambda: {"memory_mib": 65536.0})
+    plan = planned("gpu=auto", "model=qwen3_8b", HICACHE, "hicache_size=80")
+    assert plan.gpu.extra["host_memory_gib"] == 64
+    assert _level(plan) == "error"
+
+
 def test_offloaded_weights_are_those_of_each_gpu() -> None:
     words = ("gpu=h200", "model=llama_3_1_8b", "tp_size=2", "engine.version=0.5.2")
     assert _host(planned(*words, "cpu_offload_gb=4"))[2] == 8.0
@@ -92,9 +119,9 @@ def test_offloaded_weights_are_those_of_each_gpu() -> None:
 def test_a_pod_requests_what_its_server_keeps(run: Run) -> None:
     words = ("gpu=h200", "model=deepseek_v3", "tp_size=8", "engine.version=0.5.20")
     plain = run("export", "k8s", *words).out
-    assert 'memory: "352Gi"' in plain, "8 x 40 GiB and 32 GiB of shared memory"
+    assert 'memory: "144Gi"' in plain, "8 x 18 GiB"
     cached = run("export", "k8s", *words, HICACHE, "hicache_size=100").out
-    assert 'memory: "1098Gi"' in cached
+    assert 'memory: "890Gi"' in cached
     assert "746 GiB of hierarchical cache" in cached
     assert 'memory: "900Gi"' in run("export", "k8s", *words, "launch.k8s.memory_gib=900").out
     refused = run("export", "k8s", "--json", *words, "launch.k8s.memory_gib=0")

@@ -8,6 +8,8 @@ import re
 _PARTS = re.compile(r"(?P<numbers>\d+(?:\.\d+)*)(?:[.-]?(?P<kind>a|b|rc|post|dev)[.-]?(?P<count>\d*))?(?:\+.*)?")
 _SAME_CODE = re.compile(r"\+(?:cu|rocm|cpu|xpu|npu|hpu|musa)[\d.]*")
 """Local parts that say what a build is compiled for; any other one (``+mine``) may have other code."""
+FIRST_NUMBERED = ((0, 1), 0, 0)
+"""The key of a release before all: below it are builds of somebody's own (main, as 0.0.0.dev1)."""
 _KINDS = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
 
 

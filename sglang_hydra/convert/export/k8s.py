@@ -271,7 +271,7 @@ def memory_line(job: Job) -> list[str]:
         for size, what in ((host.cache, "hierarchical cache"), (host.offloaded, "offloaded weights"))
         if size
     ]
-    terms = [f"{host.ranks} x {PROCESS_GIB} GiB for the processes", f"{SHARED_GIB} GiB of shared memory", *more]
+    terms = [f"{host.ranks} x {PROCESS_GIB} GiB for the processes", *more]
     return [f"Memory of a pod: {', '.join(terms)}; launch.k8s.memory_gib names another size."]
 
 

@@ -66,7 +66,7 @@ class Judged:
             "why": list(self.why),
             "weights_gib": None if self.weights_gib is None else round(self.weights_gib, 2),
             "kv_tokens": self.kv_tokens,
-            **({"release": self.release} if self.release else {}),
+            "release": self.release,
         }
 
 

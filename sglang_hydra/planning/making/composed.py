@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
@@ -17,11 +18,15 @@ from sglang_hydra.planning.making.ignored import split_ignored
 from sglang_hydra.planning.making.memory import fit_with_findings
 from sglang_hydra.planning.making.paths import missing_paths
 from sglang_hydra.planning.making.programs import findings_on, notes_on
-from sglang_hydra.planning.making.target import find_target
+from sglang_hydra.planning.making.target import Target, find_target
 from sglang_hydra.planning.plan import Plan, Recorded
 from sglang_hydra.rules.checks.launchable import OUT_OF_RANGE, run_plan_checks
 from sglang_hydra.rules.resolution import Resolution
 from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.facts.gpu import GpuClass
+    from sglang_hydra.fit.result import Fit
 
 _PUBLISHED = ("gpu", "model", "gpu_model", "recipe")
 
@@ -46,7 +51,7 @@ def plan_once(
     in_range = not any(finding.id in OUT_OF_RANGE for finding in checked)
     sized = in_range and engine.name == "sglang"
     classes = partial(gpu_classes, composer, requests) if with_remedies else None
-    fit, of_fit = fit_with_findings(composition, resolution, facts, classes, resolver(target)) if sized else (None, [])
+    fit, of_fit = _fitted(target, resolution, classes) if sized else (None, [])
     command, of_engine = engine_command(engine, resolution, target.environment)
     findings, ignored = split_ignored(
         [
@@ -86,6 +91,14 @@ def plan_once(
         probed=bool(hardware.facts) or hardware.without_accelerator,
         secrets=composition.secrets,
     )
+
+
+def _fitted(
+    target: Target, resolution: Resolution, classes: Callable[[], Sequence[GpuClass]] | None
+) -> tuple[Fit | None, list[Finding]]:
+    is_probed = "host_memory_gib" in target.hardware.facts
+    resolve = resolver(target)
+    return fit_with_findings(target.composition, resolution, target.facts, classes, resolve, is_probed=is_probed)
 
 
 def _missing(composition: Composition) -> Iterator[Finding]:

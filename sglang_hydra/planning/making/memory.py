@@ -91,9 +91,11 @@ def fit_with_findings(
     facts: Facts,
     read_classes: Callable[[], Sequence[GpuClass]] | None,
     resolve_with: Resolve | None = None,
+    *,
+    is_probed: bool = False,
 ) -> tuple[Fit | None, list[Finding]]:
     """The fit, None where it cannot be computed, and the findings on it, with remedies where ``read_classes`` gives the
-    GPU classes of the catalog. ``resolve_with`` as for ``remedies_of``."""
+    GPU classes of the catalog. ``resolve_with`` as for ``remedies_of``; the machine ``is_probed`` for gpu=auto."""
     reserved, wanted = fit_settings(composition.nodes.fit)
     try:
         fit = fit_of(resolution, facts, reserved)
@@ -105,8 +107,7 @@ def fit_with_findings(
     def remedies() -> Sequence[Remedy]:
         return remedies_of(resolution, facts, fit, wanted, read_classes, reserved, resolve_with) if read_classes else ()
 
-    is_told = "gpu.host_memory_gib" in composition.settings or composition.choices.get("gpu") == "auto"
-    of_host = _host_findings(resolution, facts, fit, is_told=is_told)
+    of_host = _host_findings(resolution, facts, fit, is_probed or "gpu.host_memory_gib" in composition.settings)
     return fit, [*fit_findings(fit, remedies, wanted, refused=not resolution.ok), *of_host]
 
 
@@ -119,7 +120,7 @@ def node_memory(resolution: Resolution, fit: Fit) -> HostMemory:
     return host_memory(resolution.values, resolution.intent, fit.kv, ranks, resolution.release)
 
 
-def _host_findings(resolution: Resolution, facts: Facts, fit: Fit, *, is_told: bool) -> Iterator[Finding]:
+def _host_findings(resolution: Resolution, facts: Facts, fit: Fit, is_told: bool) -> Iterator[Finding]:
     """Returns the finding on a node whose memory is too small for what its server keeps there.
 
     It is an error where the memory of this node ``is_told``; that of a class is the usual one.
@@ -135,15 +136,15 @@ def _host_findings(resolution: Resolution, facts: Facts, fit: Fit, *, is_told: b
     pinned = host.pinned / 2**30
     if not host.pinned or pinned + RESERVE_GIB <= node:
         return
-    what = " and ".join(
-        name for name, size in (("the hierarchical cache", host.cache), ("offloaded weights", host.offloaded)) if size
-    )
+    pools = {"the hierarchical cache": 0 if host.elastic else host.cache, "offloaded weights": host.offloaded}
+    what = " and ".join(name for name, size in pools.items() if size)
     each = f", {pinned / host.ranks:,.1f} GiB for each of its {host.ranks} GPUs" if host.ranks > 1 else ""
     rounded = ", rounded up to a power of two" if host.rounded else ""
     there = f"the node has {node:,.0f} GiB, of which SGLang leaves {RESERVE_GIB} free"
     message = f"{what} of a node: {pinned:,.0f} GiB{each}{rounded}; {there}"
     word = fitting_word(values, fit.kv, host, float(node)) if fit.kv else None
-    offers = [*([word] if word else []), "enable_hierarchical_cache=false"] if host.cache else ["cpu_offload_gb=0"]
+    of_cache = [*([word] if word else []), "enable_hierarchical_cache=false"]
+    offers = of_cache if host.cache and not host.elastic else ["cpu_offload_gb=0"]
     fields = ("hicache_ratio", "hicache_size", "cpu_offload_gb", "gpu.host_memory_gib")
     yield Finding("error" if is_told else "warning", "FIT004", message, fields, offers=list(map(Offered.typed, offers)))
 

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.layout import Layout, layout_of
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.arguments.tables.order import at_least, release_key, same_release
+from sglang_hydra.arguments.tables.order import FIRST_NUMBERED, at_least, release_key, same_release
 from sglang_hydra.arguments.tables.successors import successor
 from sglang_hydra.arguments.tables.table import Release, known_versions, nearest_known, release
 from sglang_hydra.rules.rule import Facts, Notice, Refusal, Rule
 from sglang_hydra.text.json_types import json_beside
 
-_FIRST_NUMBERED = ((0, 1), 0, 0)
 EVERYTHING, LAYOUT = "*", "layout"
 """Declare that a check reads all values, by the release's own names, or the groups that the server's GPUs form."""
 
@@ -57,7 +56,7 @@ class Declared(NamedTuple):
     def at(self, version: str) -> Period:
         """The period of a release: the last one for what is no version (a build of one's own), the first one for what
         is older than all."""
-        if len(self.periods) == 1 or (release_key(version) or _FIRST_NUMBERED) <= _FIRST_NUMBERED:
+        if len(self.periods) == 1 or (release_key(version) or FIRST_NUMBERED) <= FIRST_NUMBERED:
             return self.periods[-1]
         return next((each for each in reversed(self.periods) if at_least(version, each.since)), self.periods[0])
 

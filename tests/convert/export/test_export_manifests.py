@@ -183,7 +183,7 @@ def test_a_pod_starts_the_plan_with_its_gpus_and_memory() -> None:
     found = container(*DEEPSEEK)
     assert told(found["args"])["host"] == "0.0.0.0"
     assert found["command"] == ["python3", "-m", "sglang.launch_server"]
-    requests = {"memory": "352Gi", "ephemeral-storage": "10Gi"}
+    requests = {"memory": "144Gi", "ephemeral-storage": "10Gi"}
     assert found["resources"] == {"limits": {"nvidia.com/gpu": 8}, "requests": requests}
     [pod] = pods(artifact("k8s", *DEEPSEEK).text)
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}

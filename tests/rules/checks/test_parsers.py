@@ -83,5 +83,5 @@ def test_a_preset_with_a_page_has_parsers_that_a_release_takes() -> None:
 
 def test_explain_names_the_parser_of_the_model(run: Run) -> None:
     found = run("explain", "tool_call_parser", "gpu=b200", "model=glm_5_2_nvfp4", "engine.version=0.5.23").out
-    assert "of this model" in found
-    assert "glm47" in found.split("of this model")[1].splitlines()[0]
+    assert "for this model" in found
+    assert "glm47" in found.split("for this model")[1].splitlines()[0]

@@ -25,8 +25,8 @@ RESERVE_GIB = 10
 """What SGLang leaves to others when it makes a pool in host memory."""
 PROCESS_GIB = 18
 """For each GPU, what its processes hold: a server on one GPU held 17 GiB, and 18 are requested for it
-(Tanguille/cluster#3650). The runtimes of sgl-project/ome@17b77ed request more, which small nodes do not have: 30, 35, 40
-and 64 GiB for each of 1, 2, 4 and 8 GPUs (medians of 109, 30, 34 and 20 runtimes)."""
+(Tanguille/cluster#3650). The runtimes of sgl-project/ome@17b77ed request more, which small nodes do not have: 30, 35,
+40 and 64 GiB for each of 1, 2, 4 and 8 GPUs (medians of 109, 30, 34 and 20 runtimes)."""
 SHARED_GIB = 32
 """Shared memory for NCCL and the processes of the server; SGLang's documentation gives a container 32 GiB."""
 _REGISTERED_FROM = "0.5.7"

@@ -73,6 +73,18 @@ def others(path: str) -> Iterator[Published]:
             yield checkpoint
 
 
+def variants(path: str) -> dict[str, str]:
+    """The published checkpoints of the weights of ``path`` by their format, the first listed of each; the one that they
+    were made from as ``original``."""
+    own = find_published(path)
+    base = path if own is None else own.original
+    rows = (row for row in CHECKPOINTS if row.original == base and row.source != _TABLE["sources"]["renamed"])
+    found: dict[str, str] = {}
+    for row in rows:
+        found.setdefault(row.format, row.path)
+    return {"original": base, **found} if found else {}
+
+
 def facts_as(checkpoint: Published, original: ModelFacts) -> ModelFacts:
     """The facts of ``checkpoint``, from those of its original."""
     if original.config is None:

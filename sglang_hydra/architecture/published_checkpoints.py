@@ -50,6 +50,10 @@ _SAME_SHAPES: Mapping[str, tuple[str, str]] = _TABLE["same_shapes"]
 neither replaces the other."""
 
 
+UNSIZED: Mapping[str, str] = _TABLE["unsized"]
+"""Checkpoints that are known by name alone: what is known of them, why that sizes nothing, and its source."""
+
+
 def find_published(path: str) -> Published | None:
     """The listed checkpoint with this id."""
     return next((checkpoint for checkpoint in CHECKPOINTS if checkpoint.path == path), None)

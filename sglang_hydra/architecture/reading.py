@@ -20,6 +20,7 @@ from sglang_hydra.architecture.reading_experts import expert_pattern, read_exper
 from sglang_hydra.architecture.reading_extras import read_extras, read_heads
 from sglang_hydra.architecture.reading_sparse import layer_kinds, read_compressed, read_indexer, read_latent
 from sglang_hydra.architecture.reading_states import block_layers, is_state, not_modelled, read_linear, state_mixers
+from sglang_hydra.architecture.unread import unread
 
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
@@ -34,6 +35,9 @@ _TIED_OUTSIDE = ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Glm4v", "Glm46V")
 _WITHOUT_ROTARY = ("NemotronH", "KimiLinear", "Jamba")
 _MOST_LAYERS = 10_000
 _LEARNED_POSITIONS = ("GPT2LMHeadModel", "GPTBigCodeForCausalLM", "OPTForCausalLM", "Bert", "XLMRoberta")
+
+
+_SHOWN = 4
 
 
 def architecture_of(config: Fields) -> str:
@@ -105,7 +109,11 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
         served=known is True,
         extras=read_extras(text, architecture, hidden, len(layers)),
     )
-    return _completed(decoder, text, architecture, traits)
+    completed = _completed(decoder, text, architecture, traits)
+    others = tuple(unread(text, architecture)) if completed.assumed else ()
+    if others:
+        raise Missing(f"{architecture}: nothing here knows what {', '.join(others[:_SHOWN])} adds to its layers")
+    return completed
 
 
 def _completed(decoder: Decoder, text: Fields, architecture: str, traits: Traits) -> Decoder:

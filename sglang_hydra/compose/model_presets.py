@@ -57,6 +57,12 @@ class ModelPresets:
         known = (own for own in self._facts if len(_flat(own)) >= _LEAST and _flat(own) in name)
         return max((own for own in known if stated <= _formats(own)), key=len, default=None)
 
+    def unsized(self, path: str) -> str | None:
+        """Why a checkpoint that is known by its name cannot be sized; None where it is not such a one."""
+        from sglang_hydra.architecture.published_checkpoints import UNSIZED
+
+        return UNSIZED.get(path)
+
     def same_weights(self, path: str, other: str) -> bool:
         """Whether ``path`` is the checkpoint ``other`` or one of the same shapes, in whatever format."""
         from sglang_hydra.architecture.published_checkpoints import find_published, originals

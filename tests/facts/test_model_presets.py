@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS, variants
+from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS, UNSIZED, variants
 from sglang_hydra.arguments.tables.architectures import first_release_of
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.stated_config import FOLDER as CONFIGS
@@ -198,6 +198,14 @@ def test_a_variant_that_nobody_published_is_refused_with_those_that_are_known() 
 def test_glm_5_3_is_fp8_as_the_hub_has_it_and_its_bf16_a_variant() -> None:
     assert stated("glm_5_3")["quantization_config"]["quant_method"] == "fp8"
     assert variants("zai-org/GLM-5.3")["bf16"] == "zai-org/GLM-5.3-BF16"
+
+
+@pytest.mark.parametrize("path", sorted(UNSIZED))
+def test_a_model_that_is_known_by_its_name_says_why_it_is_not_sized(path: str) -> None:
+    (finding,) = (one for one in planned(f"model_path={path}", "gpu=h200").findings if one.id == "HUB004")
+    assert UNSIZED[path] in finding.message
+    assert finding.hint is not None
+    assert "model.facts_from" in finding.hint
 
 
 def test_every_whole_config_json_has_its_source_and_serves_a_preset() -> None:

@@ -207,3 +207,46 @@ def test_layers_with_a_state_are_unknown_where_nothing_says_which_they_are(famil
 def test_layers_with_a_state_may_be_listed_by_name(field: str) -> None:
     text = Fields({field: ["mamba", "mamba", "attention"], "mamba_d_state": 128}, "x")
     assert _mixers(text, "BambaForCausalLM", 3, windows=False) == [LINEAR, LINEAR, FULL]
+
+
+NEW = {"architectures": ["NewForCausalLM"], "model_type": "new"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"router_aux_loss_coef": 0.1, "max_window_layers": 3, "use_sliding_window": False, "sliding_window": None},
+        {
+            "layer_types": ["full_attention", "sliding_attention"] * 2,
+            "sliding_window": 128,
+            "chunk_size_feed_forward": 0,
+        },
+        {"linear_bias": False, "attn_implementation": "x", "index_topk": 0, "engram_layers": []},
+    ],
+)
+def test_a_class_that_nobody_knows_is_sized_where_every_field_of_it_is_understood(fields: Any) -> None:
+    found = sized("h100", dense(**NEW, **fields))
+    assert found.unknown == ()
+    assert any("to 5 %" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"sparse_block_count": 16}, "sparse_block_count"),
+        ({"lightning_heads": 8}, "lightning_heads"),
+        ({"engram_layers": [1, 2]}, "engram_layers"),
+        ({"layer_types": ["full_attention", "deepseek_sparse_attention"] * 2}, "deepseek_sparse_attention"),
+        ({"mask_token_id": 7}, "mask_token_id"),
+        ({"block_length": 32}, "block_length"),
+        ({"architectures": ["LLaDA2MoeModelLM"]}, "diffusion"),
+    ],
+)
+def test_a_class_that_nobody_knows_is_not_sized_with_a_field_of_state_or_attention_that_nobody_reads(
+    fields: Any, said: str
+) -> None:
+    found = sized("h100", dense(**{**NEW, **fields}))
+    assert found.weights.total is None
+    assert any(said in reason for reason in found.unknown)
+    known = sized("h100", dense(**{**fields, "architectures": ["LlamaForCausalLM"]}))
+    assert known.weights.total is not None

@@ -109,22 +109,22 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
         served=known is True,
         extras=read_extras(text, architecture, hidden, len(layers)),
     )
-    completed = _completed(decoder, text, architecture, traits)
-    others = tuple(unread(text, architecture)) if completed.assumed else ()
-    if others:
-        raise Missing(f"{architecture}: nothing here knows what {', '.join(others[:_SHOWN])} adds to its layers")
-    return completed
+    return _completed(decoder, text, architecture, traits)
 
 
 def _completed(decoder: Decoder, text: Fields, architecture: str, traits: Traits) -> Decoder:
-    """``decoder`` with what few families have."""
-    return decoder._replace(
+    """``decoder`` with what few families have. Raises Missing where a class that nobody knows has more than is read."""
+    completed = decoder._replace(
         layer_positions=_layer_positions(text, architecture),
         window=_window(text),
         state_dtype=str(text.get("mamba_ssm_dtype") or "float32"),
         pools_windows=traits.pools_windows or text.flag("is_hybrid_swa"),
         shared_query=text.count("share_q_dim", default=0),
     )
+    others = tuple(unread(text, architecture)) if decoder.assumed else ()
+    if others:
+        raise Missing(f"{architecture}: nothing here knows what {', '.join(others[:_SHOWN])} adds to its layers")
+    return completed
 
 
 def _window(text: Fields) -> int:

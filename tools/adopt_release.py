@@ -8,7 +8,8 @@
 
 In this order: the table of releases (read_releases.py), the real parts and the questions that nothing answers
 (record_release.py), what changed since the release before, random lines (random_release_cases.py), recorded answers
-(record_answers.py, for the releases that have a file of them and for the newest).
+(record_answers.py, for the releases that have a file of them and for the newest), where it refuses and what it asks
+first (record_refusals.py, for the same).
 
 A question that nothing answers, and an argument that is gone without a successor, has to be declared: with a fact
 (sglang_hydra/releases/child/questions.py), with a row of
@@ -39,6 +40,7 @@ from sglang_hydra.arguments.tables.successors import successor  # noqa: E402
 from sglang_hydra.arguments.tables.table import known_versions, release, rows  # noqa: E402
 from sglang_hydra.releases.recorded import recorded_releases  # noqa: E402
 from sglang_hydra.releases.records import RECORDS, record_of  # noqa: E402
+from sglang_hydra.releases.refusals import recorded_versions  # noqa: E402
 
 DECLARED = Path(__file__).with_name("releases") / "declared.json"
 _PLACE = re.compile(r" \([\w/.-]+:\d+\)$")
@@ -72,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         new.append("random lines differ from the real install")
     if not options.check and (version in recorded_releases() or version == known_versions()[-1]):
         _run("record_answers.py", version)
+    if not options.check and (version in recorded_versions() or version == known_versions()[-1]):
+        _run("record_refusals.py", *(("--wheels", str(options.wheels)) if options.wheels else ()), version)
     if not new:
         print(f"{version}: adopted; nothing new to declare")
         return 0

@@ -40,6 +40,13 @@ again, and only changes whose plan is clean are offered: with the log's own rele
 (a log never makes us fetch one), and as the whole corrected command. Where the model is not known, the log's own
 numbers of memory are worked with. Each change says what it costs. `--json` prints `sglang_hydra.diagnosis/2`.
 
+An exception is held against the code of the log's release: what it raises where (0.5.18 and 0.5.23 are recorded; of
+another release the file that the traceback names is read where its sources are here, else the nearest recorded one is
+asked, and named). The answer shows the place, which of message and place agree, the arguments that the conditions above
+it read, with the log's values, and changes after which a condition no longer holds, each planned before it is offered.
+An exception that the release cannot have raised there stays `unknown`. What the log itself advises comes first, where
+the release has the flag and it is not set yet.
+
 What `kubectl describe`, `docker inspect`, `nvidia-smi` and `dmesg` say may stand in the same file: `OOMKilled`, exit
 codes, `ERR!`, Xid errors (13, 31, 43 and 45 are a process's, the others the hardware's).
 

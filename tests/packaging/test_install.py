@@ -30,7 +30,11 @@ def test_the_wheel_holds_the_package_its_presets_and_its_plugin_and_nothing_else
     assert {"sglang_hydra/py.typed", "hydra_plugins/sglang_hydra/search_path.py"} <= names
     assert {name.split("/")[0].partition("-")[0] for name in names} == {"sglang_hydra", "hydra_plugins"}
     assert "hydra_plugins/__init__.py" not in names, "other plugins share this namespace"
-    data = ("sglang_hydra/releases/recorded_answers/", "sglang_hydra/fit/forecast_measured.jsonl.gz")
+    data = (
+        "sglang_hydra/releases/recorded_answers/",
+        "sglang_hydra/releases/refusals/",
+        "sglang_hydra/fit/forecast_measured.jsonl.gz",
+    )
     others = {name for name in names if not name.startswith(data)}
     assert [name for name in others if "test" in name or name.endswith((".pyc", ".gz", ".jsonl"))] == []
     assert built.wheel.stat().st_size < MOST_BYTES

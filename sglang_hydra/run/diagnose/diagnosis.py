@@ -7,16 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sglang_hydra.run.diagnose.advice import fitted, in_release, with_costs
+from sglang_hydra.run.diagnose.by_code import FAULT, judged_by_code
+from sglang_hydra.run.diagnose.cause import Cause, nearest_release
 from sglang_hydra.run.diagnose.classes import classes_by_kind
 from sglang_hydra.run.diagnose.failure_class import UNKNOWN, FailureClass, Weight
 from sglang_hydra.run.diagnose.life import Evidence, Life
 from sglang_hydra.run.diagnose.lines import Line
+from sglang_hydra.run.diagnose.log_advice import Advice, advice_near
 from sglang_hydra.run.diagnose.log_numbers import LogNumbers
 from sglang_hydra.run.diagnose.log_origin import version_of
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.server_args import CUT
 from sglang_hydra.run.diagnose.verdict import STOPPED, Verdict, decide, without_secrets
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import shown
 
 UNKNOWN_ID = "DIA000"
 HEALTHY_ID = "DIA060"
@@ -35,6 +39,8 @@ class Diagnosis:
     names there), None where it does not say. ``gpu`` and ``gpu_memory_mib`` are the device that it speaks of.
     ``ready`` says that the server had begun to serve. ``finding`` is the message: what happened, and what to type.
     ``also`` are the other classes with evidence, ``last_lines`` the end of the log, ``lines`` how many there were.
+    ``advised`` is what the log itself advises near the line that decides.
+    ``cause`` is the place in SGLang's code that it comes from, None where none is known.
     ``remedies`` are the changes of the hint that were planned clean, ``notes`` what was assumed to plan them, or why
     nothing was planned. ``numbers`` are those of memory that the log writes down.
     """
@@ -59,6 +65,8 @@ class Diagnosis:
     remedies: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     numbers: LogNumbers = field(default_factory=LogNumbers, repr=False)
+    cause: Cause | None = None
+    advised: tuple[Advice, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -83,11 +91,14 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
 
 def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
     """The diagnosis of a log that was read."""
-    verdict = decide(reader.lives, exit_code) if reader.others.name is None else Verdict(None, 0.0)
     args = next((life.server_args for life in reversed(reader.lives) if life.server_args is not None), None)
-    found = verdict.found
-    healthy = verdict.failure is None and _is_healthy(reader, exit_code)
     version = reader.version or _version(args)
+    verdict, cause = Verdict(None, 0.0), None
+    if reader.others.name is None:
+        verdict, cause = judged_by_code(decide(reader.lives, exit_code), reader.lives, version, args)
+    found = verdict.found
+    advised = _advised(found, reader, nearest_release(version), args)
+    healthy = verdict.failure is None and _is_healthy(reader, exit_code)
     return Diagnosis(
         kind=_kind(verdict),
         confidence=verdict.confidence,
@@ -95,7 +106,9 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
         line_number=found.line.number if found else None,
         version=version,
         server_args={key: value for key, value in args.items() if key != CUT} if args is not None else None,
-        finding=_finding(verdict, reader, args, healthy=healthy),
+        finding=_finding(verdict, reader, args, cause, advised, healthy=healthy),
+        cause=cause,
+        advised=advised,
         stage=found.stage.name.lower() if found and found.stage else None,
         rank=(found.line.rank or None) if found else None,
         ready=reader.life.ready,
@@ -149,6 +162,8 @@ def _finding(
     verdict: Verdict,
     reader: LogReader,
     args: Mapping[str, Any] | None,
+    cause: Cause | None = None,
+    advised: Sequence[Advice] = (),
     *,
     healthy: bool = False,
 ) -> Finding:
@@ -160,15 +175,32 @@ def _finding(
     )
     advice = (found.signature.advice if found else None) or failure.advice
     what = (found.signature.what if found else None) or failure.what
+    fields = failure.fields
+    if cause is not None:
+        advice = (*_accepted(cause), *advice)
+        fields = cause.reads or fields
+        if failure.kind == FAULT and not cause.found[0].names:
+            what = f"{what}; the condition above it reads no argument"
     if found is not None and found.weight == Weight.FAULT:
         detail = found.place
-    return Finding(
-        "error",
-        failure.id,
-        f"{what}: {detail}" if detail else what,
-        failure.fields,
-        _hint(advice, failure.kind, found, reader, args),
-    )
+    hint = _hint(advice, failure.kind, found, reader, args)
+    message = f"{what}: {detail}" if detail else what
+    named = {part.partition("=")[0] for part in advice}  # with values, which say more than to raise or lower it
+    said = [one.text for one in advised if one.changes or not one.names or not named.issuperset(one.names)]
+    return Finding("error", failure.id, message, fields, [*said, *hint])
+
+
+def _advised(
+    found: Evidence | None, reader: LogReader, version: str | None, args: Mapping[str, Any] | None
+) -> tuple[Advice, ...]:
+    lines = [line for life in reader.lives for line in life.advised]
+    near = advice_near(found.line.number, lines, version, args) if found is not None else []
+    return tuple(one._replace(text=without_secrets(one.text)) for one in near)
+
+
+def _accepted(cause: Cause) -> Sequence[str]:
+    """The changes that the place accepts, as they are typed."""
+    return [f"{name}={shown(value)}" for change in cause.changes for name, value in change.items()]
 
 
 def _hint(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Signature, Stage, Weight
 from sglang_hydra.run.diagnose.lines import Line
@@ -19,6 +20,7 @@ _REFUSED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 4\d\d\b')
 _ACQUITTED_AFTER = 25
 _REQUEST_ACQUITTED_AFTER = 1
 _LONGEST_EVIDENCE = 2000
+_MOST_RAISED, _MOST_ADVISED = 32, 256
 
 
 @dataclass(slots=True)
@@ -41,6 +43,19 @@ class Evidence:
         return self.signature.weight
 
 
+class Raised(NamedTuple):
+    """An exception as a log shows it. ``place`` is the file below sglang/ and the function of its innermost frame,
+    ``at`` that frame's line; None where the frame is not SGLang's or none is shown. ``below`` is the path of the
+    innermost frame, ``fatal`` says that a process ended by it."""
+
+    line: Line
+    text: str
+    place: tuple[str, str] | None
+    at: int
+    below: str
+    fatal: bool
+
+
 @dataclass(slots=True)
 class Life:
     """The state of one start of a server: bounded by the number of classes, whatever the log's length."""
@@ -60,6 +75,9 @@ class Life:
     quit: bool = False
     """Whether SGLang ends its processes by itself, with SIGKILL."""
     server_args: dict[str, Any] | None = None
+    advised: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MOST_ADVISED))
+    raised: list[Raised] = field(default_factory=list)
+    """The first exceptions, and of those that end a process the first ones as well."""
 
     def stage_of(self, rank: str) -> Stage:
         """Returns the stage of ``rank``; where it logged none, the furthest that any rank came. A server that is ready
@@ -114,6 +132,15 @@ class Life:
             shortened = found.line._replace(text=found.line.text[:_LONGEST_EVIDENCE])
             found.line = shortened
             self.evidence[key] = found
+
+    def hear(self, number: int, text: str) -> None:
+        """Keeps a line that asks for something, the latest ones."""
+        self.advised.append((number, text[:_LONGEST_EVIDENCE]))
+
+    def note(self, raised: Raised) -> None:
+        """Keeps an exception, if it is among the first."""
+        if len(self.raised) < _MOST_RAISED or (raised.fatal and len(self.raised) < 2 * _MOST_RAISED):
+            self.raised.append(raised)
 
     def _acquit(self, outlived: Any) -> None:
         if self.ended_at is None:

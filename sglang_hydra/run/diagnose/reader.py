@@ -10,8 +10,9 @@ from functools import cache
 
 from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Signature, Stage, Weight
-from sglang_hydra.run.diagnose.life import MILESTONES, STARTED, WORK, Evidence, Life
+from sglang_hydra.run.diagnose.life import MILESTONES, STARTED, WORK, Evidence, Life, Raised
 from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
+from sglang_hydra.run.diagnose.log_advice import may_advise
 from sglang_hydra.run.diagnose.log_numbers import LogNumbers
 from sglang_hydra.run.diagnose.log_origin import Devices, Others, stated_version
 from sglang_hydra.run.diagnose.server_args import parse_server_args, writes_server_args
@@ -117,6 +118,8 @@ class LogReader:
         elif _MILESTONE.search(text):
             self.life.advance(line)
             self.numbers.read(text)
+        if may_advise(text):
+            self.life.hear(line.number, text)
         if self.version is None and "glang" in text:
             self.version = stated_version(text)
         self.devices.read(text)
@@ -159,6 +162,8 @@ class LogReader:
         if wrapper is not None:
             text = f"{wrapper[0]}RuntimeError: {text[wrapper.end() :]}"
         needles = list(_needles_in(text))
+        if exception and wrapper is None:
+            self._note(line, text, trace)
         if exception:
             self.life.broken = self.life.broken or (trace is not None and trace.in_scheduler)
         ends_process = trace is not None and trace.ends_process
@@ -191,6 +196,16 @@ class LogReader:
             place = trace.place if trace is not None else ""
             fatal = exception and ends_process
             self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work, fatal, place))
+
+    def _note(self, line: Line, text: str, trace: Trace | None) -> None:
+        """Keeps an exception with its place, for what SGLang's own code says of it."""
+        begins = None if _EXCEPTION.match(text) else _EXCEPTION_AT.search(text)
+        text = text[begins.start() :] if begins is not None else text
+        place, at, fatal = (trace.raised_at, trace.at, trace.ends_process) if trace is not None else (None, 0, False)
+        below = trace.frames[-1].rpartition(" in ")[0] if trace is not None and trace.frames else ""
+        rank = trace.rank if trace is not None else line.rank
+        short = line._replace(text=line.text[:_KEPT], rank=rank)
+        self.life.note(Raised(short, text[:_KEPT], place, at, below, fatal))
 
     def _stage(self, text: str, traced: Stage | None, rank: str) -> Stage:
         if "graph failed" in text:
@@ -234,7 +249,7 @@ def _by_stem() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 # Python's tracebacks, one a writer: which functions were running when an exception came.
 
-_FRAME = re.compile(r'^\s*File "([^"]{1,500})", line \d+(?:, in (\S{1,120}))?')
+_FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,7})(?:, in (\S{1,120}))?')
 # exceptions.py prints the dotted name of the class, then the message.
 _EXCEPTION = re.compile(r"^(?:(?:struct|socket|zlib|binascii|ctypes)\.error|(?:[A-Za-z_]\w*\.){0,8}_?[A-Z]\w*)(?::|$)")
 # Python's own library, and what only looks an attribute up.
@@ -248,6 +263,8 @@ _CUT = re.compile(
     r"|model_executor|model_loader|models|speculative)/)"
 )
 _PACKAGES = re.compile(r"^.*/(?:(?:site|dist)-packages/|sglang/(?=srt/|multimodal_gen/))")
+_OWN_FILE = re.compile(r"^.*/sglang/((?:srt|kernels|jit_kernel|cli)/.*\.py)$")
+_EXCEPTION_AT = re.compile(r"(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception): ")
 _RAISES = ("raise ", "assert ")
 _MOST_FRAMES, _MOST_WRITERS, _FOLLOWING, _LONGEST_CODE = 96, 64, 40, 300
 
@@ -268,6 +285,8 @@ class Trace:
     """Whether the next line is a frame's source without its indentation, which some log drivers take away."""
     above: str = ""
     """An exception that stands above its frames, as people write it down."""
+    at: int = 0
+    """The line of the innermost frame."""
     code: str = ""
     """The source line of the innermost frame, where the log shows it: what an assertion without words asserts."""
 
@@ -302,6 +321,13 @@ class Trace:
             return ""
         path, _, function = frame.rpartition(" in ")
         return f"{_PACKAGES.sub('', path)}:{function}"
+
+    @property
+    def raised_at(self) -> tuple[str, str] | None:
+        """``srt/managers/scheduler.py`` and the function, where the innermost frame is SGLang's own."""
+        path, _, function = self.frames[-1].rpartition(" in ") if self.frames else ("", "", "")
+        own = _OWN_FILE.search(path)
+        return (own[1], function) if own else None
 
     @property
     def stage(self) -> Stage | None:
@@ -339,7 +365,8 @@ class Traces:
             self.begin(stream, "", chained=False)
             trace = self._traces[stream]
             trace.above = above
-        trace.frames.append(f"{_CUT.sub('/sglang/srt/', found[1])} in {found[2]}")
+        trace.frames.append(f"{_CUT.sub('/sglang/srt/', found[1])} in {found[3]}")
+        trace.at = int(found[2])
         trace.code = ""
         trace.source = text.startswith("File")
         return True

@@ -19,6 +19,7 @@ from sglang_hydra.rules.rule import Facts
 from sglang_hydra.run.diagnose.advice import in_release, with_costs
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import FailureClass
+from sglang_hydra.run.diagnose.log_advice import SAID, changes_of
 from sglang_hydra.run.diagnose.replan import RULES, Replanned, offline, replan
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.errors import ConfigError
@@ -48,14 +49,32 @@ def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[
 
     Where nothing can be planned, or no change is clean, the advice of the class stays; ``notes`` say why.
     """
-    failure = diagnosis.failure
-    if failure is None or not _can_be_planned(failure):
+    failure, by_code = diagnosis.failure, list(_by_code(diagnosis))
+    if failure is None or not (by_code or _can_be_planned(failure)):
         return diagnosis
     planned = replan(diagnosis, composer, overrides)
     if isinstance(planned, str):
         return replace(diagnosis, notes=(*diagnosis.notes, planned))
-    offers, notes = in_its_release(offered(failure, diagnosis, planned, composer), diagnosis, planned, composer)
+    by_class = offered(failure, diagnosis, planned, composer) if _can_be_planned(failure) else []
+    offers, notes = in_its_release([*by_code, *by_class], diagnosis, planned, composer)
     return with_offers(replace(diagnosis, notes=(*diagnosis.notes, *planned.remarks, *notes)), offers)
+
+
+def _by_code(diagnosis: Diagnosis) -> Iterator[Offer]:
+    """What the log itself asks for, and what the condition accepts that raised."""
+    cause = diagnosis.cause
+    asked = list(changes_of(diagnosis.advised))
+    accepted = [change for change in (cause.changes if cause is not None else ()) if change not in asked]
+    for change in asked[:MOST_OFFERED]:
+        yield Offer(change, f"{_typed(change)} (the log advises it)")
+    for change in accepted[:MOST_OFFERED]:
+        yield Offer(change, f"{_typed(change)} (a condition at {cause.place if cause else ''} is then false)")
+    for change in cause.defaults[:MOST_OFFERED] if cause is not None and not asked else ():
+        yield Offer(change, f"{_typed(change)} (its default: a condition at {cause.place if cause else ''} reads it)")
+
+
+def _typed(change: Change) -> str:
+    return " ".join(f"{name}={shown(value)}" for name, value in change.items())
 
 
 def in_its_release(
@@ -110,7 +129,9 @@ def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
     if not offers:
         return diagnosis
     general = [remedy for remedy in diagnosis.finding.shown if not _ARGUMENT.match(remedy.said)]
-    return replace(diagnosis, finding=diagnosis.finding.said([*offers, *general]), remedies=tuple(offers))
+    first = [remedy for remedy in general if remedy.said.startswith(SAID)]
+    rest = [remedy for remedy in general if remedy not in first]
+    return replace(diagnosis, finding=diagnosis.finding.said([*first, *offers, *rest]), remedies=tuple(offers))
 
 
 def _can_be_planned(failure: FailureClass) -> bool:
@@ -262,7 +283,7 @@ def _shorter_context(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
 
 def _worded(change: Change, plans: Sequence[Plan]) -> str:
     """``mem_fraction_static=0.84 (0.71-0.86 works)``, with what the plan says of memory."""
-    typed = " ".join(f"{name}={shown(value)}" for name, value in change.items())
+    typed = _typed(change)
     fits = [plan.fit for plan in plans if plan.fit is not None]
     if not fits:
         return typed

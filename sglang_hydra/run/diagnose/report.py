@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sglang_hydra.run.diagnose.cause import Cause
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.json_types import plain
@@ -12,6 +13,7 @@ from sglang_hydra.text.screen import VERBATIM, Line, columns, shown, text
 
 SCHEMA = "sglang_hydra.diagnosis/2"
 _LONGEST_LINE = 400
+_MOST_ASKED = 8
 # The arguments that tell one server from another at a glance.
 _MAIN_ARGUMENTS = ("tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "quantization", "mem_fraction_static")
 _DOING = {
@@ -49,9 +51,25 @@ def _entry(name: str, found: Diagnosis) -> dict[str, Any]:
         "finding": found.finding.to_json(),
         "remedies": list(found.remedies),
         "notes": list(found.notes),
+        "cause": _place(found.cause) if found.cause is not None else None,
         "also": list(found.also),
         "lines": found.lines,
         "last_lines": [{"number": number, "text": content} for number, content in found.last_lines],
+    }
+
+
+def _place(cause: Cause) -> dict[str, Any]:
+    first = cause.found[0]
+    return {
+        "release": first.release,
+        "place": cause.place,
+        "line": first.site.line,
+        "agrees": list(first.agrees),
+        "reads": list(cause.reads),
+        "arguments": plain(dict(cause.arguments)),
+        "variables": list(cause.variables),
+        "platform": list(cause.platform),
+        "changes": [plain(dict(change)) for change in cause.changes],
     }
 
 
@@ -97,12 +115,23 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
         yield "memory", str(found.numbers)
     if found.stage in _DOING and found.failure is not None and found.failure.memory:
         yield "when", _DOING[found.stage]
+    if found.cause is not None:
+        yield from _cause(found.cause)
     if found.known:
         yield "again?", "the same command may succeed next time" if found.retryable else "it would fail again"
     if found.also:
         yield "also", ", ".join(found.also)
     for note in found.notes:
         yield "note", note
+
+
+def _cause(cause: Cause) -> Iterator[tuple[str, str]]:
+    first = cause.found[0]
+    agree = f"{' and '.join(first.agrees)} agree{'s' if len(first.agrees) == 1 else ''}"
+    yield "raised by", f"{cause.place} of {first.release}, line {first.site.line} ({agree})"
+    asked = [f"{name}={shown(cause.arguments[name])}" if name in cause.arguments else name for name in cause.reads]
+    asked += [*cause.variables, *(f"{name} (the machine)" for name in cause.platform)]
+    yield "it asks", ", ".join(asked[:_MOST_ASKED]) if asked else "no argument, no variable and nothing of the machine"
 
 
 def _serving(args: Mapping[str, Any]) -> Iterator[str]:

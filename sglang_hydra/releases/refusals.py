@@ -1,0 +1,171 @@
+"""Where a release refuses, and what it asks first: an index of its own code, recorded or read when it is needed.
+
+``tools/record_refusals.py`` writes the recorded ones. Of another release only the file that a traceback names is read,
+where its sources are here: fetched, or installed beside this package.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.arguments.tables.order import release_key
+from sglang_hydra.arguments.tables.table import known_versions, release
+from sglang_hydra.releases.reading_refusals import ANY, HOLE, LOGGED, Reader, Site, names_in
+from sglang_hydra.releases.records import record_of
+from sglang_hydra.releases.wheels import source_text
+
+FOLDER = Path(__file__).with_name("refusals")
+_LEAST_ALONE = 14
+_PYTHONS_OWN = ("TypeError", "AttributeError", "KeyError", "IndexError", "ImportError", "ModuleNotFoundError")
+"""Letters of a message that say enough without its place."""
+_COLUMNS = ("file", "function", "line", "kind", "message", "guards")
+
+
+class Found(NamedTuple):
+    """A place that a failure comes from. ``agrees`` says what shows it: message, place, or both; ``release`` whose."""
+
+    site: Site
+    agrees: tuple[str, ...]
+    release: str
+
+    @property
+    def names(self) -> list[str]:
+        """What its conditions read, the nearest first: arguments; variables behind ``$``, the platform behind ``@``."""
+        return list(dict.fromkeys(name for guard in reversed(self.site.guards) for name in names_in(guard)))
+
+
+def written(version: str, sites: Iterable[Site]) -> bytes:
+    """The file of a release: its sites by columns, each name and each condition once."""
+    rows = [(*site[:5], tuple(json.dumps(guard, separators=(",", ":")) for guard in site.guards)) for site in sites]
+    tables: dict[str, list[Any]] = {}
+    content: dict[str, Any] = {"release": version}
+    for at, name in enumerate(_COLUMNS):
+        column: list[Any] = [row[at] for row in rows]
+        if name == "line":
+            content[name] = [line - before for before, line in itertools.pairwise([0, *column])]
+            continue
+        tables[name] = list(dict.fromkeys(column))
+        places = {one: place for place, one in enumerate(tables[name])}
+        content[name] = [places[one] for one in column]
+    conditions = list(dict.fromkeys(guard for guards in tables["guards"] for guard in guards))
+    places = {one: place for place, one in enumerate(conditions)}
+    tables["guards"] = [[places[one] for one in guards] for guards in tables["guards"]]
+    content["tables"] = {**tables, "conditions": list(map(json.loads, conditions))}
+    return gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 9, mtime=0)
+
+
+@functools.lru_cache(maxsize=2)
+def recorded(version: str) -> tuple[Site, ...]:
+    """The recorded index of a release, empty where there is none."""
+    file = FOLDER / f"{version}.json.gz"
+    if not file.is_file():
+        return ()
+    content = json.loads(gzip.decompress(file.read_bytes()))
+    tables, line, found = content["tables"], 0, []
+    for at, step in enumerate(content["line"]):
+        line += step
+        names = {name: tables[name][content[name][at]] for name in _COLUMNS if name != "line"}
+        guards = [tables["conditions"][one] for one in names.pop("guards")]
+        found.append(Site(**names, line=line, guards=guards))
+    return tuple(found)
+
+
+@functools.cache
+def recorded_versions() -> tuple[str, ...]:
+    """The releases with a recorded index, the newest first."""
+    names = [file.name.removesuffix(".json.gz") for file in FOLDER.glob("*.json.gz")]
+    return tuple(sorted(names, key=lambda name: release_key(name) or ((), 0, 0), reverse=True))
+
+
+def look_up(
+    version: str | None, kind: str, message: str, place: tuple[str, str] | None, line: int = 0
+) -> tuple[Found, ...]:
+    """The places of ``version`` that raise ``kind`` with ``message``, the best first.
+
+    ``place`` is the file below sglang/ and the function of the innermost frame, None where no frame is known, and
+    ``line`` its line. Where nothing is recorded of the release, the recorded ones are asked, the nearest first.
+    """
+    for name, sites in _indexes(version, place):
+        found = _matching(name, sites, kind, message, place, line if name == version else 0)
+        if found:
+            return found
+    return ()
+
+
+def cannot_raise(version: str | None, kind: str, place: tuple[str, str]) -> bool:
+    """Whether the sources of ``version`` itself are known, and no statement at ``place`` raises ``kind`` with words
+    that only running it tells."""
+    for name, sites in _indexes(version, place):
+        if name == version and any(site.file == place[0] for site in sites):
+            here = (site for site in sites if (site.file, site.function) == place and site.kind in (kind, ANY))
+            return not any(not site.message.strip(HOLE + " ") for site in here)
+    return False
+
+
+def _indexes(version: str | None, place: tuple[str, str] | None) -> Iterator[tuple[str, Sequence[Site]]]:
+    names = recorded_versions()
+    if version in names:
+        yield version, recorded(version)
+        return
+    if version in known_versions() and place is not None and (sites := _read_now(version, place[0])):
+        yield version, sites
+        return
+    key = release_key(version or "")
+    if key is not None:  # the nearest one after it, else the newest
+        later = [name for name in names if (release_key(name) or key) >= key]
+        names = tuple(dict.fromkeys((*reversed(later), *names)))
+    for name in names:
+        yield name, recorded(name)
+
+
+@functools.lru_cache(maxsize=16)
+def _read_now(version: str, file: str) -> tuple[Site, ...]:
+    """The sites of one file of a release whose sources are here."""
+    found = record_of(version)
+    for wheel in found.wheels if found is not None else ():
+        if wheel.name == "sglang" and (text := source_text(wheel, f"sglang/{file}")) is not None:
+            return tuple(Reader(release(version).arguments, [(file, text)]).sites())
+    return ()
+
+
+def _matching(
+    name: str, sites: Sequence[Site], kind: str, message: str, place: tuple[str, str] | None, line: int
+) -> tuple[Found, ...]:
+    found: list[tuple[tuple[int, ...], Found]] = []
+    least = 1 if place is not None else _LEAST_ALONE
+    for site in sites:
+        if site.kind not in (kind, LOGGED, ANY):
+            continue
+        here = place is not None and (site.file, site.function) == place
+        letters = _letters(site.message, message) or 0
+        exact = here and site.line == line and (letters > 0 or not site.message.strip(HOLE) or not message)
+        if not exact and letters < (least if here else _LEAST_ALONE):
+            continue
+        if not here and kind in _PYTHONS_OWN:
+            continue
+        agrees = tuple(word for word, holds in (("message", letters), ("place", here)) if holds)
+        found.append(((exact, here, letters), Found(site, agrees, name)))
+    best = max((rank for rank, _ in found), default=None)
+    return tuple(one for rank, one in found if rank == best)
+
+
+def _letters(template: str, message: str) -> int | None:
+    """How many letters of a recorded message stand in ``message``, in their order; None where they do not."""
+    at, count = 0, 0
+    for part in template.split(HOLE):
+        if part:
+            at = message.find(part.rstrip(), at) if count or template.startswith(HOLE) else (
+                0 if message.startswith(part.rstrip()) else -1
+            )  # fmt: skip
+            if at < 0:
+                return None
+            at += len(part.rstrip())
+            count += len(re.sub(r"\W", "", part))
+    return count

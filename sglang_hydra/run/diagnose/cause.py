@@ -1,0 +1,217 @@
+"""The place in SGLang's own code that a failure comes from, the arguments that its conditions read, and the changes
+that they accept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.tables.order import release_key
+from sglang_hydra.arguments.tables.table import Argument, known_versions, release
+from sglang_hydra.releases.reading_refusals import Term, names_in
+from sglang_hydra.releases.refusals import Found, look_up
+from sglang_hydra.run.diagnose.life import Raised
+from sglang_hydra.run.diagnose.server_args import CUT
+
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.){0,8}(\w+)(?::\s*(.*))?$", re.DOTALL)
+_MOST_CHANGES = 8
+# What makes it another server, or belongs to its machines.
+_KEPT = frozenset(
+    ("model_path", "tokenizer_path", "device", "disaggregation_mode", "nnodes", "node_rank", "host", "port")
+)
+_UNKNOWN = object()
+Change = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``found`` are the places whose message and frame agree best: several where one function says the same twice.
+    ``reads`` are the arguments that their conditions read, the nearest first, ``arguments`` their values in the log;
+    ``variables`` and ``platform`` the same of the environment and the machine. ``changes`` are those of one argument
+    after which a condition no longer holds; where none is known, ``defaults`` undo one that a condition reads."""
+
+    found: tuple[Found, ...]
+    reads: tuple[str, ...] = ()
+    arguments: Change = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
+    platform: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    defaults: tuple[Change, ...] = ()
+
+    @property
+    def is_of_arguments(self) -> bool:
+        """Whether a condition compares an argument, and not only something that was made by one."""
+        return any(_compares(guard) for one in self.found for guard in one.site.guards)
+
+    @property
+    def place(self) -> str:
+        """``srt/managers/scheduler.py:__init__``."""
+        site = self.found[0].site
+        return f"{site.file}:{site.function}"
+
+
+def cause_of(raised: Raised, version: str | None, args: Mapping[str, Any] | None) -> Cause | None:
+    """The place that raised an exception; None where no release has such a one."""
+    parts = _EXCEPTION.match(raised.text.strip())
+    if parts is None:
+        return None
+    found = look_up(version, parts[1], parts[2] or "", raised.place, raised.at)
+    if not found:
+        return None
+    table = release(found[0].release).arguments
+    values = _values(args, table)
+    reachable = tuple(one for one in found if not any(evaluated(guard, values) is False for guard in one.site.guards))
+    found = reachable or found
+    names = list(dict.fromkeys(name for one in found for name in one.names))
+    shown = [name for name in names if name[0] not in "$@" and not is_secret_name(name)]
+    changes = list(_changes(found[0].site.guards, values, table)) if len(found) == 1 and args else []
+    return Cause(
+        found,
+        tuple(shown),
+        {name: values[name] for name in shown if args and name in values},
+        tuple(name[1:] for name in names if name[0] == "$"),
+        tuple(name[1:] for name in names if name[0] == "@"),
+        tuple(changes[:_MOST_CHANGES]),
+        () if changes or not args else tuple(_defaults(shown, args, table)),
+    )
+
+
+def _defaults(names: Sequence[str], args: Mapping[str, Any], table: Mapping[str, Argument]) -> Iterator[Change]:
+    """Each argument that was given another value, at its default."""
+    for name in names:
+        argument = table.get(name)
+        is_given = argument is not None and not argument.required and argument.computed is None and name in args
+        if argument is not None and is_given and name not in _KEPT and args[name] != argument.default:
+            yield {name: argument.default}
+
+
+def _values(args: Mapping[str, Any] | None, table: Mapping[str, Argument]) -> dict[str, Any]:
+    """The arguments of the log; those that it does not write are at their defaults."""
+    given = {name: value for name, value in (args or {}).items() if name != CUT}
+    defaults = {name: one.default for name, one in table.items() if one.computed is None}
+    return {**defaults, **given}
+
+
+def evaluated(term: Term, values: Mapping[str, Any]) -> Any:
+    """The value of a condition; ``_UNKNOWN`` where something in it is not known."""
+    match term:
+        case ["c", value]:
+            return value
+        case ["a", name]:
+            return values.get(name, _UNKNOWN)
+        case ["!", one]:
+            value = evaluated(one, values)
+            return value if value is _UNKNOWN else not value
+        case ["&" | "|" as operation, *parts]:
+            found = [evaluated(one, values) for one in parts]
+            decides = [one for one in found if one is not _UNKNOWN and bool(one) is (operation == "|")]
+            if decides:
+                return decides[0]
+            return _UNKNOWN if _UNKNOWN in found else found[-1]
+        case [operation, left, right] if operation in _OPERATIONS:
+            pair = evaluated(left, values), evaluated(right, values)
+            if _UNKNOWN in pair:
+                return _UNKNOWN
+            try:
+                return _OPERATIONS[operation](*map(_plain, pair))
+            except (TypeError, ValueError, ZeroDivisionError):
+                return _UNKNOWN
+    return _UNKNOWN
+
+
+def _plain(value: Any) -> Any:
+    """Texts without case, as members of enumerations are compared by their names."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.casefold() if isinstance(value, str) else value
+
+
+_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "==": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+    "in": lambda left, right: left in right,
+    "notin": lambda left, right: left not in right,
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "//": lambda left, right: left // right,
+    "/": lambda left, right: left / right,
+    "%": lambda left, right: left % right,
+}
+
+
+def _changes(guards: Sequence[Term], values: Mapping[str, Any], table: Mapping[str, Argument]) -> Iterator[Change]:
+    """Changes of one argument after which a condition is false, those of the nearest condition first."""
+    seen: list[Change] = []
+    for guard in reversed(guards):
+        if evaluated(guard, values) is False:
+            continue
+        for name in dict.fromkeys(names_in(guard)):
+            argument = table.get(name)
+            if argument is None or name in _KEPT or is_secret_name(name):
+                continue
+            for value in _candidates(guard, name, values, argument):
+                change = {name: value}
+                if evaluated(guard, {**values, **change}) is False and change not in seen:
+                    seen.append(change)
+                    yield change
+                    break
+
+
+def _candidates(guard: Term, name: str, values: Mapping[str, Any], argument: Argument) -> Iterator[Any]:
+    """Values worth trying for an argument: those that the condition compares it with, and its default."""
+    had, kind = values.get(name), argument.type.partition(" ")[0]
+    if kind == "bool":
+        yield from (value for value in (False, True) if value is not had)
+        return
+    constants = list(_constants(guard, values))
+    numbers = [one for one in constants if isinstance(one, int) and not isinstance(one, bool)]
+    pool: list[Any] = [*constants, *(one + step for one in numbers for step in (1, -1))]
+    if isinstance(had, int):
+        pool += [-(-had // one) * one for one in numbers if one > 1]
+    pool += [argument.default, None]
+    for value in dict.fromkeys(one for one in pool if not isinstance(one, list)):
+        if value == had or isinstance(value, bool) or (value is None and "None" not in argument.type):
+            continue
+        if argument.choices and value is not None and value not in argument.choices:
+            continue
+        if value is None or (isinstance(value, str) == (kind == "str") and (value != "" and not _is_below(value))):
+            yield value
+
+
+def _compares(term: Any) -> bool:
+    if not isinstance(term, list) or not term or term[0] in ("?", "c"):
+        return False
+    return term[0] == "a" or any(map(_compares, term[1:]))
+
+
+def _is_below(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value < 0
+
+
+def _constants(term: Any, values: Mapping[str, Any]) -> Iterator[Any]:
+    if not isinstance(term, list) or not term:
+        return
+    if term[0] == "c":
+        yield from term[1] if isinstance(term[1], list) else [term[1]]
+    elif term[0] == "a":
+        if isinstance(values.get(term[1]), (int, str)):
+            yield values[term[1]]
+    elif term[0] != "?":
+        for one in term[1:]:
+            yield from _constants(one, values)
+
+
+def nearest_release(version: str | None) -> str | None:
+    """The release that a log's own words mean: ``near 0.5.3`` and ``0.4.3 to 0.4.3.post2`` are taken for one."""
+    if version is None:
+        return None
+    name = version.removeprefix("near ").partition(" to ")[0]
+    return name if name in known_versions() or release_key(name) is not None else None

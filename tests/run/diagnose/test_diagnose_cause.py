@@ -1,0 +1,164 @@
+"""A verdict by the release's own code: the place that raised, what its conditions read, which change they accept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sglang_hydra.releases.reading_refusals import Reader, Site
+from sglang_hydra.releases.refusals import look_up, recorded, recorded_versions
+from sglang_hydra.run.diagnose import UNKNOWN, Diagnosis, diagnose
+
+SITE = "/usr/local/lib/python3.12/dist-packages/sglang"
+CODE = """
+class Worker:
+    def __init__(self, server_args, config):
+        self.server_args = server_args
+        self.page = server_args.page_size
+        cfg = resolving_view(server_args)
+        if not cfg.enable_lora:
+            return
+        size = cfg.chunked_prefill_size
+        if size is not None and size % self.page != 0:
+            raise ValueError(f"a chunk of {size} tokens is no number of whole pages of {self.page}")
+        assert config.heads > 0, "no heads"
+        if _is_hip and envs.SGLANG_USE_AITER.get() and Mode(cfg.disaggregation_mode) == Mode.DECODE:
+            raise NotImplementedError("decode servers of this kind are not written yet")
+"""
+
+
+def read(code: str = CODE) -> list[Site]:
+    fields = ("page_size", "enable_lora", "chunked_prefill_size", "disaggregation_mode")
+    return list(Reader(fields, [("srt/worker.py", code)]).sites())
+
+
+def test_what_a_condition_reads_is_found_through_names_and_attributes() -> None:
+    chunk, heads, decode = read()
+    assert (chunk.kind, chunk.function, chunk.message.split("{}")[0]) == ("ValueError", "__init__", "a chunk of ")
+    assert chunk.guards == [
+        ["a", "enable_lora"],
+        ["!=", ["a", "chunked_prefill_size"], ["c", None]],
+        ["!=", ["%", ["a", "chunked_prefill_size"], ["a", "page_size"]], ["c", 0]],
+    ]
+    assert heads.kind == "AssertionError"
+    assert ["a", "enable_lora"] in heads.guards
+    assert decode.guards[-3:] == [
+        ["@", "is_hip"],
+        ["$", "SGLANG_USE_AITER"],
+        ["==", ["a", "disaggregation_mode"], ["c", "decode"]],
+    ]
+
+
+def test_the_recorded_releases_have_every_kind_of_place() -> None:
+    assert {"0.5.18", "0.5.23"} <= set(recorded_versions())
+    for version in recorded_versions():
+        sites = recorded(version)
+        assert {"ValueError", "AssertionError", "log"} <= {site.kind for site in sites}
+        assert sum(bool(site.guards) for site in sites) > 1000
+        assert max(len(site.message) for site in sites) <= 110, "a message is shortened to what identifies it"
+
+
+def log(release: str, message: str, place: str, line: int, args: str = "") -> list[str]:
+    """A scheduler of ``release`` that ends by ``message``, raised at ``place``."""
+    file, function = place.split(":")
+    return [
+        f"sglang version: {release}",
+        f"[2026-06-11 08:14:02] server_args=ServerArgs(model_path='/models/m', {args}tp_size=1)",
+        "[2026-06-11 08:15:11 TP0] Scheduler hit an exception: Traceback (most recent call last):",
+        f'  File "{SITE}/srt/managers/scheduler.py", line 3750, in run_scheduler_process',
+        f'  File "{SITE}/{file}", line {line}, in {function}',
+        message,
+        "",
+        "[2026-06-11 08:15:12] Received sigquit from a child process. It usually means the child failed.",
+    ]
+
+
+def of(site: Site, args: str, release: str = "0.5.23") -> Diagnosis:
+    message = f"{site.kind}: {site.message.replace('{}', 'x')} and so on"
+    return diagnose(log(release, message, f"{site.file}:{site.function}", site.line, args))
+
+
+def found(function: str, kind: str, reads: str) -> Site:
+    return next(
+        site
+        for site in recorded("0.5.23")
+        if site.function == function and site.kind == kind and any(reads in str(guard) for guard in site.guards)
+    )
+
+
+def test_a_refusal_outside_of_the_argument_code_names_its_arguments_and_a_change() -> None:
+    site = found("_init_pools", "ValueError", "enable_unified_memory")
+    diagnosis = of(site, "enable_unified_memory=True, ")
+    assert diagnosis.kind == "invalid_arguments"
+    assert diagnosis.cause is not None
+    assert (diagnosis.cause.place, diagnosis.cause.found[0].agrees) == (
+        "srt/mem_cache/kv_cache_configurator.py:_init_pools",
+        ("message", "place"),
+    )
+    assert diagnosis.cause.arguments["enable_unified_memory"] is True
+    assert {"enable_unified_memory": False} in diagnosis.cause.changes
+    assert "enable_unified_memory" in diagnosis.finding.fields
+
+
+def test_a_change_is_one_that_the_condition_accepts() -> None:
+    site = found("check_server_args", "AssertionError", "'%', ['a', 'chunked_prefill_size'], ['a', 'page_size']")
+    diagnosis = of(site, "chunked_prefill_size=1000, page_size=64, ")
+    assert diagnosis.cause is not None
+    changes = [change["chunked_prefill_size"] for change in diagnosis.cause.changes if "chunked_prefill_size" in change]
+    assert changes
+    assert all(value is None or value <= 0 or value % 64 == 0 for value in changes)
+
+
+@pytest.mark.parametrize("kind", ["ValueError", "AssertionError", "RuntimeError", "NotImplementedError", "FluxError"])
+def test_an_exception_that_the_release_cannot_have_raised_is_of_no_class(kind: str) -> None:
+    lines = log(
+        "0.5.23", f"{kind}: the gyroscope of the moon has lost its keys", "srt/managers/scheduler.py:run_batch", 3
+    )
+    assert diagnose(lines).kind == UNKNOWN
+    other = log("0.5.23", "TypeError: 'NoneType' object is not subscriptable", "srt/managers/scheduler.py:run_batch", 3)
+    assert diagnose(other).kind == "release_fault"
+
+
+def test_that_no_argument_mends_it_is_said_only_of_a_condition_that_reads_none() -> None:
+    bare = next(
+        site
+        for site in recorded("0.5.23")
+        if not site.guards and len(site.message) > 24 and "managers/sch" in site.file
+    )
+    assert "reads no argument" in of(bare, "").finding.message
+    asks = found("_init_pools", "ValueError", "enable_unified_memory")
+    assert "reads no argument" not in of(asks, "enable_unified_memory=True, ").finding.message
+
+
+def test_a_place_of_another_release_is_said_to_be_of_it() -> None:
+    site = found("_init_pools", "ValueError", "enable_unified_memory")
+    (one, *_) = look_up("0.5.22", site.kind, site.message, (site.file, site.function))
+    assert one.release == "0.5.23"
+
+
+def test_what_the_log_advises_comes_first_where_the_release_has_it() -> None:
+    place = "srt/managers/scheduler.py:run_batch"
+    hint = diagnose(
+        log("0.5.23", "torch.OutOfMemoryError: CUDA out of memory. Try --mem-fraction-static 0.7.", place, 3)
+    )
+    assert (hint.finding.hint or "").startswith("the log advises: Try --mem-fraction-static 0.7.")
+    assert hint.advised[0].changes == {"mem_fraction_static": 0.7}
+    other = diagnose(log("0.5.23", "torch.OutOfMemoryError: CUDA out of memory. Try --no-such-flag 0.7.", place, 3))
+    assert other.advised == ()
+    done = log("0.5.23", "torch.OutOfMemoryError: CUDA out of memory. Try --mem-fraction-static 0.7.", place, 3,
+               "mem_fraction_static=0.7, ")  # fmt: skip
+    assert diagnose(done).advised == ()
+
+
+START = Path(__file__).parents[2] / "data" / "diagnosis" / "start_0_5_23_strict_thinking.log"
+
+
+def test_a_real_start_that_fails_in_the_scheduler_names_argument_condition_place_and_change() -> None:
+    diagnosis = diagnose(START.read_text(encoding="utf-8").split("\n"), 137)
+    assert diagnosis.kind == "invalid_arguments"
+    assert diagnosis.cause is not None
+    assert diagnosis.cause.place == "srt/constrained/base_grammar_backend.py:create_grammar_backend"
+    assert diagnosis.cause.arguments == {"enable_strict_thinking": True, "grammar_backend": "none"}
+    assert {"enable_strict_thinking": False} in diagnosis.cause.changes
+    assert {"grammar_backend": "xgrammar"} in [dict(one.changes) for one in diagnosis.advised]

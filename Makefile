@@ -5,9 +5,12 @@ SGLANG_VENV ?= .venv-sglang-0.5.2
 SGLANG_0_5_23_VENV ?= .venv-sglang-0.5.23
 NEXT_VENV ?= .venv-next
 # Only final releases: a launcher's own requirement names a pre-release, so pip would take one for Hydra too.
-FINAL ?= 'hydra-core<1.4' 'omegaconf<2.4'
+FINAL ?= hydra-core~=1.3.2 omegaconf~=2.3.0
 # The next Hydra and the OmegaConf and the launchers that it takes; pip installs pre-releases only by their version.
 NEXT ?= hydra-core==1.4.0rc3 omegaconf==2.4.1rc1 hydra-joblib-launcher==1.4.0rc3 hydra-submitit-launcher==1.4.0rc3
+# What make test-matrix runs: the tests that meet Hydra and OmegaConf, with each Python and both pairs of them.
+MATRIX ?= 3.10 3.12 3.14
+MATRIX_TESTS ?= tests/arguments tests/cli tests/compose tests/convert tests/conformance tests/packaging
 ARGS ?=
 SITE_ARGS ?=
 
@@ -23,12 +26,13 @@ SIDE_BY_SIDE := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesse
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test test-next test-real test-long test-site bench site site-wheel docs generate compile clean python-version
+.PHONY: help serve test test-next test-matrix test-real test-long test-site bench site site-wheel docs generate compile clean python-version
 
 help:
 	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
 	@echo "make test       every check but those below: ruff, mypy, pytest, the recorded cases; under 10 minutes"
 	@echo "make test-next  the tests of make test with the next versions of Hydra and OmegaConf, in $(NEXT_VENV)"
+	@echo "make test-matrix  the tests of configuration with Python $(MATRIX), each with this and the next Hydra"
 	@echo "make test-real  start real servers: SGLang 0.5.2 and 0.5.23 on the CPU, the embedded engine; install the wheel"
 	@echo "make test-long  what takes minutes: fuzzing, killing servers"
 	@echo "make test-site  build the site and try it in Chromium; pictures of the pages go to build/screenshots"
@@ -38,7 +42,7 @@ help:
 	@echo "make site       the whole site in build/site: the planner in the browser, the documentation"
 	@echo "make site-wheel the wheel of the extra ui, which holds the site"
 	@echo "make clean      remove the environments and everything built"
-	@echo "PYTHON=$(PYTHON) makes $(VENV); it must be Python 3.10 to 3.13"
+	@echo "PYTHON=$(PYTHON) makes $(VENV); it must be Python 3.10 to 3.14"
 
 serve: $(VENV)/.has-local compile
 	@echo "Starting a server: python serve.py model=tiny $(ARGS)"
@@ -53,6 +57,15 @@ test: $(VENV)/.has-dev compile
 
 test-next: $(NEXT_VENV)/.has-dev
 	@echo "== pytest, $(NEXT)" && $(OFFLINE) $(NEXT_VENV)/bin/python -m pytest -m "not real and not registry and not long" $(SIDE_BY_SIDE) $(ARGS)
+
+# uv fetches a Python that is not here.
+test-matrix: $(VENV)/.has-dev
+	@for python in $(MATRIX); do for pair in "1.3 $(FINAL)" "1.4 $(NEXT)"; do \
+	  set -- $$pair; env=.venv-matrix/$$python-hydra-$$1; shift; \
+	  echo "== Python $$python, $$*" && $(VENV)/bin/uv venv --quiet --allow-existing --python $$python $$env && \
+	  $(VENV)/bin/uv pip install --quiet --python $$env/bin/python -c constraints.txt -e . --group dev "$$@" && \
+	  $(OFFLINE) $$env/bin/python -m pytest -m "not real and not registry and not long" $(SIDE_BY_SIDE) $(ARGS) $(MATRIX_TESTS) \
+	  || exit 1; done; done
 
 test-real: $(VENV)/.has-dev $(VENV)/.has-local compile
 	@PYTHON=$(PYTHON) tests/real/install.sh 0.5.2 $(SGLANG_VENV) & first=$$!; \
@@ -106,14 +119,14 @@ compile:
 	@$(PY) -m compileall -q $(SOURCES)
 
 clean:
-	rm -rf $(VENV) $(NEXT_VENV) $(SGLANG_VENV) $(SGLANG_0_5_23_VENV) .venv-record-* dist build outputs
+	rm -rf $(VENV) $(NEXT_VENV) .venv-matrix $(SGLANG_VENV) $(SGLANG_0_5_23_VENV) .venv-record-* dist build outputs
 	rm -rf site/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find multirun -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} +
 	find $(SOURCES) tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 python-version:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
-	  { echo "$(PYTHON) is `$(PYTHON) --version 2>&1`; Python 3.10 to 3.13 is needed: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' || \
+	  { echo "$(PYTHON) is `$(PYTHON) --version 2>&1`; Python 3.10 to 3.14 is needed: make PYTHON=python3.12 ..."; exit 1; }
 
 $(PY): | python-version
 	@echo "Making a Python environment in $(VENV)"

@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose import recipes
 from sglang_hydra.compose.corrections import known_keys
+from sglang_hydra.compose.hydra_internals import UNMATCHED
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.variables import without_values
 from sglang_hydra.text.budget import OverBudget
@@ -105,7 +106,7 @@ def _hint_of_group(message: str) -> str | None:
     """What to type where a second option is added to a group, or where a file of a group has no package."""
     if group := re.match(r"Multiple values for ([\w@.]+)\. To override a value use 'override \1: (\w+)'", message):
         return f"without the +: {group[1]}={group[2]}"
-    if loose := re.match(r"In '(bench|experiment)/([\w/.-]+)': (ConfigKeyError|Could not override '\w+@\1\.)", message):
+    if loose := re.match(rf"(?s)In '(bench|experiment)/([\w/.-]+)': (ConfigKeyError|{UNMATCHED} '\w+@\1\.)", message):
         package = "bench" if loose[1] == "bench" else "_global_"
         return f"# @package {package} as the first line of {loose[1]}/{loose[2]}.yaml"
     added = re.match(r"force-add of config groups is not supported: '\+\+([^']+)'", message)

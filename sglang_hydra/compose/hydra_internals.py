@@ -303,7 +303,7 @@ class Repository(CachingConfigRepository):
             missing.line = self._line_of_choice(failure.missing_cfg_file or "")
             raise missing from failure
         except ConfigCompositionException as failure:
-            unmatched = re.match(r"In '[^']+': Could not override '([\w/]+)'", str(failure))
+            unmatched = re.match(rf"(?s)In '[^']+': {UNMATCHED} '([\w/]+)'", str(failure))
             line = self._line_of_choice(f"{unmatched[1]}/", r"[^#]*") if unmatched else None
             if line is None:
                 raise
@@ -387,6 +387,9 @@ def search_path_of(config_dirs: Sequence[str]) -> ConfigSearchPath:
     add_folders(search_path, config_dirs)
     return search_path
 
+
+UNMATCHED = r"(?:Could not override|Invalid Defaults List override .*No earlier Group Default for)"
+"""How Hydra 1.3 and 1.4 begin to say that an override in a defaults list has nothing to override."""
 
 FOLDERS: ContextVar[tuple[str, ...]] = ContextVar("folders", default=())
 """The folders that the command line names, for ``@hydra.main``, which takes one of them only."""

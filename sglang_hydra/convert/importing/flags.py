@@ -30,6 +30,8 @@ from sglang_hydra.text.words import short
 
 _OF_THE_NODE = ("node_rank", "dist_init_addr")
 _CONFIG_LONGEST = 1 << 20
+_MORE = ("...", "[...]", "\u2026", "\\n")
+"""What documentation writes for more flags, or for the end of a line."""
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 
 
@@ -72,14 +74,24 @@ def read_arguments(
     if launch.values is not None:
         words = [*_words_of(made, launch.values), *words]
     made.words = words = _with_config(made, words, launch.files, folder)
-    options = [option for option in options_in(words, version) if not _take_open(made, option)]
+    typed = list(options_in(words, version))
+    options = [option for option in typed if not _take_open(made, option)]
+    flags = [option.flag for option in typed if option not in options and option.flag[:2] == "--"]
+    flags = [flag for flag in flags if not is_open(flag)]
     if made.version is None:
-        made.guess = guess_release(options, architectures(options))
+        made.guess = guess_release([*options, *options_in(flags, version)], architectures(options))
         if not made.guess.includes(made.read_by):
             made.version = made.read_by = made.guess.last
         options = list(options_in([word for option in options for word in option.words], made.read_by))
+    options += _refused(flags, made.read_by)
     _take(made, read_options(options, made.read_by, needs_model=False), options)
     return made
+
+
+def _refused(flags: Sequence[str], version: str) -> list[Typed]:
+    """The flags that a release does not have, whatever value a variable gives them."""
+    found = options_in(flags, version)
+    return [item for item in found if item.option is None or (item.option.old and item.option.old.refused)]
 
 
 def _take(made: Arguments, read: Reading, options: Sequence[Typed]) -> None:
@@ -98,6 +110,10 @@ def _take(made: Arguments, read: Reading, options: Sequence[Typed]) -> None:
 def _take_open(made: Arguments, option: Typed) -> bool:
     """Leaves out an option whose value is known only where it runs, unless it is a secret. Returns whether it was
     one."""
+    if option.words[0] in _MORE:
+        message = f"{option.words[0]} stands for flags that the source leaves out"
+        made.findings.append(Finding("warning", "IMP005", message, hint="put them behind the source as key=value"))
+        return True
     if not any(is_open(word) for word in option.words):
         return False
     written = " ".join(option.values) or option.words[0]

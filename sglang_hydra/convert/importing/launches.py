@@ -45,6 +45,12 @@ _TRAINERS = {
 }
 """What slime (docs/en/get_started/usage.md) and verl (workers/rollout/sglang_rollout/async_sglang_server.py) pass to
 SGLang by other names."""
+_OF_DIFFUSION = re.compile(
+    r"--(?:(?:dit|vae|hsdp|cache-dit)-.+|(?:text|image)-encoder-.+|(?:ulysses|ring|sp)-degree|enable-cfg-parallel"
+    r"|use-fsdp-inference|num-gpus|adjust-frames|webui)(?:=.*)?"
+)
+"""Flags of the diffusion server, which ``sglang serve`` starts for a diffusion model (0.5.9,
+multimodal_gen/runtime/server_args.py): no language model server has them."""
 _IMAGE = re.compile(r"(?![-/.])[\w.${}()/-]*sglang[\w./-]*(?:[:@][\w.@:-]+)?")
 _OF_A_NODE = ("--node-rank", "--dist-init-addr", "--nccl-init-addr")
 _MODEL_FLAGS = ("--model-path", "--model", "--config")
@@ -181,6 +187,8 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
         if _RUN_BY_PYTHON.search(word) and at:  # what export writes where there is a key
             return list(words[: at + 1]), [*words[at + 1 :], *_KEY * ("--api-key" in word)]
         if word == "serve" and at and words[at - 1].rpartition("/")[2] == "sglang":
+            if any(map(_OF_DIFFUSION.fullmatch, words)):
+                return None
             return list(words[: at + 1]), _with_model(list(words[at + 1 :]))
     return _by_image(words) or _of_trainer(words)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import REPLICA
 from sglang_hydra.convert.importing.experiment import is_reference
-from sglang_hydra.convert.importing.importer import import_source
+from sglang_hydra.convert.importing.importer import State, import_source
 from sglang_hydra.convert.importing.proof import requests_of
 from sglang_hydra.convert.importing.sources import Source
 from sglang_hydra.convert.importing.typed import Typed, read_typed
@@ -28,6 +29,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.words import program
 
+_UNSAFE = re.compile(r"[^\w./-]")
 _RELEASE = "engine.version"
 _OF_IMPORT = ("IMP009", "IMP016")
 """On secrets in the file that import writes, and its verdict on the plan: the plan has its own."""
@@ -71,6 +73,8 @@ def native_reader(
                 kept.pop("random_seed", None)
             if has_model:
                 kept.pop("model_path", None)
+            elif "model" not in server.choices and "model_path" not in kept:
+                kept |= _open_model(server.states)
             version = {} if server.version is None else {_RELEASE: server.version}
             # A variable that holds a secret is given where the server runs.
             nodes = {
@@ -79,7 +83,9 @@ def native_reader(
                 if not (key.startswith("engine.env.") and is_reference(value))
             }
             settings = {"engine": "sglang", **version, **server.choices, **kept, **nodes}
-            findings = tuple(_of_reading(server.findings, named))
+            has_open_model = "model_path" in kept.keys() - server.overrides.keys()
+            read_as = [item for item in server.findings if item.id != "IMP006" or not has_open_model]
+            findings = tuple(_of_reading(read_as, named))
             findings += tuple(_of_image(name, server.image_version, made_for.get(_RELEASE), release))
             document = Document([*requests_of(settings, server.place or name), *own], findings=findings)
             found.append((server.name or str(number), document))
@@ -95,6 +101,13 @@ def native_reader(
         return found
 
     return read
+
+
+def _open_model(states: Sequence[State]) -> dict[str, str]:
+    """The model that a variable names, by that variable: nothing is known of it, and the flags are judged."""
+    written = next((str(item.value) for item in states if (item.name, item.state) == ("model_path", "open")), "")
+    name = _UNSAFE.sub("", written)
+    return {"model_path": f"${{{name}}}"} if name else {}
 
 
 def _of_reading(findings: Sequence[Finding], named: set[str]) -> Iterator[Finding]:

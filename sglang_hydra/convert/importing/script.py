@@ -187,7 +187,7 @@ class Script:
         sets = ASSIGNMENT.fullmatch(command.words[-1]) is not None
         around = [block.unknown for block in frame.blocks]
         if not frame.runs or frame.passes_over(command):
-            shell.pass_over(command.words)
+            shell.pass_over(command.words, around)
             self._rests_on(around if sets else ())
             return
         doubt = frame.unknown if command.joined and (sets or is_test(frame.last.split())) else ""
@@ -301,7 +301,7 @@ class Script:
         kind = "command"
         if split is None and not own and (flags := bare_flags(fields)) is not None:
             split, kind = ([], flags), "flags"
-        if split is None:
+        if split is None or len(fields) == 1:  # a program that is only named
             return
         before, words = split
         if any(word.rpartition("/")[2] in CONTAINERS for word in before):

@@ -65,10 +65,12 @@ class Shell:
             made = opened(f"${name}")
         self.variables[name] = made
 
-    def pass_over(self, words: Sequence[str]) -> None:
-        """Takes note of assignments that are not made: a variable that nothing else sets is empty."""
+    def pass_over(self, words: Sequence[str], conditions: Sequence[str] = ()) -> None:
+        """Takes note of assignments that are not made: a variable that nothing else sets is empty, and not known where
+        one of the ``conditions`` that are taken to hold asks for it."""
         for match in filter(None, map(ASSIGNMENT.fullmatch, words)):
-            self.variables.setdefault(match[1], "")
+            is_asked = any(re.search(rf"\$\{{?{match[1]}\b", condition) for condition in conditions)
+            self.variables.setdefault(match[1], opened(f"${match[1]}") if is_asked else "")
 
 
 def defaults_of(words: Sequence[str]) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ import yaml
 
 from sglang_hydra.arguments.every import canonical_name
 from sglang_hydra.arguments.parser import parser_of
+from sglang_hydra.convert.importing.embedded_commands import fenced
 from sglang_hydra.convert.importing.launches import has_launch_command
 from sglang_hydra.convert.importing.syntax import commands_of
 from sglang_hydra.convert.upgrade.places import server_spans
@@ -28,6 +29,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import file_of, shown_path
 
 _STRUCTURED = (".yaml", ".yml", ".json")
+_MARKDOWN = (".md", ".mdx")
 _OPENING = re.compile(r"(?:\w+\+?=(?=\())?[\[(\"'$]*|[|>][+-]?\d?[+-]?[ \t]*(?:#[^\n]*)?\n")
 _CLOSING = "\"'])},"
 _QUOTED = re.compile(r"(?<![\w-])--[A-Za-z][\w-]*|(?<!\w)'([\w.-]+)'")
@@ -106,7 +108,8 @@ def words_of(text: str, file: str) -> Iterator[Word]:
             return
         except (yaml.YAMLError, ValueError, RecursionError):
             pass  # a template: read as lines
-    yield from _of_shell(text)
+    blocks = list(fenced(text)) if file.endswith(_MARKDOWN) else []
+    yield from chain.from_iterable(map(_of_shell, blocks or [text]))
 
 
 def _of_nodes(text: str) -> Iterator[Word]:

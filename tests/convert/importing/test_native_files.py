@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.export.registry import FORMATS
+from sglang_hydra.convert.importing.launches import split_launch
+from sglang_hydra.convert.importing.native import native_reader
+from sglang_hydra.show.verdicts import verdicts_on
 from tests.commands import Run, runner
 
 PLANS = {
@@ -26,6 +31,7 @@ PLANS = {
     "a key": ["gpu=h200", "model=qwen3_8b", "api_key=${oc.env:SGLANG_HYDRA_API_KEY}"],
     "the tiny model": ["gpu=l40s", "model=qwen3_8b", "served_model_name=it's $HOME", "context_length=4096"],
 }
+RUN_0_5_23 = "docker run lmsysorg/sglang:v0.5.23 python3 -m sglang.launch_server"
 WITHOUT_COMMENTS = ("argv", "engine-kwargs")
 
 
@@ -250,3 +256,32 @@ def test_a_file_runs_nothing_and_reads_no_variable(
         assert "the-secret" not in done.out + done.err
         assert "evil.whl" not in done.out
     assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "why"),
+    [
+        (f"{RUN_0_5_23} --model-path $M --cuda-graph-max-bs $C\n", False, "--cuda-graph-max-bs"),
+        (f"{RUN_0_5_23} --model-path $M --cuda-graph-max-bs-decode $C\n", None, "config.json"),
+        (f"{RUN_0_5_23} --model-path $M --tp 8 ...\n", None, "config.json"),
+        (f'if [ -n "${{M:-}}" ]; then :; else M=a/b; fi\n{RUN_0_5_23} --model-path=$M\n', None, "config.json"),
+    ],
+)
+def test_a_flag_is_judged_by_its_name_also_where_a_variable_has_its_value(
+    script: str, expected: bool | None, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "run.sh").write_text(script)
+    composer = Composer()
+    file = Request(str(tmp_path / "run.sh"), "here")
+    ((_, verdict),) = verdicts_on(composer, [file, Request("gpu=h200", "here")], others=native_reader(composer))
+    assert verdict.launchable is expected
+    assert why in verdict.why
+
+
+def test_a_diffusion_server_and_a_name_in_prose_start_no_language_model_server(tmp_path: Path) -> None:
+    assert split_launch(["sglang", "serve", "--model-path", "Qwen/Qwen-Image", "--ulysses-degree=2"]) is None
+    assert split_launch(["sglang", "serve", "--model-path", "Qwen/Qwen3-8B", "--tp", "2"]) is not None
+    (tmp_path / "notes.md").write_text("```bash\necho (`sglang.launch_server`)\n```\n")
+    files = [Request(str(tmp_path / "notes.md"), "here")]
+    ((_, verdict),) = verdicts_on(Composer(), files, others=native_reader(Composer()))
+    assert verdict.error_ids == ("IMP001",)

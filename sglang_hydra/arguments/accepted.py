@@ -151,7 +151,7 @@ def _take_unknown(made: Accepted, name: str, value: Any) -> None:
         _note_old(made, name, flag, old.instead)
         _take(made, old.field, value if old.value is None else old.value)
     else:
-        _refuse_gone(made, name, value)
+        refuse_gone(made, name, value)
 
 
 def _note_old(made: Accepted, name: str, flag: str, instead: str | None) -> None:
@@ -159,7 +159,7 @@ def _note_old(made: Accepted, name: str, flag: str, instead: str | None) -> None
     made.findings.append(Finding("info", "VER006", message + (f", which has {instead}" if instead else ""), (name,)))
 
 
-def _refuse_gone(made: Accepted, name: str, value: Any) -> None:
+def refuse_gone(made: Accepted, name: str, value: Any) -> None:
     """Refuses an argument that the release does not have, with what took its place or the releases that have it."""
     having = [one for one in known_versions() if name in release(one).arguments]
     first, last = having[0], having[-1]

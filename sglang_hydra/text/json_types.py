@@ -36,6 +36,18 @@ def value_at(tree: Any, key: str) -> Any:
     return tree
 
 
+def tree_of(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree of values by dotted keys."""
+    root: dict[str, Any] = {}
+    for key, value in flat.items():
+        *above, last = key.split(".")
+        node = root
+        for name in above:
+            node = node.setdefault(name, {})
+        node[last] = value
+    return root
+
+
 def json_beside(module: str) -> Any:
     """What the JSON file of the same name beside a module holds; ``module`` is its ``__file__``."""
     import json

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
-from sglang_hydra.convert.export import argv, compose, docker, engine_kwargs, k8s, shell, slurm
+from sglang_hydra.convert.export import argv, compose, docker, engine_kwargs, framework, k8s, shell, slurm
 from sglang_hydra.convert.export.job import Artifact, Job
+from sglang_hydra.convert.frameworks.adapters import ADAPTERS
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest, program, short
@@ -32,6 +34,10 @@ FORMATS: Mapping[str, Format] = {
     "k8s": Format(
         "Kubernetes: a Deployment, or a LeaderWorkerSet for several nodes, with a Service", "k8s.yaml", k8s.export
     ),
+    **{
+        name: Format(framework.about(one), framework.file(one), partial(framework.export, one))
+        for name, one in ADAPTERS.items()
+    },
 }
 
 

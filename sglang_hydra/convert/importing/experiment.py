@@ -13,6 +13,7 @@ from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import LoRARef
 from sglang_hydra.compose.grammar import literal, written
 from sglang_hydra.compose.node_types import is_text
+from sglang_hydra.text.json_types import tree_of
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import program
 
@@ -42,7 +43,7 @@ def experiment_yaml(
     for name in (name for name in EVERY if name in values):
         remark = f"{' ' * _MARK}# {printable(remarks[name])}" if name in remarks else ""
         lines.append(f"{name}: {yaml_value(values[name])}{remark}")
-    lines += _nested(_tree(nodes), 0)
+    lines += _nested(tree_of(nodes), 0)
     return "\n".join(lines) + "\n"
 
 
@@ -125,17 +126,6 @@ def _scalar(value: Any) -> str:
         return value
     content = value if is_reference(value) else literal(str(value))
     return str(yaml.safe_dump(content, default_style='"', allow_unicode=True, width=1 << 30)).strip()
-
-
-def _tree(nodes: Mapping[str, Any]) -> dict[str, Any]:
-    root: dict[str, Any] = {}
-    for key, value in nodes.items():
-        *above, last = key.split(".")
-        node = root
-        for name in above:
-            node = node.setdefault(name, {})
-        node[last] = value
-    return root
 
 
 def _nested(tree: Mapping[str, Any], depth: int) -> Iterator[str]:

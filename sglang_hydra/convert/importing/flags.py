@@ -19,6 +19,7 @@ from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.arguments.tables.values import problem
 from sglang_hydra.compose.overrides import value_problem
+from sglang_hydra.convert.frameworks.adapters import refused_keywords
 from sglang_hydra.convert.importing.launches import Launch, is_open, open_names, without_marks
 from sglang_hydra.convert.importing.passwords import holds_a_password, without_passwords
 from sglang_hydra.planning.engines.planned import release_meant
@@ -72,7 +73,11 @@ def read_arguments(
         _take_resolved(made, launch.values)
         return made
     if launch.values is not None:
-        words = [*_words_of(made, launch.values), *words]
+        refused = refused_keywords(launch.place, launch.values, made.read_by) if launch.keywords else {}
+        made.findings += refused.values()
+        made.unread += refused
+        taken = {key: value for key, value in launch.values.items() if key not in refused}
+        words = [*_words_of(made, taken), *words]
     made.words = words = _with_config(made, words, launch.files, folder)
     typed = list(options_in(words, version))
     options = [option for option in typed if not _take_open(made, option)]

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sglang_hydra.arguments.parser import flag_like
+from sglang_hydra.convert.frameworks.adapters import ADAPTERS
+
 OPEN, CLOSE = "\ue000", "\ue001"
 """Around what only the machine that runs the text would know: a variable that nobody set, the output of a command."""
 
@@ -27,24 +30,10 @@ _MARKER = re.compile(
     r"|engine_kwargs\.sglang\.|\s--sglang-[a-z]"
 )
 _ENGINE_KWARGS = "engine_kwargs.sglang."
-_OF_SLIME = ("--sglang-router", "--sglang-server-concurrency")
-_TRAINERS = {
-    "--hf-checkpoint": "--model-path",
-    "--rollout-num-gpus-per-engine": "--tp-size",
-    "actor_rollout_ref.model.path": "--model-path",
-    "actor_rollout_ref.rollout.tensor_model_parallel_size": "--tp-size",
-    "actor_rollout_ref.model.trust_remote_code": "--trust-remote-code",
-    "actor_rollout_ref.rollout.data_parallel_size": "--dp-size",
-    "actor_rollout_ref.rollout.dtype": "--dtype",
-    "actor_rollout_ref.rollout.enforce_eager": "--disable-cuda-graph",
-    "actor_rollout_ref.rollout.expert_parallel_size": "--ep-size",
-    "actor_rollout_ref.rollout.gpu_memory_utilization": "--mem-fraction-static",
-    "actor_rollout_ref.rollout.load_format": "--load-format",
-    "actor_rollout_ref.rollout.max_num_seqs": "--max-running-requests",
-    "actor_rollout_ref.rollout.quantization": "--quantization",
-}
-"""What slime (docs/en/get_started/usage.md) and verl (workers/rollout/sglang_rollout/async_sglang_server.py) pass to
-SGLang by other names."""
+_BY_FLAGS = tuple(adapter for adapter in ADAPTERS.values() if adapter.flags)
+_OF_FRAMEWORKS = tuple(f"{adapter.flags}{own}" for adapter in _BY_FLAGS for own in adapter.own)
+_TRAINERS = {key: flag_like(name) for adapter in (*_BY_FLAGS, ADAPTERS["verl"]) for name, key in adapter.keys.items()}
+"""What frameworks pass to SGLang by other names, as flags of a script or as overrides."""
 _OF_DIFFUSION = re.compile(
     r"--(?:(?:dit|vae|hsdp|cache-dit)-.+|(?:text|image)-encoder-.+|(?:ulysses|ring|sp)-degree|enable-cfg-parallel"
     r"|use-fsdp-inference|num-gpus|adjust-frames|webui)(?:=.*)?"
@@ -79,10 +68,11 @@ class Launch:
     """One server. ``words`` are SGLang's flags, or ``values`` its arguments where the source has them typed (by any
     spelling that SGLang knows); ``resolved`` where these are what SGLang made of them.
 
-    ``environment`` is what the source sets for the process. ``mentions`` are texts that may name the hardware or the
-    release; ``gpu_count`` the GPUs that the process gets, ``nodes`` how many machines run it. ``files`` are texts that
-    the source writes, by their paths, ``model`` is the name on the hub that the source has beside a path. ``remarks``
-    say what of the source was passed over.
+    ``keywords`` says that ``values`` go to ``ServerArgs(**values)``, and ``pinned`` is the release that their framework
+    pins. ``environment`` is what the source sets for the process. ``mentions`` are texts that may name the hardware or
+    the release; ``gpu_count`` the GPUs that the process gets, ``nodes`` how many machines run it. ``files`` are texts
+    that the source writes, by their paths, ``model`` is the name on the hub that the source has beside a path.
+    ``remarks`` say what of the source was passed over.
     """
 
     kind: str
@@ -91,6 +81,8 @@ class Launch:
     words: tuple[str, ...] = ()
     values: Mapping[str, Any] | None = None
     resolved: bool = False
+    keywords: bool = False
+    pinned: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     mentions: tuple[str, ...] = ()
     version: str | None = None
@@ -199,7 +191,7 @@ def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
     flags: list[str] = []
     for at, word in enumerate(words):
         name, equals, value = word.lstrip("+").partition("=")
-        own = name.startswith("--sglang-") and not name.startswith(_OF_SLIME)
+        own = name.startswith("--sglang-") and not name.startswith(_OF_FRAMEWORKS)
         if own or name in _TRAINERS:
             end = at + 1
             while not equals and end < len(words) and not words[end].startswith("--"):

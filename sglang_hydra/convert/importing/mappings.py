@@ -9,9 +9,9 @@ from typing import Any
 
 from sglang_hydra.arguments.every import first_with
 from sglang_hydra.arguments.parser import flag_like, parser_of
-from sglang_hydra.convert.importing.launches import Launch, split_launch
+from sglang_hydra.convert.frameworks.adapters import servers_in
+from sglang_hydra.convert.importing.launches import Launch, opened, split_launch
 from sglang_hydra.convert.importing.manifests import scalar
-from sglang_hydra.text.json_types import value_at
 
 _ROLES = ("prefill", "decode", "aggregated")
 _MOST_VARIANTS = 64
@@ -134,17 +134,27 @@ def launches_below_keys(document: Mapping[str, Any], place: str) -> list[Launch]
     return found
 
 
-def launches_of_areal(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """The server of AReaL's ``sglang`` node; a reference (``${actor.path}``) is looked up in the document."""
+def launches_of_frameworks(document: Mapping[str, Any], place: str) -> list[Launch]:
+    """The servers that a training framework starts from its tree, or ``hydra.utils.instantiate`` from a node."""
+    found = list(servers_in(document))
+    return [
+        Launch(
+            one.adapter.title,
+            f"{place}, {one.at}",
+            name=one.at if len(found) > 1 else "",
+            values={key: opened(value) if _leads_nowhere(value) else value for key, value in one.values.items()},
+            keywords=not one.adapter.by_flags,
+            mentions=one.mentions,
+            pinned=one.adapter.release,
+            gpu_count=one.gpu_count,
+            remarks=one.remarks,
+        )
+        for one in found
+    ]
 
-    def meant(text: Any) -> Any:
-        if not isinstance(text, str) or not (text.startswith("${") and text.endswith("}")):
-            return text
-        value = value_at(document, text[2:-1])
-        return meant(value) if value != text else None
 
-    values = {str(key): meant(value) for key, value in document["sglang"].items()}
-    return launches_of_config(values, f"{place}, sglang")
+def _leads_nowhere(value: Any) -> bool:
+    return isinstance(value, str) and "${" in value
 
 
 def launch_of_words(words: list[str], place: str) -> Launch | None:

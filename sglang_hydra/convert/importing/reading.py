@@ -38,7 +38,7 @@ def read_launches(
 
 def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> tuple[Launch, Arguments]:
     named = typed.nodes.get("engine.version") or launch.version or version_in(launch.mentions)
-    version = named or _installed_by(source.text)
+    version = named or _installed_by(source.text) or launch.pinned
 
     def classes(options: Sequence[TypedOption]) -> Sequence[str]:
         """The classes of the model that is typed behind the source, or that a flag names."""
@@ -55,6 +55,10 @@ def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> t
         message = f"the source is for SGLang {version}, which is not in the table of releases"
         message += f": planned for {default_release()}"
         arguments.findings.append(Finding("warning", "IMP004", message, ("engine.version",)))
+    if version == launch.pinned and not named and known:
+        message = f"SGLang {version} is what {launch.kind} pins"
+        hint = "put engine.version=... behind the source"
+        arguments.findings.append(Finding("info", "IMP017", message, ("engine.version",), hint))
     if launch.nodes is not None and launch.nodes > 1 and "nnodes" not in arguments.values:
         arguments.values["nnodes"] = launch.nodes
         if arguments.left_open.pop("nnodes", None):

@@ -38,8 +38,8 @@ from sglang_hydra.convert.importing.mappings import (
     is_recipe,
     launch_of_words,
     launches_below_keys,
-    launches_of_areal,
     launches_of_config,
+    launches_of_frameworks,
     launches_of_recipe,
 )
 from sglang_hydra.convert.importing.script import Script
@@ -227,7 +227,7 @@ def _of_document(document: Any, place: str) -> list[Launch]:
         ("apiVersion" in document and "kind" in document, launches_of_kubernetes),
         ("services" in document, launches_of_compose),
         (is_recipe(document), launches_of_recipe),
-        (isinstance(document.get("sglang"), Mapping), launches_of_areal),
+        (True, launches_of_frameworks),
         (True, launches_of_config),
         (True, launches_below_keys),
         (True, launches_of_kubernetes),  # a pod's template, a chart's values: containers at any place
@@ -301,8 +301,6 @@ def _nothing(source: Source) -> Finding:
         hint = "import the commands of the router's workers; topology=replicas plans a router with its servers"
     elif '"model_type"' in source.text or '"architectures"' in source.text:
         hint = f"it is a model's config.json: {program()} plan model=FOLDER gpu=h100, with the folder that it lies in"
-    elif "actor_rollout_ref" in source.text:
-        hint = f"it configures verl, which starts SGLang itself: docs/verl.md; {program()} plan model=... tp_size=..."
     elif "vllm" in source.text:
         hint = "it starts vLLM"
     return Finding("error", "IMP001", message, hint=hint)

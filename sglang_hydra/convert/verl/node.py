@@ -10,19 +10,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sglang_hydra.arguments.every import first_with
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.compose.override_errors import near_key
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
+from sglang_hydra.convert.frameworks.adapters import OWN_KEYS, unknown_keyword
 from sglang_hydra.convert.verl.passed import Tree
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.origins import Origin
-from sglang_hydra.text.words import nearest
 
-OWN_KEYS = ("gpu", "model", "engine", "fit", "extra", "ignore")
-"""The keys of ours that a rollout's plan takes."""
 NODE = "rollout.engine_kwargs.sglang"
 
 
@@ -160,14 +156,7 @@ def _unknown(name: str, word: Setting, tree: Tree, version: str) -> Finding:
     if name in NODES:
         message = f"{word.place}: {name} says nothing about a rollout; here are {', '.join(OWN_KEYS)}"
         return Finding("error", "VRL003", message, (name,))
-    since = first_with(name)
-    if since is not None:
-        message = f"{word.place}: {name!r} is an argument of SGLang {since}, and {version} does not have it"
-        return Finding("error", "CLI001", message, (name,), f"{mount}.engine.version={since}")
-    meant = near_key(name) or nearest(name, OWN_KEYS)
-    hint = Remedy.meant(meant.lstrip("!")) if meant else None
-    message = f"{word.place}: {name!r} is no argument of SGLang {version}: ServerArgs would refuse it in verl's workers"
-    return Finding("error", "CLI001", message, (name,), hint)
+    return unknown_keyword(word.place, name, word.value, version, f"{mount}.")
 
 
 def overwritten(settings: Mapping[str, Setting], passed: Mapping[str, Any]) -> Iterator[Finding]:

@@ -18,12 +18,14 @@ from typing import Any
 
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
+from sglang_hydra.convert.frameworks.adapters import ADAPTERS
 from sglang_hydra.text.json_types import json_beside
 
 OF_ITS_OWN = "verl itself"
 
 # The rollout's defaults, for trees of releases that lack a key.
 _DEFAULTS: Mapping[str, Any] = json_beside(__file__)
+_OF_ITS_OWN: Mapping[str, Any] = _DEFAULTS["of its own"]
 # Block-wise FP8 for a checkpoint that is none: quantized as it is loaded, and at each update of the weights.
 _FP8 = {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}
 
@@ -95,38 +97,18 @@ def passed(tree: Tree, version: str, vendor: str, knows: Collection[str]) -> dic
 def _first(tree: Tree, version: str, vendor: str) -> Iterator[tuple[str, Passed]]:
     """Yields the arguments that ``engine_kwargs`` can override."""
 
-    def from_rollout(key: str) -> Passed:
-        return Passed(tree.rollout(key), tree.place(f"rollout.{key}"))
-
-    def own(value: Any) -> Passed:
-        return Passed(value, OF_ITS_OWN)
-
-    yield "model_path", Passed(local_path(tree.get("model.path")), tree.place("model.path"))
-    yield "dtype", from_rollout("dtype")
-    yield "mem_fraction_static", from_rollout("gpu_memory_utilization")
-    yield "disable_cuda_graph", from_rollout("enforce_eager")
-    yield "enable_memory_saver", own(True)
-    yield "base_gpu_id", own(0)
-    yield "gpu_id_step", own(1)
+    for name, value in _OF_ITS_OWN.items():
+        yield name, Passed(value, OF_ITS_OWN)
+    for name, whole in ADAPTERS["verl"].keys.items():
+        key = whole.removeprefix("actor_rollout_ref.")
+        value = tree.get(key, _DEFAULTS.get(key.rpartition(".")[2]))
+        yield name, Passed(local_path(value) if name == "model_path" else value, tree.place(key))
     sizes = tree.place("rollout.tensor_model_parallel_size", "rollout.data_parallel_size")
     yield "tp_size", Passed(tree.ranks, sizes)
-    yield "dp_size", from_rollout("data_parallel_size")
-    yield "ep_size", from_rollout("expert_parallel_size")
-    yield "node_rank", own(0)
-    yield "load_format", from_rollout("load_format")
     yield "nnodes", Passed(tree.ranks // tree.gpus_of_node or 1, tree.place("rollout.n_gpus_per_node"))
-    yield "trust_remote_code", Passed(tree.get("model.trust_remote_code", False), tree.place("model.trust_remote_code"))
-    yield "max_running_requests", from_rollout("max_num_seqs")
-    yield "log_level", own("error")
-    yield "mm_attention_backend", own(None)
-    yield "attention_backend", own(_attention_backend(version, vendor))
-    yield "skip_tokenizer_init", from_rollout("skip_tokenizer_init")
-    yield "skip_server_warmup", own(True)
-    quantization = tree.rollout("quantization")
-    yield "quantization", from_rollout("quantization")
-    override = {"quantization_config": _FP8} if quantization == "fp8" else {}
+    yield "attention_backend", Passed(_attention_backend(version, vendor), OF_ITS_OWN)
+    override = {"quantization_config": _FP8} if tree.rollout("quantization") == "fp8" else {}
     yield "json_model_override_args", Passed(json.dumps(override), tree.place("rollout.quantization"))
-    yield "custom_weight_loader", own(None)
 
 
 def _last(tree: Tree, knows: Collection[str]) -> Iterator[tuple[str, Passed]]:

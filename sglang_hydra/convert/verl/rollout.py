@@ -16,7 +16,8 @@ from sglang_hydra.arguments.secrets import hide_typed_keys, masked
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.convert.verl.node import NODE, OWN_KEYS, Setting, overwritten, own_requests, requests_of, settings_in
+from sglang_hydra.convert.frameworks.adapters import OWN_KEYS
+from sglang_hydra.convert.verl.node import NODE, Setting, overwritten, own_requests, requests_of, settings_in
 from sglang_hydra.convert.verl.passed import Passed, Tree, passed
 from sglang_hydra.convert.verl.refused import refused, unlike, unplannable, unread
 from sglang_hydra.facts.declared import gpu_facts

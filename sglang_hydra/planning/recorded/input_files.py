@@ -33,6 +33,11 @@ _OF_YAML = ("defaults", "hydra", "recipe", "experiment")
 _GROUPS = {*NODES} - {"model"}
 """What no file of flags has: --model is one of SGLang's."""
 _VALUES_OF_A_CHART = re.compile(r".*values.*\.ya?ml")
+_OF_A_FRAMEWORK = re.compile(
+    r"^ *(?:_target_: *[\"']?sglang\.|actor_rollout_ref:|(?:backend|strategy_name|allocation_mode): *[\"']?sglang\b)",
+    re.MULTILINE,
+)
+"""What the tree of a framework has that starts SGLang itself, or a node for ``hydra.utils.instantiate``."""
 _MANIFEST = re.compile(r"^(?:---\s*$|apiVersion:|services:)", re.MULTILINE)
 
 
@@ -122,7 +127,7 @@ def is_ours(file: Path, content: str) -> bool:
     """Whether a file is an experiment, an option of a group or a record of ours; else it is one of others'."""
     if file.suffix == ".json":
         return is_record(content) or _is_json_experiment(content)
-    if file.suffix not in _SUFFIXES:
+    if file.suffix not in _SUFFIXES or _OF_A_FRAMEWORK.search(content):
         return False
     try:
         loaded = load_yaml(content, "manifest")

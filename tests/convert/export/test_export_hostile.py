@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sglang_hydra.arguments.parser import flag_like
 from sglang_hydra.arguments.reading import parse_argv
 from sglang_hydra.convert.export.job import job_of
 from sglang_hydra.convert.export.registry import render
+from sglang_hydra.convert.frameworks.adapters import ADAPTERS, Adapter
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.json_types import value_at
 from tests.convert.export.exports import (
     HOSTILE,
     all_texts,
@@ -52,6 +56,18 @@ def told(words: list[str]) -> dict[str, Any]:
     return parse_argv(words[start:])
 
 
+def by_a_framework(text: str, adapter: Adapter, folder: Path) -> dict[str, Any]:
+    """What the node or the options of a framework say, by SGLang's names."""
+    if adapter.flags:
+        run = run_script(folder, text, "python3")
+        assert run.code == 0, run.stderr
+        own = {key: flag_like(name) for name, key in adapter.keys.items()}
+        words = [own.get(word, re.sub("^--sglang-", "--", word)) for word in run.words]
+        return parse_argv(words[words.index("train.py") + 1 :])
+    tree = yaml.safe_load(text)
+    return {**value_at(tree, adapter.node), **{name: value_at(tree, key) for name, key in adapter.keys.items()}}
+
+
 def received(plan: Plan, format: str, folder: Path) -> tuple[dict[str, Any], str]:
     """What SGLang is told by an artifact, and the value of SGLANG_TEXT that it finds."""
     text = render(format, job_of(plan, ())).text
@@ -74,6 +90,8 @@ def received(plan: Plan, format: str, folder: Path) -> tuple[dict[str, Any], str
         seen = {"HOME": "/home/someone", "PATH": "/bin"}
         words = [kubernetes_reads(word, seen) for word in [*container["command"], *container["args"]]]
         return told(words), kubernetes_reads(env["SGLANG_TEXT"], seen)
+    if format in ADAPTERS:
+        return by_a_framework(text, ADAPTERS[format], folder), plan.as_env()["SGLANG_TEXT"]
     read = json.loads(text)
     return (read if format == "engine-kwargs" else parse_argv(read)), plan.as_env()["SGLANG_TEXT"]
 
@@ -81,6 +99,8 @@ def received(plan: Plan, format: str, folder: Path) -> tuple[dict[str, Any], str
 def assert_unharmed(text: str, folder: Path) -> None:
     plan = hostile_plan(text)
     for format in all_texts(plan):
+        if format in ADAPTERS and ADAPTERS[format].passes:
+            continue  # it takes no text that a user chooses
         got, variable = received(plan, format, folder)
         assert got["served_model_name"] == got["tool_server"] == text, format
         assert got["model_path"] == "Qwen/Qwen3-8B", format

@@ -297,10 +297,8 @@ def test_what_verl_calls_otherwise_is_translated() -> None:
         "actor_rollout_ref.rollout.tensor_model_parallel_size=2 actor_rollout_ref.rollout.gpu_memory_utilization=0.7 "
         "actor_rollout_ref.rollout.enforce_eager=False "
         "+actor_rollout_ref.rollout.engine_kwargs.sglang.enable_metrics=True",
-        "actor: {path: Qwen/Qwen3-8B}\nsglang: {model_path: '${actor.path}', tp_size: 2, mem_fraction_static: 0.7, "
-        "enable_metrics: true}",
     ],
-    ids=["slime", "verl", "AReaL"],
+    ids=["slime", "verl"],
 )
 def test_a_trainer_starts_its_own_servers(text: str) -> None:
     server = the_one(text)

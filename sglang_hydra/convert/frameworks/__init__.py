@@ -1,0 +1,8 @@
+"""Frameworks that start SGLang themselves: what each calls its arguments, where they stand, what it sets of its own.
+
+What goes here: facts about frameworks as data (``adapters.json``, each with its source), and the one reader and the one
+writer that go by them. What does not: what a framework makes of its whole tree when it runs (``convert.verl``), and
+anything that imports a framework.
+
+adapters                 the table, the servers of a tree, the node for a plan
+"""

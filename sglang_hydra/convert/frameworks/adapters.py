@@ -1,0 +1,210 @@
+"""The table of frameworks, the servers that a composed tree starts, and the node that a framework wants for a plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sglang_hydra.arguments.accepted import begun, refuse_gone
+from sglang_hydra.arguments.every import EVERY, first_with
+from sglang_hydra.arguments.tables.order import at_least
+from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release
+from sglang_hydra.compose.override_errors import near_key
+from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.json_types import json_beside, value_at
+from sglang_hydra.text.words import nearest
+
+OWN_KEYS = ("gpu", "model", "engine", "fit", "extra", "ignore")
+"""Keys of ours that may stand in a framework's node: they tell the plan what the tree does not say."""
+_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+_LEAST_KNOWN = 0.5
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """How one framework passes arguments to SGLang.
+
+    ``node`` is the key that holds them, where ``chosen`` holds too; ``target`` a class that any node may name instead,
+    ``flags`` the prefix of options in a shell script. Of the node ``own`` are no arguments of SGLang, and ``passes``
+    are all that reach it (every one where it is empty). ``names`` says which other keys it passes as which argument,
+    ``defaults`` what it sets below all of that and ``sets`` above it; ``wins`` says whether its names beat the node.
+    ``writes`` are keys that its tree needs beside them. ``release`` is what it pins, ``source`` where all of it was
+    read. Trees are handed on as flags (``by_flags``) or as keyword arguments.
+    """
+
+    name: str
+    title: str
+    source: str
+    wins: str
+    release: str | None = None
+    node: str = ""
+    target: str = ""
+    flags: str = ""
+    gpus: str = ""
+    by_flags: bool = False
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    own: Sequence[str] = ()
+    passes: Sequence[str] = ()
+    names: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    sets: Mapping[str, Any] = field(default_factory=dict)
+    writes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The framework's own keys, by the argument that it passes them as; the first where it has several."""
+        return {name: _spec(how)["keys"].split()[0] for name, how in self.names.items()}
+
+
+ADAPTERS: Mapping[str, Adapter] = {name: Adapter(name, **facts) for name, facts in json_beside(__file__).items()}
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server of a tree: its arguments, the node that they stand in, and what of that node SGLang never sees.
+    ``mentions`` are texts that name the GPU."""
+
+    adapter: Adapter
+    at: str
+    values: Mapping[str, Any]
+    mentions: tuple[str, ...]
+    gpu_count: int | None
+    remarks: tuple[str, ...]
+
+
+def servers_in(tree: Mapping[str, Any]) -> Iterator[Server]:
+    """Yields the servers that frameworks start from a tree. A reference to another key is followed, one that leads
+    nowhere stays as it is written."""
+    for adapter in ADAPTERS.values():
+        for at in _nodes(adapter, tree):
+            yield _server(adapter, tree, at)
+
+
+def _nodes(adapter: Adapter, tree: Mapping[str, Any]) -> Iterator[str]:
+    if adapter.target:
+        yield from (at for at, target in _targets(tree) if re.fullmatch(adapter.target, target))
+        return
+    node = value_at(tree, adapter.node) if adapter.node else None
+    if adapter.chosen:
+        is_one = all(value_at(tree, key) == value for key, value in adapter.chosen.items())
+    else:
+        known = [key in EVERY for key in node] if isinstance(node, Mapping) else []
+        is_one = bool(known) and sum(known) >= len(known) * _LEAST_KNOWN
+    if adapter.node and is_one and (node is None or isinstance(node, Mapping)):
+        yield adapter.node
+
+
+def _targets(tree: Any, above: str = "") -> Iterator[tuple[str, str]]:
+    """Yields each node of a tree that names a class, and the class."""
+    for key, value in tree.items() if isinstance(tree, Mapping) else ():
+        if key == "_target_":
+            yield above, str(value)
+        yield from _targets(value, f"{above}.{key}".lstrip("."))
+
+
+def _server(adapter: Adapter, tree: Mapping[str, Any], at: str) -> Server:
+    node = {str(key): _meant(tree, value) for key, value in ((value_at(tree, at) if at else tree) or {}).items()}
+    typed = {key: value for key, value in node.items() if key not in (*adapter.own, *OWN_KEYS)}
+    named = {name: value for name, how in adapter.names.items() if (value := _named(tree, how)) is not None}
+    reach = {key: value for key, value in typed.items() if not adapter.passes or key in adapter.passes}
+    first, last = (named, reach) if adapter.wins == "node" else (reach, named)
+    beats = {**(last if last is named else {}), **adapter.sets}
+    remarks = [_dropped(adapter, at, key) for key in typed if key not in reach]
+    for key in typed.keys() & beats.keys():
+        if typed[key] != beats[key]:
+            remarks.append(f"{at}.{key}={typed[key]} is overwritten: {adapter.title} passes {beats[key]}")
+    gpus = value_at(tree, adapter.gpus) if adapter.gpus else None
+    gpu = node.get("gpu")
+    return Server(
+        adapter,
+        at,
+        {**adapter.defaults, **first, **last, **adapter.sets},
+        (gpu,) if isinstance(gpu, str) else (),
+        gpus if isinstance(gpus, int) else None,
+        tuple(sorted(remarks)),
+    )
+
+
+def _dropped(adapter: Adapter, at: str, key: str) -> str:
+    newest = known_versions()[-1]
+    gone = "" if key in release(newest).arguments else f", and SGLang {newest} has no such argument"
+    return f"{at}.{key} does not reach SGLang: {adapter.title} passes {len(adapter.passes)} keys on and drops it{gone}"
+
+
+def _spec(how: Any) -> Mapping[str, Any]:
+    return how if isinstance(how, Mapping) else {"keys": how}
+
+
+def _named(tree: Mapping[str, Any], how: Any) -> Any:
+    """The value that the framework's own keys give an argument, the first of them that is there; None for none."""
+    spec = _spec(how)
+    value = next(
+        (found for key in spec["keys"].split() if (found := _meant(tree, value_at(tree, key))) is not None), None
+    )
+    if value is None:
+        return None
+    if "match" in spec:
+        found = re.search(spec["match"], str(value))
+        return int(found[1]) if found else None
+    if isinstance(times := value_at(tree, spec.get("times", "")), int) and isinstance(value, int):
+        value *= times
+    return spec.get("values", {}).get(str(value).lower(), value)
+
+
+def _meant(tree: Mapping[str, Any], value: Any) -> Any:
+    """The value that a reference (``${actor.path}``) leads to; another value as it is."""
+    for _ in range(8):
+        found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+        there = value_at(tree, found[1]) if found else None
+        if there is None:
+            return value
+        value = there
+    return value
+
+
+def keys_for(adapter: Adapter, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The keys of a framework that make it pass ``arguments`` to SGLang, and those of them that it would not pass so.
+    Where the framework has options instead of a tree, an argument without one of its own keeps its name."""
+    sizes = {"tp_size": 1, "pp_size": 1, "dp_size": 1, **arguments}
+    keys = {key: how.format_map(sizes) if isinstance(how, str) else how for key, how in adapter.writes.items()}
+    keys |= adapter.chosen
+    lost: dict[str, Any] = {}
+    for name, value in arguments.items():
+        spec = _spec(adapter.names.get(name, ""))
+        if name in adapter.sets:
+            lost |= {} if adapter.sets[name] == value else {name: value}
+        elif name in adapter.keys:
+            back = {after: {"true": True, "false": False}.get(at, at) for at, after in spec.get("values", {}).items()}
+            own = value // sizes["dp_size"] if "times" in spec else back.get(value, value) if back else value
+            keys |= {} if "match" in spec else {adapter.keys[name]: own}
+        elif adapter.passes and name not in adapter.passes:
+            lost[name] = value
+        else:
+            keys[name if adapter.flags else f"{adapter.node}.{name}"] = value
+    return keys, lost
+
+
+def unknown_keyword(place: str, name: str, value: Any, version: str, mount: str = "") -> Finding:
+    """The error for a key that ``ServerArgs(**...)`` of a release refuses. ``place`` says who set it; ``mount`` is the
+    node that takes keys of ours, where there is one."""
+    since = first_with(name)
+    if since is not None and mount and at_least(since, version):
+        message = f"{place}: {name!r} is an argument of SGLang {since}, and {version} does not have it"
+        return Finding("error", "CLI001", message, (name,), f"{mount}engine.version={since}")
+    if since is not None:
+        made = begun(version)
+        refuse_gone(made, name, value)
+        return replace(made.findings[-1], message=f"{place}: {made.findings[-1].message}")
+    meant = near_key(name) or nearest(name, OWN_KEYS if mount else ())
+    hint = Remedy.meant(meant.lstrip("!")) if meant else None
+    message = f"{place}: {name!r} is no argument of SGLang {version}: ServerArgs would refuse it"
+    return Finding("error", "CLI001", message, (name,), hint)
+
+
+def refused_keywords(at: str, values: Mapping[str, Any], version: str) -> dict[str, Finding]:
+    """The errors on keys that ``ServerArgs(**values)`` of a release refuses, by the key."""
+    has = release(nearest_known(version) or known_versions()[0]).arguments
+    gone = {name: value for name, value in values.items() if name not in has}
+    return {name: unknown_keyword(at, name, value, version) for name, value in gone.items()}

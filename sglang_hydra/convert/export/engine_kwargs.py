@@ -20,15 +20,20 @@ def export(job: Job) -> Artifact:
     keywords = [plain(each) for each in keyword_arguments(job.plan)]
     return Artifact(
         as_json(keywords[0] if job.nodes == 1 else keywords),
-        (*unknown_head(job), *job.path_findings(), *_differences(job)),
+        (*unknown_head(job), *job.path_findings(), *_logs(job), *left_out(job)),
     )
 
 
-def _differences(job: Job) -> list[Finding]:
+def _logs(job: Job) -> list[Finding]:
+    if job.intent.get("log_level") is not None:
+        return []
+    message = "sglang.Engine logs errors only, where a server logs at info"
+    return [Finding("info", "EXP008", message, ("log_level",), "log_level=info")]
+
+
+def left_out(job: Job) -> list[Finding]:
+    """The findings on what keyword arguments cannot say: variables and a key."""
     found = []
-    if job.intent.get("log_level") is None:
-        message = "sglang.Engine logs errors only, where a server logs at info"
-        found.append(Finding("info", "EXP008", message, ("log_level",), "log_level=info"))
     if job.environment():
         names = ", ".join(job.environment())
         message = f"the plan also sets {names}, which must be set before sglang is imported"

@@ -10,6 +10,7 @@ from typing import Any
 
 from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.arguments.tables.table import known_versions
+from sglang_hydra.convert.export.engine_kwargs import left_out
 from sglang_hydra.convert.export.job import Artifact, Job
 from sglang_hydra.convert.export.quoting import bash, commented
 from sglang_hydra.convert.frameworks.adapters import Adapter, keys_for
@@ -35,7 +36,10 @@ def export(adapter: Adapter, job: Job) -> Artifact:
     arguments = {name: plain(value) for name, value in keyword_arguments(job.plan)[0].items() if name not in _PLACED}
     keys, lost = keys_for(adapter, arguments)
     body = _options(job, keys) if adapter.flags else yaml_text([tree_of(keys)])
-    return Artifact(commented(job.header(adapter.name)) + body, (*_findings(adapter, job, lost), *job.path_findings()))
+    return Artifact(
+        commented(job.header(adapter.name)) + body,
+        (*_findings(adapter, job, lost), *job.path_findings(), *left_out(job)),
+    )
 
 
 def _findings(adapter: Adapter, job: Job, lost: Mapping[str, Any]) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ _KEY = ("--api-key", "***")
 _SCRIPTS = ("launch_server.py", "launch_server")
 _MARKER = re.compile(
     r"sglang(?:\.srt)?\.launch_server|\blaunch_server\.py\b|dynamo\.sglang\b|\bsglang\s+serve\b"
-    r"|engine_kwargs\.sglang\.|\s--sglang-[a-z]"
+    r"|engine_kwargs\.sglang\.|\s--sglang-[a-z]|\s--rollout-num-gpus-per-engine\b"
 )
 _ENGINE_KWARGS = "engine_kwargs.sglang."
 _BY_FLAGS = tuple(adapter for adapter in ADAPTERS.values() if adapter.flags)
@@ -200,7 +200,7 @@ def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
             flags += _with_value(flag, value) if equals else [flag, *words[at + 1 : end]]
         elif _ENGINE_KWARGS in name and equals:
             flags += _with_value(f"--{name.partition(_ENGINE_KWARGS)[2].replace('_', '-')}", value)
-    is_one = any(_ENGINE_KWARGS in word or word.startswith("--sglang-") for word in words)
+    is_one = any(_ENGINE_KWARGS in word or word.startswith(("--sglang-", "--rollout-num-gpus-")) for word in words)
     return ([], flags) if is_one and words and not words[0].startswith("--") and flags else None
 
 

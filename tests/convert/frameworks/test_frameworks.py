@@ -185,6 +185,13 @@ def test_an_export_is_read_back_as_the_same_server(name: str, tmp_path: Path) ->
     assert {key: got.get(key) for key in wanted} == wanted
 
 
+@pytest.mark.parametrize("name", ["slime", "miles"])
+def test_a_script_without_options_of_sglang_is_read_back(name: str) -> None:
+    text = render(name, job_of(plan_of("gpu=h200", "model=qwen3_8b"), ())).text
+    (server,) = import_source(Source("x.sh", text), Typed({"gpu": "h200"}), Composer())
+    assert server.arguments["tp_size"] == 1
+
+
 def test_an_export_says_what_the_framework_passes_otherwise() -> None:
     plan = plan_of("gpu=h200", "model=qwen3_8b", "disable_radix_cache=true")
     said = [finding.message for finding in render("nemo-rl", job_of(plan, ())).findings]

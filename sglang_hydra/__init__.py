@@ -4,6 +4,8 @@ The public API; everything is imported when it is first used, so that ``import s
 
     resolve(intent, gpu=..., model=...)   what SGLang 0.5.2 makes of these arguments: needs neither Hydra nor OmegaConf
     plan(["gpu=h200", "model=gpt_oss"])   the same from config groups, checked and with a launch command
+    server_args(["gpu=h200", ...])        the keyword arguments of sglang.Engine, for the release that is installed
+    schema()                              the JSON schema of plan.json, or of another record by its name
     parse_argv([...])                     SGLang's own command line as a dict
     add_*_choices([...])                  values that other code adds: attention backends, quantization methods, ...
     main                                  the decorator for other Hydra apps: their task gets the finished plan
@@ -55,6 +57,8 @@ __all__ = [
     "register",
     "resolve",
     "results",
+    "schema",
+    "server_args",
 ]
 
 if TYPE_CHECKING:
@@ -74,6 +78,7 @@ if TYPE_CHECKING:
     from sglang_hydra.arguments.reading import parse_argv
     from sglang_hydra.compose.schema import register as register
     from sglang_hydra.convert import verl as verl
+    from sglang_hydra.convert.export.engine_kwargs import server_args
     from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.measure.report.frame import results
@@ -81,6 +86,7 @@ if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
     from sglang_hydra.rules.resolution import Resolution, resolve
     from sglang_hydra.run.hydra_app import main
+    from sglang_hydra.schemas import schema_of as schema
     from sglang_hydra.text.errors import ConfigError, MachineError, ServerError, SglangHydraError
     from sglang_hydra.text.findings import Finding
 
@@ -98,6 +104,12 @@ def __getattr__(name: str) -> Any:
             from sglang_hydra.planning.making import make as home
         case "register":
             from sglang_hydra.compose import schema as home
+        case "schema":
+            from sglang_hydra.schemas import schema_of
+
+            return schema_of
+        case "server_args":
+            from sglang_hydra.convert.export import engine_kwargs as home
         case "results":
             from sglang_hydra.measure.report import frame as home
         case "main":

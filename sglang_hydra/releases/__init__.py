@@ -14,6 +14,8 @@ release, process          asks a release for the values of cases; the child proc
 wheels, parts, fetching   the cache of unpacked wheels; fetching of them only what is read; when that is allowed
 bundle, trusted           wheels from a machine with a network; releases that a user pins
 adopting, reading_tables  what is new in a pinned release; its table of arguments, read from its own wheel
+refusals                  where a release refuses and what it asks first: recorded, or
+reading_refusals          read from its wheel
 environment, help_text    where an environment has a release and its libraries; its help of an argument
 child                     what runs in the child process: the standard library and the wheels, nothing of this package
 """

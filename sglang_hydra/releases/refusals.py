@@ -1,7 +1,7 @@
 """Where a release refuses, and what it asks first: an index of its own code, recorded or read when it is needed.
 
 ``tools/record_refusals.py`` writes the recorded ones. Of another release only the file that a traceback names is read,
-where its sources are here: fetched, or installed beside this package.
+where its wheel was fetched.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 
-def schema_of(kind: str) -> dict[str, Any]:
-    """The schema of ``plan``, ``check``, ``explain`` or ``findings``. Raises FileNotFoundError for another kind."""
+def schema_of(kind: str = "plan") -> dict[str, Any]:
+    """The JSON schema of a file or a ``--json`` output: ``plan`` of plan.json, ``check``, ``fit``, ``export`` and the
+    others of ``docs/reference/files.md``. Raises FileNotFoundError for another kind."""
     import json
     from importlib.resources import files
 

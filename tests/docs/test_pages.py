@@ -29,6 +29,7 @@ EXECUTED = (
     "own_repo",
     "ci",
     "architecture",
+    "frameworks",
     "actual",
     "versions",
     "mounts",

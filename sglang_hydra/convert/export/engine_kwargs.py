@@ -9,9 +9,15 @@ only decides where its processes meet. It logs errors only unless ``log_level`` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from sglang_hydra.convert.export.argv import as_json, unknown_head
 from sglang_hydra.convert.export.job import Artifact, Job
+from sglang_hydra.planning.making.make import plan
 from sglang_hydra.planning.passing.passed import keyword_arguments
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 
@@ -41,3 +47,16 @@ def left_out(job: Job) -> list[Finding]:
     if job.has_key:
         found.append(Finding("info", "EXP007", "sglang.Engine serves no HTTP and takes no API key", ("api_key",)))
     return found
+
+
+def server_args(config: Plan | Sequence[str] | Mapping[str, Any] = (), node: int = 0) -> dict[str, Any]:
+    """Returns the arguments of ``sglang.Engine(**arguments)`` on a node, as the plan's release of SGLang names them.
+
+    ``config`` is what ``plan`` takes: words, or a DictConfig that holds our tree at its root or under a node; or a
+    plan. Planned is for the SGLang that is installed, unless ``engine.version`` names one. What nobody asked for is
+    left to SGLang. Raises ConfigError with every error of a plan that cannot be launched.
+    """
+    made = config if isinstance(config, Plan) else plan(config)
+    if made.errors:
+        raise ConfigError(*made.errors)
+    return made.as_engine_kwargs(node)

@@ -1,6 +1,6 @@
 """Frameworks that start SGLang themselves: what each calls its arguments, where they stand, what it sets of its own.
 
-What goes here: facts about frameworks as data (``adapters.json``, each with its source), and the one reader and the one
+What goes here: facts about frameworks as data (each with its source), and the one reader and the one
 writer that go by them. What does not: what a framework makes of its whole tree when it runs (``convert.verl``), and
 anything that imports a framework.
 

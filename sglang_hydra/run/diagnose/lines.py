@@ -15,6 +15,7 @@ LONGEST = 1 << 16
 
 _CHUNK = 1 << 20
 _MOST_STREAMS = 256
+_LEAST_ENDS = 5
 _MOST_SEGMENTS = 64
 
 # CSI sequences (colours, cursor), OSC (titles, links), and the two-character escapes.
@@ -84,7 +85,10 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
         yield from _read_wide(file, chunk)
         return
     dropping = False
+    escaped = b"\n" not in chunk[:LONGEST] and chunk.count(b"\\n") > _LEAST_ENDS and len(chunk) > LONGEST
     while chunk:
+        if escaped:  # a whole log in one text, longer than a line may be
+            chunk = chunk.replace(b"\\n", b"\n").replace(b'\\"', b'"')
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             if not dropping:

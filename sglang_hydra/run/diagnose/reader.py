@@ -10,6 +10,7 @@ from functools import cache
 
 from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Signature, Stage, Weight
+from sglang_hydra.run.diagnose.forms import as_written
 from sglang_hydra.run.diagnose.life import MILESTONES, STARTED, WORK, Evidence, Life, Raised
 from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
 from sglang_hydra.run.diagnose.log_advice import may_advise
@@ -77,7 +78,7 @@ class LogReader:
 
     def read(self, lines: Iterable[str]) -> LogReader:
         """Reads all ``lines``."""
-        for number, raw in numbered(lines):
+        for number, raw in numbered(as_written(lines)):
             self.feed(number, raw)
         for stream, code in self._traces.left_open():  # the log was cut within a traceback
             self._judge(Line(self.count, code, stream))

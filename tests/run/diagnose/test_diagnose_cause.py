@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from sglang_hydra.releases.reading_refusals import Reader, Site
 from sglang_hydra.releases.refusals import look_up, recorded, recorded_versions
 from sglang_hydra.run.diagnose import UNKNOWN, Diagnosis, diagnose
+from sglang_hydra.run.diagnose.forms import as_written
+from sglang_hydra.run.diagnose.lines import read_lines
 
 SITE = "/usr/local/lib/python3.12/dist-packages/sglang"
 CODE = """
@@ -162,3 +166,37 @@ def test_a_real_start_that_fails_in_the_scheduler_names_argument_condition_place
     assert diagnosis.cause.arguments == {"enable_strict_thinking": True, "grammar_backend": "none"}
     assert {"enable_strict_thinking": False} in diagnosis.cause.changes
     assert {"grammar_backend": "xgrammar"} in [dict(one.changes) for one in diagnosis.advised]
+
+
+FORMS: dict[str, Callable[[list[str]], list[str]]] = {
+    "cut at the top": lambda lines: lines[20:],
+    "cut at the bottom": lambda lines: lines[:55],
+    "newest first": lambda lines: lines[::-1],
+    "one string of JSON": lambda lines: [json.dumps("\n".join(lines))],
+    "one object of JSON": lambda lines: [json.dumps({"pod": "a", "content": "\n".join(lines)})],
+    "one array of JSON": lambda lines: [json.dumps(lines)],
+    "escaped": lambda lines: [repr("\n".join(lines))],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_start_is_known_in_every_form(form: str) -> None:
+    diagnosis = diagnose(FORMS[form](START.read_text(encoding="utf-8").split("\n")))
+    assert diagnosis.kind == "invalid_arguments"
+    assert diagnosis.cause is not None
+    assert diagnosis.cause.place == "srt/constrained/base_grammar_backend.py:create_grammar_backend"
+
+
+def test_a_whole_log_in_one_text_of_any_length_is_opened(tmp_path: Path) -> None:
+    lines = START.read_text(encoding="utf-8").split("\n")
+    file = tmp_path / "log.json"
+    work = ["[2026-06-11 08:14:02 TP0] Load weight begin. avail mem=78.58 GB"] * 3000
+    file.write_text(json.dumps("\n".join([*lines[:6], *work, *lines[6:]])), encoding="utf-8")
+    with file.open("rb") as opened:
+        assert diagnose(read_lines(opened)).kind == "invalid_arguments"
+
+
+def test_lines_of_one_second_and_a_clock_that_goes_on_are_not_turned() -> None:
+    lines = [f"[2026-06-11 08:14:{second:02} TP0] a" for second in (5, 5, 5, 6, 7)]
+    assert list(as_written(lines)) == lines
+    assert list(as_written(lines[::-1])) == lines

@@ -6,15 +6,11 @@ from collections.abc import Iterator
 
 from sglang_hydra.architecture.decoder import Decoder, Layer
 from sglang_hydra.architecture.formats import WHOLE_ROW, Stored
-from sglang_hydra.architecture.known import text_part
 from sglang_hydra.architecture.ranks import Ranks, kv_share, share
-from sglang_hydra.architecture.reading import architecture_of
 from sglang_hydra.architecture.tensors import EXPERTS_FORMAT, LINEAR_FORMAT
 from sglang_hydra.architecture.understanding import Understanding
 
 _SHOWN = 3
-_ANY_QUERIES = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
-"""Classes whose merged queries, keys and values are cut anywhere: 0.5.23 models/mimo_v2.py:724."""
 
 
 def misaligned(known: Understanding) -> list[str]:
@@ -27,30 +23,16 @@ def misaligned(known: Understanding) -> list[str]:
     decoder, scheme = known.decoder, known.scheme
     if decoder is None or scheme is None or not scheme.as_stored:
         return []
-    found: dict[str, None] = dict.fromkeys(_stored_for_other_ranks(known))
-    any_queries = known.config is not None and architecture_of(known.config) in _ANY_QUERIES
+    found: dict[str, None] = {}
     members: dict[Layer, list[int]] = {}
     for number, layer in enumerate(decoder.layers):
         members.setdefault(layer, []).append(number)
     for layer, numbers in members.items():
         for kind, module, outputs, inputs in _parts(decoder, layer, known.ranks):
-            if any_queries and module == "self_attn.q_proj":
-                continue
             for stored, _ in scheme.formats(kind, module, numbers):
                 for problem in _problems(stored, kind, module, outputs, inputs, known.ranks):
                     found[problem] = None
     return list(found)[:_SHOWN]
-
-
-def _stored_for_other_ranks(known: Understanding) -> Iterator[str]:
-    """The merged queries, keys and values of a checkpoint that stores them in the order of a number of ranks: one for
-    each KV head, of which each rank loads a whole number. Upstream: 0.5.23 models/mimo_v2.py:143-147."""
-    config = None if known.config is None else text_part(known.config)
-    if config is None or config.get("attention_projection_layout") != "fused_qkv":
-        return
-    stored, ranks = config.size("num_key_value_heads"), known.ranks.attention
-    if stored % ranks:
-        yield f"self_attn.qkv_proj is stored for {stored} ranks, and {ranks} share the attention"
 
 
 def _parts(decoder: Decoder, layer: Layer, ranks: Ranks) -> Iterator[tuple[str, str, tuple[int, ...], int]]:

@@ -34,22 +34,19 @@ class Fields:
 
     Every reader takes the spellings that a field goes by in different families; the first is the one that is
     reported when none is there. null counts as not there, as for SGLang's ``getattr(config, name, default)`` users.
-    ``read`` are the names that a reader asked for.
     """
 
-    __slots__ = ("prefix", "read", "source", "values")
+    __slots__ = ("prefix", "source", "values")
 
     def __init__(self, values: Mapping[str, Any], source: str, prefix: str = "") -> None:
         self.values = values
         self.source = source
         self.prefix = prefix
-        self.read: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
-        return self.get(name) is not None
+        return self.values.get(name) is not None
 
     def get(self, name: str) -> Any:
-        self.read.add(name)
         return self.values.get(name)
 
     def size(self, *names: str, default: int | None = None, most: int = _LARGEST) -> int:
@@ -66,9 +63,8 @@ class Fields:
         return self._whole(names, default)
 
     def flag(self, *names: str, default: bool = False) -> bool:
-        self.read.update(names)
         for name in names:
-            value = self.get(name)
+            value = self.values.get(name)
             if value is None:
                 continue
             if value not in (0, 1) or not isinstance(value, (bool, int)):
@@ -78,9 +74,8 @@ class Fields:
 
     def number(self, *names: str, default: float | None = None) -> float:
         """A finite number above 0, whole or not: a factor or a share. Raises as ``size`` does."""
-        self.read.update(names)
         for name in names:
-            value = self.get(name)
+            value = self.values.get(name)
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LARGEST:
@@ -92,7 +87,7 @@ class Fields:
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """A list of whole numbers, 0 included; () where there is none."""
-        value = self.get(name)
+        value = self.values.get(name)
         if value is None:
             return ()
         if not isinstance(value, (list, tuple)) or not all(_is_whole(item) for item in value):
@@ -110,7 +105,7 @@ class Fields:
 
     def words(self, name: str) -> tuple[str, ...]:
         """A list of strings; () where there is none."""
-        value = self.get(name)
+        value = self.values.get(name)
         if value is None:
             return ()
         if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
@@ -119,9 +114,8 @@ class Fields:
 
     def part(self, *names: str) -> Fields | None:
         """A nested object; None where there is none."""
-        self.read.update(names)
         for name in names:
-            value = self.get(name)
+            value = self.values.get(name)
             if value is None:
                 continue
             if not isinstance(value, Mapping):
@@ -135,7 +129,6 @@ class Fields:
         return WrongField(self.source, name, f"{name} is {short(repr(value))}, {wanted} is needed")
 
     def _whole(self, names: tuple[str, ...], default: int | None) -> int:
-        self.read.update(names)
         for name in names:
             value = self.values.get(name)
             if value is None:

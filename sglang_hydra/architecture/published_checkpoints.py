@@ -50,10 +50,6 @@ _SAME_SHAPES: Mapping[str, tuple[str, str]] = _TABLE["same_shapes"]
 neither replaces the other."""
 
 
-UNSIZED: Mapping[str, str] = _TABLE["unsized"]
-"""Checkpoints that are known by name alone: what is known of them, why that sizes nothing, and its source."""
-
-
 def find_published(path: str) -> Published | None:
     """The listed checkpoint with this id."""
     return next((checkpoint for checkpoint in CHECKPOINTS if checkpoint.path == path), None)
@@ -75,18 +71,6 @@ def others(path: str) -> Iterator[Published]:
     for checkpoint in CHECKPOINTS:
         if checkpoint.original == path and checkpoint.format != "bf16":
             yield checkpoint
-
-
-def variants(path: str) -> dict[str, str]:
-    """The published checkpoints of the weights of ``path`` by their format, the first listed of each; the one that they
-    were made from as ``original``."""
-    own = find_published(path)
-    base = path if own is None else own.original
-    rows = (row for row in CHECKPOINTS if row.original == base and row.source != _TABLE["sources"]["renamed"])
-    found: dict[str, str] = {}
-    for row in rows:
-        found.setdefault(row.format, row.path)
-    return {"original": base, **found} if found else {}
 
 
 def facts_as(checkpoint: Published, original: ModelFacts) -> ModelFacts:

@@ -20,7 +20,6 @@ from sglang_hydra.architecture.reading_experts import expert_pattern, read_exper
 from sglang_hydra.architecture.reading_extras import read_extras, read_heads
 from sglang_hydra.architecture.reading_sparse import layer_kinds, read_compressed, read_indexer, read_latent
 from sglang_hydra.architecture.reading_states import block_layers, is_state, not_modelled, read_linear, state_mixers
-from sglang_hydra.architecture.unread import unread
 
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
@@ -35,9 +34,6 @@ _TIED_OUTSIDE = ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Glm4v", "Glm46V")
 _WITHOUT_ROTARY = ("NemotronH", "KimiLinear", "Jamba")
 _MOST_LAYERS = 10_000
 _LEARNED_POSITIONS = ("GPT2LMHeadModel", "GPTBigCodeForCausalLM", "OPTForCausalLM", "Bert", "XLMRoberta")
-
-
-_SHOWN = 4
 
 
 def architecture_of(config: Fields) -> str:
@@ -113,18 +109,14 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
 
 
 def _completed(decoder: Decoder, text: Fields, architecture: str, traits: Traits) -> Decoder:
-    """``decoder`` with what few families have. Raises Missing where a class that nobody knows has more than is read."""
-    completed = decoder._replace(
+    """``decoder`` with what few families have."""
+    return decoder._replace(
         layer_positions=_layer_positions(text, architecture),
         window=_window(text),
         state_dtype=str(text.get("mamba_ssm_dtype") or "float32"),
         pools_windows=traits.pools_windows or text.flag("is_hybrid_swa"),
         shared_query=text.count("share_q_dim", default=0),
     )
-    others = tuple(unread(text, architecture)) if decoder.assumed else ()
-    if others:
-        raise Missing(f"{architecture}: nothing here knows what {', '.join(others[:_SHOWN])} adds to its layers")
-    return completed
 
 
 def _window(text: Fields) -> int:

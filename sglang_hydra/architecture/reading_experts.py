@@ -9,13 +9,7 @@ from sglang_hydra.architecture.decoder import Experts
 from sglang_hydra.architecture.known import Fields
 
 _EXPERT_COUNT = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-_EXPERT_WIDTH = (
-    "moe_intermediate_size",
-    "expert_hidden_dim",
-    "expert_ffn_hidden_size",
-    "intermediate_size",
-    "ffn_hidden_size",
-)
+_EXPERT_WIDTH = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size", "ffn_hidden_size")
 _CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_k", "moe_top_k")
 
 
@@ -64,8 +58,7 @@ def read_experts(text: Fields, architecture: str, traits: Traits) -> Experts:
     nested = text.part("ffn_config")
     if nested is not None:
         return Experts(_expert_count(text), nested.size("ffn_hidden_size"), 0, nested.count("moe_top_k", default=0))
-    stated = [_first(text, name) for name in _EXPERT_WIDTH if name in text]  # the first counts, Hy3 repeats it
-    width = (stated or (0,))[0] or text.size(*_EXPERT_WIDTH)
+    width = next((_first(text, name) for name in _EXPERT_WIDTH if name in text), 0) or text.size(*_EXPERT_WIDTH)
     chosen = next((_first(text, name) for name in _CHOSEN if name in text), 0)
     return Experts(
         number=_expert_count(text),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, is_secret_name, secret_keys
-from sglang_hydra.compose.model_presets import ModelPresets, checkpoint_of
+from sglang_hydra.compose.model_presets import ModelPresets
 from sglang_hydra.compose.overrides import Request, Wanted, named_release, parse_requests, read_requests
 from sglang_hydra.compose.schema import PAIR, PRIMARY_NAME, register
 from sglang_hydra.compose.separate_words import joined
@@ -432,9 +432,7 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
     """Lifts what presets and the pair file say about arguments, each below every layer of the root."""
     root, layers = base.plain(), base.layers
     gpu, model = root["gpu"], root["model"]
-    if model["variant"] is not None:
-        layers.lift("model", "model_path", checkpoint_of(model), ("model", "variant"))
-    elif model["model_path"] is not None:
+    if model["model_path"] is not None:
         layers.lift("model", "model_path", model["model_path"], ("model", "model_path"))
     for node, preset in (("gpu", gpu), ("model", model)):
         for name, value in preset["args"].items():

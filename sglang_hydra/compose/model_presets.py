@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.facts.stated_config import preset_facts
-from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.presets import Preset
@@ -57,21 +55,12 @@ class ModelPresets:
         known = (own for own in self._facts if len(_flat(own)) >= _LEAST and _flat(own) in name)
         return max((own for own in known if stated <= _formats(own)), key=len, default=None)
 
-    def unsized(self, path: str) -> str | None:
-        """Why a checkpoint that is known by its name cannot be sized; None where it is not such a one."""
-        from sglang_hydra.architecture.published_checkpoints import UNSIZED
-
-        return UNSIZED.get(path)
-
     def same_weights(self, path: str, other: str) -> bool:
         """Whether ``path`` is the checkpoint ``other`` or one of the same shapes, in whatever format."""
         from sglang_hydra.architecture.published_checkpoints import find_published, originals
 
-        def made_from(name: str) -> set[str]:
-            published = find_published(name)
-            return {name} if published is None else {name, *originals(published)}
-
-        return not made_from(path).isdisjoint(made_from(other))
+        published = find_published(path)
+        return path == other or (published is not None and other in originals(published))
 
     @cached_property
     def _paths(self) -> Mapping[str, str]:
@@ -92,22 +81,6 @@ class ModelPresets:
             if path is not None and facts is not None:
                 found.setdefault(path, facts)
         return found
-
-
-def checkpoint_of(node: Mapping[str, Any]) -> str:
-    """The checkpoint that ``model.variant=FORMAT`` asks for: the preset's weights in that published format.
-
-    Raises ConfigError (FCT005) with the formats that are known.
-    """
-    from sglang_hydra.architecture.published_checkpoints import variants
-
-    known, wanted = variants(str(node["model_path"])), str(node["variant"]).lower()
-    if wanted in known:
-        return known[wanted]
-    said = ", ".join(f"{name} ({path})" for name, path in known.items()) or "none"
-    message = f"model.variant={node['variant']}: known formats of {node['model_path']} are {said}"
-    hint = "; or ".join(f"model.variant={name}" for name in (*known, "null"))
-    raise ConfigError(Finding("error", "FCT005", message, ("model.variant",), hint))
 
 
 def _formats(path: str) -> frozenset[str]:

@@ -115,24 +115,16 @@ def model_facts(
     if wrong:
         raise ConfigError(*wrong)
     if facts.config is None and given is None:
-        findings = [_with_what_is_known(finding, str(path), presets) for finding in findings]
+        findings = [_with_resembling(finding, presets.resembling(str(path))) for finding in findings]
     if stated is None or path == node["model_path"]:
         return facts, findings
     return facts, [_another_model(node, path, facts), *findings]
 
 
-def _with_what_is_known(finding: Finding, path: str, presets: KnownModels) -> Finding:
-    """HUB004 with why the checkpoint cannot be sized, where its name is known, or with the preset that it resembles."""
-    if finding.id != "HUB004":
+def _with_resembling(finding: Finding, known: str | None) -> Finding:
+    if known is None or finding.id != "HUB004":
         return finding
-    known, why = presets.resembling(path), presets.unsized(path)
-    if why is not None:
-        return replace(finding, message=f"{finding.message}; known of it: {why}")
-    return (
-        finding
-        if known is None
-        else finding.said(f"model.facts_from={known} if it has that one's shapes and format; else {finding.hint}")
-    )
+    return finding.said(f"model.facts_from={known} if it has that one's shapes and format; else {finding.hint}")
 
 
 def _another_model(node: Mapping[str, Any], path: Any, facts: ModelFacts) -> Finding:

@@ -68,9 +68,6 @@ class KnownModels(Protocol):
     def facts_named(self, named: str) -> ModelFacts | None:
         """The facts of a preset by its name or its checkpoint's path; None for an unknown one."""
 
-    def unsized(self, path: str) -> str | None:
-        """Why a checkpoint that is known by its name alone cannot be sized."""
-
     def resembling(self, path: str) -> str | None:
         """The preset whose facts are likely those of ``path``; None where none is."""
 

@@ -56,17 +56,10 @@ def about(size: float, low: float, high: float) -> Range:
     return Range(size * low, size, size * high)
 
 
-_UNIFIED = (12, 1)
-"""The compute capability of the GB10, whose memory is the host's."""
-
-
 def before_loading(gpu: GpuFacts, ranks: Ranks, nodes: int) -> Range:
     """The CUDA context and the buffers of the communication library: total memory less "avail mem" at "Load weight
     begin" in the logs. One GPU 0.8 to 1.1 GiB; four GPUs on PCIe 0.9; with NVSwitch four 2.4 to 3.7, eight 3.1, two
-    nodes of eight 3.7. A GPU without memory of its own has what the host has left (0.5.23 srt/utils/common.py:449-454):
-    three GB10 had 105.5, 111.5 and 112.9 GiB of 121.7 (tests/data/memory/later.jsonl)."""
-    if gpu.compute_capability == _UNIFIED:
-        return Range(8.8 * GIB, 10.2 * GIB, 16.3 * GIB)
+    nodes of eight 3.7."""
     if gpu.is_hip:
         return Range(0.8 * GIB, 2.0 * GIB, 5.0 * GIB)
     if ranks.gpus == 1:

@@ -61,16 +61,11 @@ def table_head() -> list[tuple[str, str]]:
     return [text(title, "bold") for title in titles]
 
 
-_LARGE = 8 * (1 << 30)
-"""No context is as large: more is what a host uses whose memory is the GPU's."""
-
-
 def memory_rows(fit: Fit) -> list[list[tuple[str, str]]]:
     """Everything that is counted, in the order in which a server takes it; the sizes add up to the GPU's memory."""
     rows = []
     if fit.before_loading is not None:
-        others = "" if fit.before_loading.mid < _LARGE else ", the host's own"
-        rows.append(_row("before loading", _span(fit.before_loading), f"CUDA context, communication{others}"))
+        rows.append(_row("before loading", _span(fit.before_loading), "CUDA context, communication"))
     if fit.reserved:
         rows.append(_row("reserved", _gib(fit.reserved), "fit.reserved_gib"))
     rows.append(_row("weights", _gib(fit.weights.total), _parts(fit)))

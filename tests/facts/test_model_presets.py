@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS, UNSIZED, variants
 from sglang_hydra.arguments.tables.architectures import first_release_of
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.stated_config import FOLDER as CONFIGS
 from sglang_hydra.facts.stated_config import QUANTIZATION, preset_facts
 from sglang_hydra.text.errors import ConfigError
 from tests.facts.facts_fakes import catalog
-from tests.plans import composer, planned
+from tests.plans import composer
 
 FOLDER = Path(__file__).parents[2] / "conf" / "model"
 CATALOG = catalog("models.json")["models"]
@@ -30,7 +29,6 @@ ASKED_FOR = (
 TYPES: dict[str, Any] = {
     "name": str,
     "model_path": str,
-    "variant": type(None),
     "config_file": (str, type(None)),
     "config": (dict, type(None)),
     "source": str,
@@ -71,7 +69,7 @@ def test_a_preset_has_every_key_with_its_type_and_no_other(name: str) -> None:
     preset = load(name)
     assert list(preset) == list(TYPES)
     written = {key for part in composer().preset("model", name).parts for key in part.tree}
-    assert written | {"config_file", "variant"} == set(TYPES)
+    assert written | {"config_file"} == set(TYPES)
     for key, kind in TYPES.items():
         assert isinstance(preset[key], kind), key
     assert preset["name"] == name
@@ -112,7 +110,6 @@ def test_only_models_whose_every_server_needs_a_flag_bring_one() -> None:
     brought = {name: load(name)["args"] for name in PRESETS if load(name)["args"]}
     assert brought == {
         "kimi_k2": {"trust_remote_code": True},
-        "mimo_v2_5": {"trust_remote_code": True},
         "llama_4_maverick": {"attention_backend": "triton"},
         "llama_4_scout": {"attention_backend": "triton", "context_length": 1000000},
         "tiny": {"served_model_name": "tiny"},
@@ -154,8 +151,7 @@ def test_llama_4_has_the_backend_of_its_gpu() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_vision_language_preset_describes_its_vision_tower(name: str) -> None:
     config = stated(name)
-    sees = config["architectures"][0].endswith("ForConditionalGeneration") or name == "mimo_v2_5"
-    assert ("vision_config" in config) == sees
+    assert ("vision_config" in config) == config["architectures"][0].endswith("ForConditionalGeneration")
 
 
 def test_gpt_oss_composes_to_the_120b() -> None:
@@ -175,39 +171,6 @@ def test_tiny_describes_the_checkpoint_that_is_made_here() -> None:
     assert config == {key: TINY_CONFIG[key] for key in config}
 
 
-def test_a_variant_is_the_preset_in_another_published_format() -> None:
-    facts = planned(*["model=qwen3_5_397b", "model.variant=fp8", "gpu=h200", "tp_size=8"])
-    assert facts.intent["model_path"] == "Qwen/Qwen3.5-397B-A17B-FP8"
-    assert facts.model.config is not None
-    assert facts.model.config["quantization_config"]["weight_block_size"] == [128, 128]
-    assert "FCT001" not in {finding.id for finding in facts.findings}
-    back = planned(*["model=glm_5_2_fp8", "model.variant=nvfp4", "gpu=b200", "tp_size=8"])
-    assert back.intent["model_path"] == "nvidia/GLM-5.2-NVFP4"
-    assert "FCT001" not in {finding.id for finding in back.findings}
-
-
-def test_a_variant_that_nobody_published_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(ConfigError) as refused:
-        planned(*["model=qwen3_5_397b", "model.variant=fp5", "gpu=h200"])
-    finding = refused.value.findings[0]
-    assert finding.id == "FCT005"
-    assert finding.hint is not None
-    assert "model.variant=nvfp4" in finding.hint
-
-
-def test_glm_5_3_is_fp8_as_the_hub_has_it_and_its_bf16_a_variant() -> None:
-    assert stated("glm_5_3")["quantization_config"]["quant_method"] == "fp8"
-    assert variants("zai-org/GLM-5.3")["bf16"] == "zai-org/GLM-5.3-BF16"
-
-
-@pytest.mark.parametrize("path", sorted(UNSIZED))
-def test_a_model_that_is_known_by_its_name_says_why_it_is_not_sized(path: str) -> None:
-    (finding,) = (one for one in planned(f"model_path={path}", "gpu=h200").findings if one.id == "HUB004")
-    assert UNSIZED[path] in finding.message
-    assert finding.hint is not None
-    assert "model.facts_from" in finding.hint
-
-
 def test_every_whole_config_json_has_its_source_and_serves_a_preset() -> None:
     folder = FOLDER.parent / CONFIGS
     sources = json.loads((folder / "sources.json").read_text("utf-8"))
@@ -217,8 +180,7 @@ def test_every_whole_config_json_has_its_source_and_serves_a_preset() -> None:
         assert set(row) - {"note"} == {"repository", "at", "path", "licence", "read"}, name
         assert row["licence"], name
     whole = {name for name in files if not name.endswith(f".{QUANTIZATION}")}
-    served = {load(name)["config_file"] for name in PRESETS} | {checkpoint.config_file for checkpoint in CHECKPOINTS}
-    assert whole == served - {None}
+    assert whole == {load(name)["config_file"] for name in PRESETS} - {None}
     assert {name.replace(f".{QUANTIZATION}", ".json") for name in files - whole} <= whole
 
 
@@ -256,14 +218,12 @@ def test_fields_of_a_preset_lie_over_its_whole_config_json_and_a_null_format_tak
 OVER_THE_FILE: dict[str, Any] = {
     "deepseek_v3_1": {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
     "gemma_2_9b": {"torch_dtype": "bfloat16"},
-    "gemma_4_31b": {"quantization_config": None},
     "grok_2": {"num_hidden_layers": 64},
     "kimi_k2_6": {"eos_token_id": 163586},
     "kimi_k2_7_code": {"eos_token_id": 163586},
     "qwen2_5_7b": {"max_position_embeddings": 32768, "eos_token_id": 151645},
     "qwen2_5_vl_7b": {"head_dim": 128},
     "qwen3_6_27b": {"quantization_config": None},
-    "qwen3_coder_30b": {"max_position_embeddings": 262144, "rope_theta": 10000000},
     "qwen3_6_35b": {"quantization_config": None},
 }
 """What a preset's excerpt says that its whole file, of another checkpoint or with less in it, does not."""

@@ -82,7 +82,7 @@ def test_formats_that_the_gpu_cannot_compute_are_not_offered() -> None:
 
 
 @pytest.mark.parametrize("path", [one.path for one in CHECKPOINTS if one.config_file is not None])
-def test_a_checkpoint_with_a_whole_config_of_its_own_is_smaller_than_its_original(path: str) -> None:
+def test_a_checkpoint_with_a_preset_of_its_own_is_smaller_than_its_original(path: str) -> None:
     presets = {preset.node["model_path"]: preset.name for preset in composer().presets("model")}
     (published,) = (one for one in CHECKPOINTS if one.path == path)
 
@@ -94,9 +94,7 @@ def test_a_checkpoint_with_a_whole_config_of_its_own_is_smaller_than_its_origina
         return plan.fit.weights.total
 
     original = f"model={presets[published.original]}"
-    own = f"model={presets[path]}" if path in presets else f"model_path={path}"
-    variant = f"model.variant={published.format}"
-    assert weights(original, variant) == weights(original, f"model_path={path}") == weights(own) < weights(original)
+    assert weights(original, f"model_path={path}") == weights(f"model={presets[path]}") < weights(original)
 
 
 def test_a_refused_plan_is_no_remedy() -> None:

@@ -21,6 +21,9 @@ OWN_KEYS = ("gpu", "model", "engine", "fit", "extra", "ignore")
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _LEAST_KNOWN = 0.5
 
+REPLICAS = "dp_size"
+"""The argument that frameworks count their servers of a model by."""
+
 
 @dataclass(frozen=True)
 class Adapter:
@@ -167,7 +170,7 @@ def _meant(tree: Mapping[str, Any], value: Any) -> Any:
 def keys_for(adapter: Adapter, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The keys of a framework that make it pass ``arguments`` to SGLang, and those of them that it would not pass so.
     Where the framework has options instead of a tree, an argument without one of its own keeps its name."""
-    sizes = {"tp_size": 1, "pp_size": 1, "dp_size": 1, **arguments}
+    sizes = {"tp_size": 1, "pp_size": 1, REPLICAS: 1, **arguments}
     keys = {key: how.format_map(sizes) if isinstance(how, str) else how for key, how in adapter.writes.items()}
     keys |= adapter.chosen
     lost: dict[str, Any] = {}
@@ -177,7 +180,7 @@ def keys_for(adapter: Adapter, arguments: Mapping[str, Any]) -> tuple[dict[str, 
             lost |= {} if adapter.sets[name] == value else {name: value}
         elif name in adapter.keys:
             back = {after: {"true": True, "false": False}.get(at, at) for at, after in spec.get("values", {}).items()}
-            own = value // sizes["dp_size"] if "times" in spec else back.get(value, value) if back else value
+            own = value // sizes[REPLICAS] if "times" in spec else back.get(value, value) if back else value
             keys |= {} if "match" in spec else {adapter.keys[name]: own}
         elif adapter.passes and name not in adapter.passes:
             lost[name] = value

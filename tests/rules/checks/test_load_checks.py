@@ -269,18 +269,6 @@ ROWS = (
     # shapes
     refused(
         weights_at_load.check_quantized_shapes,
-        "self_attn.qkv_proj is stored for 4 ranks, and 8 share the attention",
-        overrides="gpu=h200 model=mimo_v2_5 tp_size=8 engine.version=0.5.23",
-    ),
-    unchanged(
-        weights_at_load.check_quantized_shapes,
-        overrides="gpu=h200 model=mimo_v2_5 tp_size=8 dp_size=2 enable_dp_attention=true engine.version=0.5.23",
-    ),
-    unchanged(
-        weights_at_load.check_quantized_shapes, overrides="gpu=h200 model=mimo_v2_flash tp_size=8 engine.version=0.5.23"
-    ),
-    refused(
-        weights_at_load.check_quantized_shapes,
         "192 outputs on each GPU",
         overrides="gpu=h200 model_path=Qwen/Qwen3-235B-A22B-FP8 tp_size=8",
     ),

@@ -41,9 +41,11 @@ again, and only changes whose plan is clean are offered: with the log's own rele
 numbers of memory are worked with. Each change says what it costs. `--json` prints `sglang_hydra.diagnosis/2`.
 
 An exception is held against the code of the log's release: what it raises where (0.5.18 and 0.5.23 are recorded; of
-another release the file that the traceback names is read where its sources are here, else the nearest recorded one is
+another release the file that the traceback names is read where its wheel was fetched, else the nearest recorded one is
 asked, and named). The answer shows the place, which of message and place agree, the arguments that the conditions above
-it read, with the log's values, and changes after which a condition no longer holds, each planned before it is offered.
+it read, with the log's values, and changes after which a condition no longer holds. Where the model and the GPU are
+known, each change is planned before it is offered, together with the arguments that the condition reads; else a note
+says what is missing.
 An exception that the release cannot have raised there stays `unknown`. What the log itself advises comes first, where
 the release has the flag and it is not set yet.
 

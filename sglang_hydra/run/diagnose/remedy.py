@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from sglang_hydra.arguments.layout import arguments_saying
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.successors import name_in
+from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.plan import Plan
@@ -20,7 +21,7 @@ from sglang_hydra.run.diagnose.advice import in_release, with_costs
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import FailureClass
 from sglang_hydra.run.diagnose.log_advice import SAID, changes_of
-from sglang_hydra.run.diagnose.replan import RULES, Replanned, offline, replan
+from sglang_hydra.run.diagnose.replan import RULES, Replanned, is_replanned, offline, replan
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.screen import shown
@@ -85,24 +86,33 @@ def in_its_release(
 
     Only a release that is here already, installed or recorded, is asked: a log never makes us fetch one.
     """
-    release = planned.release
+    version = planned.release
     kept: list[str] = []
     notes: list[str] = []
     for offer in offers:
         requests, change = [*planned.requests[0]], offer.change
-        if release is not None:
-            own = Request(f"engine.version={release}", _PLACE, "experiment")
-            requests = [own, *(item for item in requests if item.text != RULES)]
-            change = {name_in(name, release) or name: value for name, value in change.items()}
+        if version is not None:
+            own = Request(f"engine.version={version}", _PLACE, "experiment")
+            requests = [own, *(item for item in requests if item.text != RULES), *_beside_the_rules(diagnosis, version)]
+            change = {name_in(name, version) or name: value for name, value in change.items()}
         plan = _clean(composer, requests, change, fitted=False)
-        if plan is None and release is not None:
-            notes.append(f"left out, as SGLang {release} refuses it here: {offer.text}")
+        if plan is None and version is not None:
+            notes.append(f"left out, as SGLang {version} refuses it here: {offer.text}")
             continue
-        kept += in_release(with_costs([offer.text], diagnosis.kind), release)
+        kept += in_release(with_costs([offer.text], diagnosis.kind), version)
         if plan is not None and plan.command and not any(note.startswith(_COMMAND) for note in notes):
             by = plan.engine.version if plan.basis in ("exact", "recorded") else f"the rules of {SPECIFIED_VERSION}"
             notes.append(f"{_COMMAND}, planned by {by}: {shlex.join(_typed_only(plan))}")
     return kept, notes
+
+
+def _beside_the_rules(diagnosis: Diagnosis, version: str) -> Iterator[Request]:
+    """Yields the arguments that the failed condition reads, with the log's values, where the rules that replan the log
+    leave them out: without them a change would be planned for a server that never had the fault."""
+    table = release(version).arguments
+    for name, value in (diagnosis.cause.arguments if diagnosis.cause is not None else {}).items():
+        if name in table and value != table[name].default and not is_replanned(name):
+            yield Request.typed(name, value, _PLACE, "experiment")
 
 
 def _typed_only(plan: Plan) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known
@@ -144,11 +145,12 @@ def _ranks_of_a_node(plan: Plan) -> int:
 
 
 def _planned_values(args: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in named(args).items()
-        if name == "model_path" or (EVERY[name].concern in _CONCERNS and name not in _MACHINE)
-    }
+    return {name: value for name, value in named(args).items() if name == "model_path" or is_replanned(name)}
+
+
+def is_replanned(name: str) -> bool:
+    """Whether an argument of a log is planned again: 0.5.2 has it, and it is not of the log's own machine."""
+    return name in FIELDS and EVERY[name].concern in _CONCERNS and name not in _MACHINE
 
 
 def _model_requests(

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.releases.reading_refusals import Reader, Site
 from sglang_hydra.releases.refusals import look_up, recorded, recorded_versions
 from sglang_hydra.run.diagnose import UNKNOWN, Diagnosis, diagnose
 from sglang_hydra.run.diagnose.forms import as_written
 from sglang_hydra.run.diagnose.lines import read_lines
+from sglang_hydra.run.diagnose.remedy import with_remedies
 
 SITE = "/usr/local/lib/python3.12/dist-packages/sglang"
 CODE = """
@@ -166,6 +169,16 @@ def test_a_real_start_that_fails_in_the_scheduler_names_argument_condition_place
     assert diagnosis.cause.arguments == {"enable_strict_thinking": True, "grammar_backend": "none"}
     assert {"enable_strict_thinking": False} in diagnosis.cause.changes
     assert {"grammar_backend": "xgrammar"} in [dict(one.changes) for one in diagnosis.advised]
+
+
+def test_a_change_is_planned_beside_the_arguments_that_the_condition_reads() -> None:
+    """0.5.2 has no enable_strict_thinking: a plan by its rules alone is of a server that never had the fault."""
+    composer = Composer()
+    typed = [Request("model=qwen3_8b", "here"), Request("gpu=h100", "here")]
+    diagnosis = with_remedies(diagnose(START.read_text(encoding="utf-8").split("\n"), 137), composer, typed)
+    (command,) = (note for note in diagnosis.notes if note.startswith("the whole command"))
+    assert "--grammar-backend xgrammar" in command
+    assert "--enable-strict-thinking" in command
 
 
 FORMS: dict[str, Callable[[list[str]], list[str]]] = {

@@ -79,10 +79,11 @@ def read_arguments(
         taken = {key: value for key, value in launch.values.items() if key not in refused}
         words = [*_words_of(made, taken), *words]
     made.words = words = _with_config(made, words, launch.files, folder)
-    typed = list(options_in(words, version))
-    options = [option for option in typed if not _take_open(made, option)]
-    flags = [option.flag for option in typed if option not in options and option.flag[:2] == "--"]
-    flags = [flag for flag in flags if not is_open(flag)]
+    options: list[Typed] = []
+    left_open: list[Typed] = []
+    for option in options_in(words, version):
+        (left_open if _take_open(made, option) else options).append(option)
+    flags = [option.flag for option in left_open if option.flag[:2] == "--" and not is_open(option.flag)]
     if made.version is None:
         made.guess = guess_release([*options, *options_in(flags, version)], architectures(options))
         if not made.guess.includes(made.read_by):

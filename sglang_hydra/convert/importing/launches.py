@@ -179,7 +179,7 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
         if _RUN_BY_PYTHON.search(word) and at:  # what export writes where there is a key
             return list(words[: at + 1]), [*words[at + 1 :], *_KEY * ("--api-key" in word)]
         if word == "serve" and at and words[at - 1].rpartition("/")[2] == "sglang":
-            if any(map(_OF_DIFFUSION.fullmatch, words)):
+            if any(map(_OF_DIFFUSION.fullmatch, words[at + 1 :])):
                 return None
             return list(words[: at + 1]), _with_model(list(words[at + 1 :]))
     return _by_image(words) or _of_trainer(words)

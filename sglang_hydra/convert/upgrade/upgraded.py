@@ -11,6 +11,7 @@ from typing import Any
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import every_variable
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
@@ -80,6 +81,16 @@ class Upgrade:
         return " ".join([program(), *map(shlex.quote, self.words)])
 
 
+def _by_the_new_release(finding: Finding, version: str) -> Finding:
+    """The finding on a flag that a variable gives its value: an error where ``version`` has no such flag."""
+    name = finding.fields[0] if finding.id == "IMP005" and finding.fields else ""
+    if name not in EVERY or (now := name_in(name, version)) == name:
+        return finding
+    message = f"SGLang {version} has no option --{name.replace('_', '-')}, to which a variable gives a value"
+    hint = f"--{now.replace('_', '-')} with the same value" if now else "leave it out"
+    return Finding("error", "ARG010", message, finding.fields, hint)
+
+
 def upgraded(
     composer: Composer,
     subject: Subject,
@@ -96,6 +107,7 @@ def upgraded(
     Raises ConfigError for what cannot be composed, or is no server of SGLang's.
     """
     env = os.environ
+    subject = replace(subject, findings=[_by_the_new_release(item, version) for item in subject.findings])
     asked_for = composable(subject.requests)
     composition = composer.compose(asked_for)
     if subject.recorded is None:

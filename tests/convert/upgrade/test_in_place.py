@@ -241,3 +241,18 @@ def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path)
     assert refused == []
     assert changed >= 25
     assert changed + same + len(unfit) >= 50, "those of another GPU than h200 are refused, and stay as they are"
+
+
+def test_a_flag_that_goes_is_named_also_where_a_variable_has_its_value(run: Run, tmp_path: Path) -> None:
+    image = "docker run lmsysorg/sglang:v0.5.12 python3 -m sglang.launch_server"
+    (tmp_path / "run.sh").write_text(
+        f"{image} --model-path Qwen/Qwen3-8B --tp 2 --cuda-graph-max-bs $BS --port $PORT\n"
+    )
+    done = run("upgrade", "--to", "0.5.23", "--json", str(tmp_path / "run.sh"), "gpu=h200")
+    errors = [
+        item for server in json.loads(done.out)["servers"] for item in server["findings"] if item["level"] == "error"
+    ]
+    assert done.code == 2
+    assert [(item["fields"], item["hint"]) for item in errors] == [
+        (["cuda_graph_max_bs"], "--cuda-graph-max-bs-decode with the same value")
+    ]

@@ -14,8 +14,10 @@ from typing import Any
 
 
 def held(args: Any) -> dict[str, str]:
-    """Every field. The identity of an adapter is drawn anew each time."""
-    return {name: re.sub(r"lora_id='\w+'", "lora_id", repr(value)) for name, value in vars(args).items()}
+    """Every field, of a dataclass (0.5.2) as of a struct (0.5.23). The identity of an adapter is drawn anew each
+    time."""
+    names = getattr(args, "__struct_fields__", None) or vars(args)
+    return {name: re.sub(r"lora_id='\w+'", "lora_id", repr(getattr(args, name))) for name in names}
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ SGLANG_VENV ?= .venv-sglang-0.5.2
 SGLANG_0_5_23_VENV ?= .venv-sglang-0.5.23
 NEXT_VENV ?= .venv-next
 # Only final releases: a launcher's own requirement names a pre-release, so pip would take one for Hydra too.
-FINAL ?= hydra-core~=1.3.2 omegaconf~=2.3.0
+FINAL ?= "hydra-core~=1.3.2; python_version < '3.14'" "omegaconf~=2.3.0; python_version < '3.14'"
 # The next Hydra and the OmegaConf and the launchers that it takes; pip installs pre-releases only by their version.
 NEXT ?= hydra-core==1.4.0rc3 omegaconf==2.4.1rc1 hydra-joblib-launcher==1.4.0rc3 hydra-submitit-launcher==1.4.0rc3
 # What make test-matrix runs: the tests that meet Hydra and OmegaConf, with each Python and both pairs of them.
@@ -32,7 +32,7 @@ help:
 	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
 	@echo "make test       every check but those below: ruff, mypy, pytest, the recorded cases; under 10 minutes"
 	@echo "make test-next  the tests of make test with the next versions of Hydra and OmegaConf, in $(NEXT_VENV)"
-	@echo "make test-matrix  the tests of configuration with Python $(MATRIX), each with this and the next Hydra"
+	@echo "make test-matrix  the tests of configuration with Python $(MATRIX) and the two Hydras that each takes"
 	@echo "make test-real  start real servers: SGLang 0.5.2 and 0.5.23 on the CPU, the embedded engine; install the wheel"
 	@echo "make test-long  what takes minutes: fuzzing, killing servers"
 	@echo "make test-site  build the site and try it in Chromium; pictures of the pages go to build/screenshots"
@@ -60,8 +60,9 @@ test-next: $(NEXT_VENV)/.has-dev
 
 # uv fetches a Python that is not here.
 test-matrix: $(VENV)/.has-dev
-	@for python in $(MATRIX); do for pair in "1.3 $(FINAL)" "1.4 $(NEXT)"; do \
-	  set -- $$pair; env=.venv-matrix/$$python-hydra-$$1; shift; \
+	@for python in $(MATRIX); do for hydra in 1.3 1.4; do \
+	  if [ $$hydra = 1.4 ]; then set -- $(NEXT); elif [ $$python = 3.14 ]; then continue; else set -- $(FINAL); fi; \
+	  env=.venv-matrix/$$python-hydra-$$hydra; \
 	  echo "== Python $$python, $$*" && $(VENV)/bin/uv venv --quiet --allow-existing --python $$python $$env && \
 	  $(VENV)/bin/uv pip install --quiet --python $$env/bin/python -c constraints.txt -e . --group dev "$$@" && \
 	  $(OFFLINE) $$env/bin/python -m pytest -m "not real and not registry and not long" $(SIDE_BY_SIDE) $(ARGS) $(MATRIX_TESTS) \

@@ -9,6 +9,7 @@ planner needs are copied from this environment, and they are pure Python.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import shlex
@@ -46,6 +47,12 @@ def write_zip(path: Path, files: dict[str, bytes]) -> None:
             archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), files[name])
 
 
+def loosened(file: Path) -> bytes:
+    """Returns the file's bytes; a gzip file without compression, so that releases' equal parts are sent once."""
+    content = file.read_bytes()
+    return gzip.compress(gzip.decompress(content), 0, mtime=0) if file.suffix == ".gz" else content
+
+
 def package_files() -> dict[str, bytes]:
     """The files of an installed wheel of this package, and of what it needs."""
     files: dict[str, bytes] = {}
@@ -56,7 +63,7 @@ def package_files() -> dict[str, bytes]:
     ):
         for file in sorted((ROOT / folder).rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
-                files[f"{inside}/{file.relative_to(ROOT / folder).as_posix()}"] = file.read_bytes()
+                files[f"{inside}/{file.relative_to(ROOT / folder).as_posix()}"] = loosened(file)
     for name in DISTRIBUTIONS:
         for item in distribution(name).files or ():
             inside = item.as_posix()

@@ -63,12 +63,11 @@ def _arguments() -> Iterator[str]:
     yield "`explain NAME OVERRIDES` says how one comes by its value; `--help WORD` finds them."
     yield f"Those of later releases are given as `extra.NAME=...`. {_GENERATED}\n"
     links = back_links({"rules.md": RULES, "checks.md": [*ENGINE_CHECKS, *PLAN_CHECKS, *CHECKS]})
-    for concern in CONCERNS:
-        room = concern.__module__.rpartition(".")[2]
-        yield f"## {room.capitalize()}\n"
-        yield f"{_plain(_first(concern))}\n"
+    for concern, subject in CONCERNS.items():
+        yield f"## {concern.capitalize()}\n"
+        yield f"{_plain(subject)}\n"
         for field in FIELDS.values():
-            if field.concern == room:
+            if field.concern == concern:
                 yield from _argument(field, links.get(field.name, ()))
 
 

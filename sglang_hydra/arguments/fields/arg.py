@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
-T = TypeVar("T")
-
-# OmegaConf's sign for "must be set"; spelled out because this package is imported where OmegaConf is not.
-MISSING = "???"
+from sglang_hydra.arguments.fields.server_args import MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,8 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One of the 210 arguments. ``type`` is the annotation as text (``int | None``), ``concern`` its file's name."""
+    """One of the 210 arguments. ``type`` is the annotation as text (``int | None``), ``concern`` its place in
+    arguments.json."""
 
     name: str
     type: str
@@ -84,25 +82,3 @@ class Field:
     @property
     def is_flag(self) -> bool:
         return self.kind == "bool"
-
-
-def arg(default: T, help: str, **more: Any) -> T:
-    """A dataclass field with ``default`` and the ``Arg`` made of the rest.
-
-    The ``Arg`` is field metadata and not part of an ``Annotated`` type: so the annotations stay short, and
-    OmegaConf, which evaluates all of them for every structured config, needs 4 ms less each time.
-    """
-    made: T = field(default=default, metadata={"arg": Arg(help, **more)})
-    return made
-
-
-if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
-
-    @dataclass_transform()
-    def argument_class(cls: type[T]) -> type[T]: ...
-
-else:
-    argument_class = dataclass(init=False, repr=False, eq=False)
-    """The decorator of a class of arguments. Its initializer is that of ``ServerArgs``; type checkers see the one that
-    any dataclass has."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.fields.arg import Field
-from sglang_hydra.arguments.fields.lora import LoRARef
+from sglang_hydra.arguments.fields.server_args import LoRARef
 from sglang_hydra.text.words import typed
 
 MOST_LISTED = 6

@@ -12,97 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-LOAD_FORMAT_CHOICES = [
-    "auto",
-    "pt",
-    "safetensors",
-    "npcache",
-    "dummy",
-    "sharded_state",
-    "gguf",
-    "bitsandbytes",
-    "layered",
-    "remote",
-]
+from sglang_hydra.text.json_types import json_beside
 
-QUANTIZATION_CHOICES = [
-    "awq",
-    "fp8",
-    "gptq",
-    "marlin",
-    "gptq_marlin",
-    "awq_marlin",
-    "bitsandbytes",
-    "gguf",
-    "modelopt",
-    "modelopt_fp4",
-    "petit_nvfp4",
-    "w8a8_int8",
-    "w8a8_fp8",
-    "moe_wna16",
-    "qoq",
-    "w4afp8",
-    "mxfp4",
-]
-
-ATTENTION_BACKEND_CHOICES = [
-    "triton",
-    "torch_native",
-    "cutlass_mla",
-    "fa3",
-    "flashinfer",
-    "flashmla",
-    "trtllm_mla",
-    "trtllm_mha",
-    "dual_chunk_flash_attn",
-    "hybrid_linear_attn",
-    "aiter",
-    "wave",
-    "intel_amx",
-    "ascend",
-]
-
-DISAGG_TRANSFER_BACKEND_CHOICES = ["mooncake", "nixl", "ascend", "fake"]
-
-GRAMMAR_BACKEND_CHOICES = ["xgrammar", "outlines", "llguidance", "none"]
-
-REASONING_PARSER_CHOICES = [
-    "deepseek-r1",
-    "deepseek-v3",
-    "glm45",
-    "gpt-oss",
-    "kimi",
-    "qwen3",
-    "qwen3-thinking",
-    "step3",
-]
-
-TOOL_CALL_PARSER_CHOICES = [
-    "llama3",
-    "qwen25",
-    "mistral",
-    "deepseekv3",
-    "deepseekv31",
-    "pythonic",
-    "kimi_k2",
-    "qwen3_coder",
-    "glm45",
-    "step3",
-    "gpt-oss",
-]
-
+_LISTS: dict[str, list[str]] = json_beside(__file__)
+LOAD_FORMAT_CHOICES = _LISTS["LOAD_FORMAT_CHOICES"]
+QUANTIZATION_CHOICES = _LISTS["QUANTIZATION_CHOICES"]
+ATTENTION_BACKEND_CHOICES = _LISTS["ATTENTION_BACKEND_CHOICES"]
+DISAGG_TRANSFER_BACKEND_CHOICES = _LISTS["DISAGG_TRANSFER_BACKEND_CHOICES"]
+GRAMMAR_BACKEND_CHOICES = _LISTS["GRAMMAR_BACKEND_CHOICES"]
+REASONING_PARSER_CHOICES = _LISTS["REASONING_PARSER_CHOICES"]
+TOOL_CALL_PARSER_CHOICES = _LISTS["TOOL_CALL_PARSER_CHOICES"]
 # What "all" stands for, and the same with "all" itself: the latter is what a user may write.
-LORA_TARGET_MODULES = [
-    "q_proj",
-    "k_proj",
-    "v_proj",
-    "o_proj",
-    "gate_proj",
-    "up_proj",
-    "down_proj",
-    "qkv_proj",
-    "gate_up_proj",
-]
+LORA_TARGET_MODULES = _LISTS["LORA_TARGET_MODULES"]
 LORA_ALL_MODULES = "all"
 LORA_TARGET_MODULE_CHOICES = [*LORA_TARGET_MODULES, LORA_ALL_MODULES]
 

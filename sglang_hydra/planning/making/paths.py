@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from sglang_hydra.arguments.fields.lora import LoRARef
+from sglang_hydra.arguments.fields.server_args import LoRARef
 from sglang_hydra.compose.corrections import path_meant
 from sglang_hydra.facts.tiny import tiny_path
 from sglang_hydra.text.findings import Finding

@@ -21,11 +21,11 @@ from sglang_hydra.arguments.fields import (
     MISSING,
     LoRARef,
     ServerArgs,
-    _collect,
+    _read,
     fresh_defaults,
     sealed,
 )
-from sglang_hydra.arguments.fields.arg import Arg, arg
+from sglang_hydra.arguments.fields.arg import Arg
 
 DATA = Path(__file__).parents[2] / "data" / "conformance"
 DECLARED = {field["name"]: field for field in json.loads((DATA / "defaults.json").read_text())}
@@ -129,13 +129,9 @@ def test_only_the_api_key_is_secret() -> None:
     assert [name for name, field in FIELDS.items() if field.arg.secret] == ["api_key"]
 
 
-def test_each_concern_is_one_file_with_the_class_of_its_name() -> None:
-    for concern in CONCERNS:
-        assert concern.__module__ == f"sglang_hydra.arguments.fields.{concern.__name__.lower()}"
-        assert concern.__doc__ == sys.modules[concern.__module__].__doc__
-    assert list(dict.fromkeys(field.concern for field in FIELDS.values())) == [
-        concern.__name__.lower() for concern in CONCERNS
-    ]
+def test_each_concern_says_what_it_is_about() -> None:
+    assert list(dict.fromkeys(field.concern for field in FIELDS.values())) == list(CONCERNS)
+    assert all(about.endswith(".") for about in CONCERNS.values())
 
 
 def test_fields_come_in_the_order_of_the_concerns() -> None:
@@ -144,28 +140,20 @@ def test_fields_come_in_the_order_of_the_concerns() -> None:
 
 
 @dataclass
-class _One:
-    tp_size: int = arg(1, "One.")
-
-
-@dataclass
 class _Two:
-    tp_size: int = arg(2, "Two.")
-
-
-@dataclass
-class _Both(_Two, _One):
+    tp_size: int = 1
     extra: int = 0
 
 
-def test_a_field_in_two_concerns_is_refused() -> None:
-    with pytest.raises(TypeError, match="tp_size is defined in"):
-        _collect((_One, _Two), _Both)
-
-
-def test_a_concern_that_is_listed_and_no_base_is_refused() -> None:
+def test_an_argument_without_a_line_in_the_table_is_refused() -> None:
     with pytest.raises(TypeError, match=r"differ: \['extra'\]"):
-        _collect((_One,), _Both)
+        _read({"parallel": {"arguments": {"tp_size": {"help": "One."}}}}, _Two)
+
+
+def test_arguments_in_another_order_than_the_tables_are_refused() -> None:
+    rows = {"extra": {"help": "One."}, "tp_size": {"help": "Two."}}
+    with pytest.raises(TypeError, match="differ: their order"):
+        _read({"parallel": {"arguments": rows}}, _Two)
 
 
 def test_fresh_defaults_are_the_callers_own() -> None:
@@ -248,7 +236,7 @@ def test_an_arg_cannot_be_changed() -> None:
 
 
 def test_importing_the_fields_imports_nothing_heavy() -> None:
-    heavy = {"hydra", "omegaconf", "argparse", "rich", "torch", "json", "difflib", "subprocess", "asyncio", "logging"}
+    heavy = {"hydra", "omegaconf", "argparse", "rich", "torch", "difflib", "subprocess", "asyncio", "logging"}
     code = "import sys; import sglang_hydra.arguments.fields, sglang_hydra.arguments.fields.check; print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not heavy & set(out.split())

@@ -1,6 +1,6 @@
 """The 210 arguments of SGLang 0.5.2's server: names, types, defaults, and what each one means.
 
-``server_args.py`` has a line for each argument, its name, type and default; ``arguments.json`` says by concern what it
+``server_args.py`` has a line for each argument, its name, type and default; arguments.json says by concern what it
 means (``arg.Arg``). What belongs here is about one argument alone. What one argument does to another is a rule
 (``sglang_hydra.rules``), what must hold between them a check (``sglang_hydra.rules.checks``).
 """

@@ -66,7 +66,7 @@ SCALARS = (
     *("!!int ''", "!!float x", "!!timestamp x", "!!binary x", "!!set {a}", "!!python/object:os.system x", "!!bool x"),
 )
 KEYS = ("gpu", "model", "tp_size", "extra", "engine", "defaults", "hydra", "ignore", "lora_paths", "bench", "a", "b")
-NEEDLES = sorted({signature.needle for failure in failure_classes() for signature in failure.signatures})
+NEEDLES = sorted({text for failure in failure_classes() for one in failure.signatures for text in one.needles})
 
 
 class Reader(NamedTuple):

@@ -22,9 +22,9 @@ from sglang_hydra.releases.records import record_of
 from sglang_hydra.releases.wheels import source_text
 
 FOLDER = Path(__file__).with_name("refusals")
-_LEAST_ALONE = 14
-_PYTHONS_OWN = ("TypeError", "AttributeError", "KeyError", "IndexError", "ImportError", "ModuleNotFoundError")
+_LEAST_ALONE = 17
 """Letters of a message that say enough without its place."""
+_PYTHONS_OWN = ("TypeError", "AttributeError", "KeyError", "IndexError", "ImportError", "ModuleNotFoundError")
 _COLUMNS = ("file", "function", "line", "kind", "message", "guards")
 
 

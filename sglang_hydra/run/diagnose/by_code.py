@@ -19,16 +19,21 @@ _BOTH, _ONE = 0.75, 0.6
 _PYTHONS = re.compile(
     r"(?:Type|Attribute|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Import|ModuleNotFound)Error\b|struct\.error"
 )
-# The class of a refusal by its place; the first that fits counts, the last one fits all.
+# The class of a refusal by its place, ``FILE:FUNCTION``; the first that fits counts. Where a condition compares an
+# argument, the rest are refusals of arguments, else faults.
 _ROOMS = tuple(
     (re.compile(pattern), kind)
     for pattern, kind in (
-        (r"^srt/(?:server_args|arg_groups/)", "invalid_arguments"),
+        (r"^srt/(?:server_args|arg_groups/|model_loader/\w+\.py:_?prepare)", "invalid_arguments"),
         (r"^srt/lora/", "lora"),
         (r"^srt/layers/quantization/", "quantization"),
-        (r"^srt/(?:layers|hardware_backend)/|^(?:kernels|jit_kernel)/|graph\w*runner", "unsupported_backend"),
-        (r"", "invalid_arguments"),
+        (r"^srt/(?:function_call|parser)/", "chat_template"),
+        (r"^srt/distributed/utils", "parallel_size"),
     )
+)
+_OF_ARGUMENTS = (
+    (re.compile(r"^srt/(?:layers|hardware_backend)/|^(?:kernels|jit_kernel)/|graph\w*runner"), "unsupported_backend"),
+    (re.compile(""), "invalid_arguments"),
 )
 
 
@@ -50,8 +55,8 @@ def judged_by_code(
     release = nearest_release(version)
     cause = cause_of(raised, release, args)
     weak = verdict.failure is None or (verdict.found is not None and verdict.found.weight >= Weight.FAULT)
-    if cause is not None and cause.is_of_arguments and weak:
-        return Judged(_by_room(cause, raised, verdict), cause)
+    if cause is not None and weak and (kind := _kind(cause, raised, verdict)) is not None:
+        return Judged(_by_room(kind, cause, raised, verdict), cause)
     if cause is None and weak and verdict.found is not None and _is_unheard_of(raised, release):
         return Judged(Verdict(None, 0.0, signal=verdict.signal, also=verdict.also))
     return Judged(verdict, cause)
@@ -68,15 +73,24 @@ def _decisive(verdict: Verdict, lives: list[Life]) -> Raised | None:
     last = lives[-1]
     if last.ready and not (last.troubled or last.broken):
         return None
-    return next((raised for raised in last.raised if raised.fatal and raised.place), None)
+    fatal = next((raised for raised in last.raised if raised.fatal and raised.place), None)
+    return fatal or (last.raised[0] if last.raised and found is None and not last.ready else None)
 
 
-def _by_room(cause: Cause, raised: Raised, verdict: Verdict) -> Verdict:
-    kind = next(kind for pattern, kind in _ROOMS if pattern.search(cause.found[0].site.file))
+def _kind(cause: Cause, raised: Raised, verdict: Verdict) -> str | None:
+    """The class of a refusal; None where the place says no more than the verdict does."""
+    if not (raised.fatal or "message" in cause.found[0].agrees):
+        return None
+    rooms = (*_ROOMS, *_OF_ARGUMENTS) if cause.is_of_arguments else _ROOMS
+    kind = next((kind for pattern, kind in rooms if pattern.search(cause.place)), None)
+    return kind or (FAULT if verdict.failure is None else None)
+
+
+def _by_room(kind: str, cause: Cause, raised: Raised, verdict: Verdict) -> Verdict:
     sure = _BOTH if len(cause.found[0].agrees) > 1 else _ONE
     found = verdict.found
     stage, work, exception = (found.stage, found.work, found.exception) if found else (Stage.UNKNOWN, 0, True)
-    signature = Signature("Error", weight=Weight.GENERAL)
+    signature = Signature(("Error",), weight=Weight.GENERAL)
     failure = classes_by_kind()[kind]
     evidence = Evidence(failure, signature, raised.line, stage, exception, work, raised.fatal, cause.place)
     also = (*((found,) if found is not None else ()), *verdict.also)

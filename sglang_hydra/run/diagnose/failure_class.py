@@ -65,16 +65,16 @@ _LEAST = 2
 class Signature:
     """A line that gives a failure away.
 
-    ``needle`` is text that the line holds, letter by letter; ``pattern`` (a regular expression, searched) what must
-    hold besides, ``unless`` what must not; ``exit_code`` is one that the line must report. ``stage`` is what the server
-    must have been doing, ``frame`` a file or function that must be in the traceback (``^at `` begins the innermost one
-    outside of Python's own library, ``^hit at `` the same of a process that ends by it). ``in_warning`` believes it
-    also in a line that calls itself a warning; ``exception`` only in the line that ends a traceback. ``request`` marks
-    what fails one request and leaves the server alive: any work after it acquits it. ``advice``, ``what`` and
-    ``retryable`` replace the class's.
+    The line holds one of the texts ``needles``, letter by letter; ``pattern`` (a regular expression, searched) is what
+    must hold besides, ``unless`` what must not; ``exit_code`` is one that the line must report. ``stage`` is what the
+    server must have been doing, ``frame`` a file or function that must be in the traceback (``^at `` begins the
+    innermost one outside of Python's own library, ``^hit at `` the same of a process that ends by it). ``in_warning``
+    believes it also in a line that calls itself a warning; ``exception`` only in the line that ends a traceback.
+    ``request`` marks what fails one request and leaves the server alive: any work after it acquits it. ``advice``,
+    ``what`` and ``retryable`` replace the class's.
     """
 
-    needle: str
+    needles: tuple[str, ...]
     pattern: str | None = None
     unless: str | None = None
     exit_code: int | None = None
@@ -90,13 +90,14 @@ class Signature:
 
     def __post_init__(self) -> None:
         """Raises TypeError for a needle that nearly every line has."""
-        if len(self.needle.strip()) < _LEAST:
-            raise TypeError(f"needle {self.needle!r} decides nothing: it has fewer than {_LEAST} letters")
+        for needle in self.needles:
+            if len(needle.strip()) < _LEAST:
+                raise TypeError(f"needle {needle!r} decides nothing: it has fewer than {_LEAST} letters")
 
-    def fits(self, line: str) -> bool:
-        """Whether a line that holds the needle also has what else must be in it, at most ``_NEAR`` characters away."""
+    def fits(self, line: str, needle: str) -> bool:
+        """Whether a line that holds ``needle`` also has what else must be in it, at most ``_NEAR`` characters away."""
         if len(line) > _NEAR:  # the time that a pattern takes may grow with the square of what it searches
-            start = max(0, line.find(self.needle) - _NEAR // 4)
+            start = max(0, line.find(needle) - _NEAR // 4)
             line = line[start : start + _NEAR]
         return (
             (self.pattern is None or _compiled(self.pattern).search(line) is not None)
@@ -136,6 +137,7 @@ class FailureClass:
     ``fields`` are the arguments concerned, the one to change first. ``changes`` are overrides worth planning, the
     smallest first; ``memory`` says that the fit knows better ones. ``signals`` are those whose number, as the exit
     state of a process, means this class where no line says more. Of ``details`` the first that is found is shown.
+    ``places`` are the libraries, and the rooms of SGLang, in which an exception means this class.
     """
 
     id: str
@@ -150,6 +152,7 @@ class FailureClass:
     memory: bool = False
     signals: tuple[int, ...] = ()
     details: tuple[Detail, ...] = ()
+    places: tuple[Signature, ...] = ()
 
     def detail(self, line: str) -> str | None:
         """Returns the numbers and names in the deciding line, None where there are none."""

@@ -36,7 +36,8 @@ def ids() -> list[str]:
 def known_by(failure: FailureClass) -> list[str]:
     """Some of the texts by which the class is known, the most telling first."""
     signatures = sorted(failure.signatures, key=lambda signature: signature.weight)
-    found = [item.needle.strip() for item in signatures if item.weight < Weight.END and item.frame is None]
+    told = [item for item in signatures if item.weight < Weight.END and item.frame is None]
+    found = [needle.strip() for item in told for needle in item.needles]
     shown = [needle for needle in dict.fromkeys(found) if len(needle) >= _LEAST_LETTERS]
     return shown[:_MOST_SHOWN]
 

@@ -53,7 +53,7 @@ _ITS_OWN_END = " hit an exception:"
 _WITHOUT_WORDS = ("AssertionError", "NotImplementedError", "ValueError", "RuntimeError")
 _MOST_LIVES = 32
 _KEPT = 1000
-Entry = tuple[int, FailureClass, Signature]
+Entry = tuple[int, FailureClass, Signature, str]
 
 
 class LogReader:
@@ -107,12 +107,12 @@ class LogReader:
             return
         self._above = text if not line.headed and looks_like_exception(text) else ""
         self.life.quit = self.life.quit or _ITS_OWN_END in text
+        if STARTED in text:
+            self._start(line)
+            return
         if _TRACEBACK in text:
             self._judge(line)
             self._begin_trace(line)
-            return
-        if STARTED in text:
-            self._start(line)
             return
         if text.startswith(_CHAINED):
             self._chained.add(line.stream)
@@ -163,13 +163,13 @@ class LogReader:
         if wrapper is not None:
             text = f"{wrapper[0]}RuntimeError: {text[wrapper.end() :]}"
         needles = list(_needles_in(text))
-        if exception and wrapper is None:
-            self._note(line, text, trace)
         if exception:
             self.life.broken = self.life.broken or (trace is not None and trace.in_scheduler)
         ends_process = trace is not None and trace.ends_process
         if _HARMLESS.search(text) and not (exception and ends_process):
             return
+        if exception and wrapper is None:
+            self._note(line, text, trace)
         self.life.troubled = self.life.troubled or exception
         if not needles:
             return
@@ -189,10 +189,10 @@ class LogReader:
                     continue
                 if signature.stage is not None and signature.stage != stage:
                     continue
-                if signature.fits_trace(frames) and signature.fits(text):
+                if signature.fits_trace(frames) and signature.fits(text, needle):
                     best = entry
         if best is not None:
-            _, failure, signature = best
+            _, failure, signature, _ = best
             line = line._replace(rank=rank, text=shown)
             place = trace.place if trace is not None else ""
             fatal = exception and ends_process
@@ -217,8 +217,8 @@ class LogReader:
 def _rank(entry: Entry) -> tuple[bool, int, int, int]:
     """Of several signatures in one line the weightiest counts, then the longest needle, then the table's order; that an
     exception was raised counts where nothing else does."""
-    order, _, signature = entry
-    return signature.weight == Weight.FAULT, signature.weight, -len(signature.needle), order
+    order, _, signature, needle = entry
+    return signature.weight == Weight.FAULT, signature.weight, -len(needle), order
 
 
 def _needles_in(text: str) -> Iterator[str]:
@@ -234,8 +234,9 @@ def _by_needle() -> dict[str, tuple[Entry, ...]]:
     """The signatures by needle, each with its place in the table."""
     found: dict[str, list[Entry]] = {}
     for order, failure in enumerate(failure_classes()):
-        for signature in failure.signatures:
-            found.setdefault(signature.needle, []).append((order, failure, signature))
+        for signature in (*failure.signatures, *failure.places):
+            for needle in signature.needles:
+                found.setdefault(needle, []).append((order, failure, signature, needle))
     return {needle: tuple(entries) for needle, entries in found.items()}
 
 

@@ -29,7 +29,7 @@ def patterns() -> Iterator[tuple[str, str]]:
     for failure in failure_classes():
         for signature in failure.signatures:
             for pattern in filter(None, (signature.pattern, signature.unless)):
-                yield pattern, signature.needle
+                yield from ((pattern, needle) for needle in signature.needles)
         for detail in failure.details:
             yield detail.pattern, ""
 

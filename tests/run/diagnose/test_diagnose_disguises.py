@@ -101,13 +101,3 @@ def test_a_fault_of_the_release_keeps_its_place(disguise: str) -> None:
     found = diagnose(DISGUISES[disguise](lines))
     assert (found.kind, found.confidence) == ("release_fault", 0.7)
     assert found.finding.message.endswith(": srt/managers/mamba.py:track")
-
-
-def test_what_a_cut_traceback_raises_is_read_from_its_source() -> None:
-    lines = [
-        '  File "/x/transformers/models/auto/configuration_auto.py", line 1089, in __getitem__',
-        "    raise KeyError(key)",
-    ]
-    found = diagnose(lines)
-    assert (found.kind, found.confidence) == ("unsupported_architecture", 0.7)
-    assert diagnose([lines[0], "    value = self._mapping[key]"]).kind == "unknown"

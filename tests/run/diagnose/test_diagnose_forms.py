@@ -31,7 +31,7 @@ ONE_LINE = [
     (UNKNOWN, "[2026-06-11 08:15:11] compute capability of the device: 9.0"),
     ("unsupported_gpu", "AssertionError: expected sm90 or sm103"),
     (UNKNOWN, "AssertionError: expected small or large"),
-    ("unsupported_gpu", "RuntimeError: FlashMLA is only supported on Hopper GPUs"),
+    ("unsupported_backend", "RuntimeError: FlashMLA is only supported on Hopper GPUs"),
     ("unsupported_gpu", "RuntimeError: Unsupported gfx1201: this kernel only supports gfx942 and gfx950"),
     ("unsupported_gpu", "ValueError: type fp8e5 not supported in this architecture"),
     ("unsupported_gpu", "CUDA_ERROR_NO_BINARY_FOR_GPU (209)"),
@@ -83,7 +83,6 @@ ONE_LINE = [
     (UNKNOWN, "RuntimeError: memorized dispatch failed"),
     ("peer_lost", "[W509 02:29:39.49 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=1): Broken pipe"),
     ("peer_lost", "torch.distributed.DistNetworkError: failed to recv, got 0 bytes"),
-    ("rendezvous_timeout", "torch.distributed.DistNetworkError: The server socket has failed to listen"),
     ("nccl_timeout", "what():  [enforce fail at /x/pair.cc:456] op.preamble.length <= op.nbytes. 4 vs 3"),
     ("pd_bootstrap", "E0611 08:15:11.1 42 rdma_context.cpp:200] Failed to open device mlx5_9"),
     (UNKNOWN, "I0611 08:15:11.1 42 rdma_context.cpp:200] Failed over to device mlx5_1"),
@@ -104,7 +103,6 @@ ONE_LINE = [
     # SGLang's own classes and what its code takes for granted
     ("release_fault", "TypeError: NewTokenToKVPool.get_cpu_copy() got an unexpected keyword argument 'x'"),
     ("version_mismatch", "TypeError: DynamicCache.update() got an unexpected keyword argument 'x'"),
-    ("release_fault", "ValueError: c4_state pools must not contain None"),
     (UNKNOWN, "ValueError: the answer is None of these"),
     ("invalid_arguments", "AssertionError: Please enable dp attention when setting enable_dp_lm_head."),
     ("invalid_arguments", "ValueError: New cache is not compatible with --page-size of more than 1."),
@@ -119,7 +117,6 @@ ONE_LINE = [
     (UNKNOWN, "RuntimeError: The size of tensor a (8) must match the size of tensor b (4) at dimension 1"),
     # what ranks share, and what else is divided
     ("parallel_size", "AssertionError: num_heads (30) must be divisible by attn_tp_size (4)"),
-    ("parallel_size", "ValueError: MoVA requires TP <= KV heads; got TP=8, KV heads=4"),
     (UNKNOWN, "AssertionError: token count 30 is not divisible by 4"),
     # packages that are too old, or not there; memory of the host
     ("version_mismatch", "ImportError: Please upgrade your 'mooncake-engine' installation to 0.3.11 or above."),
@@ -159,9 +156,7 @@ def test_a_form_of_message_is_known_by_its_form(kind: str, line: str) -> None:
         ("release_fault", raised("sglang/srt/mem_cache/x.py", "take",
                                  "RuntimeError: start (8) + length (8) exceeds dimension size (8).")),
         # what a model's class wants
-        ("unsupported_architecture", raised(*MODEL, "ValueError: Unsupported attention type: window")),
-        ("release_fault", raised(*MODEL, "ValueError: NewModel pipeline parallelism is not supported")),
-        ("bad_config", raised(*MODEL, "ValueError: num_nextn_predict_layers is not in the config")),
+        ("invalid_arguments", raised(*MODEL, "ValueError: NewModel pipeline parallelism is not supported")),
         ("release_fault", raised(*MODEL, "ValueError: expected 3 layers")),
         ("weights_mismatch", raised(MODEL[0], "permute_qk_weight_for_rotary",
                                     "RuntimeError: shape [8,64] invalid for input of size 2621440")),
@@ -173,14 +168,11 @@ def test_a_form_of_message_is_known_by_its_form(kind: str, line: str) -> None:
         ("release_fault", [*raised(*MODEL, "")[:-2],
                            *raised("transformers/configuration_utils.py", "__getattribute__",
                                    "AttributeError: 'NewTextConfig' object has no attribute 'num_experts'")[2:]]),
-        ("version_mismatch", raised("transformers/utils/import_utils.py", "__init__", "ValueError: no such backend")),
         # pages of one server, and of two
         ("release_fault", raised(*BACKEND, "AssertionError: page_size mismatch: cache has 64, expected 1")),
         ("pd_bootstrap", raised("sglang/srt/disaggregation/common/conn.py", "connect",
                                 "RuntimeError: page size mismatch: prefill server has 64, decode server has 1")),
         # a feature that another part of SGLang does not have, and a request that asks for one
-        ("invalid_arguments", raised("sglang/srt/mem_cache/x.py", "build_pool",
-                                     "ValueError: x is not supported with fp8 yet")),
         ("release_fault", raised("sglang/srt/mem_cache/x.py", "take", "ValueError: x is not supported with fp8 yet")),
         ("unsupported_backend", raised("sglang/kernels/ops/attention/x.py", "run",
                                        "NotImplementedError: x is only supported on sm90 and above")),

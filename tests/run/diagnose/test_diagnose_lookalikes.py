@@ -37,9 +37,9 @@ def frame(place: str, function: str) -> str:
         (["ValueError: Model architectures ['NewForCausalLM'] are not supported for now."], "unsupported_architecture"),
         (["RuntimeError: Assertion error (/x/deepgemm/csrc/jit/compiler.hpp:176): NVCC compilation failed"],
          "compile_failure"),
-        (["ValueError: --enable-kv-cache-sharding does not support this model family (pool X)."], UNKNOWN),
+        (["ValueError: --enable-kv-cache-sharding does not support this model family (pool X)."], "invalid_arguments"),
         (["MemoryError: insufficient free VRAM for one top-k expert working set: free=1, object=2"], "oom_gpu"),
-        (["ValueError: x with trtllm_mha does not yet support PD disaggregation"], UNKNOWN),
+        (["ValueError: x with trtllm_mha does not yet support PD disaggregation"], "invalid_arguments"),
         # a kernel's assertion, and what the driver makes of it
         ([ASSERTED, "RuntimeError: CUDA error: unspecified launch failure"], "cuda_fault"),
         (["RuntimeError: CUDA error: unspecified launch failure", ASSERTED], "cuda_fault"),
@@ -78,7 +78,7 @@ def frame(place: str, function: str) -> str:
         ([HIT, frame("sglang/srt/server_args.py", "check"), "AssertionError: dp_size must be 1"], "invalid_arguments"),
         # prefill and decode servers
         (["[2026-06-11 08:16:00] Decode transfer failed for request rank=0 with exception KVTransferError("
-          "bootstrap_room=7): Aborted by AbortReq."], "pd_bootstrap"),
+          "bootstrap_room=7): Aborted by AbortReq."], UNKNOWN),
         ([READY, "[2026-06-11 08:16:00] Decode transfer failed for request rank=0 with exception KVTransferError("
           "bootstrap_room=7): Aborted by AbortReq.",
           '[2026-06-11 08:16:01] INFO:     127.0.0.1:1 - "POST /generate HTTP/1.1" 200 OK'], UNKNOWN),
@@ -136,18 +136,13 @@ def frame(place: str, function: str) -> str:
         (["[2026-06-11 08:15:11] Supported backends: ['triton', 'trtllm_mha'], fa3 was chosen"], UNKNOWN),
         (["TypeError: FlashInfer A2A + FP8 MoE requires a BF16 dispatch payload, got torch.float8_e4m3fn."],
          "unsupported_backend"),
-        (["RuntimeError: kernel 'a8w8_1x128_v1' is not present in the compiled registry"], "unsupported_gpu"),
         # what is too old, and what is only named with its version
         (["NotImplementedError: this module is only supported on Cuda toolkit 13.1 and above!"], "version_mismatch"),
         (["ValueError: torch 2.9.1 gave 3 outputs, 4 were wanted"], UNKNOWN),
         # MoRI moves the cache, and it exchanges tokens
         (["[mori]src/io/rdma/backend_impl.cpp:801: BuildRdmaConn: Assertion `hdr.type == x' failed."], "pd_bootstrap"),
         (["[mori]src/shmem/init.cpp:80: init: Assertion `heap' failed."], "expert_parallel_comm"),
-        # a check of the arguments, and a fault of the code that checks them
-        ([HIT, frame("sglang/srt/server_args.py", "check_server_args"), frame("sglang/srt/layers/mask.py", "load"),
-          "sglang.srt.layers.mask.MaskMissing: no mask at /x.json"], "invalid_arguments"),
-        ([HIT, frame("sglang/srt/layers/mask.py", "load"), "sglang.srt.layers.mask.MaskMissing: no mask at /x.json"],
-         "release_fault"),
+        # a fault of the code that checks the arguments
         ([HIT, frame("sglang/srt/server_args.py", "__post_init__"),
           "TypeError: '>' not supported between instances of 'NoneType' and 'int'"], "release_fault"),
         # Python's own words for code that is wrong: SGLang's, or a client's

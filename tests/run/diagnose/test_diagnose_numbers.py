@@ -64,9 +64,7 @@ def test_the_ranks_and_the_context_are_worked_out_from_the_log() -> None:
     assert numbers.ranks_beyond(1) == (2, 37.5)
     assert LogNumbers(before_gb=20.0, weights_gb=75.0).ranks_beyond(1) == (8, 75 / 8)
     assert LogNumbers(before_gb=78.5).ranks_beyond(1) is None
-    small = diagnose(
-        [*args(), BEGIN, END.format(17.10), POOL[0], "RuntimeError: the pool cannot hold even one request"]
-    )
+    small = diagnose([*args(), BEGIN, END.format(17.10), POOL[0], TOO_LOW])
     assert "context_length=44000, at most the tokens of the KV cache" in (small.finding.hint or "")
     asked = "ValueError: User-specified context_length (99999) is greater than the derived context_length (40960)."
     assert "context_length=40960, at most what the model has" in (diagnose([*args(), asked]).finding.hint or "")

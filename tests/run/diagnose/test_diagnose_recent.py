@@ -13,6 +13,7 @@ from tests.run.diagnose.recent import lines_of, rows
 
 RECENT = rows("recent")
 HELD_BACK = rows("recent_held_back")
+HELD = rows("held")
 # owner/repository#thread, owner/repository:file, or host/page; with a number where one source has several failures
 _SOURCE = re.compile(r"(?:[\w.-]+/[\w.-]+(?:#\d+|:[\w./-]+\.mdx?)|[\w-]+\.[a-z]+/[\w./-]+)(?:-\d)?")
 
@@ -37,6 +38,12 @@ def test_of_the_failures_that_were_held_back_most_are_right_and_none_is_wrong_wi
     assert right >= 0.85 * len(HELD_BACK)
     wrong = [(row["id"], one) for row, one in found if one.kind not in (row["class"], *row.get("also", ()))]
     assert [id for id, one in wrong if one.confidence > 0.8] == []
+
+
+@pytest.mark.parametrize("row", HELD, ids=lambda row: row["id"])
+def test_a_line_that_holds_a_signature_is_of_its_class(row: dict[str, Any]) -> None:
+    assert _SOURCE.fullmatch(row["id"])
+    assert diagnose(lines_of(row)).kind == row["class"]
 
 
 @pytest.mark.parametrize("row", [*RECENT, *HELD_BACK], ids=lambda row: row["id"])

@@ -1,8 +1,9 @@
 """Reads the table of failure classes: one YAML file for each family, read when a log is first diagnosed.
 
 A class is one entry under ``classes``, with the fields of ``FailureClass``. A signature is a text that a line holds, or
-a mapping with the fields of ``Signature``; ``needles`` gives several texts that share the rest. ``shared`` holds what
-several entries refer to. The order of the entries decides between classes that one line fits equally well, so the more
+a mapping with the fields of ``Signature``; ``needle`` gives one text. ``places`` are the libraries, and the rooms of
+SGLang, in which an exception means the class, whatever its words. ``shared`` holds what several entries refer to. The
+order of the entries decides between classes that one line fits equally well, so the more
 telling ones come first. Ids never change.
 """
 
@@ -18,6 +19,8 @@ from sglang_hydra.text.quick_yaml import quick_load
 
 _FAMILIES = ("memory", "checkpoint", "model", "arguments", "gpu", "cluster", "host", "software", "process")
 _LISTS = ("fields", "changes", "signals")
+# What Python raises by itself, and no code on purpose, comes from no place.
+_ON_PURPOSE = r"^(?:\w+\.)*(?!(?:Type|Attribute|Index|Name|UnboundLocal|ZeroDivision|ModuleNotFound)Error)\w+\b(?s:.*?)"
 
 
 @cache
@@ -47,19 +50,25 @@ def _failure_class(row: dict[str, Any]) -> FailureClass:
     row.update({key: tuple(row[key]) for key in _LISTS if key in row})
     row["advice"] = tuple(row["advice"])
     row["details"] = tuple(Detail(**detail) for detail in row.get("details", ()))
-    row["signatures"] = tuple(one for item in row["signatures"] for one in _signatures(item))
+    row["signatures"] = tuple(map(_signature, row["signatures"]))
+    row["places"] = tuple(map(_place, row.get("places", ())))
     return FailureClass(**row)
 
 
-def _signatures(item: str | Mapping[str, Any]) -> list[Signature]:
+def _signature(item: str | Mapping[str, Any]) -> Signature:
     if isinstance(item, str):
-        return [Signature(item)]
+        return Signature((item,))
     row = dict(item)
-    needles = row.pop("needles", None) or [row.pop("needle")]
-    if "weight" in row:
-        row["weight"] = Weight[row["weight"].upper()]
-    if "stage" in row:
-        row["stage"] = Stage[row["stage"].upper()]
-    if "advice" in row:
-        row["advice"] = tuple(row["advice"])
-    return [Signature(needle, **row) for needle in needles]
+    for name, kinds in (("weight", Weight), ("stage", Stage)):
+        if name in row:
+            row[name] = kinds[row[name].upper()]
+    row["advice"] = tuple(row.get("advice", ()))
+    return Signature(tuple(row.pop("needles", None) or (row.pop("needle"),)), **row)
+
+
+def _place(item: Mapping[str, Any]) -> Signature:
+    """An exception of any words that code below ``within`` raises on purpose."""
+    row = {"weight": "effect", **item, "needles": ("Error", "Exception"), "exception": True}
+    row["frame"] = f"^at .*/(?:{row.pop('within')})"
+    row["pattern"] = _ON_PURPOSE + row.get("pattern", "")
+    return _signature(row)

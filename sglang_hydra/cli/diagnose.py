@@ -22,13 +22,11 @@ from sglang_hydra.run.diagnose.report import record, screen
 from sglang_hydra.run.launch.log_reading import opened_log
 from sglang_hydra.text.budget import READERS, OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.exit_codes import STILL_LOADING, UNKNOWN_FAILURE
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import print_json, write
 from sglang_hydra.text.words import program, short
-
-UNCLASSIFIED = 5
-"""The exit code where a log is of no known class."""
 
 _STDIN = "-"
 _EXIT_CODE = "exit_code"
@@ -36,7 +34,8 @@ _PACKED = ".gz"
 
 
 def run(invocation: Invocation) -> int:
-    """Diagnoses each log that was named. 0 where every one has a class or no failure, 5 where one is unknown."""
+    """Diagnoses each log that was named. 0 where every one has a class or is healthy, 5 where one is unknown or another
+    engine's, 6 where the rest still load."""
     typed_words(invocation)
     files, exit_code, overrides = _sorted(invocation.requests)
     composer = composer_of(invocation)
@@ -49,7 +48,8 @@ def run(invocation: Invocation) -> int:
         print_json(record(results))
     else:
         write(screen(results))
-    return 0 if all(found.known or found.healthy for _, found in results) else UNCLASSIFIED
+    states = {found.state for _, found in results}
+    return UNKNOWN_FAILURE if states & {"unknown", "foreign", "empty"} else STILL_LOADING if "loading" in states else 0
 
 
 def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:

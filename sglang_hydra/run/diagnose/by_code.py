@@ -79,7 +79,8 @@ def _decisive(verdict: Verdict, lives: list[Life]) -> Raised | None:
 
 def _kind(cause: Cause, raised: Raised, verdict: Verdict) -> str | None:
     """The class of a refusal; None where the place says no more than the verdict does."""
-    if not (raised.fatal or "message" in cause.found[0].agrees):
+    agrees = "message" in cause.found[0].agrees
+    if not (agrees or (raised.fatal and cause.is_of_arguments)):
         return None
     rooms = (*_ROOMS, *_OF_ARGUMENTS) if cause.is_of_arguments else _ROOMS
     kind = next((kind for pattern, kind in rooms if pattern.search(cause.place)), None)

@@ -10,7 +10,7 @@ from sglang_hydra.run.diagnose.advice import fitted, in_release, with_costs
 from sglang_hydra.run.diagnose.by_code import FAULT, judged_by_code
 from sglang_hydra.run.diagnose.cause import Cause, nearest_release
 from sglang_hydra.run.diagnose.classes import classes_by_kind
-from sglang_hydra.run.diagnose.failure_class import UNKNOWN, FailureClass, Weight
+from sglang_hydra.run.diagnose.failure_class import UNKNOWN, FailureClass, Stage, Weight
 from sglang_hydra.run.diagnose.life import Evidence, Life
 from sglang_hydra.run.diagnose.lines import Line
 from sglang_hydra.run.diagnose.log_advice import Advice, advice_near
@@ -23,8 +23,15 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import shown
 
 UNKNOWN_ID = "DIA000"
-HEALTHY_ID = "DIA060"
+HEALTHY_ID, LOADING_ID, ROUTER_ID = "DIA060", "DIA063", "DIA064"
 _LONGEST_LINE = 600
+_DOING = {
+    Stage.CONNECT: "begun to connect its ranks",
+    Stage.LOAD: "begun to load the weights",
+    Stage.KV: "loaded the weights",
+    Stage.GRAPHS: "begun to capture graphs",
+    Stage.SERVE: "made its KV cache",
+}
 
 
 @dataclass(frozen=True)
@@ -32,17 +39,17 @@ class Diagnosis:
     """A failure by class.
 
     ``kind`` is the stable name of the class, ``unknown`` where nothing decides; ``confidence`` is from 0 (unknown) to
-    1, and never between 0 and 0.5. ``healthy`` says of an unknown one that the server became ready and that no failure
-    is in its log. ``line`` is the deciding line as it can be shown, ``line_number`` its number from
-    1, both None where only the exit state decides. ``stage`` is what the server was doing (load, kv, graphs, serve,
-    ...). ``version`` is the release of SGLang, ``server_args`` the arguments that the log writes down (under their
-    names there), None where it does not say. ``gpu`` and ``gpu_memory_mib`` are the device that it speaks of.
-    ``ready`` says that the server had begun to serve. ``finding`` is the message: what happened, and what to type.
-    ``also`` are the other classes with evidence, ``last_lines`` the end of the log, ``lines`` how many there were.
-    ``advised`` is what the log itself advises near the line that decides.
-    ``cause`` is the place in SGLang's code that it comes from, None where none is known.
-    ``remedies`` are the changes of the hint that were planned clean, ``notes`` what was assumed to plan them, or why
-    nothing was planned. ``numbers`` are those of memory that the log writes down.
+    1, and never between 0 and 0.5. ``state`` is ``failed``, or ``healthy``, ``router`` (a healthy one) and ``loading``
+    where nothing failed, ``foreign`` for another engine's log, ``empty``, else ``unknown``. ``line`` is the deciding
+    line as it can be shown, ``line_number`` its number from 1, both None where only the exit state decides. ``stage``
+    is what the server was doing (load, kv, graphs, serve, ...). ``version`` is the release of SGLang, ``server_args``
+    the arguments that the log writes down (under their names there), None where it does not say. ``gpu`` and
+    ``gpu_memory_mib`` are the device that it speaks of. ``ready`` says that the server had begun to serve. ``finding``
+    is the message: what happened, and what to type. ``also`` are the other classes with evidence, ``last_lines`` the
+    end of the log, ``lines`` how many there were. ``advised`` is what the log itself advises near the line that
+    decides. ``cause`` is the place in SGLang's code that it comes from, None where none is known. ``remedies`` are the
+    changes of the hint that were planned clean, ``notes`` what was assumed to plan them, or why nothing was planned.
+    ``numbers`` are those of memory that the log writes down.
     """
 
     kind: str
@@ -55,7 +62,7 @@ class Diagnosis:
     stage: str | None = None
     rank: str | None = None
     ready: bool = False
-    healthy: bool = False
+    state: str = UNKNOWN
     retryable: bool = False
     gpu: str | None = None
     gpu_memory_mib: float | None = None
@@ -72,6 +79,11 @@ class Diagnosis:
     def known(self) -> bool:
         """Whether a class of failure was found."""
         return self.kind != UNKNOWN
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the server, or a router, became ready, and no failure is in its log."""
+        return self.state in ("healthy", "router")
 
     @property
     def failure(self) -> FailureClass | None:
@@ -98,7 +110,7 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
         verdict, cause = judged_by_code(decide(reader.lives, exit_code), reader.lives, version, args)
     found = verdict.found
     advised = _advised(found, reader, nearest_release(version), args)
-    healthy = verdict.failure is None and _is_healthy(reader, exit_code)
+    state = "failed" if verdict.failure is not None else _state(reader, exit_code)
     return Diagnosis(
         kind=_kind(verdict),
         confidence=verdict.confidence,
@@ -106,13 +118,15 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
         line_number=found.line.number if found else None,
         version=version,
         server_args={key: value for key, value in args.items() if key != CUT} if args is not None else None,
-        finding=_finding(verdict, reader, args, cause, advised, healthy=healthy),
+        finding=_finding(verdict, reader, args, cause, advised)
+        if state == "failed"
+        else _nothing_failed(state, reader),
         cause=cause,
         advised=advised,
         stage=found.stage.name.lower() if found and found.stage else None,
         rank=(found.line.rank or None) if found else None,
         ready=reader.life.ready,
-        healthy=healthy,
+        state=state,
         retryable=_retryable(verdict),
         gpu=reader.devices.name,
         gpu_memory_mib=reader.devices.capacity_mib,
@@ -145,13 +159,20 @@ def _shown(line: Line) -> str:
     return without_secrets(line.text.strip())[:_LONGEST_LINE]
 
 
-def _is_healthy(reader: LogReader, exit_code: int | None) -> bool:
-    """Whether a log without a known failure shows a server that served and goes on, or was asked to stop."""
+def _state(reader: LogReader, exit_code: int | None) -> str:
+    """What a log without a known failure shows: a server that serves, one that still loads, or nothing of the kind."""
     life = reader.life
+    if reader.count == 0:
+        return "empty"
     if reader.others.name is not None:
-        return False
+        return "foreign"
     ended = life.ended_at is not None and not _was_stopped(life)
-    return life.ready and not ended and not (life.quit or life.troubled or life.broken) and exit_code in (None, 0)
+    if ended or life.quit or life.troubled or life.broken or exit_code not in (None, 0):
+        return UNKNOWN
+    if life.ready or life.routes:
+        return "healthy" if life.ready else "router"
+    begun = life.server_args is not None or life.furthest > Stage.UNKNOWN
+    return "loading" if begun and exit_code is None else UNKNOWN
 
 
 def _was_stopped(life: Life) -> bool:
@@ -162,14 +183,11 @@ def _finding(
     verdict: Verdict,
     reader: LogReader,
     args: Mapping[str, Any] | None,
-    cause: Cause | None = None,
-    advised: Sequence[Advice] = (),
-    *,
-    healthy: bool = False,
+    cause: Cause | None,
+    advised: Sequence[Advice],
 ) -> Finding:
     failure, found = verdict.failure, verdict.found
-    if failure is None:
-        return _healthy(reader) if healthy else _unknown(reader)
+    assert failure is not None
     detail = (
         failure.detail(_shown(found.line)) if found else f"ended by signal {verdict.signal}, and the log says no more"
     )
@@ -213,20 +231,23 @@ def _hint(
     return in_release(with_costs(fitted(advice, args, numbers), kind), reader.version or _version(args))
 
 
-def _healthy(reader: LogReader) -> Finding:
+def _nothing_failed(state: str, reader: LogReader) -> Finding:
+    """The finding on a log in which no known class of failure decides."""
     life = reader.life
-    later = "was asked to stop later" if _was_stopped(life) else "nothing after says that it ended"
-    message = f"the server became ready, and no failure is in its log; {later}"
-    return Finding("info", HEALTHY_ID, message)
-
-
-def _unknown(reader: LogReader) -> Finding:
-    if reader.count == 0:
-        message = "the log is empty"
-    elif reader.others.name is not None:
+    if state == "healthy":
+        later = "was asked to stop later" if _was_stopped(life) else "nothing after says that it ended"
+        return Finding("info", HEALTHY_ID, f"the server became ready, and no failure is in its log; {later}")
+    if state == "router":
+        return Finding("info", ROUTER_ID, "a router takes requests, and no failure is in its log")
+    if state == "loading":
+        doing = _DOING.get(life.furthest, "begun to start")
+        hint = "the log once more in some minutes", "exit_code=N behind the file, where its process has ended"
+        return Finding("info", LOADING_ID, f"the server still starts: it has {doing}, and nothing has failed", (), hint)
+    if state == "foreign":
         message = f"this is a log of {reader.others.name}, not of SGLang: it is not diagnosed"
         return Finding("error", UNKNOWN_ID, message, (), "the log of the SGLang server, from its beginning")
-    else:
+    message = "the log is empty"
+    if reader.count:
         read = "1 line was read, and it is shown" if reader.count == 1 else f"{reader.count} lines were read"
         shown = "" if reader.count == 1 else ", and the last ones are shown"
         message = f"the failure is of no known class; {read}{shown}"

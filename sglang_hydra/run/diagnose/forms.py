@@ -1,9 +1,11 @@
-"""A log in the order and the lines in which it was written: opened where it came as one text of JSON or with its line
-ends escaped, and turned round where it came with the newest line first."""
+"""A log in the order and the lines in which it was written: opened where it came as JSON, as a table or with its line
+ends escaped, joined where a terminal wrapped it, and turned round where the newest line came first."""
 
 from __future__ import annotations
 
+import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, pairwise
 
@@ -13,15 +15,22 @@ _OPENS = ('"', "'", "[", "{", "b'", 'b"')
 _LEAST_ENDS = 5
 _LOOKED_AT = 400
 _LEAST_TIMES = 3
+_LONGEST_HEAD = 400
 _MOST_TURNED = 1 << 18
 """Lines that are kept to turn a log round; one that is longer is read as it comes."""
 _TIME = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 _TIME_WITHIN = 80
+# The column of a table that holds the lines.
+_MESSAGE = ("message", "msg", "log", "line", "content", "text", "body", "_raw", "textpayload", "@message", "event")
+_WIDTHS = range(60, 241)
+_LEAST_FULL = 4
+# What begins a line, however wide the one before it is.
+_BEGINS = re.compile(r"\s*(?:\[|Traceback \(|File \"|\w+(?:\.\w+)*(?:Error|Exception)\b)|\s*$")
 
 
 def as_written(lines: Iterable[str]) -> Iterator[str]:
     """Returns the lines of a log as its server wrote them."""
-    return _oldest_first(_opened(lines))
+    return _oldest_first(_joined(_opened(lines)))
 
 
 def _opened(lines: Iterable[str]) -> Iterator[str]:
@@ -30,9 +39,65 @@ def _opened(lines: Iterable[str]) -> Iterator[str]:
         if not isinstance(line, str) or not line.strip():
             yield line
             continue
+        column = _column(line)
+        if column is not None:
+            yield from _of_table(line, rest, column)
+            return
         yield from _texts(line.strip()) or (line,)
         break
     yield from rest
+
+
+def _column(line: str) -> int | None:
+    """The column with the lines, where ``line`` is the head of a table of comma-separated values."""
+    names = [name.strip().strip('"').casefold() for name in line.strip().lstrip("\ufeff").split(",")]
+    if (
+        len(names) < 2
+        or len(line) > _LONGEST_HEAD
+        or not all(name.replace(" ", "").isidentifier() or name[:1] == "@" for name in names)
+    ):
+        return None
+    return next((at for at, name in enumerate(names) if name in _MESSAGE), None)
+
+
+def _of_table(head: str, rest: Iterable[str], column: int) -> Iterator[str]:
+    """The lines in the rows of a table; a row's time stands in front of each."""
+    texts = (line if isinstance(line, str) else str(line) for line in rest)
+    try:
+        for row in csv.reader(line.rstrip("\r\n") + "\n" for line in texts):
+            time = next((cell for at, cell in enumerate(row) if at != column and _TIME.match(cell)), "")
+            for text in row[column].split("\n") if column < len(row) else ():
+                yield f"{time.replace(' UTC', 'Z')} {text}" if time else text
+    except csv.Error:  # a cell beyond what csv takes, or bytes that are no text
+        yield from texts
+
+
+def _joined(lines: Iterator[str]) -> Iterator[str]:
+    """The lines without the breaks that a terminal or a page of a fixed width put into them."""
+    first = list(islice(lines, _LOOKED_AT))
+    width = _width(first)
+    rest = chain(first, lines)
+    if width is None:
+        yield from rest
+        return
+    begun = ""
+    for line in rest:
+        if begun and (_BEGINS.match(line) or len(begun) > 1 << 16):
+            yield begun
+            begun = ""
+        begun += line.rstrip("\r\n")
+        if len(line.rstrip("\r\n")) < width:
+            yield begun
+            begun = ""
+    if begun:
+        yield begun
+
+
+def _width(lines: Iterable[str]) -> int | None:
+    """The width at which all lines were broken: none is longer, and several are as long."""
+    lengths = Counter(len(line.rstrip("\r\n")) for line in lines if isinstance(line, str))
+    longest = max(lengths, default=0)
+    return longest if longest in _WIDTHS and lengths[longest] >= _LEAST_FULL else None
 
 
 def _texts(line: str) -> list[str]:

@@ -37,6 +37,8 @@ class Evidence:
     """Whether a process ended by the exception: that another one still answers does not outlive it."""
     place: str = ""
     """Where the exception was raised: ``FILE:FUNCTION`` below the package, empty where no frame says so."""
+    time: str = ""
+    """When, as ``2026-06-11 08:15:11``; empty where no line says so."""
 
     @property
     def weight(self) -> Weight:
@@ -72,6 +74,8 @@ class Life:
     """An exception came in a scheduler, or in what it calls: no work after it shows that all is well."""
     work: int = 0
     ended_at: int | None = None
+    routes: bool = False
+    """Whether a router of SGLang's takes requests."""
     quit: bool = False
     """Whether SGLang ends its processes by itself, with SIGKILL."""
     server_args: dict[str, Any] | None = None
@@ -126,9 +130,10 @@ class Life:
         self.quit = self.quit or any(words in line.text for words in LOG_LINES["quit"])
 
     def add(self, found: Evidence) -> None:
-        """Keeps the first evidence of a class and weight."""
+        """Keeps the first evidence of a class and weight, by its time where both have one."""
         key = (found.failure.kind, found.weight)
-        if key not in self.evidence:
+        had = self.evidence.get(key)
+        if had is None or (found.time and found.time < had.time):
             shortened = found.line._replace(text=found.line.text[:_LONGEST_EVIDENCE])
             found.line = shortened
             self.evidence[key] = found

@@ -25,7 +25,8 @@ _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?
 _PREFIXES = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"(?:(?:ERROR|WARNING|INFO|DEFAULT|CRITICAL|NOTICE) +)?{_TIME}(?: std(?:out|err) (?P<part>[FP]))?[ \t]"
+        rf"(?:(?:ERROR|WARNING|INFO|DEFAULT|CRITICAL|NOTICE) +)?(?P<time>{_TIME})"
+        r"(?: std(?:out|err) (?P<part>[FP]))?[ \t]"
         r"(?:[\w.-]{1,64} [\w./@:-]{1,64}\[\d{1,8}\]: )?",
         r"- [\w.]{1,64} - (?:(?:INFO|ERROR|CRITICAL) - |WARNING - (?=\[))",
         r"\[(?P<pod>pod/[^\]\s]{1,200})\] ",
@@ -48,7 +49,9 @@ _PREFIXES = tuple(
     )
 )
 # [2025-06-26 07:25:31 DP4 TP4] as SGLang begins a line; other releases of its tools add milliseconds or a level.
-_HEADER = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?(?P<rank>(?: [A-Z]{1,4}\d{1,5}){0,6})\] ?")
+_HEADER = re.compile(
+    r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(?P<rank>(?: [A-Z]{1,4}\d{1,5}){0,6})\] ?"
+)
 _HEADER_WITHIN = 160
 _JSON_KEYS = ("log", "message", "msg", "textPayload", "line", "MESSAGE", "jsonPayload", "fields", "event", "body")
 _JSON_MORE = ("exception", "exc_info", "traceback", "stack", "stack_trace", "error")
@@ -63,7 +66,8 @@ _WARNING = re.compile(r"(?:^|: |\s)(?:[A-Z][A-Za-z]*Warning: |WARNING\b|WARN\b|\
 
 class Line(NamedTuple):
     """One line without its prefixes. ``stream`` names its writer (a container, a Slurm task), ``rank`` is SGLang's
-    (``DP4 TP4``), ``headed`` says that SGLang's own header stood in front, ``warning`` that it calls itself one."""
+    (``DP4 TP4``), ``headed`` says that SGLang's own header stood in front, ``warning`` that it calls itself one.
+    ``time`` is what stood in front, as it is written, empty where nothing did."""
 
     number: int
     text: str
@@ -71,6 +75,7 @@ class Line(NamedTuple):
     rank: str = ""
     headed: bool = False
     warning: bool = False
+    time: str = ""
 
 
 def read_lines(file: BinaryIO) -> Iterator[str]:
@@ -147,7 +152,7 @@ class Cleaner:
     def _line(self, number: int, text: str) -> Iterator[Line]:
         if text[:1] == "[" or text[:1].isspace():
             text = self._outdented(text)
-        stream, begun = "", False
+        stream, begun, time = "", False, ""
         if self._fronts and text.startswith(self._fronts):
             front = next(front for front in self._fronts if text.startswith(front))
             stream, text = front.strip(), text[len(front) :]
@@ -156,6 +161,7 @@ class Cleaner:
             if found is None:
                 break
             names = found.groupdict()
+            time = names.pop("time", None) or time
             if "stern" in names:
                 self._remember(found[0])
             begun = begun or names.pop("part", None) == "P"
@@ -167,7 +173,7 @@ class Cleaner:
                 if len(self._begun) < _MOST_STREAMS:
                     self._begun[stream] = text
                 return
-        yield self._headed(number, text, stream)
+        yield self._headed(number, text, stream, time)
 
     def _outdented(self, text: str) -> str:
         """``text`` without the indentation of the latest line that shows it: a header, or a traceback's own."""
@@ -181,8 +187,8 @@ class Cleaner:
                 return text[error.end() :]
         return text.removeprefix(self._indented)
 
-    def _headed(self, number: int, text: str, stream: str) -> Line:
-        line = _headed(number, text, stream)
+    def _headed(self, number: int, text: str, stream: str, time: str) -> Line:
+        line = _headed(number, text, stream, time)
         if line.headed and text[:1] != "[":
             self._remember(text[: text.find("[20")])
         return line
@@ -192,16 +198,16 @@ class Cleaner:
             self._fronts = tuple(dict.fromkeys((*self._fronts, front)))
 
 
-def _headed(number: int, text: str, stream: str) -> Line:
+def _headed(number: int, text: str, stream: str, time: str) -> Line:
     rank, headed = "", False
     found = _HEADER.match(text) or (_HEADER.search(text[:_HEADER_WITHIN]) if "[20" in text[:_HEADER_WITHIN] else None)
     if found is not None:
-        rank, headed = found["rank"].strip(), True
+        rank, headed, time = found["rank"].strip(), True, found["time"]
         stream = stream or text[: found.start()].strip()
         text = text[found.end() :]
     elif text.lstrip().startswith(("| ", "+-+--")):
         text = re.sub(r"^\s*[|+](?:-[+-]*)? ?", "", text)  # the frame that Python draws around an exception group
-    return Line(number, text, stream, rank, headed, _WARNING.search(text[:400]) is not None)
+    return Line(number, text, stream, rank, headed, _WARNING.search(text[:400]) is not None, time)
 
 
 def _from_json(raw: str) -> str:

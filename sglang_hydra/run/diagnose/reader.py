@@ -45,11 +45,15 @@ _WRAPPER = re.compile(
     r"(?:Failed to|(?:Error|Exception) (?:in|while|during)) [^:]{1,80}: )(?!(?:\w+\.)*\w+(?:Error|Exception)\b)"
 )
 _MILESTONE = re.compile("|".join(re.escape(words) for words, _ in MILESTONES))
+_ROUTER, _ROUTES = re.compile(LOG_LINES["router"]), re.compile(LOG_LINES["router_ready"])
 _ENDING = re.compile("|".join(map(re.escape, LOG_LINES["endings"])))
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _TRACEBACK = "Traceback (most recent call last)"
 # A process of SGLang that says so asks the first one for SIGQUIT next: the SIGKILL that follows is SGLang's own.
 _ITS_OWN_END = " hit an exception:"
+_DATE = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
+# [rank0]:[E222 08:29:45.726123456 ProcessGroupNCCL.cpp:616] of torch, in the time of Python's lines; glog's may be UTC.
+_CLOCK = re.compile(r"^\[[EWFI]\d{3,4} (\d\d:\d\d:\d\d(?:\.\d{1,9})?)")
 _WITHOUT_WORDS = ("AssertionError", "NotImplementedError", "ValueError", "RuntimeError")
 _MOST_LIVES = 32
 _KEPT = 1000
@@ -71,6 +75,7 @@ class LogReader:
         self._traces = Traces()
         self._chained: set[str] = set()
         self._above = ""
+        self._times: dict[str, str] = {}
 
     @property
     def life(self) -> Life:
@@ -106,6 +111,8 @@ class LogReader:
         if 'File "' in text and self._traces.frame(line.stream, text, self._above):
             return
         self._above = text if not line.headed and looks_like_exception(text) else ""
+        if line.time and (line.stream in self._times or len(self._times) < _MOST_LIVES):
+            self._times[line.stream] = line.time
         self.life.quit = self.life.quit or _ITS_OWN_END in text
         if STARTED in text:
             self._start(line)
@@ -124,6 +131,7 @@ class LogReader:
         if self.version is None and "glang" in text:
             self.version = stated_version(text)
         self.devices.read(text)
+        self.life.routes = self.life.routes or (_ROUTES.search(text) is not None and _ROUTER.search(text) is not None)
         self._judge(line)
         if _ENDING.search(text) or text.strip() in ("Killed", "Aborted"):
             self.life.end(line)
@@ -196,7 +204,18 @@ class LogReader:
             line = line._replace(rank=rank, text=shown)
             place = trace.place if trace is not None else ""
             fatal = exception and ends_process
-            self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work, fatal, place))
+            time = self._time(line)
+            self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work, fatal, place, time))
+
+    def _time(self, line: Line) -> str:
+        """When a line was written: by itself, else by the last line of its writer that says so."""
+        written, last = _DATE.search(line.text[:_KEPT]), self._times.get(line.stream, "")
+        clock = _CLOCK.match(line.text)
+        if not line.time and clock is not None:
+            return f"{last[:10]} {clock[1]}" if last else ""
+        if not line.time and written is not None:
+            self._times[line.stream] = last = written[0]
+        return (line.time or last).replace("T", " ").replace(",", ".")
 
     def _note(self, line: Line, text: str, trace: Trace | None) -> None:
         """Keeps an exception with its place, for what SGLang's own code says of it."""

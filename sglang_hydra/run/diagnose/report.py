@@ -7,6 +7,7 @@ from typing import Any
 
 from sglang_hydra.run.diagnose.cause import Cause
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
+from sglang_hydra.run.diagnose.failure_class import UNKNOWN
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import VERBATIM, Line, columns, shown, text
@@ -16,6 +17,8 @@ _LONGEST_LINE = 400
 _MOST_ASKED = 8
 # The arguments that tell one server from another at a glance.
 _MAIN_ARGUMENTS = ("tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "quantization", "mem_fraction_static")
+_STATES = {"router": "healthy router", "loading": "still loading", "foreign": "not SGLang's", "empty": UNKNOWN}
+_STYLES = {"healthy": "bold green", "router": "bold green", "loading": "bold cyan"}
 _DOING = {
     "start": "before it loaded anything",
     "connect": "while the ranks connected",
@@ -44,6 +47,7 @@ def _entry(name: str, found: Diagnosis) -> dict[str, Any]:
         "stage": found.stage,
         "ready": found.ready,
         "healthy": found.healthy,
+        "state": found.state,
         "version": found.version,
         "server_args": plain(found.server_args) if found.server_args is not None else None,
         "gpu": found.gpu,
@@ -86,14 +90,11 @@ def _head(name: str, found: Diagnosis) -> Iterator[Line]:
         sure = f"  {found.confidence:.0%} sure"
         yield [text(f"{name}: "), text(found.kind, "bold red"), text(sure, "dim")]
     else:
-        yield [
-            text(f"{name}: "),
-            *([text("healthy", "bold green")] if found.healthy else [text(found.kind, "bold yellow")]),
-        ]
+        yield [text(f"{name}: "), text(_STATES.get(found.state, found.state), _STYLES.get(found.state, "bold yellow"))]
     if found.line is not None:
         rank = f" ({found.rank})" if found.rank else ""
         yield [text(f"  line {found.line_number}{rank}  ", "dim"), text(found.line[:_LONGEST_LINE], VERBATIM)]
-    elif not found.known and not found.healthy:
+    elif found.state in (UNKNOWN, "loading", "foreign"):
         yield from _last(found.last_lines)
     yield from columns([[text(label, "dim"), text(content)] for label, content in _facts(found)])
     yield []

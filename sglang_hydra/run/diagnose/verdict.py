@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sglang_hydra.run.diagnose.classes import failure_classes
-from sglang_hydra.run.diagnose.failure_class import FailureClass, Weight
+from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Weight
 from sglang_hydra.run.diagnose.life import Evidence, Life
 
 # How sure a line of each weight makes: less than ENOUGH is no answer. Of 108 failures of 2026 that no pattern
@@ -21,6 +21,8 @@ _EARLIER_LIFE = 0.25
 _BY_SIGNAL_ALONE = 0.6
 ENOUGH = 0.5
 STOPPED = "stopped"
+_CONSEQUENCES = frozenset(LOG_LINES["consequences"])
+_SECONDS = len("2026-06-11 08:15:11")
 _SECRETS = tuple(
     (re.compile(pattern, re.IGNORECASE), replacement)
     for pattern, replacement in (
@@ -55,7 +57,7 @@ def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
     whole = list(lives)
     number = signal_of(exit_code)
     for age, life in enumerate(reversed(whole)):
-        ranked = sorted(_plausible(life, exit_code), key=lambda found: (found.weight, found.line.number))
+        ranked = _ranked(list(_plausible(life, exit_code)))
         if ranked:
             first = ranked[0]
             sure = _confidence(first, life, exit_code)
@@ -67,6 +69,32 @@ def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
         if life.ready:
             break
     return _by_signal(whole[-1], number)
+
+
+def _ranked(evidence: list[Evidence]) -> list[Evidence]:
+    """The evidence in the order in which it decides: by weight, then by time; what only follows from an exception that
+    ended a process comes after it, wherever in the log it stands."""
+    timed = all(found.time for found in evidence)
+    fatal = [found for found in evidence if found.fatal and found.failure.kind not in _CONSEQUENCES]
+    cause = min(fatal, key=lambda found: (_second(found) if timed else "", found.line.number), default=None)
+
+    def order(found: Evidence) -> tuple[bool, int, str, int]:
+        follows = cause is not None and found.failure.kind in _CONSEQUENCES and not _came_before(found, cause)
+        return follows, found.weight, _second(found) if timed else "", found.line.number
+
+    return sorted(evidence, key=order)
+
+
+def _second(found: Evidence) -> str:
+    return found.time[:_SECONDS]
+
+
+def _came_before(found: Evidence, cause: Evidence) -> bool:
+    """Whether evidence is older than an exception: by their times, else by the lines of one writer."""
+    if found.time and cause.time:
+        return _second(found) < _second(cause)
+    one_writer = (found.line.stream, found.line.rank) == (cause.line.stream, cause.line.rank)
+    return one_writer and found.line.number < cause.line.number
 
 
 def signal_of(exit_code: int | None) -> int | None:

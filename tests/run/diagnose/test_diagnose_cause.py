@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -181,6 +183,18 @@ def test_a_change_is_planned_beside_the_arguments_that_the_condition_reads() -> 
     assert "--enable-strict-thinking" in command
 
 
+def wrapped(lines: list[str]) -> list[str]:
+    return [line[at : at + 80] for line in lines for at in range(0, max(len(line), 1), 80)]
+
+
+def table(lines: list[str], *, newest_first: bool = False) -> list[str]:
+    """An export of a log collector: a row a line of the log, its time and host before it, all in quotes."""
+    rows = [[f"2026-09-24T10:{at // 60:02}:{at % 60:02}Z", "gpu-7", line] for at, line in enumerate(lines)]
+    out = io.StringIO()
+    csv.writer(out).writerows([["Date", "Host", "Message"], *(rows[::-1] if newest_first else rows)])
+    return out.getvalue().splitlines()
+
+
 FORMS: dict[str, Callable[[list[str]], list[str]]] = {
     "cut at the top": lambda lines: lines[20:],
     "cut at the bottom": lambda lines: lines[:55],
@@ -188,6 +202,9 @@ FORMS: dict[str, Callable[[list[str]], list[str]]] = {
     "one string of JSON": lambda lines: [json.dumps("\n".join(lines))],
     "one object of JSON": lambda lines: [json.dumps({"pod": "a", "content": "\n".join(lines)})],
     "one array of JSON": lambda lines: [json.dumps(lines)],
+    "wrapped at 80 columns": wrapped,
+    "a table": table,
+    "a table, newest first": lambda lines: table(lines, newest_first=True),
     "escaped": lambda lines: [repr("\n".join(lines))],
 }
 

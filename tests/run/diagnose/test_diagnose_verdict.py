@@ -319,3 +319,32 @@ def test_what_reads_alike_is_told_apart(line: str, kind: str, advised: str) -> N
     found = diagnose([line])
     assert found.kind == kind
     assert advised in str(found.finding.hint)
+
+
+ROUTED = "2025-10-29 21:48:02  INFO sglang_router_rs::server: src/server.rs:830: Starting server on 0.0.0.0:8000"
+VLLM = "(APIServer pid=1) INFO 12-15 18:50:00 [api_server.py:1896] vLLM API server version 0.11.0"
+
+
+@pytest.mark.parametrize(
+    ("lines", "exit_code", "state", "id"),
+    [
+        ([ARGS, loading()], None, "loading", "DIA063"),
+        ([ARGS], None, "loading", "DIA063"),
+        ([ARGS, loading()], 1, "unknown", "DIA000"),
+        ([ARGS, loading(), *ODD], None, "failed", "DIA062"),
+        ([ARGS, loading(), QUIT], None, "unknown", "DIA000"),
+        ([ROUTED], None, "router", "DIA064"),
+        ([ROUTED], 1, "unknown", "DIA000"),
+        ([VLLM, OOM], 1, "foreign", "DIA000"),
+        ([], None, "empty", "DIA000"),
+        (["nothing of SGLang's"], None, "unknown", "DIA000"),
+        ([ARGS, *traced(OOM, "model_loader/loader.py load_model")], None, "failed", "DIA001"),
+    ],
+)
+def test_a_log_without_a_failure_has_a_state_of_its_own(
+    lines: list[str], exit_code: int | None, state: str, id: str
+) -> None:
+    found = diagnose(lines, exit_code)
+    assert (found.state, found.finding.id) == (state, id)
+    if state == "foreign":
+        assert "--" not in str(found.finding)

@@ -113,6 +113,8 @@ def evaluated(term: Term, values: Mapping[str, Any]) -> Any:
             return _UNKNOWN if _UNKNOWN in found else found[-1]
         case [operation, left, right] if operation in _OPERATIONS:
             pair = evaluated(left, values), evaluated(right, values)
+            if operation == "%" and pair[1] == 1:
+                return 0  # whatever is divided
             if _UNKNOWN in pair:
                 return _UNKNOWN
             try:

@@ -67,7 +67,7 @@ def _of_table(head: str, rest: Iterable[str], column: int) -> Iterator[str]:
         for row in csv.reader(line.rstrip("\r\n") + "\n" for line in texts):
             time = next((cell for at, cell in enumerate(row) if at != column and _TIME.match(cell)), "")
             for text in row[column].split("\n") if column < len(row) else ():
-                yield f"{time.replace(' UTC', 'Z')} {text}" if time else text
+                yield f"{time.replace(' UTC', 'Z')} {text}" if time and text[:1] != "{" else text
     except csv.Error:  # a cell beyond what csv takes, or bytes that are no text
         yield from texts
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sglang_hydra.arguments.tables.table import Argument, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.releases.reading_refusals import Reader, Site
+from sglang_hydra.releases.reading_refusals import Reader, Site, Term, names_in
 from sglang_hydra.releases.refusals import look_up, recorded, recorded_versions
 from sglang_hydra.run.diagnose import UNKNOWN, Diagnosis, diagnose
+from sglang_hydra.run.diagnose.cause import _candidates, _compares, _values, cause_of, evaluated
 from sglang_hydra.run.diagnose.forms import as_written
-from sglang_hydra.run.diagnose.lines import read_lines
+from sglang_hydra.run.diagnose.life import Raised
+from sglang_hydra.run.diagnose.lines import Line, read_lines
 from sglang_hydra.run.diagnose.remedy import with_remedies
 
 SITE = "/usr/local/lib/python3.12/dist-packages/sglang"
@@ -127,6 +131,40 @@ def test_an_exception_that_the_release_cannot_have_raised_is_of_no_class(kind: s
     assert diagnose(lines).kind == UNKNOWN
     other = log("0.5.23", "TypeError: 'NoneType' object is not subscriptable", "srt/managers/scheduler.py:run_batch", 3)
     assert diagnose(other).kind == "release_fault"
+
+
+@pytest.mark.parametrize("version", ["0.5.23", "0.5.18"])
+def test_most_places_name_the_arguments_of_their_conditions_and_a_change_that_they_accept(version: str) -> None:
+    """Every eighth place whose conditions compare an argument, with arguments for which they hold."""
+    table = release(version).arguments
+    defaults = _values({}, table)
+    asking = [site for site in recorded(version) if site.kind != "log" and any(map(_compares, site.guards))]
+    named = changed = 0
+    for site in asking[::8]:
+        given: dict[str, Any] = {"model_path": "m"}
+        for guard in site.guards:
+            given |= holding(guard, {**defaults, **given}, table)
+        kind = site.kind if site.kind.isidentifier() and site.kind != "any" else "RuntimeError"
+        text = f"{kind}: {site.message.replace('{}', '7')}"
+        cause = cause_of(Raised(Line(1, text), text, (site.file, site.function), site.line, "x", True), version, given)
+        fields = {name for guard in site.guards for name in names_in(guard) if name in table}
+        named += cause is not None and fields <= set(cause.reads)
+        changed += cause is not None and bool(cause.changes)
+    count = len(asking[::8])
+    assert count > 100
+    assert named >= 0.9 * count
+    assert changed >= 0.6 * count
+
+
+def holding(guard: Term, values: dict[str, Any], table: Mapping[str, Argument]) -> dict[str, Any]:
+    """A value of one argument for which a condition may hold; none where it does, or no such value is found."""
+    if evaluated(guard, values) is not False:
+        return {}
+    for name in (name for name in names_in(guard) if name in table):
+        for value in (*_candidates(guard, name, values, table[name]), True, False, 1, 2, 4, 8, "x"):
+            if evaluated(guard, {**values, name: value}) is not False:
+                return {name: value}
+    return {}
 
 
 def test_that_no_argument_mends_it_is_said_only_of_a_condition_that_reads_none() -> None:

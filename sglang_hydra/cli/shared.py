@@ -13,6 +13,7 @@ _OPTIONS = {
     "release": ("--json", "--trust"),
     "status": ("--json",),
     "stop": ("--json",),
+    "init": ("--help",),
     "logs": ("-f", "--follow"),
     "diagnose": ("--json", "--config-dir", "--config-name"),
 }

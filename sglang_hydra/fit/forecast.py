@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from sglang_hydra.arguments.tables.order import at_least, release_key
 from sglang_hydra.fit.forecast_server import Server
 from sglang_hydra.fit.forecast_terms import TERMS, assumed, crosses, prompt_terms, step_terms
+from sglang_hydra.fit.roofline import COMPUTE, LINK
 from sglang_hydra.text.json_types import json_beside
 
 ALL = "all"
@@ -111,10 +112,13 @@ def forecast(
     fresh = demand.input_len * (1 - (demand.cached or 0.0))
     step = _weighted(step_terms(server, running, context), server, known, own.step)
     step["not measured"] = assumed(server, running)
+    step = _within_the_limit(step, server.roofline.step(running, context).time)
     if server.roofline.tokens > 1:
         made = demand.accepted or 1 + known["accepted"] * (server.roofline.tokens - 1)
         step = {name: seconds * DRAFTING / made for name, seconds in step.items()}
+    least = server.roofline.prefill(fresh)
     prompt = _weighted(prompt_terms(server, fresh), server, known, own.prompt)
+    prompt = _within_the_limit(prompt, max(least[COMPUTE], least.get(LINK, 0.0)))
     one, decode = sum(prompt.values()), sum(step.values())
     arriving = running / server.roofline.copies / max(1.0, demand.output_len)
     share = mixed(demand, decode, arriving * one, known["ttft"]["mixing"])
@@ -123,7 +127,7 @@ def forecast(
     ttft = None
     if demand.cached is not None:
         seconds = first_token(server, demand, running, decode, prompt, tpot, known["ttft"]) * exp(own.ttft)
-        ttft = _figure(seconds, error["ttft"])
+        ttft = _figure(max(seconds, *least.values()), error["ttft"])
     cycle = (ttft.value if ttft else one) + max(0.0, demand.output_len - 1) * tpot
     made_by_one = _figure(cycle / max(demand.concurrency, 1.0), error["tpot"])
     requests = made_by_one.inverse(1.0)
@@ -207,6 +211,13 @@ def _weighted(terms: Mapping[str, float], server: Server, known: Mapping[str, An
         name: seconds * fitted[name] * factors.get(TERMS[name].group, 1.0) * factors[ALL] * exp(own)
         for name, seconds in terms.items()
     }
+
+
+def _within_the_limit(terms: dict[str, float], least: float) -> dict[str, float]:
+    """Stretches the terms where their sum is below the hardware's limit: a coefficient below 1 was fitted on servers
+    whose terms overlap, and says too little where one term is nearly all."""
+    short = least / sum(terms.values())
+    return {name: seconds * short for name, seconds in terms.items()} if short > 1 else terms
 
 
 def _factors(server: Server, known: Mapping[str, Any]) -> dict[str, float]:

@@ -19,6 +19,7 @@ from sglang_hydra import plan
 from sglang_hydra.fit.forecast import Demand, Own, coefficients, forecast
 from sglang_hydra.fit.forecast_server import Server
 from sglang_hydra.fit.forecast_terms import TERMS, prompt_terms, step_terms
+from sglang_hydra.fit.roofline import Load
 from sglang_hydra.planning.choosing.forecast import server_of_plan
 from tools.forecast_table import demand_of, rows_of, summary
 
@@ -76,6 +77,28 @@ def test_more_clients_wait_longer_and_get_more_together() -> None:
     assert [item.tpot.value for item in found] == sorted(item.tpot.value for item in found)
     assert [item.tokens.value for item in found] == sorted(item.tokens.value for item in found)
     assert all(item.tpot.low < item.tpot.value < item.tpot.high for item in found)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["gpu=a10", "model=deepseek_r1"],
+        ["gpu=a100_80gb", "model=step_3_7_flash"],
+        ["gpu=l4", "model=qwen3_next_80b_a3b"],
+        ["gpu=t4", "model=kimi_k2_7_code_nvfp4"],
+        ["gpu=h200", "model=deepseek_r1", "tp_size=8"],
+    ],
+)
+def test_no_forecast_is_better_than_the_limit_of_the_hardware(words: list[str]) -> None:
+    one = server(*words, "engine.version=0.5.2")
+    for input_len, concurrency in ((1000, 1), (1000, 64), (8000, 64)):
+        expected = forecast(one, Demand(input_len, 1000, concurrency))
+        limit = one.roofline.limit(Load(input_len, 1000, expected.running, 0.0))
+        assert expected.tpot.value >= limit.tpot_all * 0.9999
+        assert expected.ttft
+        assert expected.ttft.value >= (limit.ttft or 0) * 0.9999
+        assert expected.tokens_per_gpu.value <= limit.tokens_per_gpu * 1.0001
+        assert sum(expected.step.values()) + sum(expected.prompts.values()) == pytest.approx(expected.tpot.value)
 
 
 def test_parts_are_the_whole() -> None:

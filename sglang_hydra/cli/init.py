@@ -1,0 +1,58 @@
+"""``init DIR``: a new experiment repo."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from importlib.metadata import distribution
+from pathlib import Path
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.output_files import reason_of
+from sglang_hydra.cli.shared import typed_words
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import text, write
+from sglang_hydra.text.words import program
+
+_TEMPLATE = Path(__file__).with_name("new_repo")
+_COMMANDS = ("python app.py", "python app.py -m +sweep=tp_size")
+
+
+def run(invocation: Invocation) -> int:
+    """Writes the repo into a folder that is new or empty, and says what to type there.
+
+    Raises ConfigError (CLI040) without a folder, where it holds files, or where it cannot be written.
+    """
+    words = typed_words(invocation)
+    if len(words) != 1:
+        raise _refused(f"init takes one folder, not {len(words)}", f"{program()} init my_experiments")
+    folder = Path(words[0])
+    try:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise _refused(f"{folder} holds files, and nothing was written", f"{program()} init NEW_FOLDER")
+        shutil.copytree(_TEMPLATE, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        (folder / "requirements.txt").write_text(_requirement() + "\n", encoding="utf-8")
+    except OSError as failure:
+        reason = reason_of(failure)
+        raise _refused(f"{folder} cannot be written: {reason}", f"{program()} init NEW_FOLDER") from failure
+    there = f"{folder} is an experiment repo; README.md there says what each file is."
+    write([[text(line)] for line in (there, f"cd {shlex.quote(str(folder))}", *_COMMANDS)])
+    return 0
+
+
+def _requirement() -> str:
+    """Names this package as it is installed here: by its release, or from the address or folder that pip took it from
+    (PEP 610)."""
+    package = distribution("sglang-hydra")
+    taken = json.loads(package.read_text("direct_url.json") or "{}")
+    if not taken:
+        return f"sglang-hydra=={package.version}"
+    origin = taken.get("vcs_info")
+    address = f"{origin['vcs']}+{taken['url']}@{origin['commit_id']}" if origin else taken["url"]
+    return f"sglang-hydra @ {address}"
+
+
+def _refused(message: str, hint: str) -> ConfigError:
+    return ConfigError(Finding("error", "CLI040", message, hint=hint))

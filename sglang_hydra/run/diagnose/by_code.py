@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sglang_hydra.releases.refusals import cannot_raise
 from sglang_hydra.run.diagnose.cause import Cause, cause_of, nearest_release
 from sglang_hydra.run.diagnose.classes import classes_by_kind
-from sglang_hydra.run.diagnose.failure_class import Signature, Stage, Weight
+from sglang_hydra.run.diagnose.failure_class import LOG_LINES, Signature, Stage, Weight
 from sglang_hydra.run.diagnose.life import Evidence, Life, Raised
 from sglang_hydra.run.diagnose.verdict import Verdict
 
@@ -19,22 +19,7 @@ _BOTH, _ONE = 0.75, 0.6
 _PYTHONS = re.compile(
     r"(?:Type|Attribute|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Import|ModuleNotFound)Error\b|struct\.error"
 )
-# The class of a refusal by its place, ``FILE:FUNCTION``; the first that fits counts. Where a condition compares an
-# argument, the rest are refusals of arguments, else faults.
-_ROOMS = tuple(
-    (re.compile(pattern), kind)
-    for pattern, kind in (
-        (r"^srt/(?:server_args|arg_groups/|model_loader/\w+\.py:_?prepare)", "invalid_arguments"),
-        (r"^srt/lora/", "lora"),
-        (r"^srt/layers/quantization/", "quantization"),
-        (r"^srt/(?:function_call|parser)/", "chat_template"),
-        (r"^srt/distributed/utils", "parallel_size"),
-    )
-)
-_OF_ARGUMENTS = (
-    (re.compile(r"^srt/(?:layers|hardware_backend)/|^(?:kernels|jit_kernel)/|graph\w*runner"), "unsupported_backend"),
-    (re.compile(""), "invalid_arguments"),
-)
+_ROOMS, _OF_ARGUMENTS = LOG_LINES["rooms"], LOG_LINES["of_arguments"]
 
 
 class Judged(NamedTuple):
@@ -83,7 +68,7 @@ def _kind(cause: Cause, raised: Raised, verdict: Verdict) -> str | None:
     if not (agrees or (raised.fatal and cause.is_of_arguments)):
         return None
     rooms = (*_ROOMS, *_OF_ARGUMENTS) if cause.is_of_arguments else _ROOMS
-    kind = next((kind for pattern, kind in rooms if pattern.search(cause.place)), None)
+    kind = next((kind for pattern, kind in rooms if re.search(pattern, cause.place)), None)
     return kind or (FAULT if verdict.failure is None else None)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub, truediv
 from typing import Any
 
 from sglang_hydra.arguments.secrets import is_secret_name
@@ -131,21 +132,20 @@ def _plain(value: Any) -> Any:
     return value.casefold() if isinstance(value, str) else value
 
 
+_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_COUNTED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": add,
+    "-": sub,
+    "*": mul,
+    "//": floordiv,
+    "/": truediv,
+    "%": mod,
+}
 _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "==": lambda left, right: left == right,
-    "!=": lambda left, right: left != right,
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
+    **_COMPARED,
+    **_COUNTED,
     "in": lambda left, right: left in right,
     "notin": lambda left, right: left not in right,
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-    "//": lambda left, right: left // right,
-    "/": lambda left, right: left / right,
-    "%": lambda left, right: left % right,
 }
 
 

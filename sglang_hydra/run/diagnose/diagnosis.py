@@ -10,7 +10,7 @@ from sglang_hydra.run.diagnose.advice import fitted, in_release, with_costs
 from sglang_hydra.run.diagnose.by_code import FAULT, judged_by_code
 from sglang_hydra.run.diagnose.cause import Cause, nearest_release
 from sglang_hydra.run.diagnose.classes import classes_by_kind
-from sglang_hydra.run.diagnose.failure_class import UNKNOWN, FailureClass, Stage, Weight
+from sglang_hydra.run.diagnose.failure_class import LOG_LINES, UNKNOWN, FailureClass, Stage, Weight
 from sglang_hydra.run.diagnose.life import Evidence, Life
 from sglang_hydra.run.diagnose.lines import Line
 from sglang_hydra.run.diagnose.log_advice import Advice, advice_near
@@ -25,13 +25,6 @@ from sglang_hydra.text.screen import shown
 UNKNOWN_ID = "DIA000"
 HEALTHY_ID, LOADING_ID, ROUTER_ID = "DIA060", "DIA063", "DIA064"
 _LONGEST_LINE = 600
-_DOING = {
-    Stage.CONNECT: "begun to connect its ranks",
-    Stage.LOAD: "begun to load the weights",
-    Stage.KV: "loaded the weights",
-    Stage.GRAPHS: "begun to capture graphs",
-    Stage.SERVE: "made its KV cache",
-}
 
 
 @dataclass(frozen=True)
@@ -240,9 +233,9 @@ def _nothing_failed(state: str, reader: LogReader) -> Finding:
     if state == "router":
         return Finding("info", ROUTER_ID, "a router takes requests, and no failure is in its log")
     if state == "loading":
-        doing = _DOING.get(life.furthest, "begun to start")
+        doing = LOG_LINES["doing"].get(life.furthest.name.lower(), "yet")
         hint = "the log once more in some minutes", "exit_code=N behind the file, where its process has ended"
-        return Finding("info", LOADING_ID, f"the server still starts: it has {doing}, and nothing has failed", (), hint)
+        return Finding("info", LOADING_ID, f"the server still starts, and nothing has failed {doing}", (), hint)
     if state == "foreign":
         message = f"this is a log of {reader.others.name}, not of SGLang: it is not diagnosed"
         return Finding("error", UNKNOWN_ID, message, (), "the log of the SGLang server, from its beginning")

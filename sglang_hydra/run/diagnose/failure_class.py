@@ -17,8 +17,6 @@ LOG_LINES: Mapping[str, Any] = quick_load(Path(__file__).with_name("log_lines.ya
 
 UNKNOWN = "unknown"
 """The kind of a log in which nothing decides."""
-# How Docker, Kubernetes, Slurm and shells report an exit code.
-_EXITED = r"(?:[Ee]xit(?:ed)?[ -]?(?:with )?(?:[Cc]ode)?|exitCode|code|status)[\"']?[ :=(]{{1,8}}{}\b"
 _ANYTHING = re.compile(r"(?<!\\)\.([*+])")
 _BETWEEN = 400
 
@@ -66,18 +64,16 @@ class Signature:
     """A line that gives a failure away.
 
     The line holds one of the texts ``needles``, letter by letter; ``pattern`` (a regular expression, searched) is what
-    must hold besides, ``unless`` what must not; ``exit_code`` is one that the line must report. ``stage`` is what the
-    server must have been doing, ``frame`` a file or function that must be in the traceback (``^at `` begins the
-    innermost one outside of Python's own library, ``^hit at `` the same of a process that ends by it). ``in_warning``
-    believes it also in a line that calls itself a warning; ``exception`` only in the line that ends a traceback.
-    ``request`` marks what fails one request and leaves the server alive: any work after it acquits it. ``advice``,
-    ``what`` and ``retryable`` replace the class's.
+    must hold besides, ``unless`` what must not. ``stage`` is what the server must have been doing, ``frame`` a file or
+    function that must be in the traceback (``^at `` begins the innermost one outside of Python's own library, ``^hit at
+    `` the same of a process that ends by it). ``in_warning`` believes it also in a line that calls itself a warning;
+    ``exception`` only in the line that ends a traceback. ``request`` marks what fails one request and leaves the server
+    alive: any work after it acquits it. ``advice``, ``what`` and ``retryable`` replace the class's.
     """
 
     needles: tuple[str, ...]
     pattern: str | None = None
     unless: str | None = None
-    exit_code: int | None = None
     weight: Weight = Weight.CAUSE
     stage: Stage | None = None
     frame: str | None = None
@@ -99,10 +95,8 @@ class Signature:
         if len(line) > _NEAR:  # the time that a pattern takes may grow with the square of what it searches
             start = max(0, line.find(needle) - _NEAR // 4)
             line = line[start : start + _NEAR]
-        return (
-            (self.pattern is None or _compiled(self.pattern).search(line) is not None)
-            and (self.unless is None or _compiled(self.unless).search(line) is None)
-            and (self.exit_code is None or _compiled(_EXITED.format(self.exit_code)).search(line) is not None)
+        return (self.pattern is None or _compiled(self.pattern).search(line) is not None) and (
+            self.unless is None or _compiled(self.unless).search(line) is None
         )
 
     def fits_trace(self, frames: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
+from sglang_hydra.run.diagnose.failure_class import LOG_LINES
 from sglang_hydra.text.budget import read_json
 
 LONGEST = 1 << 16
@@ -21,33 +22,7 @@ _MOST_SEGMENTS = 64
 # CSI sequences (colours, cursor), OSC (titles, links), and the two-character escapes.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-# What stands in front of a line, each with the name of its writer if it has one.
-_PREFIXES = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"(?:(?:ERROR|WARNING|INFO|DEFAULT|CRITICAL|NOTICE) +)?(?P<time>{_TIME})"
-        r"(?: std(?:out|err) (?P<part>[FP]))?[ \t]"
-        r"(?:[\w.-]{1,64} [\w./@:-]{1,64}\[\d{1,8}\]: )?",
-        r"- [\w.]{1,64} - (?:(?:INFO|ERROR|CRITICAL) - |WARNING - (?=\[))",
-        r"\[(?P<pod>pod/[^\]\s]{1,200})\] ",
-        r"(?P<ray>\((?:[\w.:<>-]{1,80} )?(?:pid|rank|ip)=[^()]{1,120}\)) ",
-        r"\[(?:rank|default)(?P<rank>\d{1,5})\]:\s?",
-        r"(?P<mpi>\[\d{1,4},\d{1,5}\])<std(?:out|err)>:\s?",
-        r" {0,3}(?P<task>\d{1,5}): ",
-        r"(?P<compose>[A-Za-z][\w.-]{0,63}) {0,20}\| ?",
-        r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@:-]{1,64}(?:\[\d{1,8}\])?: ",
-        r"> ",
-        # a launcher that runs servers through a shell: sgl-project/sglang#30158, #13912
-        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[[\w./@<>,-]{1,60}\]: ",
-        # a vendor's logger: a level, the process, the rank, and the line of the source
-        r"(?:INFO|WARNING|ERROR|CRITICAL|DEBUG) +\d{1,8} \[ ?(?:[A-Z]{1,4}\d{1,5} ){0,6}\w{1,60}\.py:\d{1,6}\] {1,4}",
-        rf"\[{_TIME.replace('[T ]', 'T')}\] (?:[\w./:-]{{1,120}} >> )?",
-        r"\| (?:TRACE|DEBUG|INFO|SUCCESS|WARNING|ERROR|CRITICAL) *\| [\w.:<>/-]{1,160} [|-] ?",  # loguru, FastChat
-        # stern: a pod and its container, and nothing tells where the names end but what follows
-        r"(?P<stern>[a-z0-9][\w.]*-[\w.-]{1,200} [a-z0-9][\w-]{0,62}) "
-        r"(?=Traceback \(|\s*File \"|(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception)\b)",
-    )
-)
+_PREFIXES = tuple(re.compile(pattern.replace("{time}", _TIME)) for pattern in LOG_LINES["prefixes"])
 # [2025-06-26 07:25:31 DP4 TP4] as SGLang begins a line; other releases of its tools add milliseconds or a level.
 _HEADER = re.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(?P<rank>(?: [A-Z]{1,4}\d{1,5}){0,6})\] ?"

@@ -73,7 +73,7 @@ def _of(sentence: str, version: str | None, args: Mapping[str, Any]) -> Advice |
     changes: dict[str, Any] = {}
     names: list[str] = []
     for flag, value in _FLAG.findall(sentence):
-        argument = _argument(flag, table)
+        argument = next((one for one in (table or {}).values() if flag in one.flags), None)
         if table is not None and argument is None:
             return None  # no flag of this release
         names.append(argument.name if argument is not None else flag[2:].replace("-", "_"))
@@ -86,10 +86,6 @@ def _of(sentence: str, version: str | None, args: Mapping[str, Any]) -> Advice |
             return None
         changes[argument.name] = wanted
     return Advice(SAID + sentence[:_LONGEST], changes, tuple(names))
-
-
-def _argument(flag: str, table: Mapping[str, Argument] | None) -> Argument | None:
-    return next((one for one in (table or {}).values() if flag in one.flags), None)
 
 
 def _value(value: str, argument: Argument) -> Any:

@@ -21,24 +21,11 @@ from sglang_hydra.run.diagnose.server_args import parse_server_args, writes_serv
 SHOWN_LAST = 12
 """Lines at the end that are shown where nothing decides."""
 
-# Needles are looked for only where their group's letters are found: most lines hold few of these, the rarest first. Any
-# list is correct; this one is fast.
-_STEMS = (
-    "CX", "SM", "xit", "Un", "sm", "IG", "ora", "und", "LE", "GL", "bi", "RO", "E ", "cc", " fi", "gf", "CC", "equ",
-    "OR", "ter", "iled", "nv", "NV", "ust", "CU", "ran", "su", "mor", "ee", "Err", "ot ", "ct", "pt", "ea", "pe",
-    " o", "ou", "as", "da", "ht", "rr", "o ", "si", " f", "nd", "ll", "et", "ai", "ke", "ti", "de", "d ", "li", "or",
-)  # fmt: skip
 # Lines that only tell of work, or repeat what a client sent: the greater part of a large log, and never a failure.
 _ROUTINE = re.compile(r"(?:Receive|Finish|Abort)\w*: obj=")
 _OK = '" 200'
 _REFUSED = '" 4'
-# What a line can say that makes no sense to hold against the server: it was tried again, or done without.
-_HARMLESS = re.compile(
-    r"Ignore import error|may not be an issue|will retry|[Rr]etrying|retry\(\) failed|[Ff]alling back|[Ff]all back to|"
-    r"[Ff]allback to|Address family not supported|To silence this warning|This is (?:expected|normal)|"
-    r"can be (?:safely )?ignored|safely ignore|Ignoring this choice|Skipping tactic|"
-    r"No valid triton configs|NCCL INFO|[Dd]isabling \S+(?: \S+){0,5} permanently"
-)
+_HARMLESS = re.compile("|".join(LOG_LINES["harmless"]))
 # What only passes on another error's words: these are judged as that error.
 _WRAPPER = re.compile(
     r"^(?:\w+: )?(?:[Cc]apture .{1,40}graph failed: |Piecewise CUDA [Gg]raph failed with error: |"
@@ -264,7 +251,7 @@ def _by_stem() -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The needles by the first stem that each holds; those with none are always looked for."""
     groups: dict[str, list[str]] = {}
     for needle in _by_needle():
-        groups.setdefault(next((stem for stem in _STEMS if stem in needle), ""), []).append(needle)
+        groups.setdefault(next((stem for stem in LOG_LINES["stems"] if stem in needle), ""), []).append(needle)
     return tuple((stem, tuple(needles)) for stem, needles in groups.items())
 
 

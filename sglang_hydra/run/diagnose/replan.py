@@ -20,6 +20,7 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases.records import default_release
 from sglang_hydra.rules.resolution import resolve
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
+from sglang_hydra.run.diagnose.failure_class import LOG_LINES
 from sglang_hydra.run.diagnose.log_origin import releases_with
 from sglang_hydra.run.diagnose.server_args import CUT, named
 from sglang_hydra.text.errors import ConfigError
@@ -28,26 +29,7 @@ from sglang_hydra.text.user_settings import settings
 if TYPE_CHECKING:
     from sglang_hydra.planning.choosing.catalog import Model
 
-# What decides memory, ranks and kernels. Ports, paths, logging and the like are of the other machine.
-_CONCERNS = frozenset(
-    (
-        "model",
-        "quantization",
-        "memory",
-        "scheduling",
-        "parallel",
-        "kernels",
-        "speculative",
-        "experts",
-        "sparsity",
-        "offload",
-        "graphs",
-        "disaggregation",
-    )
-)
-_MACHINE = frozenset(
-    ("device", "base_gpu_id", "dist_init_addr", "node_rank", "nccl_port", "disaggregation_ib_device", "revision")
-)
+_CONCERNS, _MACHINE = frozenset(LOG_LINES["replanned"]), frozenset(LOG_LINES["of_the_machine"])
 _SNAPSHOT = re.compile(r"models--([\w.-]{1,96}?)--([\w.-]{1,96})/")
 _PLACE = "the log"
 _CAPACITY_BELOW = (0.005, 0.03)

@@ -7,26 +7,22 @@ from typing import Any
 
 from sglang_hydra.run.diagnose.cause import Cause
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
-from sglang_hydra.run.diagnose.failure_class import UNKNOWN
+from sglang_hydra.run.diagnose.failure_class import LOG_LINES, UNKNOWN
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import VERBATIM, Line, columns, shown, text
 
 SCHEMA = "sglang_hydra.diagnosis/2"
 _LONGEST_LINE = 400
+_OF_CLASS = ("kind", "confidence", "retryable", "state")
+_OF_LINE = ("line", "line_number", "rank", "stage", "lines")
+_OF_SERVER = ("ready", "healthy", "version", "gpu", "gpu_memory_mib")
 _MOST_ASKED = 8
 # The arguments that tell one server from another at a glance.
 _MAIN_ARGUMENTS = ("tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "quantization", "mem_fraction_static")
 _STATES = {"router": "healthy router", "loading": "still loading", "foreign": "not SGLang's", "empty": UNKNOWN}
 _STYLES = {"healthy": "bold green", "router": "bold green", "loading": "bold cyan"}
-_DOING = {
-    "start": "before it loaded anything",
-    "connect": "while the ranks connected",
-    "load": "while it loaded the weights",
-    "kv": "while it allocated the KV cache",
-    "graphs": "while it captured graphs",
-    "serve": "while it served",
-}
+_DOING = LOG_LINES["doing"]
 
 
 def record(results: Sequence[tuple[str, Diagnosis]]) -> dict[str, Any]:
@@ -37,27 +33,12 @@ def record(results: Sequence[tuple[str, Diagnosis]]) -> dict[str, Any]:
 def _entry(name: str, found: Diagnosis) -> dict[str, Any]:
     return {
         "name": name,
-        "kind": found.kind,
         "id": found.finding.id,
-        "confidence": found.confidence,
-        "retryable": found.retryable,
-        "line": found.line,
-        "line_number": found.line_number,
-        "rank": found.rank,
-        "stage": found.stage,
-        "ready": found.ready,
-        "healthy": found.healthy,
-        "state": found.state,
-        "version": found.version,
+        **{key: getattr(found, key) for key in (*_OF_CLASS, *_OF_LINE, *_OF_SERVER)},
         "server_args": plain(found.server_args) if found.server_args is not None else None,
-        "gpu": found.gpu,
-        "gpu_memory_mib": found.gpu_memory_mib,
         "finding": found.finding.to_json(),
-        "remedies": list(found.remedies),
-        "notes": list(found.notes),
+        **{key: list(getattr(found, key)) for key in ("remedies", "notes", "also")},
         "cause": _place(found.cause) if found.cause is not None else None,
-        "also": list(found.also),
-        "lines": found.lines,
         "last_lines": [{"number": number, "text": content} for number, content in found.last_lines],
     }
 

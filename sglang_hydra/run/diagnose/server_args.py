@@ -26,9 +26,7 @@ _CONSTANTS: Mapping[str, Any] = {"None": None, "True": True, "False": False}
 RENAMED: Mapping[str, str] = {
     "cuda_graph_max_bs_decode": "cuda_graph_max_bs",
     "cuda_graph_bs_decode": "cuda_graph_bs",
-    "max_micro_batch_size": "max_micro_batch_size",
     "pp_max_micro_batch_size": "max_micro_batch_size",
-    "hybrid_kvcache_ratio": "hybrid_kvcache_ratio",
 }
 
 

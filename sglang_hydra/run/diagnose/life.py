@@ -17,8 +17,8 @@ WORK = ("Decode batch", "Prefill batch")
 _ANSWERED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 200')
 # A request that was refused: the server answered its client with an error, and lives.
 _REFUSED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 4\d\d\b')
-_ACQUITTED_AFTER = 25
-_REQUEST_ACQUITTED_AFTER = 1
+# The work after which a failure is acquitted: of the server, and of a request alone.
+_PATIENCE = {False: 25, True: 1}
 _LONGEST_EVIDENCE = 2000
 _MOST_RAISED, _MOST_ADVISED = 32, 256
 
@@ -47,14 +47,12 @@ class Evidence:
 
 class Raised(NamedTuple):
     """An exception as a log shows it. ``place`` is the file below sglang/ and the function of its innermost frame,
-    ``at`` that frame's line; None where the frame is not SGLang's or none is shown. ``below`` is the path of the
-    innermost frame, ``fatal`` says that a process ended by it."""
+    ``at`` that frame's line; None where the frame is not SGLang's or none is shown. ``fatal``: it ended a process."""
 
     line: Line
     text: str
     place: tuple[str, str] | None
     at: int
-    below: str
     fatal: bool
 
 
@@ -115,7 +113,11 @@ class Life:
         if not self.ready:
             self.ready, self.furthest = True, Stage.SERVE
         if self.evidence:
-            self._acquit(lambda found: self.work - found.work >= _patience(found) and (scheduled or not found.fatal))
+            self._acquit(
+                lambda found: (
+                    self.work - found.work >= _PATIENCE[found.signature.request] and (scheduled or not found.fatal)
+                )
+            )
 
     def refused(self, text: str) -> None:
         """Takes note of a request that was refused: what failed it alone left the server alive."""
@@ -150,7 +152,3 @@ class Life:
     def _acquit(self, outlived: Any) -> None:
         if self.ended_at is None:
             self.evidence = {key: found for key, found in self.evidence.items() if not outlived(found)}
-
-
-def _patience(found: Evidence) -> int:
-    return _REQUEST_ACQUITTED_AFTER if found.signature.request else _ACQUITTED_AFTER

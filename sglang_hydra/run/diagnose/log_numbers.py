@@ -6,14 +6,18 @@ import re
 from dataclasses import dataclass
 
 _GB = r"(\d{1,6}(?:\.\d{1,4})?)"
-_BEGIN = re.compile(rf"Load weight begin\. avail mem={_GB} GB")
-_END = re.compile(rf"Load weight end\..{{0,400}}?avail mem={_GB} GB(?:, mem usage={_GB} GB)?")
-_POOL = re.compile(rf"Memory pool end\. avail mem={_GB} GB")
-_TOKENS = re.compile(r"#tokens: (\d{1,12})|max_total_num_tokens=(\d{1,12})")
-_CONTEXT = re.compile(r"context_len=(\d{1,9})")
-_ASKED = re.compile(rf"[Tt]ried to allocate {_GB} ?(GiB|MiB)")
-_DERIVED = re.compile(r"derived context_length \((\d{1,9})\)")
-_HOST = re.compile(rf"only have {_GB} GB free")
+# What a line says of each number; the group that matched counts.
+_READS = {
+    "before_gb": re.compile(rf"Load weight begin\. avail mem={_GB} GB"),
+    "after_gb": re.compile(rf"Load weight end\..{{0,400}}?avail mem={_GB} GB"),
+    "weights_gb": re.compile(rf"Load weight end\..{{0,400}}?avail mem=[\d.]{{1,11}} GB, mem usage={_GB} GB"),
+    "left_gb": re.compile(rf"Memory pool end\. avail mem={_GB} GB"),
+    "tokens": re.compile(r"#tokens: (\d{1,12})|max_total_num_tokens=(\d{1,12})"),
+    "context": re.compile(r"context_len=(\d{1,9})"),
+    "asked_gb": re.compile(rf"[Tt]ried to allocate {_GB} ?(?:GiB|MiB)"),
+    "derived": re.compile(r"derived context_length \((\d{1,9})\)"),
+    "host_free_gb": re.compile(rf"only have {_GB} GB free"),
+}
 _HEADROOM = 0.02
 # Of what is free before loading, the part that weights may take and leave a useful KV cache.
 _FOR_WEIGHTS = 0.75
@@ -37,23 +41,11 @@ class LogNumbers:
 
     def read(self, text: str) -> None:
         """Takes note of the numbers in one line."""
-        if found := _BEGIN.search(text):
-            self.before_gb = self.before_gb or float(found[1])
-        elif found := _END.search(text):
-            self.after_gb = float(found[1])
-            self.weights_gb = float(found[2]) if found[2] else self.weights_gb
-        elif found := _POOL.search(text):
-            self.left_gb = float(found[1])
-        elif found := _TOKENS.search(text):
-            self.tokens = int(found[1] or found[2])
-        if found := _CONTEXT.search(text):
-            self.context = int(found[1])
-        if found := _ASKED.search(text):
-            self.asked_gb = float(found[1]) / (1 if found[2] == "GiB" else 1024)
-        if found := _DERIVED.search(text):
-            self.derived = int(found[1])
-        if found := _HOST.search(text):
-            self.host_free_gb = float(found[1])
+        for name, pattern in _READS.items():
+            if (found := pattern.search(text)) and not (name == "before_gb" and self.before_gb):
+                value = float(found[found.lastindex or 0])
+                mib = name == "asked_gb" and found[0].endswith("MiB")
+                setattr(self, name, value / 1024 if mib else value if name.endswith("_gb") else int(value))
 
     @property
     def least_fraction(self) -> float | None:

@@ -13,18 +13,7 @@ from sglang_hydra.run.diagnose.failure_class import LOG_LINES
 
 _TABLE = Path(__file__).with_name("releases.json")
 _NUMBER = r"v?(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3}(?:\.?(?:post|rc|dev)\d{1,4})*)"
-_STATED = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"\bsglang version:? {_NUMBER}",
-        rf"^\s*sglang: {_NUMBER}",
-        rf"\bsglang(?:\[[\w,-]{{1,40}}\])?=={_NUMBER}",
-        rf"\bsglang-{_NUMBER}(?:\.dist-info|-py3|-cp3|\.egg|\b(?!-))",
-        rf"lmsysorg/sglang:{_NUMBER}",
-        rf"\bsglang {_NUMBER}\b",
-        rf"\bsglang[- ]v{_NUMBER}\b",
-    )
-)
+_STATED = tuple(re.compile(pattern.replace("{number}", _NUMBER), re.IGNORECASE) for pattern in LOG_LINES["versions"])
 _NEAR = 0.9
 
 
@@ -110,11 +99,7 @@ class Others:
                 self._name = _ENGINES[found.lastindex - 1]
 
 
-_GPU_NAMES = (
-    re.compile(r"device_name=((?:NVIDIA|AMD|Tesla)[\w.-]{1,60})"),
-    re.compile(r"\bGPU [\d,]{1,40}: ((?:NVIDIA|AMD|Tesla) [\w .-]{2,48}?)(?: \(UUID|\s*$|,|;)"),
-    re.compile(r"\|\s{1,4}\d{1,2}\s{1,4}(NVIDIA [\w .-]{2,40}?)\s{2,}(?:On|Off)\b"),
-)
+_GPU_NAMES = tuple(map(re.compile, LOG_LINES["gpus"]))
 _CAPACITY = re.compile(r"total capacity of (\d{1,7}(?:\.\d{1,4})?) (GiB|MiB)")
 _MOST = 64
 

@@ -209,10 +209,9 @@ class LogReader:
         begins = None if _EXCEPTION.match(text) else _EXCEPTION_AT.search(text)
         text = text[begins.start() :] if begins is not None else text
         place, at, fatal = (trace.raised_at, trace.at, trace.ends_process) if trace is not None else (None, 0, False)
-        below = trace.frames[-1].rpartition(" in ")[0] if trace is not None and trace.frames else ""
         rank = trace.rank if trace is not None else line.rank
         short = line._replace(text=line.text[:_KEPT], rank=rank)
-        self.life.note(Raised(short, text[:_KEPT], place, at, below, fatal))
+        self.life.note(Raised(short, text[:_KEPT], place, at, fatal))
 
     def _stage(self, text: str, traced: Stage | None, rank: str) -> Stage:
         if "graph failed" in text:

@@ -146,7 +146,7 @@ def test_most_places_name_the_arguments_of_their_conditions_and_a_change_that_th
             given |= holding(guard, {**defaults, **given}, table)
         kind = site.kind if site.kind.isidentifier() and site.kind != "any" else "RuntimeError"
         text = f"{kind}: {site.message.replace('{}', '7')}"
-        cause = cause_of(Raised(Line(1, text), text, (site.file, site.function), site.line, "x", True), version, given)
+        cause = cause_of(Raised(Line(1, text), text, (site.file, site.function), site.line, True), version, given)
         fields = {name for guard in site.guards for name in names_in(guard) if name in table}
         named += cause is not None and fields <= set(cause.reads)
         changed += cause is not None and bool(cause.changes)

@@ -91,48 +91,39 @@ if TYPE_CHECKING:
     from sglang_hydra.text.findings import Finding
 
 
+_ARGUMENTS, _TEXT = "sglang_hydra.arguments", "sglang_hydra.text"
+_HOMES = {
+    "verl": "sglang_hydra.convert.verl",
+    "resolve": "sglang_hydra.rules.resolution",
+    "Resolution": "sglang_hydra.rules.resolution",
+    "plan": "sglang_hydra.planning.making.make",
+    "Plan": "sglang_hydra.planning.plan",
+    "register": "sglang_hydra.compose.schema",
+    "schema": "sglang_hydra.schemas",
+    "server_args": "sglang_hydra.convert.export.engine_kwargs",
+    "results": "sglang_hydra.measure.report.frame",
+    "main": "sglang_hydra.run.hydra_app",
+    "parse_argv": f"{_ARGUMENTS}.reading",
+    "ServerArgs": f"{_ARGUMENTS}.fields",
+    "LoRARef": f"{_ARGUMENTS}.fields",
+    "GpuFacts": "sglang_hydra.facts.gpu",
+    "ModelFacts": "sglang_hydra.facts.model",
+    "Finding": f"{_TEXT}.findings",
+    **{name: f"{_TEXT}.errors" for name in __all__ if name.endswith("Error")},
+    **{name: f"{_ARGUMENTS}.fields.choices" for name in __all__ if name.startswith("add_")},
+}
+"""The module of each public name."""
+
+
 def __getattr__(name: str) -> Any:
-    home: Any
-    match name:
-        case "verl":
-            from sglang_hydra.convert import verl
+    from importlib import import_module
 
-            return verl
-        case "resolve" | "Resolution":
-            from sglang_hydra.rules import resolution as home
-        case "plan":
-            from sglang_hydra.planning.making import make as home
-        case "register":
-            from sglang_hydra.compose import schema as home
-        case "schema":
-            from sglang_hydra.schemas import schema_of
-
-            return schema_of
-        case "server_args":
-            from sglang_hydra.convert.export import engine_kwargs as home
-        case "results":
-            from sglang_hydra.measure.report import frame as home
-        case "main":
-            from sglang_hydra.run import hydra_app as home
-        case "parse_argv":
-            from sglang_hydra.arguments import reading as home
-        case "Plan":
-            from sglang_hydra.planning import plan as home
-        case "GpuFacts":
-            from sglang_hydra.facts import gpu as home
-        case "ModelFacts":
-            from sglang_hydra.facts import model as home
-        case "ServerArgs" | "LoRARef":
-            from sglang_hydra.arguments import fields as home
-        case "Finding":
-            from sglang_hydra.text import findings as home
-        case _ if name.startswith("add_") and name in __all__:
-            from sglang_hydra.arguments.fields import choices as home
-        case "ConfigError" | "MachineError" | "ServerError" | "SglangHydraError":
-            from sglang_hydra.text import errors as home
-        case _:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(home, name)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = import_module(_HOMES[name])
+    if name == "verl":
+        return home
+    value = globals()[name] = getattr(home, "schema_of" if name == "schema" else name)
     return value
 
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
 
 from sglang_hydra import ConfigError, Finding, GpuFacts, LoRARef, ModelFacts, ServerArgs, parse_argv, resolve
-from sglang_hydra.arguments.ports import plan_ports
+from tools.chosen_ports import plan_ports
 
 KINDS = ("verdict", "stage", "field", "env", "line")
 DEFAULTS = {

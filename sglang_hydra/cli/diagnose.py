@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.shared import composer_of, typed_words
+from sglang_hydra.cli.shared import composer_of, show, typed_words
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
@@ -25,7 +25,6 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.exit_codes import STILL_LOADING, UNKNOWN_FAILURE
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import print_json, write
 from sglang_hydra.text.words import program, short
 
 _STDIN = "-"
@@ -44,10 +43,7 @@ def run(invocation: Invocation) -> int:
         with opened(name) as file:
             found = _diagnosed(file, name, exit_code)
         results.append(("stdin" if name == _STDIN else name, with_remedies(found, composer, overrides)))
-    if invocation.has("json"):
-        print_json(record(results))
-    else:
-        write(screen(results))
+    show(invocation, lambda: record(results), lambda: screen(results))
     states = {found.state for _, found in results}
     return UNKNOWN_FAILURE if states & {"unknown", "foreign", "empty"} else STILL_LOADING if "loading" in states else 0
 

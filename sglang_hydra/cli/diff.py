@@ -9,7 +9,7 @@ from typing import Any
 
 from sglang_hydra.arguments.secrets import masked_word
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.cli.shared import composer_of, show
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
@@ -49,10 +49,7 @@ def run(invocation: Invocation) -> int:
     others = native_reader(composer, variables=invocation.variables)
     left, right = (_planned(composer, side.text, place, others) for side, place in ((one, "left"), (other, "right")))
     found = list(compared(left.made, right.made))
-    if invocation.has("json"):
-        print_json(_record(left, right, found))
-    else:
-        write(_screen(left, right, found))
+    show(invocation, lambda: _record(left, right, found), lambda: _screen(left, right, found))
     return INVALID if found and invocation.has("exit_code") else 0
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.cli.shared import composer_of, show
 from sglang_hydra.facts.trust import hub_access
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.run.doctor import Request, doctor_record, doctor_screen, examine
-from sglang_hydra.text.screen import print_json, write
 
 
 def run(invocation: Invocation) -> int:
@@ -30,8 +29,5 @@ def run(invocation: Invocation) -> int:
     )
     found = examine(os.environ, request)
     record = doctor_record(found)
-    if invocation.has("json"):
-        print_json(record)
-    else:
-        write(doctor_screen(found))
+    show(invocation, lambda: record, lambda: doctor_screen(found))
     return 0 if record["ok"] else 3

@@ -13,7 +13,7 @@ from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release
 from sglang_hydra.cli.id_pages import id_record, id_screen, known_ids
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.cli.shared import composer_of, show
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.corrections import key_meant
 from sglang_hydra.compose.override_errors import flagged
@@ -30,7 +30,7 @@ from sglang_hydra.show.key_help import GROUPS, key_of, keys
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.json_types import json_beside
-from sglang_hydra.text.screen import VERBATIM, Line, columns, print_json, text, write
+from sglang_hydra.text.screen import VERBATIM, Line, columns, text, write
 from sglang_hydra.text.words import nearest, program, several_near, short
 
 _TOPICS: Sequence[Mapping[str, Any]] = json_beside(__file__)
@@ -48,10 +48,7 @@ def run(invocation: Invocation) -> int:
         return 0
     page = id_screen(subject.text.upper())
     if page is not None:
-        if invocation.has("json"):
-            print_json(id_record(subject.text.upper()) or {})
-        else:
-            write(page)
+        show(invocation, lambda: id_record(subject.text.upper()) or {}, lambda: page)
         return 0
     name, given, value = subject.text.partition("=")
     composer = composer_of(invocation)
@@ -87,10 +84,7 @@ def _argument(composer: Composer, invocation: Invocation, name: str, overrides: 
     version = made.engine.version if made else _release_of(name)
     if not is_argument(name, version):
         raise ConfigError(_not_in(name, version))
-    if invocation.has("json"):
-        print_json(field_record(name, made, version))
-    else:
-        write(field_screen(name, made, version))
+    show(invocation, lambda: field_record(name, made, version), lambda: field_screen(name, made, version))
     return 0
 
 
@@ -116,10 +110,7 @@ def _own(composer: Composer, invocation: Invocation, name: str, overrides: list[
     from sglang_hydra.show import keys as key_screens
 
     made = make_plan(composer, overrides) if overrides else None
-    if invocation.has("json"):
-        print_json(key_screens.record(name, composer, made))
-    else:
-        write(key_screens.screen(name, composer, made))
+    show(invocation, lambda: key_screens.record(name, composer, made), lambda: key_screens.screen(name, composer, made))
     return 0
 
 
@@ -131,17 +122,11 @@ def _limit_or_forecast(composer: Composer, invocation: Invocation, name: str, ov
         from sglang_hydra.show.forecast import forecast_lines, forecast_record
 
         points = points_of(made)
-        if invocation.has("json"):
-            print_json(forecast_record(made, points))
-        else:
-            write(forecast_lines(made, points))
+        show(invocation, lambda: forecast_record(made, points), lambda: forecast_lines(made, points))
         return 0
     from sglang_hydra.show.roofline import roofline_lines, roofline_record
 
-    if invocation.has("json"):
-        print_json(roofline_record(made))
-    else:
-        write(roofline_lines(made))
+    show(invocation, lambda: roofline_record(made), lambda: roofline_lines(made))
     return 0
 
 

@@ -1,12 +1,15 @@
-"""What several verbs share: the composer of a command line, and words that are names."""
+"""What several verbs share: the composer of a command line, words that are names, and what is printed."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, print_json, write
 from sglang_hydra.text.words import nearest, program, short
 
 _OPTIONS = {
@@ -50,3 +53,13 @@ def typed_words(invocation: Invocation) -> list[str]:
             message = f"{verb} has no option {short(word)}; it has {', '.join(options)}"
             raise ConfigError(Finding("error", "CLI026", message, hint=hint))
     return words
+
+
+def show(
+    invocation: Invocation, record: Callable[[], Mapping[str, object]], lines: Callable[[], Iterable[Line]]
+) -> None:
+    """Prints the ``record`` with ``--json``, else the ``lines``; only one of them is made."""
+    if invocation.has("json"):
+        print_json(record())
+    else:
+        write(lines())

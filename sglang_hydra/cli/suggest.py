@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.cli.shared import composer_of, show
 from sglang_hydra.compose.override_errors import ADDED_GROUPS, near_key
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
@@ -130,10 +130,11 @@ def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Reque
         hint = f"{program()} suggest results=multirun/SWEEP rate=200"
         raise ConfigError(Finding("error", "SUG002", message, hint=hint))
     found = needed(read_sweeps(folders), rate)
-    if invocation.has("json"):
-        print_json({"schema": REPLICAS, "rate": rate, "servers": [item.to_json() for item in found]})
-    else:
-        write(_replica_lines(rate, found))
+    show(
+        invocation,
+        lambda: {"schema": REPLICAS, "rate": rate, "servers": [item.to_json() for item in found]},
+        lambda: _replica_lines(rate, found),
+    )
     return 0 if found else 2
 
 

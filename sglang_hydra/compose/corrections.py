@@ -31,18 +31,8 @@ OF_TOOLS: Mapping[str, Mapping[str, str]] = _TABLE["of_tools"]
 """The options of what runs a server, without their dashes, with our keys, by the word of ``export`` that names it."""
 _OPPOSITES = ("enable_", "disable_", "no_", "use_")
 _ON, _OFF = ("1", "on", "yes", "y", "true", ""), ("0", "off", "no", "n", "false")
-_NODES_SEARCHED = (
-    "bench",
-    "fit",
-    "forecast",
-    "gpu",
-    "engine",
-    "launch",
-    "sweep",
-    "topology",
-    "launch.slurm",
-    "launch.k8s",
-)
+_OF_LAUNCH = ("launch.slurm", "launch.k8s")
+_NODES_SEARCHED = ("bench", "fit", "forecast", "gpu", "engine", "launch", "sweep", "topology", *_OF_LAUNCH)
 _HUB_PAGE = re.compile(
     r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)([\w.-]+/[\w.-]+?)"
     r"(?:/(?:tree|blob|resolve)/([\w.-]+)(?:/[^?#]*)?)?/?(?:[?#].*)?"

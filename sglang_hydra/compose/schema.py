@@ -6,7 +6,7 @@ leaves ``compose`` as plain values and typed nodes. ``show.key_help`` says what 
 
 # OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
@@ -134,22 +134,7 @@ class Root(ServerArgs):
     ignore: list[str] = field(default_factory=list)
 
 
-NODES = (
-    "gpu",
-    "model",
-    "engine",
-    "launch",
-    "fit",
-    "forecast",
-    "bench",
-    "sweep",
-    "topology",
-    "replicas",
-    "fabric",
-    "lock",
-    "extra",
-    "ignore",
-)
+NODES = tuple(item.name for item in fields(Root) if item.name not in FIELDS)
 """The root keys that are ours. None is an argument of any release."""
 NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local", "topology": "single"}
 """The option of each group that chooses nothing: what ``gpu=null`` and ``~gpu`` mean."""

@@ -8,49 +8,18 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.budget import read_json
+from sglang_hydra.text.json_types import json_beside
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 # The one vision tower that SGLang writes into the config itself, whatever the checkpoint publishes.
 _PHI4MM_VISION: Mapping[str, Any] = MappingProxyType({"num_hidden_layers": 26, "hidden_size": 1152})
 
-# Architectures that take images or audio (SGLang 0.5.2, configs/model_config.py).
-MULTIMODAL: Sequence[str] = [
-    "CLIPModel",
-    "DeepseekVL2ForCausalLM",
-    "Gemma3ForConditionalGeneration",
-    "Gemma3nForConditionalGeneration",
-    "Glm4vForConditionalGeneration",
-    "Glm4vMoeForConditionalGeneration",
-    "Grok1VForCausalLM",
-    "Grok1AForCausalLM",
-    "LlavaLlamaForCausalLM",
-    "Llama4ForConditionalGeneration",
-    "LlavaMistralForCausalLM",
-    "LlavaQwenForCausalLM",
-    "LlavaForConditionalGeneration",
-    "LlavaVidForCausalLM",
-    "MiniCPMO",
-    "MiniCPMV",
-    "Mistral3ForConditionalGeneration",
-    "MultiModalityCausalLM",
-    "MllamaForConditionalGeneration",
-    "Qwen2AudioForConditionalGeneration",
-    "Qwen2VLForConditionalGeneration",
-    "Qwen2_5_VLForConditionalGeneration",
-    "KimiVLForConditionalGeneration",
-    "InternVLChatModel",
-    "InternS1ForConditionalGeneration",
-    "Phi4MMForCausalLM",
-    "VILAForConditionalGeneration",
-    "Step3VLForConditionalGeneration",
-]
-# Of these, the ones that serve text only until ``enable_multimodal=true``.
-MULTIMODAL_ON_REQUEST: Sequence[str] = [
-    "Gemma3ForConditionalGeneration",
-    "Llama4ForConditionalGeneration",
-    "Step3VLForConditionalGeneration",
-]
+_TABLE: Mapping[str, Sequence[str]] = json_beside(__file__)
+MULTIMODAL = _TABLE["multimodal"]
+"""Architectures that take images or audio (SGLang 0.5.2, configs/model_config.py)."""
+MULTIMODAL_ON_REQUEST = _TABLE["multimodal_on_request"]
+"""Of these, the ones that serve text only until ``enable_multimodal=true``."""
 
 
 def is_own_text(config: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sglang_hydra.fit.forecast_server import Server
 from sglang_hydra.fit.roofline import COMPUTE
+from sglang_hydra.text.json_types import json_beside
 
 MEMORY_TERMS, OVERHEAD, EXCHANGE, PROMPT = "memory", "overhead", "exchange", "prompt"
 
@@ -23,43 +24,7 @@ class Term(NamedTuple):
     what: str
 
 
-_SHARE, _MICRO, _BYTES = "of the data sheet's time", "µs", "bytes read or written for each number"
-TERMS = {
-    "weights": Term(MEMORY_TERMS, _SHARE, "reading all weights but routed experts"),
-    "experts": Term(MEMORY_TERMS, _SHARE, "reading the routed experts that the tokens of a step choose"),
-    "cache": Term(MEMORY_TERMS, _SHARE, "reading the KV cache"),
-    "states": Term(MEMORY_TERMS, _SHARE, "reading the states of linear attention"),
-    "arithmetic": Term(MEMORY_TERMS, _SHARE, "multiplying the tokens of a step"),
-    "exchange": Term(EXCHANGE, _SHARE, "sending hidden states to other GPUs"),
-    "activations": Term(EXCHANGE, _BYTES, "hidden states between matrices"),
-    "expert activations": Term(EXCHANGE, _BYTES, "hidden states on the way to each chosen expert and back"),
-    "layer": Term(OVERHEAD, _MICRO + " a layer", "kernels of a layer"),
-    "layer, several GPUs": Term(OVERHEAD, _MICRO + " a layer", "waiting for other GPUs"),
-    "layer, log2 of GPUs": Term(OVERHEAD, _MICRO + " a layer", "waiting for more GPUs, for each doubling"),
-    "expert layer": Term(OVERHEAD, _MICRO + " a layer", "routing"),
-    "expert layer, log2 of batch": Term(OVERHEAD, _MICRO + " a layer", "routing more tokens, for each doubling"),
-    "expert layer, EP": Term(OVERHEAD, _MICRO + " a layer", "experts divided over GPUs"),
-    "layer, DP attention": Term(OVERHEAD, _MICRO + " a layer", "gathering the tokens of all replicas"),
-    "linear layer": Term(OVERHEAD, _MICRO + " a layer", "kernels of linear attention"),
-    "latent layer": Term(OVERHEAD, _MICRO + " a layer", "kernels of latent attention"),
-    "sparse layer": Term(OVERHEAD, _MICRO + " a layer", "the indexer of sparse attention"),
-    "expert layer, 8 bits": Term(OVERHEAD, _MICRO + " a layer", "quantizing the tokens of experts"),
-    "layer, 8 bits": Term(OVERHEAD, _MICRO + " a layer", "quantizing activations"),
-    "step": Term(OVERHEAD, "ms a step", "scheduling a step"),
-    "request": Term(OVERHEAD, _MICRO + " a request", "sampling and sending a token"),
-    "prompt, 16 bits": Term(PROMPT, _SHARE, "multiplying a prompt with weights of 16 bits"),
-    "prompt, 8 bits": Term(PROMPT, _SHARE, "multiplying a prompt with weights of 8 bits"),
-    "prompt, 4 bits": Term(PROMPT, _SHARE, "multiplying a prompt with weights of 4 bits"),
-    "prompt, experts of 8 bits": Term(PROMPT, _SHARE, "multiplying a prompt with experts of 8 bits"),
-    "prompt, attention": Term(PROMPT, _SHARE, "attention inside a prompt"),
-    "prompt, exchange": Term(PROMPT, _SHARE, "sending a prompt's hidden states to other GPUs"),
-    "prompt, activations": Term(PROMPT, _BYTES, "a prompt's hidden states between matrices"),
-    "prompt, expert activations": Term(PROMPT, _BYTES, "a prompt's hidden states to each chosen expert and back"),
-    "prompt, latent": Term(PROMPT, _BYTES, "keys and values made from latent ones"),
-    "prompt, sparse": Term(PROMPT, _BYTES, "the indexer's scores of a prompt"),
-    "prompt, EP": Term(PROMPT, _BYTES, "a prompt's tokens shared out to experts on other GPUs"),
-    "prompt, layer": Term(PROMPT, _MICRO + " a layer", "kernels of a layer, started one by one"),
-}
+TERMS = {name: Term(**row) for name, row in json_beside(__file__).items()}
 """Each coefficient, in the order of the file that holds them."""
 
 PROMPT_TERMS = tuple(name for name, term in TERMS.items() if term.group == PROMPT)

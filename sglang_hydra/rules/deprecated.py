@@ -19,7 +19,6 @@ def translate_enable_ep_moe(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: enable_ep_moe sets ep_size to tp_size, whatever ep_size was.
     Why: the flag is from before ep_size existed; write ep_size instead.
-    Upstream: server_args.py 0.5.2 lines 408-412.
     Example: tp_size=8 enable_ep_moe=true -> ep_size=8
     """
     if not args.enable_ep_moe:
@@ -32,7 +31,6 @@ def translate_enable_deepep_moe(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: enable_deepep_moe sets moe_a2a_backend to deepep.
     Why: the flag is from before moe_a2a_backend existed; write moe_a2a_backend=deepep instead.
-    Upstream: server_args.py 0.5.2 lines 413-417.
     Example: enable_deepep_moe=true -> moe_a2a_backend=deepep
     """
     if not args.enable_deepep_moe:
@@ -45,7 +43,6 @@ def translate_runner_flags(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: four enable_*_moe flags set moe_runner_backend; of several, the last in upstream's order wins.
     Why: the flags are from before moe_runner_backend existed; write that instead.
-    Upstream: server_args.py 0.5.2 lines 418-437.
     Example: enable_triton_kernel_moe=true enable_flashinfer_mxfp4_moe=true -> moe_runner_backend=flashinfer_mxfp4
     """
     chosen = None

@@ -12,7 +12,6 @@ def no_radix_cache_when_decoding(args: ServerArgs, facts: Facts) -> Outcome:
     What: disaggregation_mode=decode switches the radix cache off.
     Why: SGLang only says that it forces the chunk cache there. Inferred: prefixes are shared on the prefill servers; a
         decode server gets each request's KV cache whole.
-    Upstream: server_args.py 0.5.2 lines 818-819.
     Example: disaggregation_mode=decode -> disable_radix_cache=true
     """
     if args.disaggregation_mode != "decode":
@@ -25,7 +24,6 @@ def assume_tp_of_decode_servers(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a prefill server takes its own tp_size for disaggregation_decode_tp, if unset.
     Why: Inferred: it must know how the receivers split the KV cache.
-    Upstream: server_args.py 0.5.2 lines 827-829.
     Example: tp_size=4 disaggregation_mode=prefill -> disaggregation_decode_tp=4
     """
     if args.disaggregation_mode != "prefill" or args.disaggregation_decode_tp is not None:
@@ -38,7 +36,6 @@ def assume_dp_of_decode_servers(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a prefill server takes its own dp_size for disaggregation_decode_dp, if unset.
     Why: Inferred: it must know how many ranks receive.
-    Upstream: server_args.py 0.5.2 lines 830-831.
     Example: dp_size=2 disaggregation_mode=prefill -> disaggregation_decode_dp=2
     """
     if args.disaggregation_mode != "prefill" or args.disaggregation_decode_dp is not None:
@@ -51,7 +48,6 @@ def pipeline_of_prefill_servers(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a prefill server sets disaggregation_prefill_pp to its pp_size, also over a given one.
     Why: it is itself the prefill pipeline that the decode servers are given.
-    Upstream: server_args.py 0.5.2 lines 833-833.
     Example: pp_size=2 disaggregation_mode=prefill -> disaggregation_prefill_pp=2
     """
     if args.disaggregation_mode != "prefill":
@@ -65,7 +61,6 @@ def no_graphs_when_prefilling(args: ServerArgs, facts: Facts) -> Outcome:
     What: disaggregation_mode=prefill switches CUDA graphs off.
     Why: SGLang only says that it is disabled there. Inferred: graphs are captured for decode steps, and such a server
         makes none.
-    Upstream: server_args.py 0.5.2 lines 836-837.
     Example: disaggregation_mode=prefill -> disable_cuda_graph=true
     """
     if args.disaggregation_mode != "prefill":

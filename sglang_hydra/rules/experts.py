@@ -13,7 +13,6 @@ def no_shared_fusion_with_trtllm(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: moe_runner_backend=flashinfer_trtllm switches the fusion of shared experts off.
     Why: Inferred: its kernels route and run the routed experts in one step, without room for a fused shared one.
-    Upstream: server_args.py 0.5.2 lines 665-668.
     Example: quantization=fp8 moe_runner_backend=flashinfer_trtllm -> disable_shared_experts_fusion=true
     """
     if args.moe_runner_backend != "flashinfer_trtllm":
@@ -27,7 +26,6 @@ def no_graphs_with_normal_deepep(args: ServerArgs, facts: Facts) -> Outcome:
     What: DeepEP with deepep_mode=normal switches CUDA graphs off.
     Why: Inferred: normal mode learns the number of tokens per expert on the CPU at every step
         (num_recv_tokens_per_expert in layers/moe/token_dispatcher/deepep.py), which cannot be captured.
-    Upstream: server_args.py 0.5.2 lines 671-674.
     Example: moe_a2a_backend=deepep deepep_mode=normal -> disable_cuda_graph=true
     """
     if args.moe_a2a_backend != "deepep" or args.deepep_mode != "normal":
@@ -41,7 +39,6 @@ def spread_experts_with_deepep(args: ServerArgs, facts: Facts) -> Outcome:
     What: DeepEP sets ep_size to tp_size, whatever ep_size was.
     Why: Inferred: its all-to-all runs over the whole tensor parallel group. MOE002 has compared ep_size by then, EPL003
         has not.
-    Upstream: server_args.py 0.5.2 lines 675-678.
     Example: tp_size=8 moe_a2a_backend=deepep -> ep_size=8
     """
     if args.moe_a2a_backend != "deepep":
@@ -54,7 +51,6 @@ def record_experts_for_eplb(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: enable_eplb sets expert_distribution_recorder_mode to stat, if unset.
     Why: experts can be rebalanced only if it is recorded how often each is used.
-    Upstream: server_args.py 0.5.2 lines 680-684.
     Example: tp_size=8 ep_size=8 enable_eplb=true -> expert_distribution_recorder_mode=stat
     """
     if not args.enable_eplb or args.expert_distribution_recorder_mode is not None:
@@ -67,7 +63,6 @@ def choose_ep_dispatch(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: ep_dispatch_algorithm, if unset, is static with EPLB or any init_expert_location (trivial by default).
     Why: Inferred: copies of an expert need a rule for which one a token goes to.
-    Upstream: server_args.py 0.5.2 lines 686-689.
     Example: gpu=h100 -> ep_dispatch_algorithm=static
     """
     if args.ep_dispatch_algorithm is not None:
@@ -84,7 +79,6 @@ def record_experts_for_metrics(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: enable_expert_distribution_metrics sets expert_distribution_recorder_mode to stat, if unset.
     Why: the metrics are made of this record.
-    Upstream: server_args.py 0.5.2 lines 694-697.
     Example: enable_expert_distribution_metrics=true -> expert_distribution_recorder_mode=stat
     """
     if not args.enable_expert_distribution_metrics or args.expert_distribution_recorder_mode is not None:
@@ -99,7 +93,6 @@ def size_expert_record(args: ServerArgs, facts: Facts) -> Outcome:
         1000 if that is null and a recorder mode is set.
     Why: Inferred: a rebalancing looks at all passes since the last one; eplb_manager.py asserts that the record is not
         longer.
-    Upstream: server_args.py 0.5.2 lines 699-703.
     Example: eplb_rebalance_num_iterations=500 -> expert_distribution_recorder_buffer_size=500
     """
     if args.expert_distribution_recorder_buffer_size is not None:

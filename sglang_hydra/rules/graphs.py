@@ -12,7 +12,6 @@ def limit_graphs_on_small_gpus(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: cuda_graph_max_bs, if unset, is $cuda_graph_max_bs.
     Why: graphs for large batches cost memory that a small GPU lacks; with several GPUs they pay off again.
-    Upstream: server_args.py 0.5.2 lines 520-527.
     Example: gpu=rtx_4090 tp_size=4 -> cuda_graph_max_bs=80
     """
     if args.cuda_graph_max_bs is not None:
@@ -35,7 +34,6 @@ def no_graphs_with_torch_native(args: ServerArgs, facts: Facts) -> Outcome:
     What: attention_backend=torch_native switches CUDA graphs off.
     Why: SGLang says that this backend is the reason. Inferred: it runs plain PyTorch operations that cannot be
         captured.
-    Upstream: server_args.py 0.5.2 lines 548-552.
     Example: attention_backend=torch_native -> disable_cuda_graph=true
     """
     if args.attention_backend != "torch_native":

@@ -12,7 +12,6 @@ def force_backends_on_gaudi(args: ServerArgs, facts: Facts) -> Outcome:
     What: device=hpu sets attention_backend=torch_native and sampling_backend=pytorch, also over given values.
     Why: Inferred: no other kernels run on Intel Gaudi. It comes before the model's rules, so gpt-oss and Llama 4 fail
         there.
-    Upstream: server_args.py 0.5.2 lines 529-532.
     Example: gpu=gaudi3 -> attention_backend=torch_native sampling_backend=pytorch
     """
     if args.device != "hpu":
@@ -26,7 +25,6 @@ def attention_on_cpu(args: ServerArgs, facts: Facts) -> Outcome:
     What: device=cpu makes intel_amx the attention_backend, if none was chosen.
     Why: Inferred: AMX kernels are the fast ones on CPU. It comes after the model's rules, so gpt-oss has chosen triton
         by then.
-    Upstream: server_args.py 0.5.2 lines 538-540.
     Example: gpu=cpu -> attention_backend=intel_amx
     """
     if args.device != "cpu" or args.attention_backend is not None:
@@ -39,7 +37,6 @@ def sampling_on_cpu(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: device=cpu sets sampling_backend=pytorch, also over a given one.
     Why: Inferred: FlashInfer's sampling kernels need CUDA.
-    Upstream: server_args.py 0.5.2 lines 538-541.
     Example: gpu=cpu sampling_backend=flashinfer -> sampling_backend=pytorch
     """
     if args.device != "cpu":
@@ -53,7 +50,6 @@ def choose_sampling_backend(args: ServerArgs, facts: Facts) -> Outcome:
     What: sampling_backend, if unset, is flashinfer where that package is installed on NVIDIA CUDA, else pytorch.
     Why: Inferred: its sampling kernels avoid sorting. SGLANG_IS_FLASHINFER_AVAILABLE=false makes SGLang do without
         (utils.py, is_flashinfer_available).
-    Upstream: server_args.py 0.5.2 lines 543-546.
     Example: gpu=h100 -> sampling_backend=flashinfer
     """
     if args.sampling_backend is not None:
@@ -72,7 +68,6 @@ def limits_of_dual_chunk_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: attention_backend=dual_chunk_flash_attn switches mixed chunks, CUDA graphs and the radix cache off.
     Why: SGLang says that the backend is the reason. Inferred: its sparse chunks support none of them.
-    Upstream: server_args.py 0.5.2 lines 614-620.
     Example: attention_backend=dual_chunk_flash_attn -> disable_cuda_graph=true disable_radix_cache=true
     """
     if args.attention_backend != "dual_chunk_flash_attn":
@@ -90,7 +85,6 @@ def more_kv_splits_on_rocm(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: on AMD GPUs triton_attention_num_kv_splits becomes 16, also over a given value.
     Why: Inferred: their decode kernels need more splits to fill the GPU; the default elsewhere is 8.
-    Upstream: server_args.py 0.5.2 lines 626-628.
     Example: gpu=mi300x triton_attention_num_kv_splits=4 -> triton_attention_num_kv_splits=16
     """
     if not facts.gpu.is_hip:
@@ -103,7 +97,6 @@ def choose_grammar_backend(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: grammar_backend, if unset, is xgrammar.
     Why: Inferred: a server can always be asked for structured output; grammar_backend=none switches it off.
-    Upstream: server_args.py 0.5.2 lines 630-632.
     Example: gpu=h100 -> grammar_backend=xgrammar
     """
     if args.grammar_backend is not None:

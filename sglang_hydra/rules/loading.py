@@ -22,7 +22,6 @@ def recognise_gguf(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: load_format auto or gguf, with a model_path that is a GGUF file, sets load_format and quantization to gguf.
     Why: such a file holds its own quantized tensors. It is known by its ending or by its first four bytes.
-    Upstream: server_args.py 0.5.2 lines 797-801.
     Example: model_path=tiny.gguf -> load_format=gguf quantization=gguf
     """
     if args.load_format not in ("auto", "gguf") or not facts.model.gguf:
@@ -35,7 +34,6 @@ def load_from_remote(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a model_path with :// in it sets load_format=remote, also over a given one.
     Why: only the remote loader reads weights through a connector (s3, redis, ...).
-    Upstream: server_args.py 0.5.2 lines 804-805.
     Example: model_path=s3://bucket/model load_format=safetensors -> load_format=remote
     """
     if not is_remote(args.model_path):
@@ -48,7 +46,6 @@ def no_custom_weight_loader(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: custom_weight_loader, if unset, is the empty list.
     Why: whoever goes through the loaders need not ask for null.
-    Upstream: server_args.py 0.5.2 lines 806-807.
     Example: gpu=h100 -> custom_weight_loader=[]
     """
     if args.custom_weight_loader is not None:

@@ -34,7 +34,6 @@ def paths_switch_lora_on(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: lora_paths set enable_lora=true, if enable_lora is unset.
     Why: lora_paths came first and alone was enough.
-    Upstream: server_args.py 0.5.2 lines 2302-2308.
     Example: lora_paths=["sql=/adapters/sql"] -> enable_lora=true
     """
     if not args.lora_paths or args.enable_lora is not None:
@@ -48,7 +47,6 @@ def name_every_adapter(args: ServerArgs, facts: Facts) -> Outcome:
     What: with LoRA on, lora_paths becomes a list of LoRARef(name, path, pinned), from NAME=PATH, PATH, mappings with
         lora_name and lora_path, or one mapping of names to paths. NAME=PATH splits at the first equals sign.
     Why: every other part of the server reads this one form.
-    Upstream: server_args.py 0.5.2 lines 2314-2350.
     Example: lora_paths=["a=/l/a"] -> lora_paths=[{"lora_name":"a","lora_path":"/l/a","pinned":false}]
     """
     adapters: Any = args.lora_paths
@@ -66,7 +64,6 @@ def expand_target_modules(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: with LoRA on, lora_target_modules becomes a set, and all on its own every module that SGLang supports.
     Why: buffers are made for each of these modules. Plain text is read as a set of letters, so write a list.
-    Upstream: server_args.py 0.5.2 lines 2357-2364.
     Example: enable_lora=true max_lora_rank=16 lora_target_modules=["q_proj"] -> lora_target_modules=["q_proj"]
     """
     if not args.enable_lora or not args.lora_target_modules:

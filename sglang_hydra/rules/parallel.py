@@ -15,7 +15,6 @@ def no_dp_attention_with_one_rank(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: dp_size=1 switches enable_dp_attention off.
     Why: with one rank there is nothing to spread. It comes after memory was reserved for it and after gpt-oss looked.
-    Upstream: server_args.py 0.5.2 lines 634-635.
     Example: tp_size=8 enable_dp_attention=true -> enable_dp_attention=false
     """
     if args.dp_size != 1:
@@ -28,7 +27,6 @@ def schedule_boldly_with_dp_attention(args: ServerArgs, facts: Facts) -> Outcome
     """
     What: enable_dp_attention multiplies schedule_conservativeness by 0.3.
     Why: Inferred: each rank schedules for itself and sees a part of the requests only.
-    Upstream: server_args.py 0.5.2 lines 637-639.
     Example: tp_size=8 dp_size=8 enable_dp_attention=true -> schedule_conservativeness=0.3
     """
     if not args.enable_dp_attention:
@@ -45,7 +43,6 @@ def share_chunks_among_dp_ranks(args: ServerArgs, facts: Facts) -> Outcome:
     What: enable_dp_attention divides chunked_prefill_size by dp_size, rounding down; -1 (off) stays -1.
     Why: SGLang's warning says that this avoids MoE kernel issues. Inferred: the ranks' chunks meet in one MoE layer,
         whose kernels take a limited number of tokens.
-    Upstream: server_args.py 0.5.2 lines 641-644.
     Example: gpu=h200 tp_size=8 dp_size=8 enable_dp_attention=true -> chunked_prefill_size=1024
     """
     if not args.enable_dp_attention or args.dp_size == 0:
@@ -60,7 +57,6 @@ def no_overlap_with_pipeline(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: pp_size above 1 switches the overlap scheduler off.
     Why: the pipeline's own loop schedules micro batches and does not support it.
-    Upstream: server_args.py 0.5.2 lines 705-710.
     Example: pp_size=2 -> disable_overlap_schedule=true
     """
     if not args.pp_size > 1:

@@ -101,9 +101,16 @@ class Rule:
 
     @property
     def page(self) -> str:
-        """The docstring of the function. ``$NAME`` in it stands for what the help says that null means for NAME."""
+        """The docstring of the function, with the upstream lines before its example. ``$NAME`` in it stands for what
+        the help says that null means for NAME."""
         meanings = {name: field.arg.none for name, field in FIELDS.items() if field.arg.none}
-        return Template(self.apply.__doc__ or "").safe_substitute(meanings)
+        page = Template(self.apply.__doc__ or "").safe_substitute(meanings)
+        if self.lines is None:
+            return page
+        first, last = self.lines
+        return page.replace(
+            "    Example:", f"    Upstream: server_args.py 0.5.2 lines {first}-{last}.\n    Example:", 1
+        )
 
 
 def rule(
@@ -112,7 +119,7 @@ def rule(
     *,
     stage: RuleStage = "post_init",
 ) -> Callable[[RuleFunction], Rule]:
-    """Makes a function a rule. Its docstring is its page: what, why, upstream, example."""
+    """Makes a function a rule. Its docstring is its page: what, why, upstream (where no ``lines`` say it), example."""
 
     def decorate(function: RuleFunction) -> Rule:
         return Rule(id=id, apply=function, stage=stage, lines=lines)

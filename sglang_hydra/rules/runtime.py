@@ -11,7 +11,6 @@ def find_device(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: device, if unset, is cpu where SGLANG_USE_CPU_ENGINE=1, else this machine's accelerator as torch names it.
     Why: torch calls NVIDIA and AMD GPUs both cuda; the CPU engine serves only on request.
-    Upstream: server_args.py 0.5.2 lines 444-445.
     Example: gpu=mi300x -> device=cuda
     """
     if args.device is not None:
@@ -33,7 +32,6 @@ def draw_random_seed(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: random_seed, if unset, is drawn from 0 to 2**30; the plan keeps it and the launch passes it.
     Why: Inferred: all ranks must sample alike, and a run can be repeated only if its seed is known.
-    Upstream: server_args.py 0.5.2 lines 446-447.
     Example: gpu=h100 -> random_seed=<drawn>
     """
     if args.random_seed is not None or facts.seed is None:

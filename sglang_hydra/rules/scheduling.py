@@ -14,7 +14,6 @@ def choose_chunked_prefill_size(args: ServerArgs, facts: Facts) -> Outcome:
         $chunked_prefill_size.
     Why: SGLang's comment on memory says that larger GPUs get larger chunks. Inferred: a longer chunk fills a larger GPU
         better; it needs more memory for activations.
-    Upstream: server_args.py 0.5.2 lines 508-518.
     Example: gpu=h100 -> chunked_prefill_size=8192
     """
     if args.chunked_prefill_size is not None:

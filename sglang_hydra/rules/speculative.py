@@ -40,7 +40,6 @@ def nextn_is_eagle(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: speculative_algorithm=NEXTN becomes EAGLE.
     Why: a model's own next-token layers are run by the same code. Memory was reserved under the old name.
-    Upstream: server_args.py 0.5.2 lines 718-721.
     Example: gpu=h200 model=deepseek_v3 speculative_algorithm=NEXTN -> speculative_algorithm=EAGLE
     """
     if args.speculative_algorithm != "NEXTN":
@@ -53,7 +52,6 @@ def limit_requests_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: with a draft model max_running_requests, if unset, is 48.
     Why: Inferred: drafting pays off while the GPU has compute to spare, which is at small batches.
-    Upstream: server_args.py 0.5.2 lines 729-730.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE3 -> max_running_requests=48
     """
     if args.speculative_algorithm not in DRAFTING or args.max_running_requests is not None:
@@ -66,7 +64,6 @@ def no_overlap_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a draft model switches the overlap scheduler off.
     Why: Inferred: the next batch depends on how many draft tokens were accepted in this one.
-    Upstream: server_args.py 0.5.2 lines 731-735.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE -> disable_overlap_schedule=true
     """
     if args.speculative_algorithm not in DRAFTING:
@@ -79,7 +76,6 @@ def no_mixed_chunks_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a draft model switches enable_mixed_chunk off.
     Why: Inferred: prefill chunks and verified drafts cannot share a batch.
-    Upstream: server_args.py 0.5.2 lines 736-741.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE enable_mixed_chunk=true -> enable_mixed_chunk=false
     """
     if args.speculative_algorithm not in DRAFTING or not args.enable_mixed_chunk:
@@ -92,7 +88,6 @@ def draft_with_own_layers(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: DeepSeek V3 and R1, and GLM-4.5, get speculative_draft_model_path=model_path, if unset.
     Why: their checkpoints bring the layers that predict further tokens.
-    Upstream: server_args.py 0.5.2 lines 743-747.
     Example: gpu=h200 model=glm_4_5 speculative_algorithm=EAGLE -> speculative_draft_model_path=<model_path>
     """
     if args.speculative_algorithm not in DRAFTING or args.speculative_draft_model_path is not None:
@@ -109,7 +104,6 @@ def choose_draft_shape(args: ServerArgs, facts: Facts) -> Outcome:
     What: without speculative_num_steps, steps, top-k and draft tokens are 3, 1, 4 for STANDALONE, DeepSeek V2 and V3
         and gpt-oss, and 5, 4, 8 for other models.
     Why: Inferred: a chain suits drafts that are often right; a tree of four branches hedges.
-    Upstream: server_args.py 0.5.2 lines 754-763.
     Example: gpu=h200 model=deepseek_v3 speculative_algorithm=EAGLE -> speculative_num_steps=3 speculative_eagle_topk=1
     """
     if args.speculative_algorithm not in DRAFTING or args.speculative_num_steps is not None:
@@ -136,7 +130,6 @@ def verify_a_whole_chain(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: speculative_eagle_topk=1 makes speculative_num_draft_tokens one more than speculative_num_steps.
     Why: a chain of n steps has n drafted tokens and the one before them to verify, no more and no fewer.
-    Upstream: server_args.py 0.5.2 lines 775-782.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE speculative_num_steps=2 speculative_eagle_topk=1
         speculative_num_draft_tokens=8 -> speculative_num_draft_tokens=3
     """

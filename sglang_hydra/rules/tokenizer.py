@@ -11,7 +11,6 @@ def take_tokenizer_from_model(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: tokenizer_path, if unset, is model_path.
     Why: Inferred: a checkpoint nearly always carries its tokenizer.
-    Upstream: server_args.py 0.5.2 lines 440-441.
     Example: model_path=org/name -> tokenizer_path=org/name
     """
     if args.tokenizer_path is not None:

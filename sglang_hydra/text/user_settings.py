@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.whole_file import draft
 from sglang_hydra.text.words import nearest
 
@@ -39,50 +40,7 @@ class Key(NamedTuple):
     about: str
 
 
-KEYS: Mapping[str, Key] = {
-    "trusted_folders": Key(
-        "SGLANG_HYDRA_TRUST",
-        "--trust FOLDER",
-        True,
-        "planning may ask interpreters below these folders, and import config code of files below them",
-    ),
-    "allowed_env": Key(
-        "SGLANG_HYDRA_ALLOW_ENV",
-        "--allow-env NAME",
-        True,
-        "files may read these variables too: names, or what they begin with (MY_*)",
-    ),
-    "hub_token": Key(
-        "SGLANG_HYDRA_HUB_TOKEN",
-        "--hub-token",
-        False,
-        "a model that a file names is looked up with your hub token, and not anonymously",
-    ),
-    "fetch": Key(
-        "SGLANG_HYDRA_FETCH",
-        "--no-fetch",
-        False,
-        "false: a model that a file names is looked for in the local cache only, and not on the hub",
-    ),
-    "release": Key(
-        "SGLANG_HYDRA_RELEASE",
-        "release use VERSION",
-        False,
-        "the release of SGLang that is planned for where none is named and none is installed",
-    ),
-    "price": Key(
-        "SGLANG_HYDRA_PRICE",
-        "forecast.price.h200=3.5",
-        True,
-        "an hour of one GPU of each class in your currency: h200=3.5",
-    ),
-    "results": Key(
-        "SGLANG_HYDRA_RESULTS",
-        "forecast.results=[FOLDER]",
-        True,
-        "forecasts are corrected by the points measured in these sweep folders",
-    ),
-}
+KEYS: Mapping[str, Key] = {name: Key(**row) for name, row in json_beside(__file__).items()}
 """In the order of the documentation."""
 
 

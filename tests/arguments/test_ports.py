@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from sglang_hydra import ConfigError, Finding
-from sglang_hydra.arguments.ports import PortPlan, plan_ports, server_url
+from sglang_hydra.arguments.ports import server_url
+from tools.chosen_ports import PortPlan, plan_ports
 
 
 def _plan(

@@ -10,7 +10,7 @@ Fields refer to these very lists, so an addition counts everywhere at once: in c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sglang_hydra.text.json_types import json_beside
 
@@ -28,39 +28,24 @@ LORA_ALL_MODULES = "all"
 LORA_TARGET_MODULE_CHOICES = [*LORA_TARGET_MODULES, LORA_ALL_MODULES]
 
 
-def add_load_format_choices(choices: Iterable[str]) -> None:
-    """Allows more values of ``load_format``."""
-    _extend(LOAD_FORMAT_CHOICES, choices)
+Add = Callable[[Iterable[str]], None]
 
 
-def add_quantization_method_choices(choices: Iterable[str]) -> None:
-    """Allows more values of ``quantization``."""
-    _extend(QUANTIZATION_CHOICES, choices)
+def _adder(known: list[str], of: str) -> Add:
+    def add(choices: Iterable[str]) -> None:
+        _extend(known, choices)
+
+    add.__doc__ = f"Allows more values of {of}."
+    return add
 
 
-def add_attention_backend_choices(choices: Iterable[str]) -> None:
-    """Allows more values of ``attention_backend`` and of its prefill and decode variants."""
-    _extend(ATTENTION_BACKEND_CHOICES, choices)
-
-
-def add_disagg_transfer_backend_choices(choices: Iterable[str]) -> None:
-    """Allows more values of ``disaggregation_transfer_backend``."""
-    _extend(DISAGG_TRANSFER_BACKEND_CHOICES, choices)
-
-
-def add_grammar_backend_choices(choices: Iterable[str]) -> None:
-    """Allows more values of ``grammar_backend``."""
-    _extend(GRAMMAR_BACKEND_CHOICES, choices)
-
-
-def add_reasoning_parser_choices(choices: Iterable[str]) -> None:
-    """Allows more values of ``reasoning_parser``."""
-    _extend(REASONING_PARSER_CHOICES, choices)
-
-
-def add_tool_call_parser_choices(choices: Iterable[str]) -> None:
-    """Allows more values of ``tool_call_parser``."""
-    _extend(TOOL_CALL_PARSER_CHOICES, choices)
+add_load_format_choices = _adder(LOAD_FORMAT_CHOICES, "load_format")
+add_quantization_method_choices = _adder(QUANTIZATION_CHOICES, "quantization")
+add_attention_backend_choices = _adder(ATTENTION_BACKEND_CHOICES, "attention_backend, also for prefill and decode")
+add_disagg_transfer_backend_choices = _adder(DISAGG_TRANSFER_BACKEND_CHOICES, "disaggregation_transfer_backend")
+add_grammar_backend_choices = _adder(GRAMMAR_BACKEND_CHOICES, "grammar_backend")
+add_reasoning_parser_choices = _adder(REASONING_PARSER_CHOICES, "reasoning_parser")
+add_tool_call_parser_choices = _adder(TOOL_CALL_PARSER_CHOICES, "tool_call_parser")
 
 
 def add_lora_target_module_choices(choices: Iterable[str]) -> None:

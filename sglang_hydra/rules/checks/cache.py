@@ -12,7 +12,6 @@ def hicache_extends_radix_cache(args: ServerArgs, facts: Facts) -> Outcome:
     What: enable_hierarchical_cache is refused with disable_radix_cache.
     Why: SGLang says that the two exclude each other. Inferred: it keeps in host memory what the radix cache evicts.
         Decode servers and dual_chunk_flash_attn disable that.
-    Upstream: server_args.py 0.5.2 lines 850-854.
     Example: enable_hierarchical_cache=true disable_radix_cache=true -> refused
     """
     if not args.enable_hierarchical_cache or not args.disable_radix_cache:

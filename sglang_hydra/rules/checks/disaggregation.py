@@ -16,7 +16,6 @@ def decode_server_has_no_decode_tp(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: disaggregation_decode_tp is refused on a decode server.
     Why: it tells a prefill server of its receivers; a decode server is one and has tp_size.
-    Upstream: server_args.py 0.5.2 lines 810-813.
     Example: disaggregation_mode=decode disaggregation_decode_tp=4 -> refused
     """
     if args.disaggregation_mode != "decode" or args.disaggregation_decode_tp is None:
@@ -34,7 +33,6 @@ def decode_server_has_no_decode_dp(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: disaggregation_decode_dp is refused on a decode server.
     Why: it tells a prefill server of its receivers; a decode server is one and has dp_size.
-    Upstream: server_args.py 0.5.2 lines 814-816.
     Example: disaggregation_mode=decode disaggregation_decode_dp=2 -> refused
     """
     if args.disaggregation_mode != "decode" or args.disaggregation_decode_dp is None:
@@ -54,7 +52,6 @@ def decode_replicas_are_served_in_turn(args: ServerArgs, facts: Facts) -> Outcom
     Why: SGLang asserts it, and asks for load_balance_method=round_robin on the prefill servers. Inferred: both sides
         must send a request to the same rank, which they find out by counting. SGLang's own test runs (SGLANG_IS_IN_CI)
         are let through.
-    Upstream: server_args.py 0.5.2 lines 821-826.
     Example: dp_size=2 disaggregation_mode=decode -> refused
     """
     if args.disaggregation_mode != "decode" or not args.dp_size > 1 or args.prefill_round_robin_balance:
@@ -77,7 +74,6 @@ def one_tp_divides_the_other(args: ServerArgs, facts: Facts) -> Outcome:
     What: on a prefill server, tp_size and disaggregation_decode_tp must divide one another.
     Why: SGLang says that no other sizes are supported. Inferred: the KV cache is split anew on its way, and only whole
         shares can be merged or cut.
-    Upstream: server_args.py 0.5.2 lines 2382-2388.
     Example: tp_size=4 disaggregation_mode=prefill disaggregation_decode_tp=6 -> refused
     """
     if args.disaggregation_mode != "prefill":

@@ -12,7 +12,6 @@ def cutlass_runs_nvfp4(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: moe_runner_backend=flashinfer_cutlass is refused unless quantization=modelopt_fp4.
     Why: SGLang uses these kernels for NVFP4 weights only.
-    Upstream: server_args.py 0.5.2 lines 652-655.
     Example: quantization=fp8 moe_runner_backend=flashinfer_cutlass -> refused
     """
     if args.moe_runner_backend != "flashinfer_cutlass" or args.quantization == "modelopt_fp4":
@@ -30,7 +29,6 @@ def cutlass_splits_all_or_nothing(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: moe_runner_backend=flashinfer_cutlass is refused unless ep_size is 1 or tp_size.
     Why: Inferred: its kernels split either every expert or none. DeepEP raises ep_size only after this.
-    Upstream: server_args.py 0.5.2 lines 656-659.
     Example: tp_size=8 ep_size=2 quantization=modelopt_fp4 moe_runner_backend=flashinfer_cutlass -> refused
     """
     if args.moe_runner_backend != "flashinfer_cutlass" or args.ep_size in (1, args.tp_size):
@@ -48,7 +46,6 @@ def trtllm_runs_fp4_and_fp8(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: moe_runner_backend=flashinfer_trtllm is refused unless quantization is modelopt_fp4 or fp8.
     Why: its kernels take these weights only. The checkpoint's own quantization is not looked at: say it.
-    Upstream: server_args.py 0.5.2 lines 661-664.
     Example: gpu=b200 moe_runner_backend=flashinfer_trtllm -> refused
     """
     if args.moe_runner_backend != "flashinfer_trtllm" or args.quantization in ("modelopt_fp4", "fp8"):
@@ -66,7 +63,6 @@ def eplb_has_experts_to_move(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: enable_eplb is refused with an ep_size of 1.
     Why: Inferred: experts are balanced between the ranks of expert parallelism, of which there must be two.
-    Upstream: server_args.py 0.5.2 lines 691-692.
     Example: tp_size=8 enable_eplb=true -> refused
     """
     if not args.enable_eplb or args.ep_size > 1:

@@ -14,7 +14,6 @@ def model_path_is_text(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: model_path must be text.
     Why: it is a folder, a file, a repository on the hub or a URL.
-    Upstream: server_args.py 0.5.2 lines 797-805.
     Example: model_path=null -> refused
     """
     model_path: Any = args.model_path

@@ -14,7 +14,6 @@ def prompt_buckets_are_a_rule(args: ServerArgs, facts: Facts) -> Outcome:
     What: prompt_tokens_buckets must be [default], [tse, middle, base, count] or [customer, values...].
     Why: buckets grow exponentially around the middle (tse: base above 1, the others above 0) or are listed, each once
         and none below 0.
-    Upstream: server_args.py 0.5.2 lines 2390-2436.
     Example: prompt_tokens_buckets=["tse","1000","1","8"] -> refused
     """
     return _checked("prompt_tokens_buckets", args.prompt_tokens_buckets)
@@ -26,7 +25,6 @@ def generation_buckets_are_a_rule(args: ServerArgs, facts: Facts) -> Outcome:
     What: generation_tokens_buckets must be [default], [tse, middle, base, count] or [customer, values...].
     Why: buckets grow exponentially around the middle (tse: base above 1, the others above 0) or are listed, each once
         and none below 0.
-    Upstream: server_args.py 0.5.2 lines 2390-2436.
     Example: generation_tokens_buckets=["customer","10","10.0"] -> refused
     """
     return _checked("generation_tokens_buckets", args.generation_tokens_buckets)

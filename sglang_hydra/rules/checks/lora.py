@@ -17,7 +17,6 @@ def batch_holds_adapters(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: max_loras_per_batch must be 1 or more, also with LoRA off.
     Why: it is the number of adapters that one batch can use.
-    Upstream: server_args.py 0.5.2 lines 2300-2300.
     Example: max_loras_per_batch=0 -> refused
     """
     if args.max_loras_per_batch > 0:
@@ -34,7 +33,6 @@ def adapters_are_not_ignored(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: lora_paths with enable_lora=false are remarked on.
     Why: no adapter is loaded then.
-    Upstream: server_args.py 0.5.2 lines 2309-2312.
     Example: enable_lora=false lora_paths=["a=/l/a"] -> warned
     """
     if args.enable_lora is not False or not args.lora_paths:
@@ -53,7 +51,6 @@ def adapters_are_readable(args: ServerArgs, facts: Facts) -> Outcome:
     What: with LoRA on, lora_paths must be a list of NAME=PATH, PATH or mappings with lora_name and lora_path, or one
         mapping of names to paths.
     Why: every adapter needs a name for requests to choose it by. Finished LoRARefs are refused by SGLang too.
-    Upstream: server_args.py 0.5.2 lines 2314-2355.
     Example: enable_lora=true lora_paths=[7] -> refused
     """
     adapters: Any = args.lora_paths
@@ -73,7 +70,6 @@ def all_modules_stands_alone(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: with LoRA on, all in lora_target_modules is refused beside other names.
     Why: it stands for every module already.
-    Upstream: server_args.py 0.5.2 lines 2357-2363.
     Example: enable_lora=true max_lora_rank=16 lora_target_modules=["all","q_proj"] -> refused
     """
     if not args.enable_lora or not args.lora_target_modules:
@@ -93,7 +89,6 @@ def adapter_shape_is_known(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: LoRA without lora_paths needs both max_lora_rank and lora_target_modules.
     Why: Inferred: buffers are made at the start; their shape is taken from the adapters, or must be given.
-    Upstream: server_args.py 0.5.2 lines 2366-2369.
     Example: enable_lora=true -> refused
     """
     if not args.enable_lora or args.lora_paths or (args.max_lora_rank and args.lora_target_modules):
@@ -112,7 +107,6 @@ def loaded_adapters_fill_a_batch(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: with LoRA on, max_loaded_loras must not be below max_loras_per_batch.
     Why: what a batch can use must be loaded.
-    Upstream: server_args.py 0.5.2 lines 2371-2376.
     Example: lora_paths=["a=/l/a"] max_loaded_loras=4 -> refused
     """
     if not args.enable_lora or args.max_loaded_loras is None:
@@ -132,7 +126,6 @@ def adapters_can_be_loaded(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: with LoRA on, there must not be more lora_paths than max_loaded_loras.
     Why: all of lora_paths are loaded at the start.
-    Upstream: server_args.py 0.5.2 lines 2377-2380.
     Example: lora_paths=["a=/l/a","b=/l/b"] max_loaded_loras=1 max_loras_per_batch=1 -> refused
     """
     adapters: Any = args.lora_paths

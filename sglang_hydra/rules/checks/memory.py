@@ -13,7 +13,6 @@ def vision_tower_has_a_size(args: ServerArgs, facts: Facts) -> Outcome:
     What: a multimodal model is refused whose vision_config gives num_hidden_layers or hidden_size as no number, if
         mem_fraction_static is unset.
     Why: memory is left for the tower by its size. A size that is not there counts as 24 x 1024; null is refused.
-    Upstream: server_args.py 0.5.2 lines 2513-2537.
     Example: model=qwen2_5_vl_7b model.config.vision_config.hidden_size=null -> refused
     """
     tower = vision_tower(args, facts)
@@ -33,7 +32,6 @@ def mamba_dtype_is_text(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: mamba_ssm_dtype must be text; it is handed to the server in SGLANG_MAMBA_SSM_DTYPE.
     Why: an environment variable holds nothing else.
-    Upstream: server_args.py 0.5.2 lines 843-843.
     Example: mamba_ssm_dtype=null -> refused
     """
     dtype = args.mamba_ssm_dtype

@@ -22,7 +22,6 @@ def config_states_its_sizes(args: ServerArgs, facts: Facts) -> Outcome:
         json_model_override_args that replace the nested config of the language model.
     Why: SGLang builds its ModelConfig to see whether the model is multimodal, and that divides the one by the other
         (configs/model_config.py). An override becomes a plain mapping there, without the attributes that it reads.
-    Upstream: server_args.py 0.5.2 lines 500-506.
     Example: model=sizeless -> refused
     """
     view = view_of(facts.model, args.json_model_override_args)

@@ -11,7 +11,6 @@ def dp_ranks_divide_tp(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: enable_dp_attention is refused unless dp_size divides tp_size.
     Why: the ranks of data parallel attention are equal parts of the tensor parallel group (layers/dp_attention.py).
-    Upstream: server_args.py 0.5.2 lines 640-640.
     Example: tp_size=8 dp_size=3 enable_dp_attention=true -> refused
     """
     if not args.enable_dp_attention:
@@ -37,7 +36,6 @@ def dp_lm_head_has_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: enable_dp_lm_head is refused without enable_dp_attention.
     Why: it saves a gather that only DP attention makes. With dp_size=1, DPA001 has switched that off.
-    Upstream: server_args.py 0.5.2 lines 646-649.
     Example: tp_size=8 enable_dp_lm_head=true -> refused
     """
     if not args.enable_dp_lm_head or args.enable_dp_attention:
@@ -62,7 +60,6 @@ def nodes_divide_gpus(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: tp_size x pp_size must be a multiple of nnodes.
     Why: SGLang asserts it. Inferred: every node brings the same number of GPUs.
-    Upstream: server_args.py 0.5.2 lines 2250-2253.
     Example: tp_size=8 nnodes=3 -> refused
     """
     if args.nnodes == 0:
@@ -88,7 +85,6 @@ def pipeline_runs_alone(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: pp_size above 1 is refused with the overlap scheduler, speculative decoding or mixed chunks.
     Why: the pipeline's loop supports none of them. The overlap scheduler is off by then (PIP001).
-    Upstream: server_args.py 0.5.2 lines 2255-2260.
     Example: pp_size=2 enable_mixed_chunk=true -> refused
     """
     if not args.pp_size > 1:
@@ -113,7 +109,6 @@ def replicas_stay_on_one_node(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: dp_size above 1 on several nodes is refused without enable_dp_attention.
     Why: plain replicas are independent: start one server on each node, behind a router.
-    Upstream: server_args.py 0.5.2 lines 2262-2264.
     Example: tp_size=8 dp_size=2 nnodes=2 -> refused
     """
     if not args.dp_size > 1 or args.nnodes == 1 or args.enable_dp_attention:
@@ -133,7 +128,6 @@ def first_gpu_is_counted_from_zero(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: base_gpu_id must be 0 or more.
     Why: it is the number of the first GPU that the server takes.
-    Upstream: server_args.py 0.5.2 lines 2266-2266.
     Example: base_gpu_id=-1 -> refused
     """
     if args.base_gpu_id >= 0:
@@ -146,7 +140,6 @@ def gpu_step_goes_up(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: gpu_id_step must be 1 or more.
     Why: the server takes every n-th GPU from base_gpu_id on.
-    Upstream: server_args.py 0.5.2 lines 2267-2267.
     Example: gpu_id_step=0 -> refused
     """
     if args.gpu_id_step >= 1:
@@ -159,7 +152,6 @@ def dense_layers_split_or_not(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: moe_dense_tp_size must be 1 or null.
     Why: the dense layers of a MoE model are either whole on each GPU or split like the rest.
-    Upstream: server_args.py 0.5.2 lines 2269-2272.
     Example: moe_dense_tp_size=2 -> refused
     """
     # A set: upstream's test is a membership in one, which an unhashable value fails differently from a tuple's.

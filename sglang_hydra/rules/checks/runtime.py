@@ -15,7 +15,6 @@ def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a machine without accelerator is refused, unless device is set or SGLANG_USE_CPU_ENGINE=1.
     Why: SGLang serves from the CPU only when it is asked to.
-    Upstream: server_args.py 0.5.2 lines 444-445.
     Example: gpu=none -> refused
     """
     if args.device is not None:
@@ -40,7 +39,6 @@ def device_memory_is_readable(args: ServerArgs, facts: Facts) -> Outcome:
     What: device=hpu and device=npu are refused on a machine that is not one; so is a GPU of unknown memory.
     Why: SGLang asks the vendor's tool for the memory first of all: nvidia-smi, rocminfo, hl-smi or torch_npu.
         NVIDIA and AMD GPUs are asked whatever device says.
-    Upstream: server_args.py 0.5.2 lines 449-449.
     Example: gpu=cpu device=hpu -> refused
     """
     gpu = facts.gpu

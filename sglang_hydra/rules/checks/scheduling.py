@@ -14,7 +14,6 @@ def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a chunked_prefill_size above 0 must be a multiple of page_size; 0 and less switch chunks off.
     Why: a chunk fills pages. DP attention has divided the chunk by then (DPA004), and backends have set the page.
-    Upstream: server_args.py 0.5.2 lines 2283-2288.
     Example: page_size=64 chunked_prefill_size=1000 -> refused
     """
     chunk: Any = args.chunked_prefill_size

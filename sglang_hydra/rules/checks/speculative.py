@@ -24,7 +24,6 @@ def standalone_draft_without_dp_attention(args: ServerArgs, facts: Facts) -> Out
     """
     What: speculative_algorithm=STANDALONE is refused with enable_dp_attention.
     Why: a draft model of its own does not know of the ranks of data parallel attention in this version.
-    Upstream: server_args.py 0.5.2 lines 724-728.
     Example: tp_size=8 dp_size=8 enable_dp_attention=true speculative_algorithm=STANDALONE -> refused
     """
     if args.speculative_algorithm != "STANDALONE" or args.enable_dp_attention is False:
@@ -42,7 +41,6 @@ def own_layers_beat_another_draft(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a speculative_draft_model_path for DeepSeek V3 and R1 or GLM-4.5 is remarked on.
     Why: their checkpoints bring draft layers, which another draft replaces.
-    Upstream: server_args.py 0.5.2 lines 748-751.
     Example: model=deepseek_v3 speculative_algorithm=EAGLE speculative_draft_model_path=org/draft -> warned
     """
     if args.speculative_algorithm not in DRAFTING or not facts.was_given("speculative_draft_model_path"):
@@ -62,7 +60,6 @@ def draft_shape_starts_with_steps(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: speculative_eagle_topk and speculative_num_draft_tokens are refused without speculative_num_steps.
     Why: SGLang chooses all three or none.
-    Upstream: server_args.py 0.5.2 lines 754-758.
     Example: model=llama_3_1_8b speculative_algorithm=EAGLE speculative_eagle_topk=4 -> refused
     """
     if args.speculative_algorithm not in DRAFTING or args.speculative_num_steps is not None:
@@ -82,7 +79,6 @@ def draft_shape_has_topk(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: speculative_num_steps is refused without speculative_eagle_topk.
     Why: SGLang chooses all three or none, and then compares the missing one with a number, which fails.
-    Upstream: server_args.py 0.5.2 lines 765-785.
     Example: model=llama_3_1_8b speculative_algorithm=EAGLE speculative_num_steps=3 -> refused
     """
     if args.speculative_algorithm not in DRAFTING or args.speculative_eagle_topk is not None:
@@ -101,7 +97,6 @@ def trtllm_mha_verifies_chains(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: trtllm_mha as any of the three attention backends is refused with a speculative_eagle_topk above 1.
     Why: its kernels verify a chain of draft tokens and no tree.
-    Upstream: server_args.py 0.5.2 lines 765-773.
     Example: gpu=b200 model=llama_3_1_8b attention_backend=trtllm_mha speculative_algorithm=EAGLE -> refused
     """
     if args.speculative_algorithm not in DRAFTING or not TRTLLM_MHA.is_used(args):
@@ -123,7 +118,6 @@ def trees_need_pages_of_one(args: ServerArgs, facts: Facts) -> Outcome:
     What: speculative_eagle_topk above 1 is refused with page_size above 1, unless attention_backend=flashinfer.
     Why: SGLang says that this is unstable and gives wrong results. Inferred: with larger pages the branches of a draft
         tree share pages.
-    Upstream: server_args.py 0.5.2 lines 784-791.
     Example: model=llama_3_1_8b page_size=16 speculative_algorithm=EAGLE -> refused
     """
     if args.speculative_algorithm not in DRAFTING or args.speculative_eagle_topk is None:
@@ -146,7 +140,6 @@ def drafts_without_mixed_chunks(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: enable_mixed_chunk is refused with any speculative_algorithm.
     Why: SPE005 has switched it off for those that SGLang knows; this catches every other name.
-    Upstream: server_args.py 0.5.2 lines 2277-2281.
     Example: speculative_algorithm=LOOKAHEAD enable_mixed_chunk=true -> refused
     """
     if args.speculative_algorithm is None or not args.enable_mixed_chunk:

@@ -11,7 +11,6 @@ def someone_tokenizes(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: tokenizer_worker_num must be 1 or more.
     Why: Inferred: requests come in through a tokenizer.
-    Upstream: server_args.py 0.5.2 lines 2290-2291.
     Example: tokenizer_worker_num=0 -> refused
     """
     if args.tokenizer_worker_num > 0:

@@ -27,8 +27,7 @@ from sglang_hydra.text.flags import (
     Flag,
 )
 from sglang_hydra.text.locations import conf_dir
-from sglang_hydra.text.typography import as_meant, foreign_sign
-from sglang_hydra.text.words import nearest, program, short, some_of
+from sglang_hydra.text.words import as_meant, foreign_sign, nearest, program, short, some_of
 
 _PATHS = ("output", "base")
 _FILES = (".yaml", ".yml", ".json")

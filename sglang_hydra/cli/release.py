@@ -134,7 +134,7 @@ def _trust(action: str, named: Sequence[str]) -> int:
 def _say(version: str, row: Mapping[str, Any], *, whole: bool) -> None:
     """What a trusted release has otherwise than the one before; ``whole`` with each name, which a person has to decide
     on before the release is recorded."""
-    from sglang_hydra.releases.reading_tables import said_of
+    from sglang_hydra.releases.adopting import said_of
 
     said = [(title, names) for title, names in said_of(row) if names]
     counts = ", ".join(f"{len(names)} {title}" for title, names in said) or "its arguments are those of that one"

@@ -10,8 +10,8 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.facts.trust import begin_to_start
+from sglang_hydra.planning.engines.base import read_machine
 from sglang_hydra.planning.engines.choose import choose
-from sglang_hydra.planning.engines.machine import read_machine
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.making.programs import findings_on
 from sglang_hydra.planning.plan import Plan, may_start

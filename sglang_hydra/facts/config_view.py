@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,11 +16,16 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 # The one vision tower that SGLang writes into the config itself, whatever the checkpoint publishes.
 _PHI4MM_VISION: Mapping[str, Any] = MappingProxyType({"num_hidden_layers": 26, "hidden_size": 1152})
 
-_TABLE: Mapping[str, Sequence[str]] = json_beside(__file__)
-MULTIMODAL = _TABLE["multimodal"]
-"""Architectures that take images or audio (SGLang 0.5.2, configs/model_config.py)."""
-MULTIMODAL_ON_REQUEST = _TABLE["multimodal_on_request"]
-"""Of these, the ones that serve text only until ``enable_multimodal=true``."""
+
+@functools.cache
+def _table() -> Mapping[str, Sequence[str]]:
+    table: dict[str, Sequence[str]] = json_beside(__file__)
+    return table
+
+
+def takes_media(architectures: Any) -> bool:
+    """Whether one of the ``architectures`` takes images or audio (SGLang 0.5.2, configs/model_config.py)."""
+    return any(name in architectures for name in _table()["multimodal"])
 
 
 def is_own_text(config: Mapping[str, Any]) -> bool:
@@ -76,9 +82,8 @@ class ConfigView(NamedTuple):
     def is_multimodal(self, enabled: bool | None) -> bool:
         """Whether SGLang treats the model as multimodal; ``enabled`` is ``enable_multimodal``."""
         if enabled is None:
-            enabled = self.architecture not in MULTIMODAL_ON_REQUEST
-        architectures = self.architectures
-        return bool(enabled) and any(name in architectures for name in MULTIMODAL)
+            enabled = self.architecture not in _table()["multimodal_on_request"]  # which serve text alone
+        return bool(enabled) and takes_media(self.architectures)
 
 
 def read_overrides(text: Any) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sglang_hydra.facts.config_view import MULTIMODAL, TEXT_PARTS, is_own_text
+from sglang_hydra.facts.config_view import TEXT_PARTS, is_own_text, takes_media
 from sglang_hydra.facts.model import ModelFacts
 
 _TABLE = Path(__file__).with_name("config_defaults.json")
@@ -96,7 +96,7 @@ def left_out(config: Mapping[str, Any]) -> tuple[str, ...]:
         if not isinstance(text, Mapping) or (name not in text and name not in config)
     ]
     named, vision = config.get("architectures"), config.get("vision_config")
-    if vision is None and isinstance(named, Sequence) and any(name in named for name in MULTIMODAL):
+    if vision is None and isinstance(named, Sequence) and takes_media(named):
         missing.append("vision_config")
     elif isinstance(vision, Mapping):
         missing += [f"vision_config.{name}" for name in _VISION_FIELDS if name not in vision]

@@ -88,8 +88,7 @@ def probe_gpu(
     Never raises for what is missing or broken on the machine: ``tried`` says it.
     """
     from sglang_hydra.facts.accelerator_search import Search, smallest
-    from sglang_hydra.facts.accelerators import find_amd, find_by_torch, find_habana
-    from sglang_hydra.facts.nvidia import find_nvidia
+    from sglang_hydra.facts.accelerators import find_amd, find_by_torch, find_habana, find_nvidia
 
     search = Search(env, python, site_paths)
     found = find_nvidia(search) or find_amd(search) or find_habana(search) or find_by_torch(search)

@@ -1,9 +1,10 @@
-"""The weights on each GPU, by part, for the pipeline stage that holds most."""
+"""The weights on each GPU, by part, for the pipeline stage that holds most, and what PyTorch makes of their tensors."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sglang_hydra.architecture.decoder import LINEAR, NO_MIXER, Decoder
@@ -28,7 +29,6 @@ from sglang_hydra.architecture.tensors import (
 )
 from sglang_hydra.architecture.vision import Tower
 from sglang_hydra.arguments.layout import Layout
-from sglang_hydra.fit.allocator import lost_bytes
 
 _MERGED = {"q_proj": ("q_proj", "k_proj", "v_proj", "qkv_proj"), "gate_proj": ("gate_proj", "up_proj", "gate_up_proj")}
 _ANGLE_BYTES = 4  # CUDA keeps the table of rotary angles in float32 (layers/rotary_embedding.py)
@@ -157,3 +157,42 @@ def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks
         lost += lost_bytes(tensors)
     parts[OTHER] += lost if decoder.copied else 0.0
     return more
+
+
+MIB = 1 << 20
+_SMALL, _MEDIUM = 1 * MIB, 10 * MIB
+_SEGMENT, _ROUND = 20 * MIB, 2 * MIB
+
+
+def lost_bytes(tensors: Iterable[tuple[float, int]]) -> float:
+    """Bytes that the driver gives beyond ``tensors``: the tensors of layers that are alike, in the order in which a
+    layer makes them, each with the number of layers that have it so. The gaps that are left at the end count as filled
+    by others."""
+    sizes = [(size, number) for size, number in tensors if size > _SMALL and number]
+    least = min((size for size, _ in sizes), default=0.0)
+    gaps: list[float] = []
+    lost: list[float] = [0.0]
+    seen: dict[tuple[float, ...], int] = {}
+    alike = len({number for _, number in sizes}) == 1
+    layers = max((number for _, number in sizes), default=0)
+    for layer in range(layers):
+        first = seen.setdefault(tuple(gaps), layer) if alike else layer
+        if first < layer:  # from here on it repeats itself
+            turns, rest = divmod(layers - layer, layer - first)
+            return lost[layer] + turns * (lost[layer] - lost[first]) + lost[first + rest] - lost[first]
+        more = sum(_place(size, gaps, least) for size, number in sizes if layer < number)
+        lost.append(lost[layer] + more)
+    return lost[layers]
+
+
+def _place(size: float, gaps: list[float], least: float) -> float:
+    """Takes ``size`` bytes of the smallest gap, or of a new segment; returns what of it no later tensor can take."""
+    place = bisect_left(gaps, size)
+    if place < len(gaps):
+        left = gaps.pop(place) - size
+    else:
+        left = _SEGMENT - size if size < _MEDIUM else -size % _ROUND
+    if left < least:
+        return left
+    insort(gaps, left)
+    return 0.0

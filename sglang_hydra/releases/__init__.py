@@ -6,16 +6,15 @@ wheel, no torch, no GPU, every question answered from facts.
 provider                  one release: its fields, how it reads words, what it makes of an intent, its command line
 resolving                 an answer as a Resolution; where there is none, the estimate
 asking                    where an answer comes from: recorded, kept, the wheel, an installed copy, nowhere
-question, case            one server as a question to a release
-ledger, reasons, advice   what an answer changed, SGLang's words at that place, what its refusals advise
+case                      one server as a question to a release
+ledger, reasons           what an answer changed; SGLang's words at that place, and of an argument
 records                   what is known of each release: its wheel, the libraries that it needs (releases.json)
 recorded, answers         answers that ship with this package; answers that were given before
-release, process          asks a release for the values of cases; the child process that answers
+release, process          asks a release, or an environment's, for the values of cases; the child that answers
 wheels, parts, fetching   the cache of unpacked wheels; fetching of them only what is read; when that is allowed
 bundle, trusted           wheels from a machine with a network; releases that a user pins
-adopting, reading_tables  what is new in a pinned release; its table of arguments, read from its own wheel
+adopting                  what is new in a pinned release: its table of arguments, read from its own wheel
 refusals                  where a release refuses and what it asks first: recorded, or
 reading_refusals          read from its wheel
-environment, help_text    where an environment has a release and its libraries; its help of an argument
 child                     what runs in the child process: the standard library and the wheels, nothing of this package
 """

@@ -1,10 +1,22 @@
-"""A question to a release: the facts that go in."""
+"""A question to a release: one server as a command line, the machine, its models and the environment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.tables.table import nearest_known, release
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.host import host_facts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.text.budget import read_json
+from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.json_types import plain
 
 if TYPE_CHECKING:
     from sglang_hydra.facts.gpu import GpuFacts
@@ -74,3 +86,97 @@ def machine_facts(
         "environment": dict(environment or {}),
         **more,
     }
+
+
+SEED = 42
+"""The number that a release draws for its seed when it is asked: the plan's own is put in its place."""
+
+MODEL_ARGUMENTS = ("model_path", "speculative_draft_model_path", "trust_remote_code")
+"""The arguments that name the model and its draft, and say whether code of the model may run."""
+
+_MOST_BYTES = 1 << 22
+"""Of one file of a model's folder. Larger ones are tokenizers and lists of weights, which no argument is made from."""
+
+
+def case_for(
+    flags: Sequence[str],
+    gpu: GpuFacts,
+    model: ModelFacts,
+    values: Mapping[str, Any],
+    environment: Mapping[str, str],
+    version: str,
+    declared: Mapping[str, Any],
+) -> Case:
+    """The question. ``flags`` are the release's own words, ``values`` those of ``MODEL_ARGUMENTS``; of ``environment``
+    only the SGLANG_* variables are passed, without secrets; ``declared`` are the facts that a person states
+    (engine.facts)."""
+    variables = {
+        name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret_name(name)
+    }
+    host = host_facts() if gpu.device == "cpu" and gpu.memory_mib is None else {}  # this machine is the one meant
+    facts = {**machine_facts(gpu, variables, _cuda_of(version), seed=SEED), **host, **plain(declared)}
+    return Case(tuple(flags), facts, _models(model, values))
+
+
+def folder_to_read(model: ModelFacts, values: Mapping[str, Any]) -> str | None:
+    """The model's folder where the release can read it as the plan did; None where it is given the plan's facts.
+
+    With trust_remote_code it would run what lies there: no question runs code that a model brings.
+    """
+    folder = model.extra.get("folder")
+    return None if folder is None or values["trust_remote_code"] else str(folder)
+
+
+def _cuda_of(version: str) -> str | None:
+    known = nearest_known(version)
+    return release(known).needs["cuda"] if known else None
+
+
+def _models(model: ModelFacts, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the release reads of the model and of its draft: the JSON files of a folder, else the config.json as
+    stated, since a release has class defaults of its own."""
+    found: dict[str, Any] = {}
+    paths = (values["model_path"], values["speculative_draft_model_path"])
+    for path, facts in zip(paths, (model, model.draft), strict=True):
+        if path is None or facts is None:
+            continue
+        folder = folder_to_read(facts, values)
+        if folder is not None:
+            found[str(path)] = {"files": _json_files(Path(folder))}
+        elif "files" in facts.extra:
+            found[str(path)] = {"files": dict(facts.extra["files"])}
+        elif facts.config is not None:
+            found[str(path)] = dict(plain(facts.extra.get("stated") or facts.config))
+        if values["trust_remote_code"] and str(path) in found:
+            found[str(path)] = _without_code(found[str(path)])
+    return found
+
+
+def own_config_class(model: ModelFacts) -> str | None:
+    """The config class that a model brings as code of its own, None where it brings none."""
+    stated = model.extra.get("stated") or model.config or {}
+    named = stated.get("auto_map")
+    return str(named["AutoConfig"]) if isinstance(named, Mapping) and "AutoConfig" in named else None
+
+
+def _without_code(content: dict[str, Any]) -> dict[str, Any]:
+    """A model's config.json, or its files, without the config class of its own: transformers' class stands for it."""
+    if "files" in content:
+        files = dict(content["files"])
+        with contextlib.suppress(KeyError, ValueError, AttributeError):  # no config.json, or none that can be read
+            stated = read_json(files["config.json"], "record")
+            files["config.json"] = json.dumps(_without_code(stated))
+        return {"files": files}
+    named = {name: value for name, value in content.get("auto_map", {}).items() if name != "AutoConfig"}
+    return {**content, "auto_map": named} if "auto_map" in content else content
+
+
+def _json_files(folder: Path) -> dict[str, str]:
+    found = {}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            if file.stat().st_size <= _MOST_BYTES:
+                found[file.name] = read_text(file, _MOST_BYTES, errors="replace")
+        except (OSError, ValueError):
+            continue
+    return found

@@ -1,11 +1,15 @@
-"""Quotes SGLang's own words at a step of an answer, from the unpacked wheel, at the moment they are shown."""
+"""Quotes SGLang's own words from the unpacked wheel, at the moment they are shown: of a step, of an argument's help."""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sglang_hydra.releases import wheels
+from sglang_hydra.releases.records import record_of
 from sglang_hydra.rules.answer import Step
 
 if TYPE_CHECKING:
@@ -27,9 +31,7 @@ class Quote:
 
 def quote(version: str, step: Step) -> Quote | None:
     """What the release's wheel has at a step; None where the wheel is not here."""
-    from sglang_hydra.releases import wheels
     from sglang_hydra.releases.child.source import source_of
-    from sglang_hydra.releases.records import record_of
 
     record = record_of(version)
     texts = {file: wheels.source_text(record.wheel, file) for file in _files(step)} if record else {}
@@ -74,3 +76,44 @@ def _text(node: ast.AST | None) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+_PLACES = re.compile(r"sglang/srt/(?:server_args|arg_groups/fields/\w+)\.py")
+_HELP_TEXT_LONGEST = 600
+
+
+def help_of(name: str, version: str) -> str | None:
+    """The help of an argument in one line; None where the wheel is not here or has none."""
+    record = record_of(version)
+    if record is None:
+        return None
+    places = filter(_PLACES.fullmatch, wheels.source_names(record.wheel))
+    for place in sorted(places, reverse=True):  # server_args.py first
+        found = next(_helps(name, wheels.source_text(record.wheel, place) or ""), None)
+        if found:
+            line = " ".join(found.split())
+            return line if len(line) <= _HELP_TEXT_LONGEST else f"{line[:_HELP_TEXT_LONGEST]}…"
+    return None
+
+
+def _helps(name: str, source: str) -> Iterator[str]:
+    """The texts that a file has for an argument: of its annotated field, or of its flag."""
+    flag = "--" + name.replace("_", "-")
+    if name not in source and flag not in source:
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+            yield from _texts(node.annotation)
+        elif isinstance(node, ast.Call) and any(
+            isinstance(arg, ast.Constant) and arg.value == flag for arg in node.args
+        ):
+            yield from _texts(node)
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    """A text that stands for the help: given as ``help=``, or beside the type in an annotation."""
+    for each in ast.walk(node):
+        given = [word.value for word in each.keywords if word.arg == "help"] if isinstance(each, ast.Call) else []
+        if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Tuple):
+            given += each.slice.elts[1:]
+        yield from (text.value for text in given if isinstance(text, ast.Constant) and isinstance(text.value, str))

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from sglang_hydra.text.quick_yaml import quick_loader
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -105,7 +107,7 @@ def read_yaml(text: str, reader: str, loader: Any = None) -> Any:
 
     check_yaml(text, reader)
     with _constructor_errors():
-        return yaml.load(text, Loader=loader or _quick_loader())
+        return yaml.load(text, Loader=loader or quick_loader())
 
 
 def read_documents(text: str, reader: str) -> list[Any]:
@@ -114,7 +116,7 @@ def read_documents(text: str, reader: str) -> list[Any]:
 
     check_yaml(text, reader)
     with _constructor_errors():
-        return list(yaml.load_all(text, Loader=_quick_loader()))
+        return list(yaml.load_all(text, Loader=quick_loader()))
 
 
 def yaml_nodes(text: str, reader: str, loader: Any = None) -> list[Any]:
@@ -122,7 +124,7 @@ def yaml_nodes(text: str, reader: str, loader: Any = None) -> list[Any]:
     import yaml
 
     check_yaml(text, reader)
-    return list(yaml.compose_all(text, Loader=loader or _quick_loader()))
+    return list(yaml.compose_all(text, Loader=loader or quick_loader()))
 
 
 def check_yaml(text: str, reader: str) -> None:
@@ -132,7 +134,7 @@ def check_yaml(text: str, reader: str) -> None:
 
     check_size(text, reader)
     weigher = _Weigher(READERS[reader])
-    for event in yaml.parse(text, Loader=_quick_loader()):
+    for event in yaml.parse(text, Loader=quick_loader()):
         weigher.take(event)
 
 
@@ -305,12 +307,6 @@ def _constructor_errors() -> Iterator[None]:
         raise
     except _OF_CONSTRUCTORS as failure:
         raise yaml.constructor.ConstructorError(None, None, f"a value in it cannot be read: {failure}") from failure
-
-
-def _quick_loader() -> Any:
-    import yaml
-
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _shown(size: int) -> str:

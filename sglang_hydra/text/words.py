@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -183,3 +184,29 @@ def is_digits(text: str) -> bool:
     """Whether ``int`` reads ``text`` as a whole number, 0 or above. ``"²".isdigit()`` is true, and Python refuses to
     read more than 4300 digits."""
     return re.fullmatch(r"[0-9]{1,18}", text) is not None
+
+
+_DASHES = "\u00df\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\uff0d"
+_QUOTES = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u00ab\u00bb\uff02\uff07"
+_WIDE = {**{0xFEE0 + sign: sign for sign in range(0x21, 0x7F)}, 0x3000: 0x20, 0x3001: 0x2C, 0x3002: 0x2E}
+"""Full-width signs, and the space, comma and stop of Chinese, as ASCII has them."""
+_UNSEEN = "\u00a0\u200b\u200c\u200d\u202f\u2060\ufeff"
+_LEADING_DASHES = re.compile(f"-?[{_DASHES}][{_DASHES}-]*")
+_AROUND = re.compile(rf"(=|^)[{_QUOTES}](.*?)[{_QUOTES}]?$", re.DOTALL)
+
+
+def as_meant(word: str) -> str:
+    """``word`` with the signs that a shell knows: ``--`` for dashes at its begin, no quotes that no shell takes away,
+    no spaces that nobody sees."""
+    plain = "".join(sign for sign in word if sign not in _UNSEEN)
+    found = _LEADING_DASHES.match(plain)
+    if found is not None:
+        plain = f"--{plain[found.end() :]}"
+    return _AROUND.sub(r"\1\2", plain).translate(_WIDE)
+
+
+def foreign_sign(word: str) -> str:
+    """The first of such signs in a word, by its name: ``an em dash (U+2014)``."""
+    sign = next(sign for sign in word if sign in f"{_DASHES}{_QUOTES}{_UNSEEN}" or ord(sign) in _WIDE)
+    name = unicodedata.name(sign).lower()
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name} (U+{ord(sign):04X})"

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sglang_hydra.fit.allocator import lost_bytes
+from sglang_hydra.fit.weights import lost_bytes
 from tests.fit.machines import GIB
 from tests.fit.test_releases import served
 

@@ -12,7 +12,7 @@ import pytest
 from sglang_hydra.facts.trust import grant
 from sglang_hydra.planning.comparing.installed import ask_about
 from sglang_hydra.planning.making.make import plan
-from sglang_hydra.releases.question import folder_to_read
+from sglang_hydra.releases.case import folder_to_read
 from tests.conformance_configs import recorded
 
 SIZES = {"num_hidden_layers": 16, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 96}

@@ -11,9 +11,8 @@ import pytest
 from sglang_hydra.arguments.accepted import accepted
 from sglang_hydra.arguments.parser import parser_of
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known, pinned_rows, raw_tables, release
-from sglang_hydra.releases.adopting import adopt, keep_table
+from sglang_hydra.releases.adopting import adopt, changes_of, keep_table, said_of
 from sglang_hydra.releases.process import Child, end_children
-from sglang_hydra.releases.reading_tables import changes_of, said_of
 from sglang_hydra.releases.records import record_of
 from sglang_hydra.releases.release import PLAIN_MACHINE, ask_release
 from sglang_hydra.releases.trusted import pin, trust

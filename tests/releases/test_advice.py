@@ -8,9 +8,9 @@ import pytest
 
 from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.releases import asking, wheels
-from sglang_hydra.releases.advice import advised
 from sglang_hydra.releases.case import Case
 from sglang_hydra.releases.records import Record
+from sglang_hydra.releases.resolving import advised
 from sglang_hydra.rules.answer import Answer
 from tests.plans import planned
 

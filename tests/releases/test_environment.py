@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.releases.environment import NotRecorded, installed_release
 from sglang_hydra.releases.records import record_of
+from sglang_hydra.releases.release import NotRecorded, installed_release
 from tests.releases.environments import environment
 
 

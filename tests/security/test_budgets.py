@@ -105,7 +105,7 @@ _OWN = {
     "measure/bench/messages.py": "what our load processes answer",
     "measure/sweep/where.py": "an expression of a bounded length",
     "releases/child/source.py": "code of a pinned wheel",
-    "releases/help_text.py": "likewise",
+    "releases/reasons.py": "likewise",
     "releases/parts.py": "what its parent asks",
     "run/diagnose/server_args.py": "a value of a bounded length in a line of a log",
     "run/launch/child_srun.py": "the orders of its parent",

@@ -9,7 +9,7 @@ from sglang_hydra.releases import asking
 from sglang_hydra.releases.reasons import Quote
 from sglang_hydra.releases.recorded import recorded_answer
 from sglang_hydra.rules.answer import Answer, Change, Condition, Step
-from sglang_hydra.show import release_chain
+from sglang_hydra.show import argument as release_chain
 from tests.commands import Run, runner, valid
 from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.text.typography import as_meant, foreign_sign
-from sglang_hydra.text.words import both_sizes, nearest, size_of, some_of
+from sglang_hydra.text.words import as_meant, both_sizes, foreign_sign, nearest, size_of, some_of
 
 
 @pytest.mark.parametrize(

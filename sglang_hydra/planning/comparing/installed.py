@@ -6,8 +6,7 @@ from sglang_hydra.facts.packages import find_python, installed
 from sglang_hydra.facts.trust import may_start
 from sglang_hydra.planning.comparing.actual import Comparison, compare
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.releases.case import Case
-from sglang_hydra.releases.question import case_for
+from sglang_hydra.releases.case import Case, case_for
 from sglang_hydra.releases.release import ask_installed
 from sglang_hydra.rules.answer import Answer
 

@@ -9,8 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sglang_hydra.planning.engines.base import Machine
-from sglang_hydra.planning.engines.machine import read_machine
+from sglang_hydra.planning.engines.base import Machine, read_machine
 from sglang_hydra.planning.making.memory import checkpoint_bytes
 from sglang_hydra.planning.making.paths import missing_paths
 from sglang_hydra.planning.plan import Plan

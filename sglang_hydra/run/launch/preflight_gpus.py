@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from sglang_hydra.arguments.layout import names_of
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.fit.result import Fit
-from sglang_hydra.planning.engines.base import Machine
-from sglang_hydra.planning.engines.machine import read_machine
+from sglang_hydra.planning.engines.base import Machine, read_machine
 from sglang_hydra.planning.making.memory import fit_of, fit_settings
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.placement import gpu_offsets

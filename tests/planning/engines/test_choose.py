@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from sglang_hydra.planning.engines.base import Machine
+from sglang_hydra.planning.engines.base import Machine, free_memory_bytes
 from sglang_hydra.planning.engines.choose import choose, engines
-from sglang_hydra.planning.engines.machine import free_memory_bytes
 from sglang_hydra.text.errors import MachineError
 from tests.planning.engines.test_packages import environment
 

@@ -16,8 +16,7 @@ RUNNER_FLAGS = (
 
 @rule("DEP001", (408, 412))
 def translate_enable_ep_moe(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: enable_ep_moe sets ep_size to tp_size, whatever ep_size was.
+    """What: enable_ep_moe sets ep_size to tp_size, whatever ep_size was.
     Why: the flag is from before ep_size existed; write ep_size instead.
     Example: tp_size=8 enable_ep_moe=true -> ep_size=8
     """
@@ -28,8 +27,7 @@ def translate_enable_ep_moe(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DEP002", (413, 417))
 def translate_enable_deepep_moe(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: enable_deepep_moe sets moe_a2a_backend to deepep.
+    """What: enable_deepep_moe sets moe_a2a_backend to deepep.
     Why: the flag is from before moe_a2a_backend existed; write moe_a2a_backend=deepep instead.
     Example: enable_deepep_moe=true -> moe_a2a_backend=deepep
     """
@@ -40,8 +38,7 @@ def translate_enable_deepep_moe(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DEP003", (418, 437))
 def translate_runner_flags(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: four enable_*_moe flags set moe_runner_backend; of several, the last in upstream's order wins.
+    """What: four enable_*_moe flags set moe_runner_backend; of several, the last in upstream's order wins.
     Why: the flags are from before moe_runner_backend existed; write that instead.
     Example: enable_triton_kernel_moe=true enable_flashinfer_mxfp4_moe=true -> moe_runner_backend=flashinfer_mxfp4
     """

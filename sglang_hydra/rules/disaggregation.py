@@ -8,8 +8,7 @@ from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 @rule("DIS003", (818, 819))
 def no_radix_cache_when_decoding(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: disaggregation_mode=decode switches the radix cache off.
+    """What: disaggregation_mode=decode switches the radix cache off.
     Why: SGLang only says that it forces the chunk cache there. Inferred: prefixes are shared on the prefill servers; a
         decode server gets each request's KV cache whole.
     Example: disaggregation_mode=decode -> disable_radix_cache=true
@@ -21,8 +20,7 @@ def no_radix_cache_when_decoding(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DIS005", (827, 829))
 def assume_tp_of_decode_servers(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a prefill server takes its own tp_size for disaggregation_decode_tp, if unset.
+    """What: a prefill server takes its own tp_size for disaggregation_decode_tp, if unset.
     Why: Inferred: it must know how the receivers split the KV cache.
     Example: tp_size=4 disaggregation_mode=prefill -> disaggregation_decode_tp=4
     """
@@ -33,8 +31,7 @@ def assume_tp_of_decode_servers(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DIS006", (830, 831))
 def assume_dp_of_decode_servers(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a prefill server takes its own dp_size for disaggregation_decode_dp, if unset.
+    """What: a prefill server takes its own dp_size for disaggregation_decode_dp, if unset.
     Why: Inferred: it must know how many ranks receive.
     Example: dp_size=2 disaggregation_mode=prefill -> disaggregation_decode_dp=2
     """
@@ -45,8 +42,7 @@ def assume_dp_of_decode_servers(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DIS007", (833, 833))
 def pipeline_of_prefill_servers(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a prefill server sets disaggregation_prefill_pp to its pp_size, also over a given one.
+    """What: a prefill server sets disaggregation_prefill_pp to its pp_size, also over a given one.
     Why: it is itself the prefill pipeline that the decode servers are given.
     Example: pp_size=2 disaggregation_mode=prefill -> disaggregation_prefill_pp=2
     """
@@ -57,8 +53,7 @@ def pipeline_of_prefill_servers(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DIS009", (836, 837))
 def no_graphs_when_prefilling(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: disaggregation_mode=prefill switches CUDA graphs off.
+    """What: disaggregation_mode=prefill switches CUDA graphs off.
     Why: SGLang only says that it is disabled there. Inferred: graphs are captured for decode steps, and such a server
         makes none.
     Example: disaggregation_mode=prefill -> disable_cuda_graph=true

@@ -10,8 +10,7 @@ BUFFER_WITHOUT_REBALANCING = 1000
 
 @rule("MOE004", (665, 668))
 def no_shared_fusion_with_trtllm(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: moe_runner_backend=flashinfer_trtllm switches the fusion of shared experts off.
+    """What: moe_runner_backend=flashinfer_trtllm switches the fusion of shared experts off.
     Why: Inferred: its kernels route and run the routed experts in one step, without room for a fused shared one.
     Example: quantization=fp8 moe_runner_backend=flashinfer_trtllm -> disable_shared_experts_fusion=true
     """
@@ -22,8 +21,7 @@ def no_shared_fusion_with_trtllm(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MOE005", (671, 674))
 def no_graphs_with_normal_deepep(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: DeepEP with deepep_mode=normal switches CUDA graphs off.
+    """What: DeepEP with deepep_mode=normal switches CUDA graphs off.
     Why: Inferred: normal mode learns the number of tokens per expert on the CPU at every step
         (num_recv_tokens_per_expert in layers/moe/token_dispatcher/deepep.py), which cannot be captured.
     Example: moe_a2a_backend=deepep deepep_mode=normal -> disable_cuda_graph=true
@@ -35,8 +33,7 @@ def no_graphs_with_normal_deepep(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MOE006", (675, 678))
 def spread_experts_with_deepep(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: DeepEP sets ep_size to tp_size, whatever ep_size was.
+    """What: DeepEP sets ep_size to tp_size, whatever ep_size was.
     Why: Inferred: its all-to-all runs over the whole tensor parallel group. MOE002 has compared ep_size by then, EPL003
         has not.
     Example: tp_size=8 moe_a2a_backend=deepep -> ep_size=8
@@ -48,8 +45,7 @@ def spread_experts_with_deepep(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("EPL001", (680, 684))
 def record_experts_for_eplb(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: enable_eplb sets expert_distribution_recorder_mode to stat, if unset.
+    """What: enable_eplb sets expert_distribution_recorder_mode to stat, if unset.
     Why: experts can be rebalanced only if it is recorded how often each is used.
     Example: tp_size=8 ep_size=8 enable_eplb=true -> expert_distribution_recorder_mode=stat
     """
@@ -60,8 +56,7 @@ def record_experts_for_eplb(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("EPL002", (686, 689))
 def choose_ep_dispatch(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: ep_dispatch_algorithm, if unset, is static with EPLB or any init_expert_location (trivial by default).
+    """What: ep_dispatch_algorithm, if unset, is static with EPLB or any init_expert_location (trivial by default).
     Why: Inferred: copies of an expert need a rule for which one a token goes to.
     Example: gpu=h100 -> ep_dispatch_algorithm=static
     """
@@ -76,8 +71,7 @@ def choose_ep_dispatch(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("EPL004", (694, 697))
 def record_experts_for_metrics(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: enable_expert_distribution_metrics sets expert_distribution_recorder_mode to stat, if unset.
+    """What: enable_expert_distribution_metrics sets expert_distribution_recorder_mode to stat, if unset.
     Why: the metrics are made of this record.
     Example: enable_expert_distribution_metrics=true -> expert_distribution_recorder_mode=stat
     """
@@ -88,8 +82,7 @@ def record_experts_for_metrics(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("EPL005", (699, 703))
 def size_expert_record(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: expert_distribution_recorder_buffer_size in forward passes, if unset, is eplb_rebalance_num_iterations, or
+    """What: expert_distribution_recorder_buffer_size in forward passes, if unset, is eplb_rebalance_num_iterations, or
         1000 if that is null and a recorder mode is set.
     Why: Inferred: a rebalancing looks at all passes since the last one; eplb_manager.py asserts that the record is not
         longer.

@@ -9,8 +9,7 @@ from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 @rule("GRA001", (520, 527))
 def limit_graphs_on_small_gpus(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: cuda_graph_max_bs, if unset, is $cuda_graph_max_bs.
+    """What: cuda_graph_max_bs, if unset, is $cuda_graph_max_bs.
     Why: graphs for large batches cost memory that a small GPU lacks; with several GPUs they pay off again.
     Example: gpu=rtx_4090 tp_size=4 -> cuda_graph_max_bs=80
     """
@@ -30,8 +29,7 @@ def limit_graphs_on_small_gpus(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("GRA002", (548, 552))
 def no_graphs_with_torch_native(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: attention_backend=torch_native switches CUDA graphs off.
+    """What: attention_backend=torch_native switches CUDA graphs off.
     Why: SGLang says that this backend is the reason. Inferred: it runs plain PyTorch operations that cannot be
         captured.
     Example: attention_backend=torch_native -> disable_cuda_graph=true

@@ -19,8 +19,7 @@ def is_remote(model_path: Any) -> bool:
 
 @rule("LOD002", (797, 801))
 def recognise_gguf(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: load_format auto or gguf, with a model_path that is a GGUF file, sets load_format and quantization to gguf.
+    """What: load_format auto or gguf, with a model_path that is a GGUF file, sets load_format and quantization to gguf.
     Why: such a file holds its own quantized tensors. It is known by its ending or by its first four bytes.
     Example: model_path=tiny.gguf -> load_format=gguf quantization=gguf
     """
@@ -31,8 +30,7 @@ def recognise_gguf(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("LOD003", (804, 805))
 def load_from_remote(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a model_path with :// in it sets load_format=remote, also over a given one.
+    """What: a model_path with :// in it sets load_format=remote, also over a given one.
     Why: only the remote loader reads weights through a connector (s3, redis, ...).
     Example: model_path=s3://bucket/model load_format=safetensors -> load_format=remote
     """
@@ -43,8 +41,7 @@ def load_from_remote(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("LOD004", (806, 807))
 def no_custom_weight_loader(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: custom_weight_loader, if unset, is the empty list.
+    """What: custom_weight_loader, if unset, is the empty list.
     Why: whoever goes through the loaders need not ask for null.
     Example: gpu=h100 -> custom_weight_loader=[]
     """

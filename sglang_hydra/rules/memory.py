@@ -55,8 +55,7 @@ def vision_tower(args: ServerArgs, facts: Facts) -> tuple[Any, Any] | None:
 
 @rule("MEM001", (452, 496))
 def choose_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: mem_fraction_static, if unset, is what the memory class leaves after its reserve, rounded to 3 digits.
+    """What: mem_fraction_static, if unset, is what the memory class leaves after its reserve, rounded to 3 digits.
         2 GiB more are kept for a draft model (6 for STANDALONE), 4 more for DP attention.
     Why: activations, CUDA graphs and draft models live outside the static pool and grow with the GPU class.
     Example: gpu=h100 tp_size=8 -> mem_fraction_static=0.831
@@ -87,8 +86,7 @@ def choose_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MEM002", (497, 498))
 def assume_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: mem_fraction_static, if unset, is 0.88 where SGLang does not ask the device for its memory.
+    """What: mem_fraction_static, if unset, is 0.88 where SGLang does not ask the device for its memory.
     Why: on CPU and Intel XPU the capacity is unknown to SGLang, so no class can be looked up.
     Example: gpu=cpu -> mem_fraction_static=0.88
     """
@@ -99,8 +97,7 @@ def assume_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MEM003", (2513, 2549))
 def make_room_for_vision(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a mem_fraction_static that was not given is multiplied by 0.95 for a multimodal model with a vision tower,
+    """What: a mem_fraction_static that was not given is multiplied by 0.95 for a multimodal model with a vision tower,
         and by 0.8 to 1.05 for the tower's size: layers x hidden size squared, against 24 x 1024 squared.
     Why: Inferred: the image processor and the tower need memory outside the pool; SGLang only says that it reduces the
         fraction by the tower's size. The product is not rounded or checked.
@@ -131,8 +128,7 @@ def _fit(backend: PagedBackend, args: ServerArgs) -> Outcome:
 
 @rule("PAG001", (554, 558))
 def page_size_of_ascend(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: attention_backend=ascend sets page_size to 128 tokens.
+    """What: attention_backend=ascend sets page_size to 128 tokens.
     Why: its kernels are written for this size only.
     Example: attention_backend=ascend -> page_size=128
     """
@@ -141,8 +137,7 @@ def page_size_of_ascend(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PAG002", (560, 567))
 def page_size_of_flashmla(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: flashmla as attention_backend or decode_attention_backend sets page_size to 64 tokens.
+    """What: flashmla as attention_backend or decode_attention_backend sets page_size to 64 tokens.
     Why: its kernels are written for this size only. It is not looked for in prefill_attention_backend.
     Example: decode_attention_backend=flashmla page_size=16 -> page_size=64
     """
@@ -151,8 +146,7 @@ def page_size_of_flashmla(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PAG003", (569, 576))
 def page_size_of_cutlass_mla(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: cutlass_mla as attention_backend or decode_attention_backend sets page_size to 128 tokens.
+    """What: cutlass_mla as attention_backend or decode_attention_backend sets page_size to 128 tokens.
     Why: its kernels are written for this size only. It is not looked for in prefill_attention_backend.
     Example: attention_backend=cutlass_mla -> page_size=128
     """
@@ -161,8 +155,8 @@ def page_size_of_cutlass_mla(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PAG004", (587, 591))
 def page_size_of_trtllm_mla(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: trtllm_mla as attention_backend or decode_attention_backend makes page_size 64 tokens, if it is not 32 or 64.
+    """What: trtllm_mla as attention_backend or decode_attention_backend makes page_size 64 tokens, if it is not 32 or
+        64.
     Why: its kernels are written for these two sizes.
     Example: gpu=b200 attention_backend=trtllm_mla page_size=16 -> page_size=64
     """
@@ -171,8 +165,7 @@ def page_size_of_trtllm_mla(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PAG005", (608, 612))
 def page_size_of_trtllm_mha(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: trtllm_mha as any of the three attention backends makes page_size 64 tokens, if it is not 16, 32 or 64.
+    """What: trtllm_mha as any of the three attention backends makes page_size 64 tokens, if it is not 16, 32 or 64.
     Why: its kernels are written for these three sizes.
     Example: gpu=b200 prefill_attention_backend=trtllm_mha -> page_size=64
     """
@@ -181,8 +174,7 @@ def page_size_of_trtllm_mha(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PAG006", (622, 624))
 def page_size_of_one(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: page_size is 1 token, if neither the user nor a backend chose one.
+    """What: page_size is 1 token, if neither the user nor a backend chose one.
     Why: Inferred: pages of one token share the longest prefixes in the radix cache.
     Example: gpu=h100 -> page_size=1
     """

@@ -32,8 +32,7 @@ def is_mxfp4(view: ConfigView) -> bool:
 
 @rule("MDL004", (2442, 2448))
 def attention_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: gpt-oss gets an attention_backend, if none was chosen: trtllm_mha on SM100, fa3 on SM90, else triton.
+    """What: gpt-oss gets an attention_backend, if none was chosen: trtllm_mha on SM100, fa3 on SM90, else triton.
     Why: its attention sinks are implemented in these three backends only (flashattention_backend.py, triton_backend.py
         and trtllm_mha_backend.py in layers/attention).
     Example: gpu=h100 model=gpt_oss -> attention_backend=fa3
@@ -49,8 +48,7 @@ def attention_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MDL006", (2457, 2462))
 def fuse_allreduce_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: on SM100 and without DP attention, gpt-oss gets enable_flashinfer_allreduce_fusion=true.
+    """What: on SM100 and without DP attention, gpt-oss gets enable_flashinfer_allreduce_fusion=true.
     Why: SGLang gives no reason. Inferred: one kernel for all-reduce, residual and norm is faster there. It is looked at
         before DPA001 resets the switch.
     Example: gpu=b200 model=gpt_oss -> enable_flashinfer_allreduce_fusion=true
@@ -62,8 +60,7 @@ def fuse_allreduce_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MDL007", (2463, 2473))
 def mxfp4_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: on SM100 an MXFP4 gpt-oss gets moe_runner_backend=flashinfer_mxfp4, also over a given one.
+    """What: on SM100 an MXFP4 gpt-oss gets moe_runner_backend=flashinfer_mxfp4, also over a given one.
     Why: SGLang gives no reason. Inferred: FlashInfer's MXFP4 kernels (trtllm_fp4_block_scale_moe in
         layers/quantization/mxfp4.py) are faster there; the same file has code for Triton's kernels on SM100, too.
     Example: gpu=b200 model=gpt_oss moe_runner_backend=triton -> moe_runner_backend=flashinfer_mxfp4
@@ -77,8 +74,7 @@ def mxfp4_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MDL009", (2479, 2487))
 def triton_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: gpt-oss gets moe_runner_backend=triton_kernel for auto, if ep_size is 1 and triton_kernels is installed.
+    """What: gpt-oss gets moe_runner_backend=triton_kernel for auto, if ep_size is 1 and triton_kernels is installed.
     Why: SGLang gives no reason. Inferred: that package's MoE kernels are the faster ones outside Blackwell. DeepEP
         raises ep_size only after this.
     Example: gpu=h100 model=gpt_oss -> moe_runner_backend=triton_kernel
@@ -93,8 +89,7 @@ def triton_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MDL010", (2488, 2488))
 def no_hybrid_swa_for_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: gpt-oss sets disable_hybrid_swa_memory.
+    """What: gpt-oss sets disable_hybrid_swa_memory.
     Why: SGLang gives no reason, and says of Gemma, beside it, that separate pools are not yet supported (MDL013).
         Inferred: the same holds for gpt-oss in this version.
     Example: gpu=h100 model=gpt_oss -> disable_hybrid_swa_memory=true
@@ -106,8 +101,7 @@ def no_hybrid_swa_for_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MDL011", (2489, 2491))
 def dtype_of_mxfp4_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: an MXFP4 gpt-oss gets dtype=bfloat16, also over a given one.
+    """What: an MXFP4 gpt-oss gets dtype=bfloat16, also over a given one.
     Why: SGLang's comment says that the MXFP4 kernels of Triton take bfloat16; it is set for FlashInfer's as well.
     Example: gpu=h100 model=gpt_oss dtype=float16 -> dtype=bfloat16
     """
@@ -119,8 +113,7 @@ def dtype_of_mxfp4_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MDL013", (2499, 2511))
 def no_hybrid_swa_for_gemma(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: Gemma 2, 3 and 3n set disable_hybrid_swa_memory.
+    """What: Gemma 2, 3 and 3n set disable_hybrid_swa_memory.
     Why: SGLang's warning says that separate memory pools for sliding-window layers are not yet supported for them.
     Example: gpu=h100 model=gemma_3_27b -> disable_hybrid_swa_memory=true
     """

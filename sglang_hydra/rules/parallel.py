@@ -12,8 +12,7 @@ CONSERVATIVENESS_FACTOR = 0.3
 
 @rule("DPA001", (634, 635))
 def no_dp_attention_with_one_rank(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: dp_size=1 switches enable_dp_attention off.
+    """What: dp_size=1 switches enable_dp_attention off.
     Why: with one rank there is nothing to spread. It comes after memory was reserved for it and after gpt-oss looked.
     Example: tp_size=8 enable_dp_attention=true -> enable_dp_attention=false
     """
@@ -24,8 +23,7 @@ def no_dp_attention_with_one_rank(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DPA002", (637, 639))
 def schedule_boldly_with_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: enable_dp_attention multiplies schedule_conservativeness by 0.3.
+    """What: enable_dp_attention multiplies schedule_conservativeness by 0.3.
     Why: Inferred: each rank schedules for itself and sees a part of the requests only.
     Example: tp_size=8 dp_size=8 enable_dp_attention=true -> schedule_conservativeness=0.3
     """
@@ -39,8 +37,7 @@ def schedule_boldly_with_dp_attention(args: ServerArgs, facts: Facts) -> Outcome
 
 @rule("DPA004", (641, 644))
 def share_chunks_among_dp_ranks(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: enable_dp_attention divides chunked_prefill_size by dp_size, rounding down; -1 (off) stays -1.
+    """What: enable_dp_attention divides chunked_prefill_size by dp_size, rounding down; -1 (off) stays -1.
     Why: SGLang's warning says that this avoids MoE kernel issues. Inferred: the ranks' chunks meet in one MoE layer,
         whose kernels take a limited number of tokens.
     Example: gpu=h200 tp_size=8 dp_size=8 enable_dp_attention=true -> chunked_prefill_size=1024
@@ -54,8 +51,7 @@ def share_chunks_among_dp_ranks(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PIP001", (705, 710))
 def no_overlap_with_pipeline(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: pp_size above 1 switches the overlap scheduler off.
+    """What: pp_size above 1 switches the overlap scheduler off.
     Why: the pipeline's own loop schedules micro batches and does not support it.
     Example: pp_size=2 -> disable_overlap_schedule=true
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import cleandoc
 from string import Template
 from typing import Any, Literal
 
@@ -104,13 +105,11 @@ class Rule:
         """The docstring of the function, with the upstream lines before its example. ``$NAME`` in it stands for what
         the help says that null means for NAME."""
         meanings = {name: field.arg.none for name, field in FIELDS.items() if field.arg.none}
-        page = Template(self.apply.__doc__ or "").safe_substitute(meanings)
+        page = Template(cleandoc(self.apply.__doc__ or "")).safe_substitute(meanings)
         if self.lines is None:
             return page
-        first, last = self.lines
-        return page.replace(
-            "    Example:", f"    Upstream: server_args.py 0.5.2 lines {first}-{last}.\n    Example:", 1
-        )
+        lines = "-".join(map(str, self.lines))
+        return page.replace("\nExample:", f"\nUpstream: server_args.py 0.5.2 lines {lines}.\nExample:", 1)
 
 
 def rule(

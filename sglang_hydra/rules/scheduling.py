@@ -9,8 +9,7 @@ from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 @rule("SCH001", (508, 518))
 def choose_chunked_prefill_size(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: chunked_prefill_size in tokens, if unset, is chosen
+    """What: chunked_prefill_size in tokens, if unset, is chosen
         $chunked_prefill_size.
     Why: SGLang's comment on memory says that larger GPUs get larger chunks. Inferred: a longer chunk fills a larger GPU
         better; it needs more memory for activations.

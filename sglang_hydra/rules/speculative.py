@@ -37,8 +37,7 @@ def shape_for(architecture: str) -> DraftShape:
 
 @rule("SPE001", (718, 721))
 def nextn_is_eagle(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: speculative_algorithm=NEXTN becomes EAGLE.
+    """What: speculative_algorithm=NEXTN becomes EAGLE.
     Why: a model's own next-token layers are run by the same code. Memory was reserved under the old name.
     Example: gpu=h200 model=deepseek_v3 speculative_algorithm=NEXTN -> speculative_algorithm=EAGLE
     """
@@ -49,8 +48,7 @@ def nextn_is_eagle(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE003", (729, 730))
 def limit_requests_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: with a draft model max_running_requests, if unset, is 48.
+    """What: with a draft model max_running_requests, if unset, is 48.
     Why: Inferred: drafting pays off while the GPU has compute to spare, which is at small batches.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE3 -> max_running_requests=48
     """
@@ -61,8 +59,7 @@ def limit_requests_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE004", (731, 735))
 def no_overlap_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a draft model switches the overlap scheduler off.
+    """What: a draft model switches the overlap scheduler off.
     Why: Inferred: the next batch depends on how many draft tokens were accepted in this one.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE -> disable_overlap_schedule=true
     """
@@ -73,8 +70,7 @@ def no_overlap_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE005", (736, 741))
 def no_mixed_chunks_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a draft model switches enable_mixed_chunk off.
+    """What: a draft model switches enable_mixed_chunk off.
     Why: Inferred: prefill chunks and verified drafts cannot share a batch.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE enable_mixed_chunk=true -> enable_mixed_chunk=false
     """
@@ -85,8 +81,7 @@ def no_mixed_chunks_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE006", (743, 747))
 def draft_with_own_layers(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: DeepSeek V3 and R1, and GLM-4.5, get speculative_draft_model_path=model_path, if unset.
+    """What: DeepSeek V3 and R1, and GLM-4.5, get speculative_draft_model_path=model_path, if unset.
     Why: their checkpoints bring the layers that predict further tokens.
     Example: gpu=h200 model=glm_4_5 speculative_algorithm=EAGLE -> speculative_draft_model_path=<model_path>
     """
@@ -100,8 +95,7 @@ def draft_with_own_layers(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE009", (754, 763))
 def choose_draft_shape(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: without speculative_num_steps, steps, top-k and draft tokens are 3, 1, 4 for STANDALONE, DeepSeek V2 and V3
+    """What: without speculative_num_steps, steps, top-k and draft tokens are 3, 1, 4 for STANDALONE, DeepSeek V2 and V3
         and gpt-oss, and 5, 4, 8 for other models.
     Why: Inferred: a chain suits drafts that are often right; a tree of four branches hedges.
     Example: gpu=h200 model=deepseek_v3 speculative_algorithm=EAGLE -> speculative_num_steps=3 speculative_eagle_topk=1
@@ -127,8 +121,7 @@ def choose_draft_shape(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE012", (775, 782))
 def verify_a_whole_chain(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: speculative_eagle_topk=1 makes speculative_num_draft_tokens one more than speculative_num_steps.
+    """What: speculative_eagle_topk=1 makes speculative_num_draft_tokens one more than speculative_num_steps.
     Why: a chain of n steps has n drafted tokens and the one before them to verify, no more and no fewer.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE speculative_num_steps=2 speculative_eagle_topk=1
         speculative_num_draft_tokens=8 -> speculative_num_draft_tokens=3

@@ -35,8 +35,7 @@ def parser_of(model: str, argument: str, version: str) -> str | None:
 
 @rule("API002", stage="plan")
 def check_parsers_of_the_model(args: Arguments, facts: Facts) -> Outcome:
-    """
-    What: warns of a tool_call_parser or reasoning_parser that reads another family than the model's.
+    """What: warns of a tool_call_parser or reasoning_parser that reads another family than the model's.
     Why: the server starts, and leaves tool calls in the text of the answer, or reasoning in its content.
     Upstream: function_call/function_call_parser.py 0.5.2, parser/reasoning_parser.py; the families are the cookbook's.
     Example: model=glm_5_2 tool_call_parser=glm45 -> warned
@@ -58,8 +57,7 @@ def check_parsers_of_the_model(args: Arguments, facts: Facts) -> Outcome:
 
 @rule("API001", stage="plan")
 def check_key_with_tokenizer_workers(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: api_key works with one tokenizer worker only.
+    """What: api_key works with one tokenizer worker only.
     Why: each further worker asserts that there is no key, and the server dies while they start.
     Upstream: entrypoints/http_server.py 0.5.2, init_multi_tokenizer.
     Example: api_key=... tokenizer_worker_num=4 -> refused

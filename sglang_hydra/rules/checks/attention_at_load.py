@@ -26,8 +26,7 @@ _BUILT_FOR = {"flashmla": (9, "Hopper"), "cutlass_mla": (10, "Blackwell (SM100)"
 
 @rule("RUN007", stage="plan")
 def check_delta_net_gpu(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: models with gated delta nets (Qwen3-Next) run on Hopper or Ampere.
+    """What: models with gated delta nets (Qwen3-Next) run on Hopper or Ampere.
     Why: for these SGLang 0.5.2 sets its own backend, whatever is asked for, and that takes FlashAttention 3 for the
         layers with full attention. Inferred: later releases have others.
     Upstream: model_executor/model_runner.py:308-311 and 1696-1718, 0.5.2.
@@ -50,8 +49,7 @@ def check_delta_net_gpu(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN008", stage="plan")
 def check_latent_kernels(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: flashmla has kernels for Hopper, cutlass_mla for Blackwell (SM100).
+    """What: flashmla has kernels for Hopper, cutlass_mla for Blackwell (SM100).
     Why: SGLang does not look; trtllm_mla is looked at (KER008). Inferred: the first forward pass fails.
     Upstream: layers/attention/flashmla_backend.py and cutlass_mla_backend.py, 0.5.2; sgl-kernel's builds;
         0.5.23 kernels/ops/attention/flash_mla_interface.py.
@@ -75,8 +73,7 @@ def check_latent_kernels(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN009", stage="plan")
 def check_fa3_cache_type(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: attention_backend=fa3 with kv_cache_dtype=fp8_e5m2 becomes triton, also where SGLang has chosen fa3 itself:
+    """What: attention_backend=fa3 with kv_cache_dtype=fp8_e5m2 becomes triton, also where SGLang has chosen fa3 itself:
         on Hopper, for latent attention and a list of classes.
     Why: FlashAttention 3 reads FP8 as e4m3 only; SGLang changes the backend when it loads the model.
     Upstream: model_executor/model_runner.py:453-498 and 520-528, utils.py:2323-2347, 0.5.2.
@@ -107,8 +104,7 @@ def _takes_fa3(args: ServerArgs, facts: Facts) -> bool:
 
 @rule("RUN013", stage="plan")
 def check_cross_attention(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: models with cross attention (Mllama) do not run on the triton backend.
+    """What: models with cross attention (Mllama) do not run on the triton backend.
     Why: it has none; SGLang asserts it when it makes the backend, after the weights are loaded.
     Upstream: model_executor/model_runner.py:1622-1626, 0.5.2.
     Example: model=meta-llama/Llama-3.2-11B-Vision-Instruct attention_backend=triton -> refused
@@ -126,9 +122,8 @@ def check_cross_attention(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN014", stage="plan")
 def check_dual_chunks(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a model with dual_chunk_attention_config runs with attention_backend=dual_chunk_flash_attn, or with none set;
-        no other model runs with that one.
+    """What: a model with dual_chunk_attention_config runs with attention_backend=dual_chunk_flash_attn, or with none
+        set; no other model runs with that one.
     Why: SGLang refuses any other when it loads the model; the backend asserts that the config has its chunks.
     Upstream: model_executor/model_runner.py:437-450; layers/attention/dual_chunk_flashattention_backend.py:125-128,
         0.5.2.
@@ -157,8 +152,7 @@ def _only_for(args: ServerArgs, backend: str, models: str) -> Refusal | None:
 
 @rule("RUN020", stage="plan")
 def check_delta_net_backend(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: hybrid_linear_attn is refused for models without gated delta nets (Qwen3-Next has them).
+    """What: hybrid_linear_attn is refused for models without gated delta nets (Qwen3-Next has them).
     Why: SGLang sets it itself for these models, and asserts that the model is one when it makes the backend.
     Upstream: model_executor/model_runner.py:308-311 and 1696-1699, 0.5.2.
     Example: model=qwen3_8b attention_backend=hybrid_linear_attn -> refused
@@ -171,8 +165,7 @@ def check_delta_net_backend(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN021", stage="plan")
 def check_sparse_attention_kernels(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: DeepSeek's sparse attention (V3.2, GLM-5) runs on Hopper and on Blackwell of compute capability 10; that of
+    """What: DeepSeek's sparse attention (V3.2, GLM-5) runs on Hopper and on Blackwell of compute capability 10; that of
         GLM-5, from 0.5.17 on, also on 12.x with kv_cache_dtype=fp8_e4m3. That of DeepSeek-V4 runs on 9, 10 and 12.
     Why: on NVIDIA its indexer calls DeepGEMM, whose kernels are built for 9.x and 10.x; elsewhere they stop with
         "Unsupported architecture" when the server starts. For GLM on 12.x there is flashinfer_sparse_mla, which takes
@@ -206,9 +199,8 @@ def check_sparse_attention_kernels(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN017", stage="plan")
 def check_latent_backend(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: latent attention (DeepSeek and kin) runs on aiter, flashinfer, fa3, triton, flashmla, cutlass_mla, trtllm_mla
-        and ascend.
+    """What: latent attention (DeepSeek and kin) runs on aiter, flashinfer, fa3, triton, flashmla, cutlass_mla,
+        trtllm_mla and ascend.
     Why: SGLang refuses any other when it loads the model.
     Upstream: model_executor/model_runner.py:499-518, 0.5.2; MLA_ATTENTION_BACKENDS of 0.5.3 to 0.5.15.
     Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=torch_native -> refused
@@ -224,8 +216,7 @@ def check_latent_backend(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN019", stage="plan")
 def check_graph_sizes(args: Arguments, facts: Facts) -> Outcome:
-    """
-    What: with DP attention or DeepEP, cuda_graph_max_bs must be at least the ranks that share an attention layer.
+    """What: with DP attention or DeepEP, cuda_graph_max_bs must be at least the ranks that share an attention layer.
     Why: batches are captured in multiples of these; with none left the server fails when it captures, at the end of
         the start.
     Upstream: model_executor/cuda_graph_runner.py:197-215, 0.5.2.

@@ -17,8 +17,7 @@ _INSTEAD = {
 
 @rule("DEP004", stage="plan")
 def check_deprecated_flags(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: warns of the six enable_*_moe flags that became values of other arguments.
+    """What: warns of the six enable_*_moe flags that became values of other arguments.
     Why: SGLang translates them and says so in its log only; enable_ep_moe overrides ep_size.
     Upstream: server_args.py 0.5.2 lines 408-437.
     Example: tp_size=8 enable_ep_moe=true -> warned

@@ -13,8 +13,7 @@ IN_CI = "SGLANG_IS_IN_CI"
 
 @rule("DIS001", (810, 813))
 def decode_server_has_no_decode_tp(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: disaggregation_decode_tp is refused on a decode server.
+    """What: disaggregation_decode_tp is refused on a decode server.
     Why: it tells a prefill server of its receivers; a decode server is one and has tp_size.
     Example: disaggregation_mode=decode disaggregation_decode_tp=4 -> refused
     """
@@ -30,8 +29,7 @@ def decode_server_has_no_decode_tp(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DIS002", (814, 816))
 def decode_server_has_no_decode_dp(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: disaggregation_decode_dp is refused on a decode server.
+    """What: disaggregation_decode_dp is refused on a decode server.
     Why: it tells a prefill server of its receivers; a decode server is one and has dp_size.
     Example: disaggregation_mode=decode disaggregation_decode_dp=2 -> refused
     """
@@ -47,8 +45,7 @@ def decode_server_has_no_decode_dp(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DIS004", (821, 826))
 def decode_replicas_are_served_in_turn(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a decode server with dp_size above 1 is refused without prefill_round_robin_balance.
+    """What: a decode server with dp_size above 1 is refused without prefill_round_robin_balance.
     Why: SGLang asserts it, and asks for load_balance_method=round_robin on the prefill servers. Inferred: both sides
         must send a request to the same rank, which they find out by counting. SGLang's own test runs (SGLANG_IS_IN_CI)
         are let through.
@@ -70,8 +67,7 @@ def decode_replicas_are_served_in_turn(args: ServerArgs, facts: Facts) -> Outcom
 
 @rule("DIS008", (2382, 2388))
 def one_tp_divides_the_other(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: on a prefill server, tp_size and disaggregation_decode_tp must divide one another.
+    """What: on a prefill server, tp_size and disaggregation_decode_tp must divide one another.
     Why: SGLang says that no other sizes are supported. Inferred: the KV cache is split anew on its way, and only whole
         shares can be merged or cut.
     Example: tp_size=4 disaggregation_mode=prefill disaggregation_decode_tp=6 -> refused

@@ -9,8 +9,7 @@ from sglang_hydra.text.words import typed
 
 @rule("MOE001", (652, 655))
 def cutlass_runs_nvfp4(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: moe_runner_backend=flashinfer_cutlass is refused unless quantization=modelopt_fp4.
+    """What: moe_runner_backend=flashinfer_cutlass is refused unless quantization=modelopt_fp4.
     Why: SGLang uses these kernels for NVFP4 weights only.
     Example: quantization=fp8 moe_runner_backend=flashinfer_cutlass -> refused
     """
@@ -26,8 +25,7 @@ def cutlass_runs_nvfp4(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MOE002", (656, 659))
 def cutlass_splits_all_or_nothing(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: moe_runner_backend=flashinfer_cutlass is refused unless ep_size is 1 or tp_size.
+    """What: moe_runner_backend=flashinfer_cutlass is refused unless ep_size is 1 or tp_size.
     Why: Inferred: its kernels split either every expert or none. DeepEP raises ep_size only after this.
     Example: tp_size=8 ep_size=2 quantization=modelopt_fp4 moe_runner_backend=flashinfer_cutlass -> refused
     """
@@ -43,8 +41,7 @@ def cutlass_splits_all_or_nothing(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MOE003", (661, 664))
 def trtllm_runs_fp4_and_fp8(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: moe_runner_backend=flashinfer_trtllm is refused unless quantization is modelopt_fp4 or fp8.
+    """What: moe_runner_backend=flashinfer_trtllm is refused unless quantization is modelopt_fp4 or fp8.
     Why: its kernels take these weights only. The checkpoint's own quantization is not looked at: say it.
     Example: gpu=b200 moe_runner_backend=flashinfer_trtllm -> refused
     """
@@ -60,8 +57,7 @@ def trtllm_runs_fp4_and_fp8(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("EPL003", (691, 692))
 def eplb_has_experts_to_move(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: enable_eplb is refused with an ep_size of 1.
+    """What: enable_eplb is refused with an ep_size of 1.
     Why: Inferred: experts are balanced between the ranks of expert parallelism, of which there must be two.
     Example: tp_size=8 enable_eplb=true -> refused
     """

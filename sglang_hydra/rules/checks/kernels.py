@@ -11,8 +11,7 @@ MLA_CACHE_DTYPES = ("fp8_e4m3", "auto")
 
 @rule("KER008", (578, 585))
 def trtllm_mla_runs_on_blackwell(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: trtllm_mla as attention_backend or decode_attention_backend is refused unless the GPU is SM100.
+    """What: trtllm_mla as attention_backend or decode_attention_backend is refused unless the GPU is SM100.
     Why: SGLang says that it is supported on SM100 only. Inferred: its kernels are compiled for B200 and GB200; an RTX
         5090 (SM120) is not one of them.
     Example: gpu=h100 attention_backend=trtllm_mla -> refused
@@ -24,8 +23,7 @@ def trtllm_mla_runs_on_blackwell(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("KER009", (593, 596))
 def trtllm_mla_reads_cache_dtype(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: trtllm_mla is refused with a kv_cache_dtype other than fp8_e4m3 and auto.
+    """What: trtllm_mla is refused with a kv_cache_dtype other than fp8_e4m3 and auto.
     Why: its kernels read the KV cache in these formats only.
     Example: gpu=b200 attention_backend=trtllm_mla kv_cache_dtype=fp8_e5m2 -> refused
     """
@@ -40,8 +38,7 @@ def trtllm_mla_reads_cache_dtype(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("KER010", (598, 606))
 def trtllm_mha_runs_on_blackwell(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: trtllm_mha as any of the three attention backends is refused unless the GPU is SM100.
+    """What: trtllm_mha as any of the three attention backends is refused unless the GPU is SM100.
     Why: SGLang says that it is supported on SM100 only. Inferred: its kernels are compiled for B200 and GB200; an RTX
         5090 (SM120) is not one of them.
     Example: gpu=h100 prefill_attention_backend=trtllm_mha -> refused

@@ -31,8 +31,7 @@ _DRAFTED = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 
 @rule("RUN001", stage="plan")
 def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: the GPU must have the compute capability that the quantization's kernels ask for.
+    """What: the GPU must have the compute capability that the quantization's kernels ask for.
     Why: SGLang looks when it builds the model, just before it reads the weights. FP8 asks for 8.0; NVFP4 for 10.0, from
         0.5.13 on for 8.0.
     Upstream: model_loader/loader.py; get_min_capability in layers/quantization/, of each release.
@@ -57,8 +56,7 @@ def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN022", stage="plan")
 def check_nvfp4_kernels(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: weights in NVFP4 run on CUDA; on ROCm a whole checkpoint by Petit in some releases, experts alone in none;
+    """What: weights in NVFP4 run on CUDA; on ROCm a whole checkpoint by Petit in some releases, experts alone in none;
         on no other kind of accelerator.
     Why: inferred: its kernels are CUTLASS's, FlashInfer's and Marlin's, and the first call of one fails elsewhere.
         What a release says of a whole checkpoint on ROCm, it says itself.
@@ -85,8 +83,7 @@ def check_nvfp4_kernels(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN002", stage="plan")
 def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: the MLA backends (flashmla, cutlass_mla, cutedsl_mla, trtllm_mla) serve latent-attention models only, and
+    """What: the MLA backends (flashmla, cutlass_mla, cutedsl_mla, trtllm_mla) serve latent-attention models only, and
         trtllm_mha and hpc_ops none of these.
     Why: the trtllm backends, cutedsl_mla and hpc_ops refuse it by name; flashmla and cutlass_mla read kv_lora_rank,
         which SGLang sets for latent attention only. All of it happens when the attention is built, after the weights.
@@ -114,8 +111,7 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN003", stage="plan")
 def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: attention_backend=fa3 needs Hopper, or Ampere and Ada where the model has no latent attention.
+    """What: attention_backend=fa3 needs Hopper, or Ampere and Ada where the model has no latent attention.
     Why: an assertion says so, after the weights are loaded. Inferred: FlashAttention 3 has no kernels elsewhere.
     Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str; attention_registry of 0.5.3 to
         0.5.23.
@@ -141,8 +137,7 @@ def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN004", stage="plan")
 def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a speculative algorithm needs speculative_draft_model_path, unless the model brings its own draft layers.
+    """What: a speculative algorithm needs speculative_draft_model_path, unless the model brings its own draft layers.
     Why: without it the draft worker loads the target's own checkpoint a second time. Inferred: that is no draft.
     Upstream: managers/tp_worker.py and configs/model_config.py 0.5.2.
     Example: model=llama_3_1_8b speculative_algorithm=EAGLE -> warned
@@ -162,8 +157,7 @@ def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN005", stage="plan")
 def check_lowest_gpu(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: NVIDIA GPUs older than Turing (7.5) are refused.
+    """What: NVIDIA GPUs older than Turing (7.5) are refused.
     Why: SGLang raises an error that names sm75 as the lowest, before it reads the weights. Inferred: its kernels start
         there.
     Upstream: model_executor/model_runner.py 0.5.2, load_model; the same in each release up to 0.5.23.

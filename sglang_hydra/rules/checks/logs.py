@@ -10,8 +10,7 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 
 @rule("BUC001", (2390, 2436), stage="check")
 def prompt_buckets_are_a_rule(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: prompt_tokens_buckets must be [default], [tse, middle, base, count] or [customer, values...].
+    """What: prompt_tokens_buckets must be [default], [tse, middle, base, count] or [customer, values...].
     Why: buckets grow exponentially around the middle (tse: base above 1, the others above 0) or are listed, each once
         and none below 0.
     Example: prompt_tokens_buckets=["tse","1000","1","8"] -> refused
@@ -21,8 +20,7 @@ def prompt_buckets_are_a_rule(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("BUC002", (2390, 2436), stage="check")
 def generation_buckets_are_a_rule(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: generation_tokens_buckets must be [default], [tse, middle, base, count] or [customer, values...].
+    """What: generation_tokens_buckets must be [default], [tse, middle, base, count] or [customer, values...].
     Why: buckets grow exponentially around the middle (tse: base above 1, the others above 0) or are listed, each once
         and none below 0.
     Example: generation_tokens_buckets=["customer","10","10.0"] -> refused

@@ -14,8 +14,7 @@ _FORMS = "a list of NAME=PATH, of paths, or of {lora_name: NAME, lora_path: PATH
 
 @rule("LOR001", (2300, 2300), stage="check")
 def batch_holds_adapters(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: max_loras_per_batch must be 1 or more, also with LoRA off.
+    """What: max_loras_per_batch must be 1 or more, also with LoRA off.
     Why: it is the number of adapters that one batch can use.
     Example: max_loras_per_batch=0 -> refused
     """
@@ -30,8 +29,7 @@ def batch_holds_adapters(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("LOR003", (2309, 2312), stage="check")
 def adapters_are_not_ignored(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: lora_paths with enable_lora=false are remarked on.
+    """What: lora_paths with enable_lora=false are remarked on.
     Why: no adapter is loaded then.
     Example: enable_lora=false lora_paths=["a=/l/a"] -> warned
     """
@@ -47,8 +45,7 @@ def adapters_are_not_ignored(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("LOR004", (2314, 2355), stage="check")
 def adapters_are_readable(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: with LoRA on, lora_paths must be a list of NAME=PATH, PATH or mappings with lora_name and lora_path, or one
+    """What: with LoRA on, lora_paths must be a list of NAME=PATH, PATH or mappings with lora_name and lora_path, or one
         mapping of names to paths.
     Why: every adapter needs a name for requests to choose it by. Finished LoRARefs are refused by SGLang too.
     Example: enable_lora=true lora_paths=[7] -> refused
@@ -67,8 +64,7 @@ def adapters_are_readable(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("LOR006", (2357, 2363), stage="check")
 def all_modules_stands_alone(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: with LoRA on, all in lora_target_modules is refused beside other names.
+    """What: with LoRA on, all in lora_target_modules is refused beside other names.
     Why: it stands for every module already.
     Example: enable_lora=true max_lora_rank=16 lora_target_modules=["all","q_proj"] -> refused
     """
@@ -86,8 +82,7 @@ def all_modules_stands_alone(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("LOR008", (2366, 2369), stage="check")
 def adapter_shape_is_known(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: LoRA without lora_paths needs both max_lora_rank and lora_target_modules.
+    """What: LoRA without lora_paths needs both max_lora_rank and lora_target_modules.
     Why: Inferred: buffers are made at the start; their shape is taken from the adapters, or must be given.
     Example: enable_lora=true -> refused
     """
@@ -104,8 +99,7 @@ def adapter_shape_is_known(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("LOR009", (2371, 2376), stage="check")
 def loaded_adapters_fill_a_batch(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: with LoRA on, max_loaded_loras must not be below max_loras_per_batch.
+    """What: with LoRA on, max_loaded_loras must not be below max_loras_per_batch.
     Why: what a batch can use must be loaded.
     Example: lora_paths=["a=/l/a"] max_loaded_loras=4 -> refused
     """
@@ -123,8 +117,7 @@ def loaded_adapters_fill_a_batch(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("LOR010", (2377, 2380), stage="check")
 def adapters_can_be_loaded(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: with LoRA on, there must not be more lora_paths than max_loaded_loras.
+    """What: with LoRA on, there must not be more lora_paths than max_loaded_loras.
     Why: all of lora_paths are loaded at the start.
     Example: lora_paths=["a=/l/a","b=/l/b"] max_loaded_loras=1 max_loras_per_batch=1 -> refused
     """

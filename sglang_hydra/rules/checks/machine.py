@@ -10,8 +10,7 @@ from sglang_hydra.text.words import plural
 
 @rule("GPU001", stage="plan")
 def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
-    """
-    What: tp_size x pp_size ranks, times dp_size when data parallelism is not inside attention, need as many GPUs:
+    """What: tp_size x pp_size ranks, times dp_size when data parallelism is not inside attention, need as many GPUs:
         gpu.count on each of nnodes nodes, from base_gpu_id on in steps of gpu_id_step.
     Why: a rank without a GPU fails with "invalid device ordinal" once the workers have started.
     Upstream: none; entrypoints/engine.py starts one process for each rank.

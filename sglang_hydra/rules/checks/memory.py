@@ -9,8 +9,7 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 
 @rule("MEM005", (2513, 2537))
 def vision_tower_has_a_size(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a multimodal model is refused whose vision_config gives num_hidden_layers or hidden_size as no number, if
+    """What: a multimodal model is refused whose vision_config gives num_hidden_layers or hidden_size as no number, if
         mem_fraction_static is unset.
     Why: memory is left for the tower by its size. A size that is not there counts as 24 x 1024; null is refused.
     Example: model=qwen2_5_vl_7b model.config.vision_config.hidden_size=null -> refused
@@ -29,8 +28,7 @@ def vision_tower_has_a_size(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MEM004", (843, 843))
 def mamba_dtype_is_text(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: mamba_ssm_dtype must be text; it is handed to the server in SGLANG_MAMBA_SSM_DTYPE.
+    """What: mamba_ssm_dtype must be text; it is handed to the server in SGLANG_MAMBA_SSM_DTYPE.
     Why: an environment variable holds nothing else.
     Example: mamba_ssm_dtype=null -> refused
     """

@@ -31,8 +31,7 @@ _DTYPES = ("auto", "half", "float16", "bfloat16", "float", "float32")
 
 @rule("CFG001", stage="plan")
 def check_context_length(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: context_length must not exceed what the model's config allows, rope scaling counted in.
+    """What: context_length must not exceed what the model's config allows, rope scaling counted in.
     Why: SGLang refuses it after the server has started to load, unless SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1.
     Upstream: configs/model_config.py 0.5.2, ModelConfig; hf_transformers_utils.get_context_length.
     Example: model=qwen3_8b context_length=1000000 -> refused, 40960 is the model's
@@ -59,8 +58,7 @@ def check_context_length(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("CFG002", stage="plan")
 def check_quantization(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: quantization must be the checkpoint's own method, or one whose kernels run that format.
+    """What: quantization must be the checkpoint's own method, or one whose kernels run that format.
     Why: SGLang compares them when it reads the config and stops; leaving it unset takes the checkpoint's.
     Upstream: configs/model_config.py 0.5.2, ModelConfig._verify_quantization.
     Example: model=deepseek_v3 quantization=awq -> refused, the checkpoint is fp8
@@ -84,8 +82,7 @@ def check_quantization(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("CFG006", stage="plan")
 def check_quantization_runs_here(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: the quantization, asked for or the checkpoint's own, must be one that SGLang has on this kind of GPU:
+    """What: the quantization, asked for or the checkpoint's own, must be one that SGLang has on this kind of GPU:
         ROCm has some of them, and the MX formats (mxfp4) exist on CUDA and on AMD's gfx95 only. ROCm runs NVFP4 by
         Petit, which has kernels for gfx90a and gfx942 and none for experts.
     Why: SGLang compares it with its lists when it reads the config, and stops; experts without a method fail an
@@ -119,8 +116,7 @@ def check_quantization_runs_here(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("CFG003", stage="plan")
 def check_dtype(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: dtype must be one that SGLang knows.
+    """What: dtype must be one that SGLang knows.
     Why: the constructor takes any word, and the model's config refuses it later.
     Upstream: configs/model_config.py 0.5.2, _get_and_verify_dtype.
     Example: dtype=fp16 -> refused, float16 is meant
@@ -132,8 +128,7 @@ def check_dtype(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("CFG004", stage="plan")
 def check_heads(args: Arguments, facts: Facts) -> Outcome:
-    """
-    What: the attention heads must divide evenly over the ranks that share an attention layer: tp_size, less where
+    """What: the attention heads must divide evenly over the ranks that share an attention layer: tp_size, less where
         DP attention or context parallelism divides it.
     Why: each rank takes whole heads; the model's layers assert it while they are built, minutes after the start.
     Upstream: the attention classes of 0.5.2, as models/llama.py:126-135; KV heads may be repeated, query heads not.
@@ -171,8 +166,7 @@ def _divides_or_repeats(kv_heads: int, ranks: int) -> bool:
 
 @rule("CFG005", stage="plan")
 def check_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: mem_fraction_static must lie between 0 and 1.
+    """What: mem_fraction_static must lie between 0 and 1.
     Why: SGLang's own arithmetic can leave that range (small GPUs, large vision towers) and nothing in it checks
         (server_args.py lines 452-506 and 2513-2549). Inferred: the server then fails when it allocates the KV cache.
     Upstream: none.

@@ -16,8 +16,7 @@ _LATENT = ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV3ForCausa
 
 @rule("MDL016", (500, 506))
 def config_states_its_sizes(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: if mem_fraction_static is unset, a config is refused whose language model has no hidden_size and
+    """What: if mem_fraction_static is unset, a config is refused whose language model has no hidden_size and
         num_attention_heads that are numbers, or no num_hidden_layers or vocab_size, with its class's defaults; and
         json_model_override_args that replace the nested config of the language model.
     Why: SGLang builds its ModelConfig to see whether the model is multimodal, and that divides the one by the other

@@ -12,8 +12,7 @@ from sglang_hydra.text.findings import Remedy
 
 @rule("NOD001", stage="plan")
 def check_node_rank(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: node_rank must lie between 0 and nnodes - 1.
+    """What: node_rank must lie between 0 and nnodes - 1.
     Why: Inferred: SGLang takes any number, starts ranks that no group has, and waits for the others without end.
     Upstream: none.
     Example: nnodes=2 node_rank=2 -> refused
@@ -38,8 +37,7 @@ def check_node_rank(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("NOD002", stage="plan")
 def check_nodes_start_all_ranks(args: Arguments, facts: Facts) -> Outcome:
-    """
-    What: the nodes together must start each of the tp_size x pp_size ranks once: nnodes is a multiple or a divisor
+    """What: the nodes together must start each of the tp_size x pp_size ranks once: nnodes is a multiple or a divisor
         of pp_size, and tp_size divides among the nodes of a stage.
     Why: SGLang only asks that tp_size x pp_size divides by nnodes (PAR001). With pp_size=3 on two nodes the third
         stage is started by nobody, and the others wait for it until they time out.
@@ -64,8 +62,7 @@ def check_nodes_start_all_ranks(args: Arguments, facts: Facts) -> Outcome:
 
 @rule("NOD003", stage="plan")
 def check_each_rank_has_a_gpu(args: Arguments, facts: Facts) -> Outcome:
-    """
-    What: no two ranks of a node may be given the same GPU.
+    """What: no two ranks of a node may be given the same GPU.
     Why: SGLang does not multiply the offset of a pipeline stage by gpu_id_step, and starts a data parallel replica
         tp_size x gpu_id_step GPUs after the one before, whatever pp_size is. Two ranks on one GPU run out of memory
         or fail in NCCL ("Duplicate GPU detected").
@@ -97,8 +94,7 @@ def check_each_rank_has_a_gpu(args: Arguments, facts: Facts) -> Outcome:
 
 @rule("NOD004", stage="plan")
 def check_head_address(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: dist_init_addr must be HOST:PORT, an IPv6 address in brackets.
+    """What: dist_init_addr must be HOST:PORT, an IPv6 address in brackets.
     Why: torch connects to tcp://<dist_init_addr>; without a port or with a wrong one it fails once the workers run.
     Upstream: none; with DP attention SGLang reads the address itself (server_args.py lines 2621-2634).
     Example: nnodes=2 dist_init_addr=10.0.0.1 -> refused, the port is missing

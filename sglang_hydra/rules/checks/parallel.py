@@ -8,8 +8,7 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 
 @rule("DPA003", (640, 640))
 def dp_ranks_divide_tp(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: enable_dp_attention is refused unless dp_size divides tp_size.
+    """What: enable_dp_attention is refused unless dp_size divides tp_size.
     Why: the ranks of data parallel attention are equal parts of the tensor parallel group (layers/dp_attention.py).
     Example: tp_size=8 dp_size=3 enable_dp_attention=true -> refused
     """
@@ -33,8 +32,7 @@ def dp_ranks_divide_tp(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DPA005", (646, 649))
 def dp_lm_head_has_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: enable_dp_lm_head is refused without enable_dp_attention.
+    """What: enable_dp_lm_head is refused without enable_dp_attention.
     Why: it saves a gather that only DP attention makes. With dp_size=1, DPA001 has switched that off.
     Example: tp_size=8 enable_dp_lm_head=true -> refused
     """
@@ -57,8 +55,7 @@ def dp_lm_head_has_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PAR001", (2250, 2253), stage="check")
 def nodes_divide_gpus(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: tp_size x pp_size must be a multiple of nnodes.
+    """What: tp_size x pp_size must be a multiple of nnodes.
     Why: SGLang asserts it. Inferred: every node brings the same number of GPUs.
     Example: tp_size=8 nnodes=3 -> refused
     """
@@ -82,8 +79,7 @@ def nodes_divide_gpus(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PIP002", (2255, 2260), stage="check")
 def pipeline_runs_alone(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: pp_size above 1 is refused with the overlap scheduler, speculative decoding or mixed chunks.
+    """What: pp_size above 1 is refused with the overlap scheduler, speculative decoding or mixed chunks.
     Why: the pipeline's loop supports none of them. The overlap scheduler is off by then (PIP001).
     Example: pp_size=2 enable_mixed_chunk=true -> refused
     """
@@ -106,8 +102,7 @@ def pipeline_runs_alone(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PAR002", (2262, 2264), stage="check")
 def replicas_stay_on_one_node(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: dp_size above 1 on several nodes is refused without enable_dp_attention.
+    """What: dp_size above 1 on several nodes is refused without enable_dp_attention.
     Why: plain replicas are independent: start one server on each node, behind a router.
     Example: tp_size=8 dp_size=2 nnodes=2 -> refused
     """
@@ -125,8 +120,7 @@ def replicas_stay_on_one_node(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PAR003", (2266, 2266), stage="check")
 def first_gpu_is_counted_from_zero(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: base_gpu_id must be 0 or more.
+    """What: base_gpu_id must be 0 or more.
     Why: it is the number of the first GPU that the server takes.
     Example: base_gpu_id=-1 -> refused
     """
@@ -137,8 +131,7 @@ def first_gpu_is_counted_from_zero(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PAR004", (2267, 2267), stage="check")
 def gpu_step_goes_up(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: gpu_id_step must be 1 or more.
+    """What: gpu_id_step must be 1 or more.
     Why: the server takes every n-th GPU from base_gpu_id on.
     Example: gpu_id_step=0 -> refused
     """
@@ -149,8 +142,7 @@ def gpu_step_goes_up(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("PAR005", (2269, 2272), stage="check")
 def dense_layers_split_or_not(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: moe_dense_tp_size must be 1 or null.
+    """What: moe_dense_tp_size must be 1 or null.
     Why: the dense layers of a MoE model are either whole on each GPU or split like the rest.
     Example: moe_dense_tp_size=2 -> refused
     """

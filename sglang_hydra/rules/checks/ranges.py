@@ -40,8 +40,7 @@ _LEVELS_MEANT = {"warn": "warning", "verbose": "debug", "trace": "debug", "fatal
 
 @rule("ARG020", stage="plan")
 def check_sizes(args: Arguments, facts: Facts) -> Outcome:
-    """
-    What: sizes and counts must be 1 or more and no absurd number: tp_size, dp_size, context_length, ...
+    """What: sizes and counts must be 1 or more and no absurd number: tp_size, dp_size, context_length, ...
     Why: Inferred: SGLang computes with whatever is given and fails later: no rank is started, a division by zero, no
         memory.
     Upstream: none.
@@ -61,8 +60,7 @@ def check_sizes(args: Arguments, facts: Facts) -> Outcome:
 
 @rule("ARG021", stage="plan")
 def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: ports must lie between 1 and 65535. port=0 is allowed: a free one is taken when the server starts.
+    """What: ports must lie between 1 and 65535. port=0 is allowed: a free one is taken when the server starts.
     Why: Inferred: SGLang's command line takes any number, and the server fails when it listens.
     Upstream: none.
     Example: port=70000 -> refused
@@ -80,8 +78,7 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("ARG023", stage="plan")
 def check_host(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: host must be the name or the address of an interface: neither empty nor a URL, and without a port.
+    """What: host must be the name or the address of an interface: neither empty nor a URL, and without a port.
     Why: Inferred: an unset shell variable (host=$HOST) would start a server that listens where nobody meant it to.
     Upstream: none.
     Example: host='' -> refused
@@ -96,9 +93,8 @@ def check_host(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("ARG024", stage="plan")
 def check_words(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: device must be a device of torch, as cuda (also for ROCm) or cpu; log_level and log_level_http must be levels
-        of Python's logging and of uvicorn.
+    """What: device must be a device of torch, as cuda (also for ROCm) or cpu; log_level and log_level_http must be
+        levels of Python's logging and of uvicorn.
     Why: the command line takes any word. torch.get_device_module fails for another device, getattr(logging, level) or
         uvicorn for another level, when the server starts.
     Upstream: model_executor/model_runner.py and utils.py 0.5.2, configure_logger; uvicorn's LOG_LEVELS.
@@ -117,8 +113,7 @@ def check_words(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("ARG022", stage="plan")
 def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: model_path must name a model: it is neither empty nor Hydra's sign for a missing value.
+    """What: model_path must name a model: it is neither empty nor Hydra's sign for a missing value.
     Why: Inferred: an unset shell variable (model_path=$MODEL) would start a server that then looks for a model without
         a name.
     Upstream: none.

@@ -12,8 +12,7 @@ DEVICE_OF = {"nvidia": "cuda", "amd": "cuda", "intel": "xpu", "habana": "hpu", "
 
 @rule("DEV002", (444, 445))
 def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a machine without accelerator is refused, unless device is set or SGLANG_USE_CPU_ENGINE=1.
+    """What: a machine without accelerator is refused, unless device is set or SGLANG_USE_CPU_ENGINE=1.
     Why: SGLang serves from the CPU only when it is asked to.
     Example: gpu=none -> refused
     """
@@ -35,8 +34,7 @@ def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DEV003", (449, 449))
 def device_memory_is_readable(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: device=hpu and device=npu are refused on a machine that is not one; so is a GPU of unknown memory.
+    """What: device=hpu and device=npu are refused on a machine that is not one; so is a GPU of unknown memory.
     Why: SGLang asks the vendor's tool for the memory first of all: nvidia-smi, rocminfo, hl-smi or torch_npu.
         NVIDIA and AMD GPUs are asked whatever device says.
     Example: gpu=cpu device=hpu -> refused

@@ -11,8 +11,7 @@ from sglang_hydra.text.findings import Remedy
 
 @rule("SCH002", (2283, 2288), stage="check")
 def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a chunked_prefill_size above 0 must be a multiple of page_size; 0 and less switch chunks off.
+    """What: a chunked_prefill_size above 0 must be a multiple of page_size; 0 and less switch chunks off.
     Why: a chunk fills pages. DP attention has divided the chunk by then (DPA004), and backends have set the page.
     Example: page_size=64 chunked_prefill_size=1000 -> refused
     """

@@ -21,8 +21,7 @@ _ALL_THREE = Remedy.typed(
 
 @rule("SPE002", (724, 728))
 def standalone_draft_without_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: speculative_algorithm=STANDALONE is refused with enable_dp_attention.
+    """What: speculative_algorithm=STANDALONE is refused with enable_dp_attention.
     Why: a draft model of its own does not know of the ranks of data parallel attention in this version.
     Example: tp_size=8 dp_size=8 enable_dp_attention=true speculative_algorithm=STANDALONE -> refused
     """
@@ -38,8 +37,7 @@ def standalone_draft_without_dp_attention(args: ServerArgs, facts: Facts) -> Out
 
 @rule("SPE007", (748, 751))
 def own_layers_beat_another_draft(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: a speculative_draft_model_path for DeepSeek V3 and R1 or GLM-4.5 is remarked on.
+    """What: a speculative_draft_model_path for DeepSeek V3 and R1 or GLM-4.5 is remarked on.
     Why: their checkpoints bring draft layers, which another draft replaces.
     Example: model=deepseek_v3 speculative_algorithm=EAGLE speculative_draft_model_path=org/draft -> warned
     """
@@ -57,8 +55,7 @@ def own_layers_beat_another_draft(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE008", (754, 758))
 def draft_shape_starts_with_steps(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: speculative_eagle_topk and speculative_num_draft_tokens are refused without speculative_num_steps.
+    """What: speculative_eagle_topk and speculative_num_draft_tokens are refused without speculative_num_steps.
     Why: SGLang chooses all three or none.
     Example: model=llama_3_1_8b speculative_algorithm=EAGLE speculative_eagle_topk=4 -> refused
     """
@@ -76,8 +73,7 @@ def draft_shape_starts_with_steps(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE010", (765, 785))
 def draft_shape_has_topk(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: speculative_num_steps is refused without speculative_eagle_topk.
+    """What: speculative_num_steps is refused without speculative_eagle_topk.
     Why: SGLang chooses all three or none, and then compares the missing one with a number, which fails.
     Example: model=llama_3_1_8b speculative_algorithm=EAGLE speculative_num_steps=3 -> refused
     """
@@ -94,8 +90,7 @@ def draft_shape_has_topk(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE011", (765, 773))
 def trtllm_mha_verifies_chains(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: trtllm_mha as any of the three attention backends is refused with a speculative_eagle_topk above 1.
+    """What: trtllm_mha as any of the three attention backends is refused with a speculative_eagle_topk above 1.
     Why: its kernels verify a chain of draft tokens and no tree.
     Example: gpu=b200 model=llama_3_1_8b attention_backend=trtllm_mha speculative_algorithm=EAGLE -> refused
     """
@@ -114,8 +109,7 @@ def trtllm_mha_verifies_chains(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE013", (784, 791))
 def trees_need_pages_of_one(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: speculative_eagle_topk above 1 is refused with page_size above 1, unless attention_backend=flashinfer.
+    """What: speculative_eagle_topk above 1 is refused with page_size above 1, unless attention_backend=flashinfer.
     Why: SGLang says that this is unstable and gives wrong results. Inferred: with larger pages the branches of a draft
         tree share pages.
     Example: model=llama_3_1_8b page_size=16 speculative_algorithm=EAGLE -> refused
@@ -137,8 +131,7 @@ def trees_need_pages_of_one(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("SPE014", (2277, 2281), stage="check")
 def drafts_without_mixed_chunks(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: enable_mixed_chunk is refused with any speculative_algorithm.
+    """What: enable_mixed_chunk is refused with any speculative_algorithm.
     Why: SPE005 has switched it off for those that SGLang knows; this catches every other name.
     Example: speculative_algorithm=LOOKAHEAD enable_mixed_chunk=true -> refused
     """

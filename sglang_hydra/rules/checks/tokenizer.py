@@ -8,8 +8,7 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 
 @rule("TOK001", (2290, 2291), stage="check")
 def someone_tokenizes(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: tokenizer_worker_num must be 1 or more.
+    """What: tokenizer_worker_num must be 1 or more.
     Why: Inferred: requests come in through a tokenizer.
     Example: tokenizer_worker_num=0 -> refused
     """

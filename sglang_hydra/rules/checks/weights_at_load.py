@@ -41,8 +41,7 @@ _PACKED_SINCE, _BLOCKS_SINCE, _FP4_SINCE = "0.5.4", "0.5.6.post1", "0.5.7"
 
 @rule("RUN006", stage="plan")
 def check_draft_context(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: the draft model's own config must allow the target's context length.
+    """What: the draft model's own config must allow the target's context length.
     Why: the draft is loaded with the target's length, after the target; a shorter one stops the server then, unless
         SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1. Inferred: EAGLE drafts often state 2048.
     Upstream: speculative/eagle_worker.py:89 and configs/model_config.py:177-198, 0.5.2.
@@ -68,8 +67,8 @@ def check_draft_context(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN010", stage="plan")
 def check_quantized_shapes(args: Arguments, facts: Facts) -> Outcome:
-    """
-    What: the matrices on each GPU must divide by the blocks or groups of their format: FP8 and INT8 blocks, AWQ, GPTQ.
+    """What: the matrices on each GPU must divide by the blocks or groups of their format: FP8 and INT8 blocks, AWQ,
+        GPTQ.
     Why: the layers refuse it while they are built; those of AWQ and GPTQ say that too large a tp_size can be the cause.
         Inferred: a scale cannot be cut; fewer GPUs for each matrix, or ep_size for experts, help.
     Upstream: layers/quantization/fp8.py, blockwise_int8.py, awq.py:342, gptq.py:417, all 0.5.2.
@@ -112,8 +111,7 @@ def _fewer_cuts(args: Arguments, view: ConfigView) -> Iterator[tuple[str, dict[s
 
 @rule("RUN011", stage="plan")
 def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: FP8 experts need compute capability 8.9.
+    """What: FP8 experts need compute capability 8.9.
     Why: below, SGLang has a Marlin kernel for FP8 linear layers only; experts go through Triton, which has no FP8
         (e4m3) there and stops at the first forward pass ("type fp8e4nv not supported in this architecture").
     Upstream: layers/quantization/fp8.py:221-225 and 445-449, fp8_utils.py:823-829, 0.5.2; 0.5.23
@@ -142,8 +140,7 @@ def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN012", stage="plan")
 def check_eagle3_target(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: EAGLE3 needs a model class that hands out the hidden states of several layers.
+    """What: EAGLE3 needs a model class that hands out the hidden states of several layers.
     Why: the server asks the class for it after loading, unless the draft's config says that it needs none.
     Upstream: model_executor/model_runner.py and models/*.py, set_eagle3_layers_to_capture, of each release; 0.5.23
         model_executor/model_runner_components/attention_backend_setup.py:55.
@@ -176,8 +173,7 @@ def _feeds_eagle3(architecture: str, release: str) -> bool:
 
 @rule("RUN015", stage="plan")
 def check_class(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: the release should have a class for one of the model's architectures. One that only a later release has is
+    """What: the release should have a class for one of the model's architectures. One that only a later release has is
         refused with that release; one that no release has is warned of.
     Why: a release without it tries transformers' own class, or stops. Ways out are model_impl=transformers where that
         is meant, a package of your own that SGLANG_EXTERNAL_MODEL_PACKAGE names, and ignore=RUN015. SGLang warns that
@@ -216,9 +212,8 @@ def check_class(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN016", stage="plan")
 def check_compressed_format(args: ServerArgs, facts: Facts) -> Outcome:
-    """
-    What: of compressed-tensors SGLang 0.5.2 has 8 bit weights, and with vLLM beside it packed integers; kernels of its
-        own for these came with 0.5.4, FP8 blocks with 0.5.6.post1, 4 bit floats (NVFP4) with 0.5.7.
+    """What: of compressed-tensors SGLang 0.5.2 has 8 bit weights, and with vLLM beside it packed integers; kernels of
+        its own for these came with 0.5.4, FP8 blocks with 0.5.6.post1, 4 bit floats (NVFP4) with 0.5.7.
     Why: it looks at each layer while it builds it, and stops at the first one without a kernel.
     Upstream: layers/quantization/compressed_tensors/compressed_tensors.py:360-436, 0.5.2.
     Example: model=RedHatAI/Qwen3-32B-NVFP4 -> refused
@@ -254,8 +249,7 @@ def check_compressed_format(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN018", stage="plan")
 def check_experts(args: Arguments, facts: Facts) -> Outcome:
-    """
-    What: ep_size must divide tp_size, whatever the model, and the experts, with the redundant ones; tp_size must not
+    """What: ep_size must divide tp_size, whatever the model, and the experts, with the redundant ones; tp_size must not
         exceed their number; ep_size above 1 changes nothing where there are none.
     Why: the groups of ranks that share the experts are cut from those of tp_size, and each rank takes whole experts;
         the engine and the layers fail while they are built.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.architecture.formats import (
     FP8_TENSOR,
@@ -32,7 +32,7 @@ _SKIP_LISTS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_mo
 _NONE = read_skips(())
 
 
-def element_bytes(values: Mapping[str, Any], gpu: GpuFacts) -> int:
+def element_bytes(values: Mapping[str, object], gpu: GpuFacts) -> int:
     """Bytes of an unquantized weight: 4 only where float32 was asked for (configs/model_config.py: checkpoints in
     float32 are loaded in 16 bits; GPUs below sm80 always use float16)."""
     asked = str(values.get("dtype") or "auto").lower()
@@ -40,7 +40,7 @@ def element_bytes(values: Mapping[str, Any], gpu: GpuFacts) -> int:
     return 4 if asked in ("float", "float32") and not old else 2
 
 
-def scheme_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, release: str = SPECIFIED) -> Scheme:
+def scheme_of(config: Fields, values: Mapping[str, object], gpu: GpuFacts, release: str = SPECIFIED) -> Scheme:
     """The scheme under ``values`` in ``release``. Raises Missing for a format whose parameters nothing states."""
     element = element_bytes(values, gpu)
     full = plain(element)
@@ -91,7 +91,7 @@ def _method(stored: Fields, asked: str | None) -> str:
 
 class _Context(NamedTuple):
     full: Stored
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
     gpu: GpuFacts
     asked: str | None
     one_scale: bool  # linear layers in NVFP4 keep their scales once
@@ -315,7 +315,7 @@ def _quantized_while_loading(asked: str, element: int, full: Stored) -> Scheme:
     raise Missing(f"quantization_config (quantization={asked} needs its parameters)")
 
 
-def _with_torchao(scheme: Scheme, values: Mapping[str, Any]) -> Scheme:
+def _with_torchao(scheme: Scheme, values: Mapping[str, object]) -> Scheme:
     """torchao_config quantizes linear layers after loading (layers/torchao_utils.py)."""
     asked = str(values.get("torchao_config") or "")
     if asked.startswith("int4wo"):

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show, typed_words
@@ -143,5 +143,5 @@ def opened(name: str) -> Iterator[BinaryIO]:
     except OverBudget:
         raise
     except (OSError, EOFError, zlib.error, ValueError) as failure:
-        reason: Any = getattr(failure, "strerror", None) or failure
+        reason: object = getattr(failure, "strerror", None) or failure
         raise ConfigError(Finding("error", "DIA902", f"{short(path, 300)} cannot be read: {reason}")) from failure

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sglang_hydra.arguments.secrets import masked_word
 from sglang_hydra.cli.invocation import Invocation
@@ -170,7 +169,7 @@ def _screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Line]:
             yield [text(f"{name}: ", "bold"), text(f"{finding.id} {finding.message}", "red")]
 
 
-def _record(left: Side, right: Side, found: list[Difference]) -> dict[str, Any]:
+def _record(left: Side, right: Side, found: list[Difference]) -> dict[str, object]:
     sides = {
         name: {
             "name": side.name,

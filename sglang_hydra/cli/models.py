@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
@@ -53,7 +52,7 @@ def run(invocation: Invocation) -> int:
     return 0
 
 
-def _presets(composer: Composer) -> Iterator[Sequence[Any]]:
+def _presets(composer: Composer) -> Iterator[Sequence[object]]:
     for one in models(composer):
         yield (
             one.name,
@@ -63,7 +62,7 @@ def _presets(composer: Composer) -> Iterator[Sequence[Any]]:
         )
 
 
-def _classes(composer: Composer) -> Iterator[Sequence[Any]]:
+def _classes(composer: Composer) -> Iterator[Sequence[object]]:
     for one in gpu_classes(composer):
         facts = one.facts
         capability = ".".join(map(str, facts.compute_capability or ())) or None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from sglang_hydra.cli.corrected import corrected_sweep
 from sglang_hydra.cli.invocation import Invocation
@@ -52,7 +51,7 @@ def _name_of(own: Sequence[Request]) -> str:
     return " ".join(request.text for request in own) or "the plan"
 
 
-def _record(name: str, judged: Judged) -> dict[str, Any]:
+def _record(name: str, judged: Judged) -> dict[str, object]:
     """One result of the schema that ``check`` has."""
     plan = judged.server.plan if judged.server else None
     findings = dict.fromkeys((*judged.refused, *(plan.findings if plan else ())))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.cli.invocation import Invocation
@@ -95,7 +94,7 @@ def matches(asked: str | None, name: str, key: str) -> bool:
     return asked is None or any(name == part or (part not in whole and name.startswith(f"{part}_")) for part in parts)
 
 
-def _recipe_record(recipe: Recipe, judged: Judged) -> dict[str, Any]:
+def _recipe_record(recipe: Recipe, judged: Judged) -> dict[str, object]:
     return {
         **judged.to_json(),
         "id": recipe.id,

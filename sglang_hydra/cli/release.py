@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.cli.invocation import Invocation
@@ -83,7 +83,7 @@ def _list(versions: Sequence[str], *, as_json: bool) -> int:
     return 0
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _row(record: Record) -> dict[str, object]:
     from sglang_hydra.releases import wheels
 
     missing = wheels.missing(record)
@@ -131,7 +131,7 @@ def _trust(action: str, named: Sequence[str]) -> int:
     return 0
 
 
-def _say(version: str, row: Mapping[str, Any], *, whole: bool) -> None:
+def _say(version: str, row: Mapping[str, object], *, whole: bool) -> None:
     """What a trusted release has otherwise than the one before; ``whole`` with each name, which a person has to decide
     on before the release is recorded."""
     from sglang_hydra.releases.adopting import said_of

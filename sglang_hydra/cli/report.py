@@ -8,7 +8,6 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import print_content
@@ -157,7 +156,7 @@ def points_csv(made: Report) -> str:
     """Every point of every sweep, a line each: ids, state, the settings that vary, all measures."""
     rows = [row for sweep in made.sweeps for row in sweep.rows]
     measures = sorted({name for row in rows for name in flat(row.measures)})
-    lines: list[Sequence[Any]] = []
+    lines: list[Sequence[object]] = []
     for row in rows:
         ids, cells = ids_of(row), flat(row.measures)
         settings = [shown(row.settings.get(key)) if row.settings else "" for key in made.keys]
@@ -168,7 +167,7 @@ def points_csv(made: Report) -> str:
     return file.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     """A cell as text: one that a spreadsheet would take for a formula gets an apostrophe in front of it.
 
     A program that separates cells at semicolons must find none either; numbers stay numbers.
@@ -179,7 +178,7 @@ def _cell(value: Any) -> Any:
     return content if _NUMBER.fullmatch(content) else _FORMULA.sub(r"\1'\2", content)
 
 
-def to_json(made: Report) -> dict[str, Any]:
+def to_json(made: Report) -> dict[str, object]:
     """The report for programs."""
     return {
         "schema": SCHEMA,
@@ -232,7 +231,7 @@ def to_json(made: Report) -> dict[str, Any]:
     }
 
 
-def _point_record(row: Row, keys: Sequence[str]) -> dict[str, Any]:
+def _point_record(row: Row, keys: Sequence[str]) -> dict[str, object]:
     return {
         "sweep": row.sweep,
         "point_id": row.point_id,

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from sglang_hydra.cli.id_pages import id_record
@@ -103,7 +103,7 @@ def _write(message: str, file: str | None) -> None:
     sys.stdout.flush()
 
 
-def _record(review: Review) -> dict[str, Any]:
+def _record(review: Review) -> dict[str, object]:
     record = verdict_record(review.name, review.after or Checked(None, ()))
     changes = [item.to_json() for item in review.differences]
     return {**record, "state": review.state, "sentence": sentence(review), "differences": changes}
@@ -202,14 +202,14 @@ def _listed(findings: Sequence[tuple[Finding, Place | None]]) -> Iterator[str]:
         yield f"{where}{finding.level} {finding.id}: {_said(finding)}"
 
 
-def _rule(id: str) -> dict[str, Any]:
+def _rule(id: str) -> dict[str, object]:
     page = (id_record(id) or {}).get("page") or id
     about = {"shortDescription": {"text": title_of(id) or id}, "help": {"text": page}}
     return {"id": id, **about}
 
 
-def _result(finding: Finding, place: Place | None, rule: int) -> dict[str, Any]:
-    about: dict[str, Any] = {"ruleId": finding.id, "ruleIndex": rule, "level": finding.level}
+def _result(finding: Finding, place: Place | None, rule: int) -> dict[str, object]:
+    about: dict[str, object] = {"ruleId": finding.id, "ruleIndex": rule, "level": finding.level}
     about["message"] = {"text": _said(finding).replace("](", "] (")}  # which would be a link
     if place is not None:
         region = {"startLine": place.line, "startColumn": place.column, "endColumn": place.end}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show
@@ -204,7 +204,7 @@ def _load(context: int | None, users: int | None, typed: Sequence[Request]) -> l
     return [Request(word, "suggest") for word in words if word.partition("=")[0] not in given]
 
 
-def _record(typed: Sequence[str], item: Suggestion, best: Suggestion, goal: str) -> dict[str, Any]:
+def _record(typed: Sequence[str], item: Suggestion, best: Suggestion, goal: str) -> dict[str, object]:
     return {
         "gpu": item.plan.gpu.name,
         "gpus": item.gpus,

@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 from hydra import version
@@ -110,7 +110,7 @@ class Repository(CachingConfigRepository):
         self._hydra_is_kept = True
         self._options: dict[str, list[str]] = {}
         self._groups: dict[str, bool] = {}
-        self._hydra_nodes: dict[str, dict[str, Any]] = {}
+        self._hydra_nodes: dict[str, dict[str, object]] = {}
         self._schema = self._outlined_schema()
         if not self.config_exists(config_name):
             files = [shown_path(source.path) for source in self.get_sources() if source.scheme() == "file"]
@@ -189,9 +189,9 @@ class Repository(CachingConfigRepository):
         config._metadata.object_type = Root
         return ConfigResult("sglang_hydra", "structured://", config, {"package": None}, [])
 
-    def hydra_keys(self, defaults: Sequence[ResultDefault]) -> dict[str, Any]:
+    def hydra_keys(self, defaults: Sequence[ResultDefault]) -> dict[str, object]:
         """What these configs set below Hydra's own node, unresolved, by key: ``hydra.mode``, ``hydra/launcher``."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for default in defaults:
             found |= self._hydra_nodes.get(str(default.config_path), {})
         return found
@@ -374,7 +374,7 @@ def _is_hydras(default: InputDefault) -> bool:
     return str(name).lstrip("/").partition("/")[0] == "hydra"
 
 
-def _flat(key: str, value: Any) -> dict[str, Any]:
+def _flat(key: str, value: object) -> dict[str, object]:
     """``{"hydra.run.dir": "x"}`` of ``{"run": {"dir": "x"}}``."""
     if not isinstance(value, dict) or not value:
         return {key: value}
@@ -417,7 +417,7 @@ def context_of(hydra: Hydra, config: DictConfig) -> HydraContext:
     return HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
 
 
-def error_of(job: JobReturn) -> Any:
+def error_of(job: JobReturn) -> object:
     """What a job that failed has raised."""
     return job._return_value
 
@@ -432,7 +432,7 @@ def header_package(text: str) -> str | None:
     return ConfigSource._get_header_dict(text)["package"]
 
 
-def yaml_loader() -> Any:
+def yaml_loader() -> object:
     """The class of the loader with which OmegaConf reads YAML: ``1e5`` is a number, a date is text, and a key that
     stands twice is an error."""
     try:

@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.releases import fetching, wheels
@@ -134,7 +133,7 @@ def _wheel_of(name: str, version: str, file: Path) -> Wheel:
 
 
 def _write(pins: Path, kept: dict[str, Record]) -> None:
-    def files(wheel: Wheel) -> dict[str, Any]:
+    def files(wheel: Wheel) -> dict[str, object]:
         return {file.name: [file.sha256, file.size, file.list_sha256, file.part] for file in wheel.files}
 
     libraries = {f"{wheel.name} {wheel.version}": files(wheel) for made in kept.values() for wheel in made.libraries}

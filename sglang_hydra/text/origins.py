@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.text.key_lines import key_lines
 from sglang_hydra.text.locations import shown_path
@@ -19,7 +19,7 @@ class Origin:
     """
 
     layer: str
-    value: Any
+    value: object
     where: str = ""
     file: str | None = None
     keys: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Origin:
         line = key_lines(self.file).get(self.keys)
         return f"{shown_path(self.file)}:{line}" if line else shown_path(self.file)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"layer": self.layer, "place": self.place, "value": self.value}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sglang_hydra.arguments.fields.server_args import MISSING
 
@@ -28,10 +27,10 @@ class Arg:
     help: str
     unit: str | None = None
     none: str | None = None
-    choices: Sequence[Any] | None = None
+    choices: Sequence[object] | None = None
     flags: tuple[str, ...] = ()
     nargs: str | None = None
-    const: Any = None
+    const: object = None
     parser: str | None = None
     cli_choices: bool = True
     json: bool = False
@@ -45,7 +44,7 @@ class Field:
 
     name: str
     type: str
-    default: Any
+    default: object
     arg: Arg
     concern: str
 
@@ -71,7 +70,7 @@ class Field:
 
     @property
     def kind(self) -> str:
-        """The type without None, or of a list's items: ``int``, ``float``, ``bool``, ``str`` or ``Any``."""
+        """The type without None, or of a list's items: ``int``, ``float``, ``bool``, ``str`` or ``object``."""
         kind = self.type.removesuffix(" | None")
         return kind[5:-1] if kind.startswith("list[") else kind
 

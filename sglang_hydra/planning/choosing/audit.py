@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.model_presets import ModelPresets
@@ -58,7 +57,7 @@ class Judged:
     kv_tokens: int | None = None
     release: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "name": self.name,
             "tp_size": self.tp_size,
@@ -127,7 +126,7 @@ def judge_recipes(
 
 def judge(
     name: str,
-    intent: Mapping[str, Any],
+    intent: Mapping[str, object],
     gpu: GpuFacts,
     model: ModelFacts,
     more: Sequence[Finding] = (),
@@ -195,12 +194,12 @@ def legend_lines(meanings: Mapping[str, str]) -> list[Line]:
     return [[], *lines, [text(f"  {program()} explain ID has the whole of each", "dim")]] if lines else []
 
 
-def _pair_args(composer: Composer) -> dict[str, Mapping[str, Any]]:
+def _pair_args(composer: Composer) -> dict[str, Mapping[str, object]]:
     """What each pair of a class and a model needs besides, by ``<gpu>-<model>``."""
     return {preset.name: preset.node for preset in composer.presets(PAIR, strict=True)}
 
 
-def _judge_cell(model: Model, gpu: GpuClass, pair: Mapping[str, Any], by: Judging | None) -> Judged:
+def _judge_cell(model: Model, gpu: GpuClass, pair: Mapping[str, object], by: Judging | None) -> Judged:
     """A cell stands for whole nodes: the first size that works, else the verdict on the largest."""
     name = f"{model.name} {gpu.name}"
     judged = None

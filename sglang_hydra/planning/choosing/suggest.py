@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import exp, log
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
@@ -77,7 +77,7 @@ class Suggestion(NamedTuple):
         """What the goal ranks by, smaller is better."""
         return _measure(goal, self.expected.found, self.full, self.cost.value if self.cost else None)
 
-    def rank(self, goal: str, best: float) -> tuple[Any, ...]:
+    def rank(self, goal: str, best: float) -> tuple[object, ...]:
         """Smaller is better; ``best`` is the least measure of all. A plan outside the SLO comes after those within."""
         keys = _keys(goal, self.gpus, self.measure(goal), best)
         return (self.slo is False, *keys, not self.keeps_model, _plainness(self.words))
@@ -99,7 +99,7 @@ def suggestions(
         asked = typed_in_place(composer, requests, words)
         made += _on_class(composer, asked, words, goal, slo or Slo(), points_of)
     best = _least(suggestion.measure(goal) for suggestion in made if suggestion.slo is not False)
-    found: dict[tuple[Any, ...], Suggestion] = {}
+    found: dict[tuple[object, ...], Suggestion] = {}
     for suggestion in sorted(made, key=lambda suggestion: suggestion.rank(goal, best)):
         found.setdefault((suggestion.plan.gpu.name, suggestion.gpus, suggestion.keeps_model), suggestion)
     every = list(found.values())
@@ -159,7 +159,7 @@ def _on_class(
             yield suggestion
 
 
-def _promise(layout: Layout, goal: str, price: float | None, slo: Slo, best: float) -> tuple[Any, ...]:
+def _promise(layout: Layout, goal: str, price: float | None, slo: Slo, best: float) -> tuple[object, ...]:
     """The rank that a layout promises, those that surely do not hold the load last."""
     within = slo.met(layout.found) is not False
     keys = _keys(goal, layout.gpus, _promised(layout, goal, price), best)
@@ -188,7 +188,7 @@ def _measure(goal: str, found: Forecast | None, full: Forecast | None, cost: flo
     return value * exp(ASSUMED) if value and found and ALL_TO_ALL in found.reasons else value
 
 
-def _keys(goal: str, gpus: int, measure: float | None, best: float) -> tuple[Any, ...]:
+def _keys(goal: str, gpus: int, measure: float | None, best: float) -> tuple[object, ...]:
     """What differs from the best by less than ``EQUAL`` is equal to it within the error."""
     steps = int(log(measure / best) / EQUAL) if measure else float("inf")
     return {FEWEST: (gpus, steps), LATENCY: (steps, gpus), THROUGHPUT: (steps, -gpus), COST: (steps, gpus)}[goal]
@@ -202,7 +202,7 @@ def _suggestion(
     composer: Composer,
     requests: list[Request],
     words: Sequence[str],
-    change: Mapping[str, Any],
+    change: Mapping[str, object],
     price: float | None,
     slo: Slo,
     points: Sequence[Point],
@@ -236,7 +236,7 @@ def _suggestion(
     return Suggestion((*words, *added), plan, gpus, held, known_limit(plan).limit, expected, full, cost, met)
 
 
-def _more_room(plan: Plan, fit: Fit) -> Mapping[str, Any]:
+def _more_room(plan: Plan, fit: Fit) -> Mapping[str, object]:
     """The argument with which the same layout may hold the load: a larger share of the memory; no more requests than
     are wanted, where what each keeps beside its tokens takes the whole pool. {} where neither helps."""
     if fit.fits:

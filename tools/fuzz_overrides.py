@@ -34,7 +34,8 @@ from sglang_hydra.cli.reading import requests_from_argv
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES, Root
-from sglang_hydra.facts import packages, probe
+from sglang_hydra.facts import installed as packages
+from sglang_hydra.facts import probe
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.recorded.input_files import read_document

@@ -7,9 +7,9 @@ gpu, model, config_view                   the facts as rules read them
 declared, drafts, defaults                from presets and composed nodes
 stated_config, gguf, weights, tiny        from a model's files; those of ``model=tiny``
 probe, hub, host                          the door to this machine and to the hub; the hub, the processor
-nvml, accelerators                        the accelerators of this machine
-accelerator_search, vendor_tools          how they are searched; what the vendors' tools print
+nvml, accelerators                        the accelerators of this machine, and how they are searched
+vendor_tools                              what the vendors' tools print
 visible_gpus, recognise, resolvers        which GPUs CUDA shows, which preset they are, ``${probe:...}`` in files
 machine_cache, trust                      asked once for several plans; which programs planning may start
-installed, environments, packages         what an interpreter's environment has
+installed, environments                   what an interpreter's environment has
 """

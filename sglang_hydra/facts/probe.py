@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sglang_hydra.facts.accelerator_search import Search
+from sglang_hydra.facts.accelerators import Search
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.hub import read_model
 from sglang_hydra.facts.weights import weights_bytes
@@ -87,8 +87,7 @@ def probe_gpu(
     whose environment flashinfer and triton_kernels are looked up; ``site_paths`` names its import folders instead.
     Never raises for what is missing or broken on the machine: ``tried`` says it.
     """
-    from sglang_hydra.facts.accelerator_search import Search, smallest
-    from sglang_hydra.facts.accelerators import find_amd, find_by_torch, find_habana, find_nvidia
+    from sglang_hydra.facts.accelerators import Search, find_amd, find_by_torch, find_habana, find_nvidia, smallest
 
     search = Search(env, python, site_paths)
     found = find_nvidia(search) or find_amd(search) or find_habana(search) or find_by_torch(search)

@@ -4,10 +4,10 @@ By our rules for 0.5.2; for the others by recorded answers, or by the release's 
 wheel, no torch, no GPU, every question answered from facts.
 
 provider                  one release: its fields, how it reads words, what it makes of an intent, its command line
-resolving                 an answer as a Resolution; where there is none, the estimate
+resolving                 an answer as a Resolution, with what it changed; where there is none, the estimate
 asking                    where an answer comes from: recorded, kept, the wheel, an installed copy, nowhere
 case                      one server as a question to a release
-ledger, reasons           what an answer changed; SGLang's words at that place, and of an argument
+reasons                   SGLang's words at the place of a change, and of an argument
 records                   what is known of each release: its wheel, the libraries that it needs (releases.json)
 recorded, answers         answers that ship with this package; answers that were given before
 release, process          asks a release, or an environment's, for the values of cases; the child that answers

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.facts import accelerator_search as search
+from sglang_hydra.facts import accelerators as search
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.probe import GpuProbe, probe_gpu
 from sglang_hydra.facts.trust import grant

@@ -17,7 +17,7 @@ import pytest
 
 from sglang_hydra.cli.main import entry
 from sglang_hydra.facts import trust
-from sglang_hydra.facts.packages import installed
+from sglang_hydra.facts.installed import installed
 from sglang_hydra.text import user_settings as settings
 from tests.commands import Printed, Run
 from tests.security.attacks import Stranger

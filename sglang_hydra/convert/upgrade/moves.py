@@ -10,9 +10,9 @@ from sglang_hydra.arguments.tables.order import at_least, same_release
 from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.planning.comparing.difference import Difference, differences, value_of
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.releases.ledger import same_value
 from sglang_hydra.releases.recorded import recorded_releases
 from sglang_hydra.releases.release import can_answer
+from sglang_hydra.releases.resolving import same_value
 from sglang_hydra.text.errors import ConfigError
 
 

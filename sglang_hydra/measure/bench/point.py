@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.facts.packages import installed
+from sglang_hydra.facts.installed import installed
 from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.gpus import GpuWatch, driver_version
 from sglang_hydra.measure.bench.load import Load

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
 from sglang_hydra.compose.settings.topology import SINGLE
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.releases.ledger import same_value
+from sglang_hydra.releases.resolving import same_value
 from sglang_hydra.text.json_types import plain
 
 if TYPE_CHECKING:

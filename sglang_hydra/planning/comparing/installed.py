@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sglang_hydra.facts.packages import find_python, installed
+from sglang_hydra.facts.environments import find_python
+from sglang_hydra.facts.installed import installed
 from sglang_hydra.facts.trust import may_start
 from sglang_hydra.planning.comparing.actual import Comparison, compare
 from sglang_hydra.planning.plan import Plan

@@ -11,7 +11,7 @@ from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import is_candidate_of, release_key
 from sglang_hydra.compose.schema import EngineNode
-from sglang_hydra.facts.packages import find_python
+from sglang_hydra.facts.environments import find_python
 from sglang_hydra.planning.engines.base import Availability, Engine, EngineRequest, Machine
 from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.facts.packages import find_python, installed
+from sglang_hydra.facts.environments import find_python
+from sglang_hydra.facts.installed import installed
 from sglang_hydra.planning.engines.base import Availability, Command, EngineRequest, Machine
 from sglang_hydra.releases.provider import Provider
 from sglang_hydra.text.findings import Finding

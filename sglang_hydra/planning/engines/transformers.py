@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from sglang_hydra.facts.packages import find_python, installed
+from sglang_hydra.facts.environments import find_python
+from sglang_hydra.facts.installed import installed
 from sglang_hydra.planning.engines.base import Availability, Command, EngineRequest, Machine
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import install_command

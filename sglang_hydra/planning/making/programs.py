@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from sglang_hydra.facts.environments import find_python, is_read_from_disk
-from sglang_hydra.facts.packages import installed
+from sglang_hydra.facts.installed import installed
 from sglang_hydra.facts.trust import SEC001, TYPED, exact_path, is_granted, is_trusted, may_start, trusting_folder
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path

@@ -168,7 +168,7 @@ def find_router(python: str | None, engine_python: str | None) -> tuple[str | No
 
     Reads package metadata and imports nothing. Without a router the interpreter that should have it, and None.
     """
-    from sglang_hydra.facts.packages import installed
+    from sglang_hydra.facts.installed import installed
 
     for candidate in [python] if python else dict.fromkeys((engine_python, None)):
         version = installed(candidate).versions.get(PACKAGE)
@@ -179,7 +179,7 @@ def find_router(python: str | None, engine_python: str | None) -> tuple[str | No
 
 def absent(router: Router) -> Finding | None:
     """Why the router cannot be started here; None if it can."""
-    from sglang_hydra.facts.packages import find_python
+    from sglang_hydra.facts.environments import find_python
 
     if router.installed is not None:
         return None

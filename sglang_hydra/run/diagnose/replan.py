@@ -15,7 +15,7 @@ from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.facts.packages import installed
+from sglang_hydra.facts.installed import installed
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases.records import default_release
 from sglang_hydra.rules.resolution import resolve

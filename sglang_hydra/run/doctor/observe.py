@@ -41,8 +41,8 @@ def observe(env: Mapping[str, str], request: Request) -> World:
 
 def read_interpreter(python: str | None) -> Interpreter:
     """The environment of ``python`` (None: ours)."""
-    from sglang_hydra.facts.installed import interpreter_paths, torch_build
-    from sglang_hydra.facts.packages import find_python, installed
+    from sglang_hydra.facts.environments import find_python
+    from sglang_hydra.facts.installed import installed, interpreter_paths, torch_build
 
     packages = installed(python)
     build = None if packages.problem else torch_build(interpreter_paths(python))

@@ -94,7 +94,7 @@ def version_findings(plan: Plan) -> list[Finding]:
     asked = plan.nodes.engine.version
     if plan.engine.name != "sglang" or asked is None:
         return []
-    from sglang_hydra.facts.packages import installed
+    from sglang_hydra.facts.installed import installed
 
     here = installed(plan.engine.python).versions.get("sglang")
     if here is None or here == asked:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.facts.packages import find_python, installed, normalised
+from sglang_hydra.facts.environments import find_python
+from sglang_hydra.facts.installed import installed, normalised
 from sglang_hydra.facts.trust import grant
 
 NEVER = "#!/bin/sh\nexit 9\n"

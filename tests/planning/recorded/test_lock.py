@@ -13,7 +13,7 @@ import pytest
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.facts import probe
-from sglang_hydra.facts.packages import Packages
+from sglang_hydra.facts.installed import Packages
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
@@ -288,7 +288,7 @@ def test_another_release_that_is_installed_is_refused(
     lock: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = lock(planned(*H200))
-    monkeypatch.setattr("sglang_hydra.facts.packages.installed", lambda python: Packages({"sglang": "0.5.4"}))
+    monkeypatch.setattr("sglang_hydra.facts.installed.installed", lambda python: Packages({"sglang": "0.5.4"}))
     found = about(refused(f"lock={path}"), "engine.version")
     assert found.message == 'engine.version: "0.5.2" in the lock, now "0.5.4" (installed here)'
     assert found.hint == "engine.python=<an interpreter that has SGLang 0.5.2>"
@@ -378,7 +378,7 @@ def test_a_lock_can_be_locked_again(lock: Callable[..., str], monkeypatch: pytes
     third = planned(f"lock={lock(second)}")
     assert third.server_id == first.server_id
     assert third.values["port"] == 4000
-    monkeypatch.setattr("sglang_hydra.facts.packages.installed", lambda python: Packages({"sglang": "0.5.4"}))
+    monkeypatch.setattr("sglang_hydra.facts.installed.installed", lambda python: Packages({"sglang": "0.5.4"}))
     assert about(refused(f"lock={lock(third)}"), "engine.version").id == "LCK008"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.facts.packages import Packages
+from sglang_hydra.facts.installed import Packages
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.run.diagnose import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.remedy import with_plan, with_remedies

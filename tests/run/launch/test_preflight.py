@@ -135,7 +135,7 @@ def test_the_ports_between_the_processes_count_where_there_are_any() -> None:
 
 
 def test_an_sglang_other_than_the_one_asked_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sglang_hydra.facts import packages
+    from sglang_hydra.facts import installed as packages
 
     monkeypatch.setattr(packages, "installed", lambda python: packages.Packages({"sglang": "0.5.23"}))
     finding = one(here(*CPU, "port=0", "engine=sglang", "engine.version=0.5.2"), "LCH004")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.budget import read_json
-from sglang_hydra.text.json_types import json_beside
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -19,7 +19,9 @@ _PHI4MM_VISION: Mapping[str, Any] = MappingProxyType({"num_hidden_layers": 26, "
 
 @functools.cache
 def _table() -> Mapping[str, Sequence[str]]:
-    table: dict[str, Sequence[str]] = json_beside(__file__)
+    import json
+
+    table: dict[str, Sequence[str]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
     return table
 
 

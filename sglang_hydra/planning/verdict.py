@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
 
 
 def verdict_on(findings: Sequence[Finding], plans: Sequence[PlanFields]) -> Verdict:
-    """The verdict on servers that start together, with all that was found. Any error is a no. Unknown is a plan of
+    """The verdict on servers that start together, with all that was found. object error is a no. Unknown is a plan of
     which a fact is missing, or whose release was not asked."""
     errors = [finding for finding in findings if finding.level == "error"]
     if errors:

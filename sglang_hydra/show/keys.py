@@ -6,7 +6,6 @@ import functools
 import operator
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
 from sglang_hydra.compose.composer import Composer
@@ -25,7 +24,7 @@ def screen(name: str, composer: Composer, plan: Plan | None = None) -> list[Line
     return _group_screen(name, composer, plan) if name in GROUPS else _key_screen(name, composer, plan)
 
 
-def record(name: str, composer: Composer, plan: Plan | None = None) -> dict[str, Any]:
+def record(name: str, composer: Composer, plan: Plan | None = None) -> dict[str, object]:
     """``explain KEY --json`` and ``explain GROUP --json``; the schema is committed as schemas/explain.schema.json."""
     if name in GROUPS:
         return {
@@ -84,7 +83,7 @@ def _steps(key: Key, name: str, composer: Composer, plan: Plan) -> Iterator[list
         yield [text(origin.layer), text(shown(origin.value)), text(origin.place, "dim")]
 
 
-def _key_record(name: str, composer: Composer, plan: Plan | None) -> dict[str, Any]:
+def _key_record(name: str, composer: Composer, plan: Plan | None) -> dict[str, object]:
     key = _key(name)
     return {
         "key": name,
@@ -105,7 +104,7 @@ def _key(name: str) -> Key:
     return found
 
 
-def _value_of(name: str, plan: Plan) -> Any:
+def _value_of(name: str, plan: Plan) -> object:
     """Returns the value that holds in a plan, a secret hidden; for the GPU and the engine what was found."""
     root, _, leaf = name.partition(".")
     if root == "gpu" and plan.probed and hasattr(plan.gpu, leaf):
@@ -138,5 +137,5 @@ def _of_options(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
             continue
         for part in composer.preset(group, option).parts if option in composer.options(group) else ():
             if keys[1:] in part.key_paths():
-                value: Any = functools.reduce(operator.getitem, keys[1:], part.tree)
+                value: object = functools.reduce(operator.getitem, keys[1:], part.tree)
                 yield Origin(group, masked(keys[-1], value), file=part.file or None, keys=keys[1:])

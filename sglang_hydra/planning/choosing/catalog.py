@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.architecture.known import text_part
 from sglang_hydra.architecture.understanding import config_fields, context_length
@@ -30,7 +30,7 @@ class Model:
     name: str
     path: str
     facts: ModelFacts
-    args: Mapping[str, Any]
+    args: Mapping[str, object]
     pair_name: str
 
     @property

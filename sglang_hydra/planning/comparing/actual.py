@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
@@ -64,7 +64,7 @@ class Comparison:
         """``183 of 183 as planned; 27 not in 0.5.23``."""
         return summary_of(self.same, self.of, len(self.absent), self.version)
 
-    def to_json(self, plan: Plan) -> dict[str, Any]:
+    def to_json(self, plan: Plan) -> dict[str, object]:
         """The record of a run folder; its schema is committed as schemas/actual.schema.json. It holds no secret."""
         return {
             "schema": SCHEMA,
@@ -85,7 +85,7 @@ def summary_of(same: int, of: int, absent: int, version: str) -> str:
     return f"{same} of {of} as planned" + (f"; {absent} not in {printable(version)}" if absent else "")
 
 
-def compare(plan: Plan, info: Mapping[str, Any], machine: GpuFacts | None = None) -> Comparison:
+def compare(plan: Plan, info: Mapping[str, object], machine: GpuFacts | None = None) -> Comparison:
     """Holds ``info``, the answer of /server_info (before: /get_server_info), against the plan.
 
     ``machine`` is what a probe of the server's GPUs found, None where nobody looked. Raises ValueError for an answer
@@ -116,15 +116,15 @@ def sentence(item: Difference) -> str:
     return f"{item.key}: planned {shown(item.before)}, the server has {shown(item.after)}: {item.why[1]}"
 
 
-def record_of(item: Difference) -> dict[str, Any]:
+def record_of(item: Difference) -> dict[str, object]:
     """The same in JSON's types."""
     return {"field": item.key, "planned": item.before, "actual": item.after, "reason": item.why[1]}
 
 
 def _differences(
-    plan: Plan, held: Mapping[str, Any], info: Mapping[str, Any], version: str, machine: GpuFacts | None
+    plan: Plan, held: Mapping[str, object], info: Mapping[str, object], version: str, machine: GpuFacts | None
 ) -> Iterator[Difference]:
-    # Any seed is one that the start drew.
+    # object seed is one that the start drew.
     common = [name for name in held if name in info and not (name == "random_seed" and held[name] is None)]
     planned = {name: comparable(name, held[name]) for name in common}
     actual = {name: comparable(name, info[name]) for name in common}
@@ -140,7 +140,7 @@ def _differences(
             yield replace(item, after=_without(item.after, plan.secrets), why=reason)
 
 
-def _reason(plan: Plan, name: str, actual: Any, version: str, machine: GpuFacts | None) -> str:
+def _reason(plan: Plan, name: str, actual: object, version: str, machine: GpuFacts | None) -> str:
     """A clause on why the server holds ``actual`` for an argument, as far as plan and machine say."""
     written = plan.resolution.ledger.of(name)
     is_set = plan.intent.get(name) is not None
@@ -161,7 +161,7 @@ def _reason(plan: Plan, name: str, actual: Any, version: str, machine: GpuFacts 
     return "no rule of ours leads there"
 
 
-def _reason_of_release(plan: Plan, name: str, actual: Any, version: str) -> str:
+def _reason_of_release(plan: Plan, name: str, actual: object, version: str) -> str:
     from sglang_hydra.arguments.changed_defaults import changed_default
 
     if name not in plan.intent and (moved := changed_default(name, version, actual)):
@@ -179,7 +179,7 @@ def _mib(gpu: GpuFacts) -> str:
     return f"{number(gpu.memory_mib)} MiB" if gpu.memory_mib else gpu.name
 
 
-def _without(value: Any, secrets: Mapping[str, str]) -> Any:
+def _without(value: object, secrets: Mapping[str, str]) -> object:
     """``value`` with every secret of ours in it hidden, wherever the server has put it."""
     if isinstance(value, str):
         for secret in filter(None, secrets.values()):
@@ -198,13 +198,13 @@ def _finding(item: Difference, plan: Plan, version: str) -> Finding:
     return Finding(level, "ACT001", sentence(item), (item.key,))  # type: ignore[arg-type]
 
 
-def _other_release(plan: Plan, version: Any) -> Iterator[Finding]:
+def _other_release(plan: Plan, version: object) -> Iterator[Finding]:
     if isinstance(version, str) and version != plan.engine.version:
         message = f"the plan is for SGLang {plan.engine.version}, and the server is {version}"
         yield Finding("warning", "ACT004", message, ("engine.version",), f"engine.version={printable(version)}")
 
 
-def comparable(name: str, value: Any) -> Any:
+def comparable(name: str, value: object) -> object:
     """One argument's value in the form in which plan and server are compared.
 
     JSON's types; a secret only says whether it is set; what each construction draws is left out; what JSON cannot say
@@ -221,7 +221,7 @@ def comparable(name: str, value: Any) -> Any:
     return made
 
 
-def _without_drawn(value: Any) -> Any:
+def _without_drawn(value: object) -> object:
     if isinstance(value, dict):
         return {key: _without_drawn(item) for key, item in value.items() if key not in _DRAWN_INSIDE}
     if isinstance(value, list):
@@ -263,13 +263,13 @@ class KvTokens:
         verdict = "as predicted" if self.as_planned else "not as predicted"
         return f"KV cache: {self.actual:,} tokens, {verdict}: {span}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in ("actual", "planned", "low", "high", "as_planned", "note")}
 
 
 def kv_tokens(
     plan: Plan,
-    info: Mapping[str, Any],
+    info: Mapping[str, object],
     differences: Sequence[Difference],
     version: str,
     machine: GpuFacts | None = None,
@@ -315,7 +315,7 @@ def _error_bar(found: Fit, limit: int | None) -> tuple[int, int]:
 def _reasons(
     plan: Plan,
     found: Fit,
-    info: Mapping[str, Any],
+    info: Mapping[str, object],
     differences: Sequence[Difference],
     version: str,
     machine: GpuFacts | None,
@@ -345,7 +345,7 @@ def _reasons(
         yield "more memory was free than the fit assumes"
 
 
-def _logged_weights(info: Mapping[str, Any]) -> float | None:
+def _logged_weights(info: Mapping[str, object]) -> float | None:
     """GiB that the first scheduler says its weights take."""
     states = info.get("internal_states")
     state = states[0] if isinstance(states, list) and states and isinstance(states[0], Mapping) else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from sglang_hydra.arguments.rendering import by_option
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
@@ -26,7 +25,7 @@ OWN_VARIABLES = (KEY_VARIABLE, PYTHON_VARIABLE, IMAGE_VARIABLE)
 """Variables of the exports. SGLang reads none of them."""
 
 
-def intent_of(plan: PlanFields) -> dict[str, Any]:
+def intent_of(plan: PlanFields) -> dict[str, object]:
     """The arguments that SGLang gets: the intent as it was given and a seed that was drawn; without the API key."""
     intent = {name: value for name, value in plan.intent.items() if value is not None}
     for name in SECRET_FIELDS:
@@ -35,7 +34,7 @@ def intent_of(plan: PlanFields) -> dict[str, Any]:
     return intent if seed is None else {**intent, "random_seed": seed}
 
 
-def flags_of(plan: PlanFields, intent: Mapping[str, Any]) -> list[str]:
+def flags_of(plan: PlanFields, intent: Mapping[str, object]) -> list[str]:
     """SGLang's own flags for an intent, as its engine writes them. Raises ConfigError (ENG005) for a value that no
     flag can say."""
     try:
@@ -49,7 +48,7 @@ def flags_of_nodes(plan: PlanFields) -> list[list[str]]:
     return [flags_of(plan, intent) for intent in node_intents(intent_of(plan), int(plan.values["nnodes"]))]
 
 
-def keyword_arguments(plan: PlanFields) -> list[dict[str, Any]]:
+def keyword_arguments(plan: PlanFields) -> list[dict[str, object]]:
     """The keyword arguments of each node, node 0 first, as the plan's release names them. ``host`` is left out: nothing
     listens there."""
     intents = node_intents(intent_of(plan), int(plan.values["nnodes"]))
@@ -74,7 +73,7 @@ def as_yaml(plan: PlanFields, node: int = 0) -> str:
     srt/utils/server_args_config_parser.py), and for values that begin with a dash, which it reads as flags."""
     from sglang_hydra.text.yaml_text import yaml_text
 
-    entries: dict[str, Any] = {}
+    entries: dict[str, object] = {}
     for option, *values in by_option(flags_of_nodes(plan)[node]):
         flag, equals, _ = str(option).partition("=")
         name = flag[2:].replace("-", "_")

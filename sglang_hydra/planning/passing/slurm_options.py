@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.compose.schema import LaunchNode
 from sglang_hydra.compose.settings.slurm import SlurmNode
@@ -163,7 +163,7 @@ def _container_findings(launch: LaunchNode, model_path: str) -> Iterator[Finding
         yield Finding("error", "SLM002", message, ("model_path",), f"model_path={os.path.abspath(model_path)}")
 
 
-def _extra_option(option: str, value: Any) -> Iterator[Finding]:
+def _extra_option(option: str, value: object) -> Iterator[Finding]:
     name = option.replace("_", "-")
     key = f"sbatch.{option}"
     if not _OPTION.fullmatch(option):
@@ -197,5 +197,5 @@ def _one_of(settings: SlurmNode, name: str, allowed: Sequence[str]) -> Iterator[
         yield _wrong(name, value, f"is none of {', '.join(allowed)}", f"launch.slurm.{name}={near}")
 
 
-def _wrong(key: str, value: Any, why: str, hint: str) -> Finding:
+def _wrong(key: str, value: object, why: str, hint: str) -> Finding:
     return Finding("error", "SLM001", f"launch.slurm.{key}={value} {why}", (f"launch.slurm.{key}",), hint)

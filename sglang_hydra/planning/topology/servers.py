@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from sglang_hydra.arguments.ports import server_url
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
@@ -130,7 +129,7 @@ class Topology:
         servers = [[server.role, server.plan.server_id] for server in self.servers]
         return digest({"topology": self.name, "servers": servers, "router": [self.router.release, routing]})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The artifact. Its schema is committed as schemas/topology.schema.json; it holds no secret."""
         router = self.router
         return {

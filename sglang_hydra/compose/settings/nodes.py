@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 from sglang_hydra.compose.schema import EngineNode, FitNode, ForecastNode, GpuNode, LaunchNode, ModelNode
 from sglang_hydra.compose.settings.bench import BenchNode
@@ -16,9 +16,25 @@ from sglang_hydra.text.findings import Finding
 Node = TypeVar("Node")
 
 
+class _Of(Generic[Node]):
+    """A root key as its dataclass of the schema, made when it is first read; without a ``kind`` as it was composed."""
+
+    def __init__(self, kind: Callable[..., Node] | None = None) -> None:
+        self.kind = kind
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, nodes: Nodes, owner: type) -> Node:
+        value: Node = nodes.plain[self.name]
+        if self.kind is not None:
+            value = nodes.__dict__[self.name] = node_of(self.kind, nodes.plain[self.name])
+        return value
+
+
 class Nodes:
     """The root keys that are not arguments. ``plain`` has them as they were composed, for what walks keys, compares or
-    writes them down; the properties have them as the dataclasses of the schema, made when they are first read."""
+    writes them down; the others are typed."""
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         self.plain = plain
@@ -32,61 +48,19 @@ class Nodes:
         """The same with other values in the node ``name``."""
         return Nodes({**self.plain, name: {**self.plain[name], **values}})
 
-    @cached_property
-    def gpu(self) -> GpuNode:
-        return node_of(GpuNode, self.plain["gpu"])
-
-    @cached_property
-    def model(self) -> ModelNode:
-        return node_of(ModelNode, self.plain["model"])
-
-    @cached_property
-    def engine(self) -> EngineNode:
-        return node_of(EngineNode, self.plain["engine"])
-
-    @cached_property
-    def launch(self) -> LaunchNode:
-        return node_of(LaunchNode, self.plain["launch"])
-
-    @cached_property
-    def fit(self) -> FitNode:
-        return node_of(FitNode, self.plain["fit"])
-
-    @cached_property
-    def forecast(self) -> ForecastNode:
-        return node_of(ForecastNode, self.plain["forecast"])
-
-    @cached_property
-    def bench(self) -> BenchNode:
-        return node_of(BenchNode, self.plain["bench"])
-
-    @cached_property
-    def sweep(self) -> SweepNode:
-        return node_of(SweepNode, self.plain["sweep"])
-
-    @cached_property
-    def topology(self) -> TopologyNode:
-        return node_of(TopologyNode, self.plain["topology"])
-
-    @property
-    def replicas(self) -> int | None:
-        count: int | None = self.plain["replicas"]
-        return count
-
-    @property
-    def fabric(self) -> str | None:
-        name: str | None = self.plain["fabric"]
-        return name
-
-    @property
-    def lock(self) -> str | None:
-        path: str | None = self.plain["lock"]
-        return path
-
-    @property
-    def ignore(self) -> list[str]:
-        ids: list[str] = self.plain["ignore"]
-        return ids
+    gpu = _Of(GpuNode)
+    model = _Of(ModelNode)
+    engine = _Of(EngineNode)
+    launch = _Of(LaunchNode)
+    fit = _Of(FitNode)
+    forecast = _Of(ForecastNode)
+    bench = _Of(BenchNode)
+    sweep = _Of(SweepNode)
+    topology = _Of(TopologyNode)
+    replicas = _Of[int | None]()
+    fabric = _Of[str | None]()
+    lock = _Of[str | None]()
+    ignore = _Of[list[str]]()
 
 
 def node_of(kind: Callable[..., Node], values: Mapping[str, Any]) -> Node:

@@ -14,8 +14,8 @@ _SHOWN = 3
 
 
 def misaligned(known: Understanding) -> list[str]:
-    """What of the matrices on one GPU does not divide by its format's blocks or groups, in words; [] where all does, or
-    where the shapes or the format are unknown.
+    """Returns what of the matrices on one GPU does not divide by its format's blocks or groups, in words; [] where all
+    does, or where the shapes or the format are unknown.
 
     Upstream, all SGLang 0.5.2, layers/quantization/: fp8.py and blockwise_int8.py (create_weights of linear layers and
     of experts), awq.py:342-347, gptq.py:417-422.

@@ -45,7 +45,7 @@ _SHARED = {name: Traits(**stated) for name, stated in _TABLE["traits"].items()}
 
 
 def _read(part: str) -> Mapping[str, Traits]:
-    """The traits of each class, which the table names or states."""
+    """Returns the traits of each class, which the table names or states."""
     rows = _TABLE[part].items()
     return {name: _SHARED[row] if isinstance(row, str) else Traits(**row) for name, row in rows}
 
@@ -64,8 +64,8 @@ FA3_BY_DEFAULT: Sequence[str] = _TABLE["fa3_by_default"]
 
 
 def traits_of(architecture: str) -> tuple[Traits, bool | None]:
-    """The traits of a class, and whether SGLang 0.5.2 has it. None instead of the latter: nobody knows the class here,
-    and its tensors are taken to be those of the usual decoder."""
+    """Returns the traits of a class, and whether SGLang 0.5.2 has it. None instead of the latter: nobody knows the
+    class here, and its tensors are taken to be those of the usual decoder."""
     if architecture in KNOWN:
         return KNOWN[architecture], True
     if architecture in LATER:

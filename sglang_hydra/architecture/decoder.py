@@ -204,6 +204,6 @@ class Decoder(NamedTuple):
     shared_query: int = 0
 
     def heads_of(self, mixer: str) -> Heads:
-        """The heads of the layers that mix tokens in this way."""
+        """Returns the heads of the layers that mix tokens in this way."""
         usual = Heads(self.heads, self.kv_heads, self.head_dim, self.value_dim)
         return self.windowed or usual if mixer == SLIDING else usual

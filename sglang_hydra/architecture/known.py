@@ -50,7 +50,7 @@ class Fields:
         return self.values.get(name)
 
     def size(self, *names: str, default: int | None = None, most: int = _LARGEST) -> int:
-        """A whole number above 0. Raises Missing, or ConfigError (FIT010) for what is no such number."""
+        """Returns a whole number above 0. Raises Missing, or ConfigError (FIT010) for what is no such number."""
         number = self._whole(names, default)
         if number == 0:
             raise self.wrong(names[0], 0, "a whole number above 0")
@@ -59,7 +59,7 @@ class Fields:
         return number
 
     def count(self, *names: str, default: int | None = None) -> int:
-        """A whole number, 0 included (no shared expert, no dense layer)."""
+        """Returns a whole number, 0 included (no shared expert, no dense layer)."""
         return self._whole(names, default)
 
     def flag(self, *names: str, default: bool = False) -> bool:
@@ -73,7 +73,7 @@ class Fields:
         return default
 
     def number(self, *names: str, default: float | None = None) -> float:
-        """A finite number above 0, whole or not: a factor or a share. Raises as ``size`` does."""
+        """Returns a finite number above 0, whole or not: a factor or a share. Raises as ``size`` does."""
         for name in names:
             value = self.values.get(name)
             if value is None:
@@ -86,7 +86,7 @@ class Fields:
         return default
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers, 0 included; () where there is none."""
+        """Returns a list of whole numbers, 0 included; () where there is none."""
         value = self.values.get(name)
         if value is None:
             return ()
@@ -104,7 +104,7 @@ class Fields:
         return sizes[0], sizes[1]
 
     def words(self, name: str) -> tuple[str, ...]:
-        """A list of strings; () where there is none."""
+        """Returns a list of strings; () where there is none."""
         value = self.values.get(name)
         if value is None:
             return ()
@@ -113,7 +113,7 @@ class Fields:
         return tuple(value)
 
     def part(self, *names: str) -> Fields | None:
-        """A nested object; None where there is none."""
+        """Returns a nested object; None where there is none."""
         for name in names:
             value = self.values.get(name)
             if value is None:
@@ -124,7 +124,7 @@ class Fields:
         return None
 
     def wrong(self, name: str, value: Any, wanted: str) -> WrongField:
-        """The refusal of a value that cannot be meant: it names the file and the field."""
+        """Returns the refusal of a value that cannot be meant: it names the file and the field."""
         name = f"{self.prefix}{name}"
         return WrongField(self.source, name, f"{name} is {short(repr(value))}, {wanted} is needed")
 
@@ -146,8 +146,8 @@ def _is_whole(value: Any) -> bool:
 
 
 def text_part(config: Fields) -> Fields:
-    """The language model's fields: nested in a multimodal model's config, else the whole. What the part does not
-    state is looked up outside, where some publish the dtype and the vocabulary."""
+    """Returns the language model's fields: nested in a multimodal model's config, else the whole. What the part does
+    not state is looked up outside, where some publish the dtype and the vocabulary."""
     if is_own_text(config.values):
         return config
     for name in TEXT_PARTS:

@@ -51,18 +51,18 @@ neither replaces the other."""
 
 
 def find_published(path: str) -> Published | None:
-    """The listed checkpoint with this id."""
+    """Returns the listed checkpoint with this id."""
     return next((checkpoint for checkpoint in CHECKPOINTS if checkpoint.path == path), None)
 
 
 def originals(checkpoint: Published) -> tuple[str, ...]:
-    """The ids whose config has the shapes of ``checkpoint``."""
+    """Returns the ids whose config has the shapes of ``checkpoint``."""
     same = alike(checkpoint.original)
     return (checkpoint.original,) if same is None else (checkpoint.original, same[0])
 
 
 def alike(path: str) -> tuple[str, str] | None:
-    """A checkpoint with other weights of the same shapes and format, and the source of that."""
+    """Returns a checkpoint with other weights of the same shapes and format, and the source of that."""
     return _SAME_SHAPES.get(path)
 
 
@@ -74,7 +74,7 @@ def others(path: str) -> Iterator[Published]:
 
 
 def facts_as(checkpoint: Published, original: ModelFacts) -> ModelFacts:
-    """The facts of ``checkpoint``, from those of its original."""
+    """Returns the facts of ``checkpoint``, from those of its original."""
     if original.config is None:
         return original
     if checkpoint.config_file is not None:

@@ -67,8 +67,8 @@ def scheme_of(config: Fields, values: Mapping[str, object], gpu: GpuFacts, relea
 
 
 def caches_fp8(config: Fields) -> bool:
-    """Whether the checkpoint asks for an FP8 cache where kv_cache_dtype is auto: ModelOpt's alone (0.5.3 on; 0.5.23
-    mem_cache/kv_cache_dtype.py:53-62, layers/quantization/modelopt_quant.py:851-878)."""
+    """Returns whether the checkpoint asks for an FP8 cache where kv_cache_dtype is auto: ModelOpt's alone (0.5.3 on;
+    0.5.23 mem_cache/kv_cache_dtype.py:53-62, layers/quantization/modelopt_quant.py:851-878)."""
     stored = stored_quantization(config)
     if stored is None or not _method(stored, None).startswith("modelopt"):
         return False
@@ -80,7 +80,7 @@ def caches_fp8(config: Fields) -> bool:
 
 
 def stored_quantization(config: Fields) -> Fields | None:
-    """The checkpoint's quantization_config, in a multimodal model also the language model's own."""
+    """Returns the checkpoint's quantization_config, in a multimodal model also the language model's own."""
     return config.part("quantization_config", "compression_config") or text_part(config).part("quantization_config")
 
 
@@ -184,7 +184,7 @@ def _groups_of(stored: Fields, method: str, about: _Context) -> tuple[Group, ...
 
 
 def _compressed_groups(stored: Fields, about: _Context) -> tuple[Group, ...]:
-    """The groups of compressed-tensors: named modules first, then the one for every linear layer, or for none
+    """Returns the groups of compressed-tensors: named modules first, then the one for every linear layer, or for none
     (quantization/compressed_tensors/utils.find_matched_target: a name goes before a class)."""
     part = stored.part("config_groups")
     named, rest = [], None
@@ -233,7 +233,7 @@ def _gguf(stored: Fields, element: int, full: Stored) -> Scheme:
 
 
 def _gguf_module(modules: Fields, name: str) -> list[Group]:
-    """The formats of one module: the layers that share one together."""
+    """Returns the formats of one module: the layers that share one together."""
     listed = modules.get(name)
     layers: dict[float, list[str]] = {}
     for number, bits in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
@@ -298,7 +298,7 @@ _READERS: Mapping[str, Callable[[Fields, _Context], Pair]] = {
 
 
 def _quantized_while_loading(asked: str, element: int, full: Stored) -> Scheme:
-    """What ``quantization`` does to a checkpoint that states no format of its own."""
+    """Returns what ``quantization`` does to a checkpoint that states no format of its own."""
     if asked == "fp8":
         fp8 = channels("fp8 channels")
         return Scheme("fp8, quantized while loading", element, fp8, FP8_TENSOR, full, fp8, True, _NONE)

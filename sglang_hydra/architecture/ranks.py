@@ -60,9 +60,9 @@ class Ranks(NamedTuple):
 
 
 def ranks_of(layout: Layout, *, shares_attention: bool, architecture: str = "", later: bool = False) -> Ranks:
-    """The groups of ``layout``, for a model whose class knows DP attention (``shares_attention``) or not, and places
-    its experts as ``architecture`` does; ``later``: in a release after 0.5.2, where nearly all classes make room for
-    redundant experts.
+    """Returns the groups of ``layout``, for a model whose class knows DP attention (``shares_attention``) or not, and
+    places its experts as ``architecture`` does; ``later``: in a release after 0.5.2, where nearly all classes make room
+    for redundant experts.
     """
     tp, shared_out = layout.tp, layout.attention_groups > 1 and shares_attention
     attention = layout.attention if shared_out else max(1, tp // layout.attention_contexts)
@@ -86,8 +86,8 @@ def ranks_of(layout: Layout, *, shares_attention: bool, architecture: str = "", 
 
 
 def stage_layers(layers: int, stages: int) -> list[range]:
-    """The layers of each pipeline stage: equal shares, the last takes the rest (distributed/utils.get_pp_indices). More
-    stages than layers are refused elsewhere."""
+    """Returns the layers of each pipeline stage: equal shares, the last takes the rest
+    (distributed/utils.get_pp_indices). More stages than layers are refused elsewhere."""
     stages = min(stages, layers)
     share = layers // stages
     return [range(stage * share, layers if stage == stages - 1 else (stage + 1) * share) for stage in range(stages)]

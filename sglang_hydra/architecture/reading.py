@@ -37,7 +37,7 @@ _LEARNED_POSITIONS = ("GPT2LMHeadModel", "GPTBigCodeForCausalLM", "OPTForCausalL
 
 
 def architecture_of(config: Fields) -> str:
-    """The first architecture, the one that SGLang goes by. Raises Missing where none is stated."""
+    """Returns the first architecture, the one that SGLang goes by. Raises Missing where none is stated."""
     names = config.words("architectures")
     if not names:
         if config.get("model_type") == "multi_modality":
@@ -120,7 +120,7 @@ def _completed(decoder: Decoder, text: Fields, architecture: str, traits: Traits
 
 
 def _window(text: Fields) -> int:
-    """The sliding window in tokens; 0 where there is none (-1 in some configs)."""
+    """Returns the sliding window in tokens; 0 where there is none (-1 in some configs)."""
     stated = next((text.get(name) for name in ("sliding_window_size", "sliding_window") if name in text), 0)
     return max(0, stated) if isinstance(stated, int) else 0
 
@@ -153,7 +153,7 @@ _layer = lru_cache(maxsize=256)(Layer)  # layers that are alike are one object, 
 
 
 def _dense_widths(text: Fields, architecture: str, hidden: int, number: int) -> tuple[int, ...]:
-    """The width of each layer's dense MLP; some families state one for each layer."""
+    """Returns the width of each layer's dense MLP; some families state one for each layer."""
     if isinstance(text.get("intermediate_size"), (list, tuple)):
         stated = text.numbers("intermediate_size")
         if len(stated) != number or 0 in stated:
@@ -181,7 +181,7 @@ def _dense_width(text: Fields, architecture: str, hidden: int) -> int:
 
 
 def _searched_layer(text: Fields, block: object, hidden: int) -> Layer:
-    """A layer of a searched architecture (DeciLM): each block states its own attention and MLP width."""
+    """Returns a layer of a searched architecture (DeciLM): each block states its own attention and MLP width."""
     stated = Fields({"block_configs": block}, text.source, text.prefix).part("block_configs")
     attention, ffn = (stated.part("attention"), stated.part("ffn")) if stated is not None else (None, None)
     if attention is None or ffn is None or not ("no_op" in attention and "no_op" in ffn):
@@ -209,7 +209,7 @@ def _mixers(text: Fields, architecture: str, number: int, windows: bool) -> list
 
 
 def _window_pattern(text: Fields, architecture: str) -> int:
-    """Every how many layers one has full attention."""
+    """Returns every how many layers one has full attention."""
     if architecture.startswith(("Gemma3", "Gemma4")):
         return text.size("sliding_window_pattern", default=5 if architecture.startswith("Gemma3n") else 6)
     if architecture.startswith(_ALTERNATING):
@@ -240,7 +240,7 @@ def _kv_heads(text: Fields, heads: int) -> int:
 
 
 def _is_tied(config: Fields, traits: Traits) -> bool:
-    """Whether lm_head is the embedding, by the part of the config that the class asks."""
+    """Returns whether lm_head is the embedding, by the part of the config that the class asks."""
     stated = config.flag("tie_word_embeddings", default=traits.tied_default)
     return traits.tied == ALWAYS if traits.tied in (ALWAYS, NEVER) else stated
 

@@ -14,7 +14,7 @@ _CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", 
 
 
 def expert_pattern(text: Fields, architecture: str, number: int) -> Callable[[int], bool]:
-    """Which layers have experts."""
+    """Returns which layers have experts."""
     if _expert_count(text) <= 1:
         return lambda i: False
     listed = text.get("moe_layers_enum")
@@ -71,7 +71,7 @@ def read_experts(text: Fields, architecture: str, traits: Traits) -> Experts:
 
 
 def _shared_width(text: Fields, architecture: str, width: int) -> int:
-    """The width of all shared experts of a layer together; 0 where the family has none."""
+    """Returns the width of all shared experts of a layer together; 0 where the family has none."""
     stated = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
     if any(name in text for name in stated):
         return text.count(*stated)
@@ -92,7 +92,7 @@ def _expert_count(text: Fields) -> int:
 
 
 def _first(text: Fields, name: str) -> int:
-    """A number that some families state once for each layer: the first."""
+    """Returns a number that some families state once for each layer: the first."""
     value = text.get(name)
     if isinstance(value, (list, tuple)):
         if not value:

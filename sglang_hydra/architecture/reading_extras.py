@@ -13,8 +13,8 @@ _ENCODERS = ("Bert", "XLMRoberta")
 
 
 def read_extras(text: Fields, architecture: str, hidden: int, layers: int) -> tuple[Extra, ...]:
-    """The matrices of Gemma 3n and Gemma 4 that feed each layer an embedding of its own, Gemma 3n's side streams, an
-    encoder's last layer. ``small``: never quantized."""
+    """Returns the matrices of Gemma 3n and Gemma 4 that feed each layer an embedding of its own, Gemma 3n's side
+    streams, an encoder's last layer. ``small``: never quantized."""
     width = text.count("hidden_size_per_layer_input", default=0)
     extras: list[Extra] = []
     if width and architecture.startswith(("Gemma3n", "Gemma4")):
@@ -68,8 +68,8 @@ def read_windowed(text: Fields, usual: Heads) -> Heads | None:
 
 
 def read_heads(text: Fields, architecture: str, heads: int, kv_heads: int, size: int) -> tuple[Heads, Heads | None]:
-    """The heads of layers with full attention, and of those with a window where they differ. Gemma 4 states the latter
-    under the usual names and those with full attention as global ones."""
+    """Returns the heads of layers with full attention, and of those with a window where they differ. Gemma 4 states the
+    latter under the usual names and those with full attention as global ones."""
     if architecture.startswith("Gemma4"):
         usual = Heads(heads, kv_heads, size, size)
         wide = text.size("global_head_dim", default=size)

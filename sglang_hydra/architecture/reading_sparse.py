@@ -32,7 +32,7 @@ def read_latent(text: Fields, architecture: str) -> Latent | None:
 
 
 def read_indexer(text: Fields, latent: Latent | None) -> Indexer | None:
-    """The indexer of sparse attention: DeepSeek's beside a latent cache, or MiniMax-M3's beside KV heads."""
+    """Returns the indexer of sparse attention: DeepSeek's beside a latent cache, or MiniMax-M3's beside KV heads."""
     sparse = text.part("sparse_attention_config")
     if sparse is not None and sparse.flag("use_sparse_attention", default=True):
         return Indexer(sparse.size("sparse_num_index_heads"), sparse.size("sparse_index_dim"), 0)
@@ -63,7 +63,7 @@ def read_compressed(text: Fields) -> Compressed | None:
 
 
 def layer_kinds(text: Fields, number: int) -> tuple[int, ...]:
-    """What tells apart layers of sparse or compressed attention (``Layer.kind``), in order."""
+    """Returns what tells apart layers of sparse or compressed attention (``Layer.kind``), in order."""
     if "compress_ratios" in text:
         ratios = text.numbers("compress_ratios")
         if len(ratios) < number or not set(ratios) <= {0, 4, 128}:
@@ -80,7 +80,7 @@ def layer_kinds(text: Fields, number: int) -> tuple[int, ...]:
 
 
 def _shares_index(text: Fields) -> Callable[[int], bool]:
-    """Which layers reuse the choice of the one before and have no indexer (0.5.23 dsa_layer_skips_topk)."""
+    """Returns which layers reuse the choice of the one before and have no indexer (0.5.23 dsa_layer_skips_topk)."""
     named = text.words("indexer_types")
     if named:
         return lambda i: i < len(named) and named[i] == "shared"

@@ -36,14 +36,14 @@ _NOT_MODELLED = ("attn_type_list", "time_step_rank", "attn_layer_pattern", "hybr
 
 
 def not_modelled(text: Fields) -> str | None:
-    """The first field of a kind of layer that nothing here knows the tensors of. MiniMax writes attention as 1 (its
-    models/minimax_m2.py reads no other kind)."""
+    """Returns the first field of a kind of layer that nothing here knows the tensors of. MiniMax writes attention as 1
+    (its models/minimax_m2.py reads no other kind)."""
     usual = {"attn_type_list"} if set(text.get("attn_type_list") or ()) == {1} else ()
     return next((name for name in _NOT_MODELLED if name in text and name not in usual), None)
 
 
 def is_state(kind: str) -> bool:
-    """Whether a layer that a config calls ``kind`` keeps a state."""
+    """Returns whether a layer that a config calls ``kind`` keeps a state."""
     return kind.startswith(_STATES)
 
 
@@ -73,8 +73,8 @@ def block_layers(text: Fields) -> tuple[Layer, ...] | None:
 
 
 def state_mixers(text: Fields, number: int) -> list[str] | None:
-    """How each layer mixes tokens where some fields of their own say which ones keep a state; None where none keeps
-    one. Raises Missing where some do and nothing says which."""
+    """Returns how each layer mixes tokens where some fields of their own say which ones keep a state; None where none
+    keeps one. Raises Missing where some do and nothing says which."""
     if "mamba_d_ssm" in text:
         return [BOTH] * number  # Falcon-H1: each layer has attention and a state space side by side
     if "attn_layer_period" in text:
@@ -106,7 +106,7 @@ def state_mixers(text: Fields, number: int) -> list[str] | None:
 
 
 def read_linear(text: Fields, hidden: int, attention_heads: int) -> Linear:
-    """The sizes of the layers that keep a state. Raises Missing."""
+    """Returns the sizes of the layers that keep a state. Raises Missing."""
     nested = text.part("linear_attn_config")
     if nested is not None or "linear_num_heads" in text:
         part, start = (text, "linear_") if nested is None else (nested, "")

@@ -37,8 +37,8 @@ class Scheme(NamedTuple):
     embedding: Stored | None = None
 
     def formats(self, kind: str, module: str, layers: Sequence[int]) -> list[tuple[Stored, int]]:
-        """The format of a module (``self_attn.o_proj``) with the number of ``layers`` that have it so. ``kind`` says
-        which of a group's formats it takes: ``linear``, ``experts``, or any other for what is never quantized."""
+        """Returns the format of a module (``self_attn.o_proj``) with the number of ``layers`` that have it so. ``kind``
+        says which of a group's formats it takes: ``linear``, ``experts``, or any other for what is never quantized."""
         if kind not in ("linear", "experts"):
             return [(self.plain, len(layers))]
         usual = self.linear if kind == "linear" else self.experts

@@ -62,7 +62,7 @@ class Skips(NamedTuple):
         return frozenset(found)
 
     def names(self, module: str) -> bool:
-        """Whether a module outside the layers (``lm_head``) is named."""
+        """Returns whether a module outside the layers (``lm_head``) is named."""
         return any(pattern.search(module) for pattern in self.everywhere) or any(
             pattern.match(module) for pattern in self.regular
         )
@@ -105,6 +105,6 @@ def _renamed(pattern: str) -> str:
 
 
 def _compiled(tail: str) -> re.Pattern[str]:
-    """A pattern that matches whole components of a module's path, so that mlp.gate is not mlp.gate_proj."""
+    """Returns a pattern that matches whole components of a module's path, so that mlp.gate is not mlp.gate_proj."""
     text = re.escape(tail).replace(r"\*", ".*")
     return re.compile(rf"(?:^|\.){text}(?:$|\.)")

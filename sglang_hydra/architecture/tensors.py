@@ -52,7 +52,7 @@ class Matrix(NamedTuple):
 
 
 def layer_matrices(decoder: Decoder, layer: Layer, ranks: Ranks, experts_format: Stored) -> list[Matrix]:
-    """Every matrix of a layer of this kind on one GPU."""
+    """Returns every matrix of a layer of this kind on one GPU."""
     matrices = _mixer(decoder, layer, ranks) * decoder.blocks
     matrices += [extra_matrix(extra, ranks) for extra in decoder.extras if extra.layer]
     if layer.dense:
@@ -64,7 +64,7 @@ def layer_matrices(decoder: Decoder, layer: Layer, ranks: Ranks, experts_format:
 
 
 def extra_matrix(extra: Extra, ranks: Ranks) -> Matrix:
-    """A matrix that only this family has; GPUs that share one take part of its outputs, or of what is fewer."""
+    """Returns a matrix that only this family has; GPUs that share one take part of its outputs, or of what is fewer."""
     rows = share(extra.rows, ranks.attention) if extra.split else extra.rows
     kind = PLAIN_FORMAT if extra.module.startswith(("embed", "small.")) else LINEAR_FORMAT
     part = EMBEDDING if extra.module.startswith("embed") else OTHER
@@ -72,7 +72,7 @@ def extra_matrix(extra: Extra, ranks: Ranks) -> Matrix:
 
 
 def mlp_matrices(decoder: Decoder, width: int, gpus: int, part: str, module: str) -> list[Matrix]:
-    """An MLP: up (and gate) divided by their outputs, down by its inputs."""
+    """Returns an MLP: up (and gate) divided by their outputs, down by its inputs."""
     mine = share(width, gpus)
     return [
         Matrix(part, f"{module}.gate_proj", mine, decoder.hidden, copies=2 if decoder.gated else 1),
@@ -208,7 +208,7 @@ def _compressed_attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[
 
 
 def _state(decoder: Decoder, ranks: Ranks) -> list[Matrix]:
-    """A layer that keeps a state: its projections, the convolution, and what its kind has besides."""
+    """Returns a layer that keeps a state: its projections, the convolution, and what its kind has besides."""
     linear = decoder.linear
     assert linear is not None
     gpus, hidden = ranks.attention, decoder.hidden
@@ -223,8 +223,8 @@ def _state(decoder: Decoder, ranks: Ranks) -> list[Matrix]:
 
 
 def _projections(linear: Linear, name: str, hidden: int, values: int, channels: int, heads: int) -> list[Matrix]:
-    """What a state is fed from, with ``values``, ``channels`` and ``heads`` of one GPU (0.5.2: qwen3_next.py; later:
-    layers/attention/mamba/mamba.py, kimi_linear.py, lfm2.py; Mamba 1: transformers, modeling_jamba.py)."""
+    """Returns what a state is fed from, with ``values``, ``channels`` and ``heads`` of one GPU (0.5.2: qwen3_next.py;
+    later: layers/attention/mamba/mamba.py, kimi_linear.py, lfm2.py; Mamba 1: transformers, modeling_jamba.py)."""
     if linear.kind == SHORT_CONVOLUTION:
         return [Matrix(ATTENTION, f"{name}.in_proj", 3 * values, hidden)]
     if linear.kind == MAMBA:

@@ -58,7 +58,7 @@ class Understanding:
     named: bool = False
 
     def attempt(self, read: Callable[[], T]) -> T | None:
-        """What ``read`` returns; None where it lacks a field, whose name is kept."""
+        """Returns what ``read`` returns; None where it lacks a field, whose name is kept."""
         try:
             return read()
         except Missing as missing:
@@ -67,7 +67,7 @@ class Understanding:
 
 
 def config_fields(model: ModelFacts, override_text: Any) -> Fields | None:
-    """The config under json_model_override_args; None where nothing is known of the model."""
+    """Returns the config under json_model_override_args; None where nothing is known of the model."""
     view = view_of(as_read(model, ""), override_text)
     if view is None:
         return None
@@ -134,7 +134,7 @@ def _scheme(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, model: Mod
 
 
 def context_length(text: Fields) -> int:
-    """The longest context in tokens as SGLang derives it (hf_transformers_utils.get_context_length)."""
+    """Returns the longest context in tokens as SGLang derives it (hf_transformers_utils.get_context_length)."""
     scaling = text.part("rope_scaling")
     factor = 1.0
     if scaling is not None and scaling.get("rope_type") != "llama3":

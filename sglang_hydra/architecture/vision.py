@@ -210,7 +210,7 @@ def _positions(vision: Fields, hidden: int, default: int = 224) -> int:
 
 
 def _side(vision: Fields, name: str, default: int) -> int:
-    """The side of a square in pixels; some state it twice."""
+    """Returns the side of a square in pixels; some state it twice."""
     if isinstance(vision.get(name), (list, tuple)):
         return Fields({name: max(vision.numbers(name), default=default)}, vision.source, vision.prefix).size(name)
     return vision.size(name, default=default)

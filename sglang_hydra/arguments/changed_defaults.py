@@ -47,7 +47,7 @@ def _default(argument: Argument) -> Any:
 
 
 def _since(name: str, version: str) -> str:
-    """The release that gave the argument the default that it has in ``version``, for good."""
+    """Returns the release that gave the argument the default that it has in ``version``, for good."""
     since = version
     for row in rows():
         changes = row.get("arguments", {})

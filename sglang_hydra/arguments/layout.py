@@ -117,8 +117,8 @@ class Layout(NamedTuple):
         return self.tp // nodes_per_stage, max(self.stages // self.nodes, 1), nodes_per_stage
 
     def gpu_numbers(self) -> list[int]:
-        """The GPU that each rank of a node takes, in the order in which they are started; a number that comes twice is
-        a GPU that two ranks share. Empty for more ranks than a node can have.
+        """Returns the GPU that each rank of a node takes, in the order in which they are started; a number that comes
+        twice is a GPU that two ranks share. Empty for more ranks than a node can have.
 
         The arithmetic is SGLang's: 0.5.2 entrypoints/engine.py:770-774 and managers/data_parallel_controller.py:156,
         0.5.23 the same at 936-938 and 445-448: a copy begins tp x step GPUs after the one before.
@@ -183,9 +183,9 @@ _SIZES = ("tp", "stages", "copies", "attention_groups", "nodes", "gpu_step")
 
 
 def arguments_saying(release: str, typed: Collection[str] = (), **meanings: Any) -> dict[str, Any]:
-    """The arguments of ``release`` that say what these meanings of ``Layout`` are to be, as one types them:
-    ``attention_groups=8`` is attn_dp_size=8, before 0.5.22 dp_size=8 enable_dp_attention=true, and later too where
-    that switch is among the ``typed``. Raises KeyError for a meaning that the release has no argument for."""
+    """Returns the arguments of ``release`` that say what these meanings of ``Layout`` are to be, as one types them:
+    ``attention_groups=8`` is attn_dp_size=8, before 0.5.22 dp_size=8 enable_dp_attention=true, and later too where that
+    switch is among the ``typed``. Raises KeyError for a meaning that the release has no argument for."""
     words: dict[str, Any] = {}
     for meaning, value in meanings.items():
         rows = _rows(meaning, release)
@@ -199,14 +199,14 @@ def arguments_saying(release: str, typed: Collection[str] = (), **meanings: Any)
 
 
 def names_of(meaning: str) -> tuple[str, ...]:
-    """Every argument that means it in some release, the newest first."""
+    """Returns every argument that means it in some release, the newest first."""
     rows = _ROWS[meaning]
     return tuple(dict.fromkeys(name for row in rows for name in (row.argument, row.where) if name))
 
 
 def _value(meaning: str, values: Mapping[str, Any], release: str) -> tuple[Any, Row | None]:
-    """What the newest spelling says that says anything, and its row. A size of 1 says nothing: an older spelling that
-    the release still takes may stand beside it."""
+    """Returns what the newest spelling says that says anything, and its row. A size of 1 says nothing: an older
+    spelling that the release still takes may stand beside it."""
     found = None
     for row in _rows(meaning, release):
         value = values.get(row.argument)
@@ -222,7 +222,7 @@ def _value(meaning: str, values: Mapping[str, Any], release: str) -> tuple[Any, 
 
 @lru_cache(maxsize=1024)
 def _rows(meaning: str, release: str) -> tuple[Row, ...]:
-    """The spellings that ``release`` takes; a build of one's own (0.0.0.dev1) takes those of the newest."""
+    """Returns the spellings that ``release`` takes; a build of one's own (0.0.0.dev1) takes those of the newest."""
     own_build = (release_key(release) or FIRST_NUMBERED) < FIRST_NUMBERED
     return tuple(row for row in _ROWS[meaning] if own_build or at_least(release, row.since))
 

@@ -28,13 +28,13 @@ def word(key: str, value: str) -> str:
 
 
 def turned_off(name: str) -> str | None:
-    """The word that turns off what an argument sizes; None where none does."""
+    """Returns the word that turns off what an argument sizes; None where none does."""
     found: str | None = _TABLE["off"].get(name)
     return found
 
 
 def values_meant(field: Field, value: Any) -> Iterator[str]:
-    """The words for the values that were probably meant, the likeliest first."""
+    """Yields the words for the values that were probably meant, the likeliest first."""
     name = field.name
     if isinstance(value, str):
         plain = re.sub(r"[\W_]", "", value).lower()
@@ -52,13 +52,13 @@ def values_meant(field: Field, value: Any) -> Iterator[str]:
 
 
 def methods_of_bits(value: Any) -> Sequence[str]:
-    """The methods of quantization for weights of four bits, where ``value`` says as much (int4); else none."""
+    """Returns the methods of quantization for weights of four bits, where ``value`` says as much (int4); else none."""
     row = _TABLE["four_bits"]
     return row["methods"] if str(value).lower() in row["typed"] else ()
 
 
 def _as_type(field: Field, value: Any) -> Iterator[str]:
-    """A value in another spelling, as the argument's type reads it."""
+    """Yields a value in another spelling, as the argument's type reads it."""
     if field.is_list:
         items = re.split(r"[\s,;]+", value.strip("[](){} ")) if isinstance(value, str) else [str(value)]
         if isinstance(value, (str, int)) and not isinstance(value, bool) and all(map(_READS[field.kind], items)):
@@ -108,7 +108,7 @@ def _as_json(text: str) -> Iterator[str]:
 
 
 def _left_open(text: str) -> str:
-    """The brackets that ``text`` opens and does not close, outside of strings."""
+    """Returns the brackets that ``text`` opens and does not close, outside of strings."""
     left = ""
     for mark in re.sub(r'"[^"]*"', "", text):
         left = left + mark if mark in "{[" else left[:-1] if mark in "}]" else left

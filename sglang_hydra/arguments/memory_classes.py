@@ -40,7 +40,7 @@ CLASSES = (
 
 
 def class_of(memory_mib: float) -> MemoryClass:
-    """The row for a GPU with ``memory_mib`` MiB in total."""
+    """Returns the row for a GPU with ``memory_mib`` MiB in total."""
     for row in CLASSES[:-1]:
         if memory_mib < row.below_gib * 1024:
             return row
@@ -48,7 +48,7 @@ def class_of(memory_mib: float) -> MemoryClass:
 
 
 def _by_memory(values: Iterable[str]) -> str:
-    """The values of all rows in a clause: ``2048 below 35 GiB, 8192 below 160 GiB, else 16384``."""
+    """Returns the values of all rows in a clause: ``2048 below 35 GiB, 8192 below 160 GiB, else 16384``."""
     last = dict(zip(values, CLASSES, strict=True))  # neighbours with the same value are one
     *smaller, largest = last
     return ", ".join([*(f"{value} below {last[value].below_gib} GiB" for value in smaller), f"else {largest}"])

@@ -52,7 +52,7 @@ class Option:
         return self.argument.name if self.argument else None
 
     def read(self, text: str) -> Any:
-        """The value of a word. Raises ValueError for one that cannot be read; choices are not looked at."""
+        """Returns the value of a word. Raises ValueError for one that cannot be read; choices are not looked at."""
         return READERS[self.reader](text)
 
 
@@ -103,14 +103,14 @@ class Parser:
 
 
 def flag_like(name: str) -> str:
-    """The flag that is spelled like an argument."""
+    """Returns the flag that is spelled like an argument."""
     return "--" + name.replace("_", "-")
 
 
 @lru_cache(maxsize=64)
 def parser_of(version: str | None) -> Parser:
-    """The parser of a release, or of the nearest one of the table; for None one that takes every flag of every release,
-    each as the first release that has it."""
+    """Returns the parser of a release, or of the nearest one of the table; for None one that takes every flag of every
+    release, each as the first release that has it."""
     if version is None:
         each = [parser_of(known) for known in known_versions()]
         options = {flag: parser for parser in reversed(each) for flag in parser.options}
@@ -153,7 +153,7 @@ def _plain_kind(type: str) -> str:
 
 
 def _choices_of(argument: Argument, version: str) -> Sequence[Any] | None:
-    """The release's choices; those of 0.5.2 that other code may extend are read when they are needed."""
+    """Returns the release's choices; those of 0.5.2 that other code may extend are read when they are needed."""
     if version == SPECIFIED_VERSION and argument.choices is not None:
         return FIELDS[argument.name].arg.choices
     return argument.choices
@@ -167,7 +167,7 @@ def _old_option(old: OldFlag, argument: Argument | None) -> Option:
 
 @lru_cache(maxsize=512)
 def first_with_flag(flag: str) -> str | None:
-    """The first release of the table that takes a flag, also as an old one."""
+    """Returns the first release of the table that takes a flag, also as an old one."""
     return next((version for version in known_versions() if flag in parser_of(version).options), None)
 
 

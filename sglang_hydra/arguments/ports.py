@@ -14,7 +14,7 @@ ZMQ_TCP_PORT_DELTA = 233
 
 
 def server_url(values: Mapping[str, Any]) -> str:
-    """The URL at which the server of these arguments answers; an IPv6 host is put in brackets."""
+    """Returns the URL at which the server of these arguments answers; an IPv6 host is put in brackets."""
     return f"http://{host_and_port(values['host'], values['port'])}"
 
 

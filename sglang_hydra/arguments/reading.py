@@ -98,8 +98,8 @@ def parse_argv(argv: Sequence[str], version: str = SPECIFIED_VERSION) -> dict[st
 
 
 def read(words: Sequence[str], version: str, *, needs_model: bool = True) -> Reading:
-    """What ``words`` say under ``version``, or the release of the table that is nearest to it. Nothing is raised:
-    ``findings`` has what is wrong."""
+    """Returns what ``words`` say under ``version``, or the release of the table that is nearest to it. Nothing is
+    raised: ``findings`` has what is wrong."""
     if isinstance(words, str):
         raise TypeError("a command line is a list of words; shlex.split() makes one from a line")
     return read_options(options_in(words, version), version, needs_model=needs_model)
@@ -122,7 +122,7 @@ def options_in(words: Sequence[str], version: str | None) -> Iterator[Typed]:
 
 
 def _most_words(word: Word, option: Option | None) -> int:
-    """How many words an option may take. What follows one that is unknown or unclear belonged to it."""
+    """Returns how many words an option may take. What follows one that is unknown or unclear belonged to it."""
     if word.is_value or word.explicit is not None or "=" in word.text or word.options[:1] == (HELP,):
         return 0
     if option is None:
@@ -248,7 +248,7 @@ class _Reader:
         )
 
     def _instead(self, typed: Typed, since: str | None) -> tuple[str | None, Remedy | None]:
-        """What to do about an option that the release does not have; or what to type for it."""
+        """Returns what to do about an option that the release does not have; or what to type for it."""
         if since is None and (sure := nearest(typed.flag, self.parser.flags)):
             if holds_secret(sure):
                 return f"did you mean {sure}", None  # its value is shown nowhere
@@ -368,7 +368,7 @@ def _as_name(flag: str) -> str:
 
 
 def _successors_words(flag: str, values: Sequence[str], version: str) -> list[str] | None:
-    """The words in place of a flag that earlier releases had; None where no words follow from the old ones."""
+    """Returns the words in place of a flag that earlier releases had; None where no words follow from the old ones."""
     found = successor(_as_name(flag), version)
     if found.name is None or isinstance(found.value, tuple):
         return None
@@ -397,7 +397,7 @@ def _example(option: Option) -> str:
 
 
 def _field(option: Option) -> Field:
-    """The option's argument as those of 0.5.2 are described."""
+    """Returns the option's argument as those of 0.5.2 are described."""
     name = option.name or _as_name(option.flag)
     kind = {"human_readable_int": "int"}.get(option.reader, option.reader)
     type = f"list[{kind}]" if option.takes_several else kind

@@ -24,12 +24,12 @@ class Guess(NamedTuple):
     evidence: tuple[str, ...] = ()
 
     def includes(self, version: str) -> bool:
-        """Whether a release is among those that fit."""
+        """Returns whether a release is among those that fit."""
         return at_least(version, self.first) and at_least(self.last, nearest_known(version) or version)
 
 
 def guess_release(options: Sequence[Typed], architectures: Iterable[str] = ()) -> Guess:
-    """The releases that read the most of the options, of those that have a class for the model."""
+    """Returns the releases that read the most of the options, of those that have a class for the model."""
     known = known_versions()
     names = tuple(architectures)
     since = (first_release_of(names) if names else None) or known[0]

@@ -19,9 +19,9 @@ _ORDER = {name: at for at, name in enumerate(FIELDS)}
 
 
 def render(values: Mapping[str, Any], version: str = SPECIFIED_VERSION, *, defaults: bool = False) -> list[str]:
-    """The shortest command line that gives ``values`` back: ``parse_argv(render(values, version), version)`` has every
-    value that differs from its default; with ``defaults`` also those that do not, where an option can say them. Words,
-    not a shell line; secrets are written like any other value.
+    """Returns the shortest command line that gives ``values`` back: ``parse_argv(render(values, version), version)``
+    has every value that differs from its default; with ``defaults`` also those that do not, where an option can say
+    them. Words, not a shell line; secrets are written like any other value.
 
     Options come in the order of ``FIELDS``, spelled like the argument (``--tp-size``). Adapters are written as
     ``name=path`` or JSON, so a mapping of them comes back as a list with the same meaning, and a set as a sorted list.
@@ -90,7 +90,7 @@ class _Writer:
         return [flag, text] if self.parser.word(text).is_value else [f"{flag}={text}"]
 
     def _text(self, value: Any) -> str:
-        """The word for one value. Raises ValueError where reading that word does not give the value back."""
+        """Returns the word for one value. Raises ValueError where reading that word does not give the value back."""
         reader = self.option.reader
         if reader == "LoRAPathAction":
             return self._adapter(value)
@@ -141,7 +141,7 @@ def _named_path(name: Any, path: Any) -> Any:
 
 
 def by_option(words: Sequence[_T]) -> Iterator[list[_T]]:
-    """Each option of a command line with its values; ``words`` may hold other objects than text as values."""
+    """Yields each option of a command line with its values; ``words`` may hold other objects than text as values."""
     group: list[_T] = []
     for word in words:
         if group and isinstance(word, str) and _OPTION.fullmatch(word):

@@ -57,7 +57,7 @@ _PLAIN = frozenset(("OLDPWD", "PWD"))
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, POD_SIGNING_KEY)."""
+    """Returns whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, POD_SIGNING_KEY)."""
     if name in SECRET_FIELDS or name in _LATER_SECRETS:
         return True
     telling = any(word in name.upper() for word in _TELLING) and name not in FIELDS
@@ -102,7 +102,7 @@ def masked(name: str, value: object) -> object:
 
 
 def secret_keys(node: Mapping[str, object], path: str = "") -> list[str]:
-    """The keys at or below ``path`` where a secret stands, as ``engine.env.HF_TOKEN``."""
+    """Returns the keys at or below ``path`` where a secret stands, as ``engine.env.HF_TOKEN``."""
     found: list[str] = []
     for name, value in node.items():
         key = f"{path}.{name}" if path else str(name)
@@ -121,5 +121,5 @@ def masked_word(word: str) -> str:
 
 
 def holds_secret(key: str) -> bool:
-    """Whether a key or a flag, as it is typed, takes a secret: ``engine.env.HF_TOKEN``, ``--api-key``."""
+    """Returns whether a key or a flag, as it is typed, takes a secret: ``engine.env.HF_TOKEN``, ``--api-key``."""
     return is_secret_name(key.lstrip("+-").replace("-", "_").rpartition(".")[2])

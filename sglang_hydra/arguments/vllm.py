@@ -44,12 +44,12 @@ def counterparts() -> Mapping[str, Counterpart]:
 
 
 def counterpart(flag: str) -> Counterpart | None:
-    """What a flag of vLLM, in full or short, is here; None for a flag that vLLM does not have."""
+    """Returns what a flag of vLLM, in full or short, is here; None for a flag that vLLM does not have."""
     return counterparts().get(flag.partition("=")[0].replace("_", "-"))
 
 
 def in_sglangs_words(flag: str, values: Sequence[str], tp_size: str = "1") -> tuple[list[str] | None, str]:
-    """The words of SGLang's command line for an option of vLLM with its values, and a remark about it. None
+    """Returns the words of SGLang's command line for an option of vLLM with its values, and a remark about it. None
     where there is no counterpart. Raises KeyError for a flag that vLLM does not have."""
     found = counterparts()[flag.partition("=")[0].replace("_", "-")]
     if found.argument is None:
@@ -95,7 +95,7 @@ def translated(words: Sequence[str]) -> tuple[list[str], list[Finding]]:
 
 
 def _options(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Each option with its values; the model may stand without one."""
+    """Returns each option with its values; the model may stand without one."""
     options: list[tuple[str, list[str]]] = []
     for word in words:
         flag, equals, value = word.partition("=")

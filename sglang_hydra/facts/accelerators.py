@@ -13,7 +13,7 @@ _VENDORS = {"cuda": "nvidia", "xpu": "intel", "npu": "huawei", "hpu": "habana"}
 
 
 def find_amd(search: Search) -> Found | None:
-    """The machine's AMD GPUs by rocminfo, which is where SGLang reads their memory; None if there are none."""
+    """Returns the machine's AMD GPUs by rocminfo, which is where SGLang reads their memory; None if there are none."""
     from sglang_hydra.facts.vendor_tools import read_rocminfo
 
     text = search.run(["rocminfo"])  # which obeys ROCR_VISIBLE_DEVICES itself
@@ -29,7 +29,7 @@ def find_amd(search: Search) -> Found | None:
 
 
 def find_habana(search: Search) -> Found | None:
-    """The machine's Gaudi cards by hl-smi, which is where SGLang reads their memory; None if there are none."""
+    """Returns the machine's Gaudi cards by hl-smi, which is where SGLang reads their memory; None if there are none."""
     from sglang_hydra.facts.vendor_tools import read_hl_smi
 
     text = search.run(["hl-smi", "--query"])
@@ -69,7 +69,7 @@ def find_by_torch(search: Search) -> Found | None:
 
 
 def find_nvidia(search: Search) -> Found | None:
-    """The machine's NVIDIA GPUs and what CUDA_VISIBLE_DEVICES leaves of them; None if there are none."""
+    """Returns the machine's NVIDIA GPUs and what CUDA_VISIBLE_DEVICES leaves of them; None if there are none."""
     devices = _nvml(search)
     if not devices:
         return None
@@ -91,7 +91,7 @@ def find_nvidia(search: Search) -> Found | None:
 
 
 def _nvml(search: Search) -> list[Device] | None:
-    """The GPUs by NVIDIA's library; None where it cannot be used.
+    """Returns the GPUs by NVIDIA's library; None where it cannot be used.
 
     The library's total (either version of its memory call) divided by 2**20 is nvidia-smi's ``memory.total``.
     """
@@ -177,7 +177,7 @@ class Search:
         return self._paths
 
     def run(self, command: list[str], timeout: float = _TOOL_TIMEOUT_S) -> str | None:
-        """What ``command`` prints; None if it is not there, fails or is not done within ``timeout`` seconds.
+        """Returns what ``command`` prints; None if it is not there, fails or is not done within ``timeout`` seconds.
 
         A failure leaves its sentence; a success is the caller's to tell.
         """
@@ -213,12 +213,12 @@ class Search:
         return done.stdout
 
     def first_set(self, *names: str) -> str | None:
-        """The first of these variables that the environment sets, if only to an empty string."""
+        """Returns the first of these variables that the environment sets, if only to an empty string."""
         return next((name for name in names if name in self.env), None)
 
 
 def ask_torch(search: Search) -> dict[str, Any]:
-    """What the engine's torch says of the first kind of accelerator that it sees; empty if it sees none.
+    """Returns what the engine's torch says of the first kind of accelerator that it sees; empty if it sees none.
 
     A child process, since importing torch takes seconds and may initialise a device. Keys: device, count, name,
     hip, and where torch knows them memory_mib (of the first) and capability.
@@ -236,7 +236,7 @@ def ask_torch(search: Search) -> dict[str, Any]:
 
 
 def smallest(devices: Sequence[Device]) -> float | None:
-    """The smallest total memory in MiB; None where no device reports it."""
+    """Returns the smallest total memory in MiB; None where no device reports it."""
     return min((device.memory_mib for device in devices if device.memory_mib is not None), default=None)
 
 

@@ -26,13 +26,13 @@ def _table() -> Mapping[str, Sequence[str]]:
 
 
 def takes_media(architectures: Any) -> bool:
-    """Whether one of the ``architectures`` takes images or audio (SGLang 0.5.2, configs/model_config.py)."""
+    """Returns whether one of the ``architectures`` takes images or audio (SGLang 0.5.2, configs/model_config.py)."""
     return any(name in architectures for name in _table()["multimodal"])
 
 
 def is_own_text(config: Mapping[str, Any]) -> bool:
-    """Whether a multimodal config is that of its language model too, whatever its parts say: the LLaVA checkpoints that
-    are not transformers' own (hf_transformers_utils.get_hf_text_config)."""
+    """Returns whether a multimodal config is that of its language model too, whatever its parts say: the LLaVA
+    checkpoints that are not transformers' own (hf_transformers_utils.get_hf_text_config)."""
     names = config.get("architectures")
     first = str(names[0]) if isinstance(names, list) and names else ""
     return first.startswith("Llava") and first.endswith("ForCausalLM")
@@ -82,14 +82,14 @@ class ConfigView(NamedTuple):
         return nested if nested is None or isinstance(nested, Mapping) else _NOTHING
 
     def is_multimodal(self, enabled: bool | None) -> bool:
-        """Whether SGLang treats the model as multimodal; ``enabled`` is ``enable_multimodal``."""
+        """Returns whether SGLang treats the model as multimodal; ``enabled`` is ``enable_multimodal``."""
         if enabled is None:
             enabled = self.architecture not in _table()["multimodal_on_request"]  # which serve text alone
         return bool(enabled) and takes_media(self.architectures)
 
 
 def read_overrides(text: Any) -> Mapping[str, Any]:
-    """The value of ``json_model_override_args`` as a mapping. Raises UnreadableOverrides."""
+    """Returns the value of ``json_model_override_args`` as a mapping. Raises UnreadableOverrides."""
     if text == "{}":
         return _NOTHING
     import json
@@ -120,7 +120,7 @@ def view_of(model: ModelFacts, override_text: Any) -> ConfigView | None:
 
 
 def text_config(view: ConfigView) -> Mapping[str, Any]:
-    """The language model's part of a config: nested in multimodal models, else the whole.
+    """Returns the language model's part of a config: nested in multimodal models, else the whole.
 
     SGLang 0.5.2, hf_transformers_utils.get_hf_text_config; InternVL's nested fields are copied up where missing.
     """

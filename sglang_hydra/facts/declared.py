@@ -44,7 +44,7 @@ class Composed(Protocol):
 
 
 def gpu_facts(node: Mapping[str, Any], probed: Mapping[str, Any]) -> GpuFacts:
-    """The facts of the ``gpu`` node, under what was ``probed`` where ``gpu=auto`` asked the machine.
+    """Returns the facts of the ``gpu`` node, under what was ``probed`` where ``gpu=auto`` asked the machine.
 
     Raises ConfigError, with all findings, for facts that no GPU can have.
     """
@@ -70,7 +70,7 @@ def gpu_facts(node: Mapping[str, Any], probed: Mapping[str, Any]) -> GpuFacts:
 def model_facts(
     node: Mapping[str, Any], composition: Composed, env: Mapping[str, str], presets: KnownModels
 ) -> tuple[ModelFacts, list[Finding]]:
-    """The preset's facts where ``model_path`` is still the preset's; else what its own config.json says.
+    """Returns the preset's facts where ``model_path`` is still the preset's; else what its own config.json says.
 
     A preset's facts never speak for another checkpoint: the change is a warning, and what cannot be read is unknown.
     A hub id that was named without its preset finds it among the ``presets``, so that nothing is downloaded for it.
@@ -139,7 +139,7 @@ def _another_model(node: Mapping[str, Any], path: Any, facts: ModelFacts) -> Fin
 
 
 def _impossible(facts: Mapping[str, Any]) -> Iterator[Finding]:
-    """What is wrong with the facts of a GPU, whoever wrote them."""
+    """Yields what is wrong with the facts of a GPU, whoever wrote them."""
 
     def refused(key: str, why: str, hint: str) -> Finding:
         return Finding("error", "FCT002", f"gpu.{key}={facts[key]!r} {why}", (f"gpu.{key}",), fix=f"gpu.{key}={hint}")

@@ -86,7 +86,7 @@ def made_by(class_name: str) -> str:
 
 
 def left_out(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The fields that plans read and ``config`` does not state, so that its class's defaults hold there."""
+    """Returns the fields that plans read and ``config`` does not state, so that its class's defaults hold there."""
     nested = next((key for key in TEXT_PARTS if key in config and not is_own_text(config)), None)
     text = config.get(nested) if nested else config
     prefix = f"{nested}." if nested else ""
@@ -200,7 +200,7 @@ def _fill_part(config: dict[str, Any], name: str, part: Mapping[str, Any], outsi
 
 
 def _class_of_part(name: str, part: Mapping[str, Any], value: Mapping[str, Any]) -> Any:
-    """The class that reads a nested config. Raises _Unreadable where its kind is not known."""
+    """Returns the class that reads a nested config. Raises _Unreadable where its kind is not known."""
     chooser = part.get("by")
     if chooser == "model_type" and "model_type" in value:
         kind = value["model_type"]

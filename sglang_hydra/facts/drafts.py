@@ -53,7 +53,7 @@ def with_draft(
 
 
 def known_draft(path: str, presets: KnownModels) -> ModelFacts | None:
-    """The facts of a published draft, or of a model of the catalog that drafts on its own."""
+    """Returns the facts of a published draft, or of a model of the catalog that drafts on its own."""
     entry = _published().get(path)
     if entry is None:
         return presets.facts_of(path)
@@ -74,7 +74,7 @@ def _published() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _about_draft(finding: Finding) -> Finding:
-    """A finding on a model as one on the draft model."""
+    """Returns a finding on a model as one on the draft model."""
     hint = _HINT if finding.id == "HUB004" else None
     message = f"the draft model: {finding.message}"
     return replace(finding, message=message, fields=(_FIELD,), stage="plan").said(hint)

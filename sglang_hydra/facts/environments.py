@@ -17,7 +17,7 @@ _MOST_LINES = 1000
 
 
 def find_python(python: str | None) -> str | None:
-    """The interpreter's absolute path (None asks for ours); None where there is no such program.
+    """Returns the interpreter's absolute path (None asks for ours); None where there is no such program.
 
     Links are kept: a virtual environment's ``python`` is one, and only its own place says which environment it is.
     """
@@ -76,7 +76,7 @@ def paths_on_disk(python: str) -> tuple[str, ...]:
 
 
 def package_folders(python: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The folders of packages below the root that ``python`` lies in, with those that .pth files add."""
+    """Returns the folders of packages below the root that ``python`` lies in, with those that .pth files add."""
     import glob
 
     root = glob.escape(os.path.dirname(os.path.dirname(python)))
@@ -85,7 +85,7 @@ def package_folders(python: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _pth_paths(folder: str) -> list[str]:
-    """The folders that .pth files add, as editable installs do. Their import lines are not run."""
+    """Returns the folders that .pth files add, as editable installs do. Their import lines are not run."""
     found: list[str] = []
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".pth"))

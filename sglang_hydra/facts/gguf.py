@@ -54,7 +54,7 @@ class Header(NamedTuple):
 
 
 def read_header(path: str) -> Header:
-    """The header of ``path``; of long lists only their length is kept. Raises UnreadableGguf or OSError."""
+    """Returns the header of ``path``; of long lists only their length is kept. Raises UnreadableGguf or OSError."""
     with open_plain(path) as file:
         try:
             if file.read(4) != b"GGUF":
@@ -124,7 +124,7 @@ def _take(file: BinaryIO, letter: str) -> Any:
 
 
 def _length(file: BinaryIO) -> int:
-    """The bytes of a text. No file can be searched beyond 2**63."""
+    """Returns the bytes of a text. No file can be searched beyond 2**63."""
     length: int = _take(file, "Q")
     if length > _MOST_ITEMS:
         raise UnreadableGguf(f"a text of {length} bytes stands in its header")

@@ -58,7 +58,7 @@ class GpuFacts:
         return self.compute_capability is not None and self.compute_capability[0] == 10
 
     def capacity_mib(self, device: str | None) -> float | None:
-        """The memory in MiB that SGLang reads for ``device``; None where it does not ask the hardware.
+        """Returns the memory in MiB that SGLang reads for ``device``; None where it does not ask the hardware.
 
         On CUDA and ROCm machines the GPUs are asked whatever ``device`` says; Gaudi and Ascend are asked only
         when ``device`` names them (SGLang 0.5.2, ``utils.get_device_memory_capacity``).

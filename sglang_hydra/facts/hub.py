@@ -62,7 +62,7 @@ def read_model(
     env: Mapping[str, str] = os.environ,
     access: Access = OWN,
 ) -> Reading:
-    """The facts of ``model_path``: a folder, a GGUF file, a remote URL or a hub id, as SGLang tells them apart.
+    """Returns the facts of ``model_path``: a folder, a GGUF file, a remote URL or a hub id, as SGLang tells them apart.
 
     A folder's config.json and the local cache come first, then ``facts_from`` (a config.json or a folder that has
     one), then the hub. ``config`` is None where nothing was found; ``extra["tried"]`` then says what was looked
@@ -108,12 +108,12 @@ def _find(
 
 
 def is_remote_url(path: str) -> bool:
-    """Whether SGLang would take ``path`` for a remote store (``s3://...``, ``redis://...``)."""
+    """Returns whether SGLang would take ``path`` for a remote store (``s3://...``, ``redis://...``)."""
     return re.match(r".+://", path) is not None
 
 
 def read_config(path: str) -> dict[str, Any]:
-    """A config.json as a mapping. Raises ConfigError (HUB001) that names file, line and column."""
+    """Returns a config.json as a mapping. Raises ConfigError (HUB001) that names file, line and column."""
     import json
 
     try:
@@ -142,7 +142,7 @@ def cached_folder(model_path: str, revision: str | None = None, env: Mapping[str
 
 
 def cache_root(env: Mapping[str, str] = os.environ) -> str:
-    """Where huggingface_hub keeps repositories under the environment ``env``."""
+    """Returns where huggingface_hub keeps repositories under the environment ``env``."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if env.get(name):
             return os.path.expandvars(os.path.expanduser(env[name]))
@@ -285,7 +285,7 @@ def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
 
 
 def _given(model_path: str, facts_from: str | None, tried: list[str], trust_remote_code: bool) -> ModelFacts | None:
-    """The facts in the file that the user named, None if none was named."""
+    """Returns the facts in the file that the user named, None if none was named."""
     if facts_from is None:
         return None
     path = os.path.expanduser(facts_from)
@@ -356,7 +356,7 @@ def _renamed(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _looks_local(path: str) -> bool:
-    """Whether a path that does not exist can be no hub id."""
+    """Returns whether a path that does not exist can be no hub id."""
     return path.startswith((".", "/", "~")) or "\\" in path or _REPOSITORY.fullmatch(path) is None
 
 

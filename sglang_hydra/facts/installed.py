@@ -20,7 +20,7 @@ _METADATA = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(?:-py[\d.]+)?\.(?:dist
 
 
 def interpreter_paths(python: str | None = None) -> tuple[str, ...]:
-    """The folders that ``python`` imports from; None is this interpreter.
+    """Returns the folders that ``python`` imports from; None is this interpreter.
 
     A virtual environment is read from its layout, anything else is asked once where it may be started
     (``sglang_hydra.facts.trust``) and else read from the folders beside it. Empty when nothing can be known.
@@ -41,7 +41,7 @@ def find_package(name: str, paths: Sequence[str]) -> bool:
 
 
 def torch_build(paths: Sequence[str]) -> Mapping[str, str | None] | None:
-    """The accelerators that the installed torch was built for ({cuda, hip, xpu} to a version or None).
+    """Returns the accelerators that the installed torch was built for ({cuda, hip, xpu} to a version or None).
 
     None if there is no torch on ``paths``. Read from ``torch/version.py`` as text.
     """
@@ -80,7 +80,7 @@ class Packages(NamedTuple):
 
 
 def installed(python: str | None) -> Packages:
-    """The distributions that ``python`` (None: ours) would find."""
+    """Returns the distributions that ``python`` (None: ours) would find."""
     # What may be started may change: serve starts what its plan names.
     return once(("packages", python, may_start(python)), lambda: _installed(python))
 
@@ -123,5 +123,5 @@ def _versions_in(folder: str, changed: int) -> Mapping[str, str]:
 
 
 def normalised(name: str) -> str:
-    """A distribution's name as PyPI compares it."""
+    """Returns a distribution's name as PyPI compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -40,8 +40,8 @@ def nvml_library() -> Iterator[Any]:
 
 
 def ask_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
-    """What a function of the library answers; None where an older library lacks it, and where this GPU or driver does
-    not support it or this container may not ask."""
+    """Returns what a function of the library answers; None where an older library lacks it, and where this GPU or
+    driver does not support it or this container may not ask."""
     function = getattr(nvml, name, None)
     try:
         return function(*arguments) if function else None
@@ -50,12 +50,12 @@ def ask_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
 
 
 def text_of(value: Any) -> str | None:
-    """A text of the library, which older releases give as bytes."""
+    """Returns a text of the library, which older releases give as bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 
 def slices_of(nvml: Any, handle: Any) -> tuple[Slice, ...]:
-    """The MIG slices of a GPU; empty where it is not split."""
+    """Returns the MIG slices of a GPU; empty where it is not split."""
     mode = ask_nvml(nvml, "nvmlDeviceGetMigMode", handle)
     most = ask_nvml(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) if mode and mode[0] else 0
     found = []

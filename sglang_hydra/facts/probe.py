@@ -54,7 +54,7 @@ class GpuProbe:
         return self.names[0] if self.names else None
 
     def facts(self, name: str | None = None) -> GpuFacts:
-        """The probed values as facts; ``name`` is the class that they were recognised as."""
+        """Returns the probed values as facts; ``name`` is the class that they were recognised as."""
         return GpuFacts(
             name=name or self.name or ("cpu" if self.device == "cpu" else "none"),
             vendor=self.vendor,
@@ -80,7 +80,7 @@ def probe_gpu(
     python: str | None = None,
     site_paths: Sequence[str] | None = None,
 ) -> GpuProbe:
-    """The accelerators of this machine as a process with the environment ``env`` would see them.
+    """Returns the accelerators of this machine as a process with the environment ``env`` would see them.
 
     NVIDIA's library is asked first, then rocminfo, hl-smi and, where a torch for other accelerators
     is installed, torch in a child process. ``python`` is the interpreter that runs the engine (None: this one), in
@@ -127,7 +127,7 @@ def probe_gpu(
 
 
 def _packages(search: Search, vendor: str) -> tuple[bool, bool]:
-    """Whether SGLang would find (flashinfer, triton_kernels) in the engine's environment."""
+    """Returns whether SGLang would find (flashinfer, triton_kernels) in the engine's environment."""
     from sglang_hydra.facts.installed import find_package
 
     cuda = vendor == "nvidia"
@@ -156,5 +156,5 @@ def _is_x86() -> bool:
 
 @lru_cache(maxsize=1)
 def machine() -> GpuProbe:
-    """The probe of this machine and environment, run once in a process."""
+    """Returns the probe of this machine and environment, run once in a process."""
     return probe_gpu()

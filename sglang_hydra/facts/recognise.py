@@ -16,7 +16,7 @@ _BRANDS = frozenset(("nvidia", "amd", "intel", "huawei", "habana", "tesla", "gef
 
 
 def recognise(probe: GpuProbe, presets: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The option of the preset that the probed GPUs are, or None. ``presets`` maps options to ``gpu`` nodes.
+    """Returns the option of the preset that the probed GPUs are, or None. ``presets`` maps options to ``gpu`` nodes.
 
     A class fits when the chip's designation is the same (an H200 is no H20, a GB200 no B200) and the memory of the
     smallest visible GPU differs by at most 5 %; of several that fit, the one whose name has most words in common,
@@ -55,7 +55,7 @@ def _words(text: str) -> list[str]:
 
 
 def _chip(text: str) -> str:
-    """The designation: the first word with a digit in it (h100, 4090, mi300x)."""
+    """Returns the designation: the first word with a digit in it (h100, 4090, mi300x)."""
     return next((word for word in _words(text) if any(letter.isdigit() for letter in word)), "")
 
 

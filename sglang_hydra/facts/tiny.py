@@ -33,7 +33,7 @@ _SEED = 20250912
 
 
 def tiny_path(cache_dir: Path | None = None) -> Path:
-    """Where the checkpoint lies or will lie, in ``default_cache()`` unless ``cache_dir`` is given."""
+    """Returns where the checkpoint lies or will lie, in ``default_cache()`` unless ``cache_dir`` is given."""
     return (cache_dir or default_cache()) / f"tiny-{TINY_VERSION}"
 
 
@@ -97,7 +97,7 @@ def _write(folder: Path) -> None:
 
 
 def _bytes_as_letters() -> list[str]:
-    """The printable letter that stands for each byte in a byte-level vocabulary (GPT-2's table)."""
+    """Returns the printable letter that stands for each byte in a byte-level vocabulary (GPT-2's table)."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     spare = iter(range(0x100, 0x200))
     return [chr(byte if byte in printable else next(spare)) for byte in range(256)]
@@ -150,7 +150,7 @@ def _shapes() -> dict[str, tuple[int, ...]]:
 
 
 def _tensors() -> Iterator[array[float]]:
-    """The weights of ``_shapes``, in its order: evenly spread, scaled so that the input decides the output.
+    """Yields the weights of ``_shapes``, in its order: evenly spread, scaled so that the input decides the output.
 
     Dimension 0 of the stream is held at a constant, which makes column 0 of the output matrix a bias: with it
     words are likely, lone bytes (which are no text) are not, and an answer ends after some dozens of words.

@@ -33,7 +33,7 @@ _granted: set[str] = set()
 
 
 def is_trusted(origin: Origin) -> bool:
-    """Whether what ``origin`` says was typed by the user, or stands in our own conf/ or schema."""
+    """Returns whether what ``origin`` says was typed by the user, or stands in our own conf/ or schema."""
     if origin.file is not None:
         return os.path.realpath(origin.file).startswith(os.path.realpath(conf_dir()) + os.sep)
     plain = not isinstance(origin.value, str) or _PLAIN.fullmatch(origin.value) is not None
@@ -51,7 +51,7 @@ def grant_typed(programs: Iterable[Named]) -> None:
 
 
 def may_start(python: str | None) -> bool:
-    """Whether an interpreter may be started: ours, one that was granted, or one that the settings trust.
+    """Returns whether an interpreter may be started: ours, one that was granted, or one that the settings trust.
 
     Raises ConfigError for settings that are wrong.
     """
@@ -62,12 +62,12 @@ def may_start(python: str | None) -> bool:
 
 
 def is_granted(path: str) -> bool:
-    """Whether an interpreter was granted to this process."""
+    """Returns whether an interpreter was granted to this process."""
     return path in _granted
 
 
 def trusting_folder(path: str) -> Allowed | None:
-    """The trusted folder that an interpreter lies in, every link in its path resolved.
+    """Returns the trusted folder that an interpreter lies in, every link in its path resolved.
 
     That of a virtual environment is a link out of the folder: it is trusted where the pyvenv.cfg in the trusted folder
     says that the environment was made from the interpreter that the link leads to.
@@ -106,8 +106,8 @@ def refused_search_path(file: str, paths: Iterable[str], was_typed: bool) -> Fin
 
 
 def hub_access(origin: Origin | None, *, of_app: bool = False) -> Access:
-    """How the hub may be asked for a model that ``origin`` names: with the user's token where it was typed, else
-    anonymously, unless the user's settings say otherwise. Raises ConfigError for settings that are wrong."""
+    """Returns how the hub may be asked for a model that ``origin`` names: with the user's token where it was typed,
+    else anonymously, unless the user's settings say otherwise. Raises ConfigError for settings that are wrong."""
     from sglang_hydra.facts.hub import OWN, Access
 
     if of_app or origin is None or is_trusted(origin):
@@ -122,5 +122,5 @@ def hub_access(origin: Origin | None, *, of_app: bool = False) -> Access:
 
 
 def exact_path(python: str) -> str:
-    """The program that ``python`` names, as an absolute path whose links are kept."""
+    """Returns the program that ``python`` names, as an absolute path whose links are kept."""
     return find_python(python) or os.path.abspath(os.path.expanduser(python))

@@ -19,7 +19,7 @@ def read_gfx(text: str) -> tuple[int, int] | None:
 
 
 def read_rocminfo(text: str) -> tuple[list[Device], list[float]]:
-    """The GPUs that ``rocminfo`` lists, and the pool sizes in MiB of which SGLang takes the smallest.
+    """Returns the GPUs that ``rocminfo`` lists, and the pool sizes in MiB of which SGLang takes the smallest.
 
     SGLang takes the size in the first pool of whatever stands within 100 lines of a ``gfx`` name; a GPU's own memory
     here is that of the agent it belongs to.
@@ -61,7 +61,7 @@ def _rocm_pools(lines: list[str]) -> list[float]:
 
 
 def _within(lines: list[str], mark: str, after: int) -> list[str]:
-    """The lines that hold ``mark``, each with the ``after`` lines that follow it."""
+    """Returns the lines that hold ``mark``, each with the ``after`` lines that follow it."""
     kept, left = [], 0
     for line in lines:
         left = after + 1 if mark in line else left
@@ -78,7 +78,7 @@ def _kib(text: str) -> float | None:
 
 
 def read_hl_smi(text: str) -> list[Device]:
-    """The Gaudi cards in the log of ``hl-smi --query``. Its MB are MiB (a 96 GiB card shows 98304)."""
+    """Returns the Gaudi cards in the log of ``hl-smi --query``. Its MB are MiB (a 96 GiB card shows 98304)."""
     devices: list[Device] = []
     for line in text.splitlines():
         key, _, value = (part.strip() for part in line.partition(":"))
@@ -94,7 +94,7 @@ def read_hl_smi(text: str) -> list[Device]:
 
 
 def read_torch_answer(text: str) -> dict[str, object]:
-    """The last line that is a JSON object (libraries may print before it); empty if there is none."""
+    """Returns the last line that is a JSON object (libraries may print before it); empty if there is none."""
 
     for line in reversed(text.splitlines()):
         try:

@@ -37,7 +37,7 @@ class Visible(NamedTuple):
 
 
 def visible_devices(value: str | None, devices: Sequence[Device]) -> Visible:
-    """The GPUs among ``devices`` (in PCI bus order) that a process with CUDA_VISIBLE_DEVICES=``value`` sees.
+    """Returns the GPUs among ``devices`` (in PCI bus order) that a process with CUDA_VISIBLE_DEVICES=``value`` sees.
 
     None stands for an unset variable: everything is visible. Indices and unique beginnings of UUIDs are taken
     in their order up to the first one that names nothing, as CUDA does; an entry named twice hides everything.
@@ -66,14 +66,14 @@ def visible_devices(value: str | None, devices: Sequence[Device]) -> Visible:
 
 
 def _whole(device: Device) -> list[Slice | None]:
-    """What CUDA offers of a GPU that is not named slice by slice: itself, or its first slice if it has any."""
+    """Returns what CUDA offers of a GPU that is not named slice by slice: itself, or its first slice if it has any."""
     if not device.mig:
         return [None]
     return list(device.slices[:1])
 
 
 def _find(entry: str, devices: Sequence[Device]) -> tuple[int, int] | None:
-    """The place (GPU, slice) of one entry; None if it names nothing, or more than one thing."""
+    """Returns the place (GPU, slice) of one entry; None if it names nothing, or more than one thing."""
     upper = entry.upper()
     if upper.startswith("MIG-"):
         found = [

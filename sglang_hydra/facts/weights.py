@@ -37,7 +37,7 @@ def weights_bytes(folder: str | os.PathLike[str]) -> int | None:
 
 
 def is_gguf_file(path: str) -> bool:
-    """Whether ``path`` is a local GGUF file: by its ending, else by the first four bytes."""
+    """Returns whether ``path`` is a local GGUF file: by its ending, else by the first four bytes."""
     if not os.path.isfile(path):
         return False
     if os.path.splitext(path)[1] == ".gguf":

@@ -55,13 +55,13 @@ class Allocation(NamedTuple):
 
 @lru_cache(maxsize=32)
 def allocation_of(release: str) -> Allocation:
-    """The rules that hold in ``release``."""
+    """Returns the rules that hold in ``release``."""
     reached = {since for since in {row["since"] for row in _TABLE.values()} if at_least(release, since)}
     return Allocation(**{name: row["since"] in reached for name, row in _TABLE.items()})
 
 
 def source_of(rule: str) -> str:
-    """The file and lines that a rule was read from. Raises KeyError for an unknown rule."""
+    """Returns the file and lines that a rule was read from. Raises KeyError for an unknown rule."""
     return _TABLE[rule]["source"]
 
 

@@ -38,7 +38,7 @@ class CheckpointSize(NamedTuple):
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointSize | None:
-    """The size of the checkpoint in a folder, or of a GGUF file; None where there are no weights to look at.
+    """Returns the size of the checkpoint in a folder, or of a GGUF file; None where there are no weights to look at.
 
     Raises ConfigError for files that are there and corrupt: FIT011 an index, FIT012 a safetensors header; the finding
     names the file and the field.
@@ -77,7 +77,7 @@ def _from_index(index: str, folder: str) -> CheckpointSize:
 
 
 def _has_more_layers(folder: str, layers: int) -> bool:
-    """Whether the files have more layers than config.json says, so that their total is not what is loaded."""
+    """Returns whether the files have more layers than config.json says, so that their total is not what is loaded."""
     config = os.path.join(folder, "config.json")
     stated = _json_of(config).get("num_hidden_layers") if os.path.isfile(config) else None
     return isinstance(stated, int) and layers > stated
@@ -117,7 +117,7 @@ def _tensor_bytes(file: str, name: str, entry: Any) -> int:
 
 
 def _weight_files(folder: str) -> list[str]:
-    """A folder's safetensors files; Mistral's ``consolidated`` copy counts only where it is alone."""
+    """Returns a folder's safetensors files; Mistral's ``consolidated`` copy counts only where it is alone."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".safetensors"))
     except OSError:

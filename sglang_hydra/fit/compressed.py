@@ -23,7 +23,7 @@ _TAILS = 4  # cached prefixes of each request whose window is kept (0.5.23:1309-
 
 
 def compressed_cells(decoder: Decoder, ranks: Ranks, values: Mapping[str, Any], rules: Allocation) -> Cells:
-    """What one token of the full context takes in the fullest stage: in the window's pools by their ratio."""
+    """Returns what one token of the full context takes in the fullest stage: in the window's pools by their ratio."""
     stages = stage_layers(len(decoder.layers), ranks.stages)
     if not rules.ratios_by_stage:
         stages = [range(len(decoder.layers))]

@@ -41,8 +41,8 @@ def draft_of(
     own: bool,
     release: str = "0.5.2",
 ) -> Draft:
-    """The draft model that ``config`` describes. ``own``: it is the target's config, so its next-token layers draft; so
-    do those of a checkpoint that holds nothing else (DeepSeek-V3-NextN).
+    """Returns the draft model that ``config`` describes. ``own``: it is the target's config, so its next-token layers
+    draft; so do those of a checkpoint that holds nothing else (DeepSeek-V3-NextN).
 
     Embedding and lm_head are the target's (eagle_worker.py), but for an EAGLE-3 draft's own lm_head and for a model
     that drafts on its own (STANDALONE). Raises Missing.
@@ -81,9 +81,9 @@ def draft_of(
 def _next_token_layers(
     config: Fields, decoder: Decoder, values: Mapping[str, object], layout: Layout, gpu: GpuFacts, release: str
 ) -> Draft:
-    """The layers that a model brings for predicting further tokens: its last kind of layer with full attention, and a
-    projection of two hidden states into one. NVFP4 checkpoints of DeepSeek have them in 16 bits (deepseek_nextn.py),
-    ModelOpt's of Qwen3.5 too (0.5.20 models/qwen3_5_mtp.py, _mtp_quant_config)."""
+    """Returns the layers that a model brings for predicting further tokens: its last kind of layer with full attention,
+    and a projection of two hidden states into one. NVFP4 checkpoints of DeepSeek have them in 16 bits
+    (deepseek_nextn.py), ModelOpt's of Qwen3.5 too (0.5.20 models/qwen3_5_mtp.py, _mtp_quant_config)."""
     default = 1 if decoder.architecture.startswith(("Qwen3Next", "MiMo", "Ernie4_5")) else None
     text = text_part(config)
     if text.count(*_NUMBERS, default=default) == 0:

@@ -63,7 +63,7 @@ class Figure(NamedTuple):
     high: float
 
     def inverse(self, amount: float) -> Figure:
-        """What is ``amount`` divided by this one."""
+        """Returns what is ``amount`` divided by this one."""
         return Figure(amount / self.value, amount / self.high, amount / self.low)
 
 
@@ -96,7 +96,7 @@ class Own(NamedTuple):
 
 @cache
 def coefficients() -> Mapping[str, Any]:
-    """The shipped ones (forecast.json)."""
+    """Returns the shipped ones (forecast.json)."""
     record: Mapping[str, Any] = json_beside(__file__)
     return record
 
@@ -182,8 +182,8 @@ def first_token(
 
 
 def mixed(demand: Demand, step: float, prompts: float, mixing: float) -> float:
-    """The share of the prompts arriving during an answer that take time from it: 1 where clients come apart, 1/2 where
-    they stay together."""
+    """Returns the share of the prompts arriving during an answer that take time from it: 1 where clients come apart,
+    1/2 where they stay together."""
     if not prompts:
         return 1.0
     share = 1.0
@@ -195,13 +195,13 @@ def mixed(demand: Demand, step: float, prompts: float, mixing: float) -> float:
 
 
 def _rounds(demand: Demand) -> int:
-    """The rounds that are followed: later ones hardly differ."""
+    """Returns the rounds that are followed: later ones hardly differ."""
     return 0 if demand.rounds is None else max(1, min(64, round(demand.rounds)))
 
 
 def _apart(demand: Demand, number: int, mixing: float) -> float:
-    """How far clients that began together are apart after ``number`` requests each, as a share of a request's time:
-    the spread of a sum of random lengths."""
+    """Returns how far clients that began together are apart after ``number`` requests each, as a share of a request's
+    time: the spread of a sum of random lengths."""
     return demand.spread * mixing * sqrt(number)
 
 
@@ -221,7 +221,7 @@ def _within_the_limit(terms: dict[str, float], least: float) -> dict[str, float]
 
 
 def _factors(server: Server, known: Mapping[str, Any]) -> dict[str, float]:
-    """The factors of this engine, GPU class and release, by group of terms."""
+    """Returns the factors of this engine, GPU class and release, by group of terms."""
     found = {ALL: 1.0}
     names = [f"engine {server.engine}", f"gpu {server.roofline.gpu}"]
     if server.engine == "sglang" and is_old(server.release):
@@ -233,7 +233,7 @@ def _factors(server: Server, known: Mapping[str, Any]) -> dict[str, float]:
 
 
 def is_old(release: str) -> bool:
-    """Whether a release of SGLang is one of those that were slower; one that nobody named is not."""
+    """Returns whether a release of SGLang is one of those that were slower; one that nobody named is not."""
     return release_key(release) is not None and not at_least(release, NEW)
 
 
@@ -242,8 +242,8 @@ def _figure(value: float, error: tuple[float, float]) -> Figure:
 
 
 def _errors(server: Server, demand: Demand, running: float, known: Mapping[str, Any], own: Own) -> dict[str, Any]:
-    """The interval of TPOT and TTFT as logarithms, and what it is about. The user's own measurements are of this model
-    on this GPU, so that only what else is far from all that was measured widens theirs."""
+    """Returns the interval of TPOT and TTFT as logarithms, and what it is about. The user's own measurements are of
+    this model on this GPU, so that only what else is far from all that was measured widens theirs."""
     seen = known["measured"]
     shape, there = server.shape in seen["shapes"], server.roofline.gpu in seen["gpus"]
     errors: Mapping[str, Any] = known["errors"]["measured" if shape and there else "gpu" if shape else "model"]
@@ -272,7 +272,7 @@ def _errors(server: Server, demand: Demand, running: float, known: Mapping[str, 
 
 
 def _unknown(server: Server, seen: Mapping[str, Any], errors: Mapping[str, Any]) -> tuple[float, list[str]]:
-    """What the server's model and GPU add to an error where nobody measured them, and the reasons in words."""
+    """Returns what the server's model and GPU add to an error where nobody measured them, and the reasons in words."""
     shape, there = server.shape in seen["shapes"], server.roofline.gpu in seen["gpus"]
     more, reasons = 0.0, []
     if not shape:

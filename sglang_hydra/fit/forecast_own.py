@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 
 def own_of(points: Sequence[Point], server: Server) -> Own | None:
-    """What ``points`` of servers like this one (model, GPU class) say of it; None where there are none."""
+    """Returns what ``points`` of servers like this one (model, GPU class) say of it; None where there are none."""
     alike = [point for point in points if _family(point.server) == _family(server) and point.tpot]
     if not alike:
         return None
@@ -51,7 +51,7 @@ def own_of(points: Sequence[Point], server: Server) -> Own | None:
 
 
 def _measured(points: Sequence[Point]) -> dict[str, tuple[float, float]]:
-    """The least and largest of each part of these points' loads."""
+    """Returns the least and largest of each part of these points' loads."""
     parts = {
         "input_len": [point.demand.input_len for point in points],
         "output_len": [point.demand.output_len for point in points],
@@ -76,13 +76,13 @@ def _improved(points: Sequence[Point], step: float, prompt: float) -> tuple[floa
 
 
 def _off(point: Point, step: float, prompt: float) -> float:
-    """How much too slow the forecast of TPOT is, as a logarithm."""
+    """Returns how much too slow the forecast of TPOT is, as a logarithm."""
     assert point.tpot
     return log(forecast(point.server, point.demand, own=Own(step, prompt)).tpot.value / point.tpot)
 
 
 def _waits(point: Point, step: float, prompt: float) -> float:
-    """The logarithm of the measured time to the first token by its forecast."""
+    """Returns the logarithm of the measured time to the first token by its forecast."""
     found = forecast(point.server, point.demand, own=Own(step, prompt)).ttft
     return log(point.ttft / found.value) if point.ttft and found is not None else 0.0
 

@@ -82,9 +82,9 @@ def server_of(
     *,
     resolved_by: str | None = None,
 ) -> Server:
-    """The server of arguments that ``resolved_by`` resolved (None: 0.5.2); ``release`` is the one that somebody named.
-    Raises Missing with the names of the facts that a forecast lacks, ConfigError (FIT010) for a config field that
-    cannot be a size."""
+    """Returns the server of arguments that ``resolved_by`` resolved (None: 0.5.2); ``release`` is the one that somebody
+    named. Raises Missing with the names of the facts that a forecast lacks, ConfigError (FIT010) for a config field
+    that cannot be a size."""
     roofline = roofline_of(values, gpu, model, resolved_by)
     known = understand(values, gpu, model, resolved_by)
     decoder, ranks = known.decoder, known.ranks

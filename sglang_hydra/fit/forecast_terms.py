@@ -113,7 +113,7 @@ def assumed(server: Server, running: float) -> float:
 
 
 def crosses(server: Server) -> bool:
-    """Whether one copy of the model lies on more GPUs than the fast link connects."""
+    """Returns whether one copy of the model lies on more GPUs than the fast link connects."""
     return server.roofline.gpus > server.domain > 0
 
 
@@ -133,6 +133,6 @@ def _sent(server: Server) -> float:
 
 
 def _attention(server: Server) -> tuple[bool, bool]:
-    """Whether keys and values are made from latent ones, and whether an indexer chooses among tokens."""
+    """Returns whether keys and values are made from latent ones, and whether an indexer chooses among tokens."""
     kinds = [cache.kind for cache in server.roofline.caches]
     return "latent" in kinds, "index keys" in kinds

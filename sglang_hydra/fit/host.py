@@ -71,7 +71,7 @@ def host_memory(
 
 
 def _pool(values: Mapping[str, Any], kv: KvCache | None) -> float | None:
-    """The pool of one rank in bytes; None where it is unknown."""
+    """Returns the pool of one rank in bytes; None where it is unknown."""
     if kv is None:
         return None
     if size := float(values.get("hicache_size") or 0):

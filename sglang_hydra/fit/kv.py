@@ -64,9 +64,9 @@ def cache_bytes(values: Mapping[str, Any], usual: float) -> float:
 
 
 def cells_of(decoder: Decoder, ranks: Ranks, element: float, rules: Allocation, draft: Decoder | None = None) -> Cells:
-    """What one token takes. Latent attention caches one vector for all heads, on every GPU; other attention caches
-    the KV heads of the GPU. Where the profile counts a ``draft``, each of its layers takes what the target's take on
-    average (0.5.23 pool_configurator.py:266-312)."""
+    """Returns what one token takes. Latent attention caches one vector for all heads, on every GPU; other attention
+    caches the KV heads of the GPU. Where the profile counts a ``draft``, each of its layers takes what the target's
+    take on average (0.5.23 pool_configurator.py:266-312)."""
     stages = stage_layers(len(decoder.layers), ranks.stages)
     cells = max(
         (_stage_cells(decoder, ranks, element, layers, rules) for layers in stages),
@@ -166,7 +166,7 @@ def pool_of(
 
 
 def pools_windows(decoder: Decoder, values: Mapping[str, Any], rules: Allocation) -> bool:
-    """Whether layers with a sliding window have a pool of their own."""
+    """Returns whether layers with a sliding window have a pool of their own."""
     if not any(layer.mixer == SLIDING for layer in decoder.layers):
         return False
     if rules.window_pools:

@@ -57,9 +57,9 @@ def about(size: float, low: float, high: float) -> Range:
 
 
 def before_loading(gpu: GpuFacts, ranks: Ranks, nodes: int) -> Range:
-    """The CUDA context and the buffers of the communication library: total memory less "avail mem" at "Load weight
-    begin" in the logs. One GPU 0.8 to 1.1 GiB; four GPUs on PCIe 0.9; with NVSwitch four 2.4 to 3.7, eight 3.1, two
-    nodes of eight 3.7."""
+    """Returns the CUDA context and the buffers of the communication library: total memory less "avail mem" at "Load
+    weight begin" in the logs. One GPU 0.8 to 1.1 GiB; four GPUs on PCIe 0.9; with NVSwitch four 2.4 to 3.7, eight 3.1,
+    two nodes of eight 3.7."""
     if gpu.is_hip:
         return Range(0.8 * GIB, 2.0 * GIB, 5.0 * GIB)
     if ranks.gpus == 1:
@@ -70,7 +70,7 @@ def before_loading(gpu: GpuFacts, ranks: Ranks, nodes: int) -> Range:
 
 
 def attention_backend(values: Mapping[str, Any], decoder: Decoder, gpu: GpuFacts, ranks: Ranks) -> str:
-    """The backend that the server takes where none was chosen (model_runner.model_specific_adjustment)."""
+    """Returns the backend that the server takes where none was chosen (model_runner.model_specific_adjustment)."""
     chosen = values.get("attention_backend") or values.get("decode_attention_backend")
     if decoder.compressed is not None:
         return "dsv4"
@@ -89,12 +89,12 @@ def attention_backend(values: Mapping[str, Any], decoder: Decoder, gpu: GpuFacts
 
 
 def kept_fraction(fraction: float, backend: str, context: int) -> float:
-    """The fraction that the server works with: the aiter backend takes 15 % off where contexts are long."""
+    """Returns the fraction that the server works with: the aiter backend takes 15 % off where contexts are long."""
     return fraction * _AITER_SHARE if backend == "aiter" and context > _LONGEST_FOR_AITER else fraction
 
 
 def request_table(values: Mapping[str, Any], slots: int, context: int) -> float:
-    """Where each token of each request lies: four bytes for every position of the longest context."""
+    """Returns where each token of each request lies: four bytes for every position of the longest context."""
     return slots * (context + 4 + (values.get("speculative_num_draft_tokens") or 0)) * 4.0
 
 
@@ -111,7 +111,7 @@ def workspace(backend: str, decoder: Decoder, ranks: Ranks, slots: int, context:
 
 
 def expert_buffers(values: Mapping[str, Any], decoder: Decoder, ranks: Ranks) -> Range:
-    """The buffers through which DeepEP sends tokens to experts on other GPUs: NOTHING without it.
+    """Returns the buffers through which DeepEP sends tokens to experts on other GPUs: NOTHING without it.
 
     Sizes: DeepEP's csrc/config.hpp, get_nvl_buffer_size_hint and LowLatencyLayout, as SGLang 0.5.2 asks for them
     (layers/moe/token_dispatcher/deepep.py:137-170) with its 20 SMs and 128 tokens a rank. NVSHMEM, which holds what
@@ -141,8 +141,8 @@ def libraries() -> Range:
 def captured_sizes(
     values: Mapping[str, Any], layout: Layout, gpu: GpuFacts, ranks: Ranks, slots: int
 ) -> tuple[int, ...]:
-    """The batch sizes for which CUDA graphs are made (cuda_graph_runner.get_batch_sizes_to_capture): those that the
-    ranks of an attention layer, and two overlapping batches, can share evenly."""
+    """Returns the batch sizes for which CUDA graphs are made (cuda_graph_runner.get_batch_sizes_to_capture): those that
+    the ranks of an attention layer, and two overlapping batches, can share evenly."""
     if not layout.graphs.made or not (gpu.is_cuda or gpu.is_hip):
         return ()
     sizes = list(layout.graphs.sizes) or _usual_sizes(values, gpu)

@@ -51,7 +51,7 @@ class Server(NamedTuple):
     typed: Collection[str] = ()
 
     def saying(self, **meanings: Any) -> dict[str, Any]:
-        """The release's arguments for these meanings of the layout."""
+        """Returns the release's arguments for these meanings of the layout."""
         return arguments_saying(self.release, self.typed, **meanings)
 
 
@@ -65,8 +65,8 @@ def remedies(
     classes: Iterable[GpuFacts] = (),
     limit: int = 4,
 ) -> tuple[Remedy, ...]:
-    """The changes with which ``server`` fits and holds what is ``wanted``, those that keep most first;
-    where none holds that much, those with which it fits. Other machines are thought of where nothing at hand helps.
+    """Returns the changes with which ``server`` fits and holds what is ``wanted``, those that keep most first; where
+    none holds that much, those with which it fits. Other machines are thought of where nothing at hand helps.
 
     ``found`` is the fit that fails or is short, ``classes`` are the GPUs to think of besides ``gpu``. Nothing is
     returned that ``verify`` did not find to fit, with the likeliest numbers and not only at the edge of the error bar.
@@ -101,8 +101,8 @@ def _candidates(
     classes: Iterable[GpuFacts],
     fitting: Sequence[Remedy],
 ) -> Iterator[tuple[int, str, int, Iterator[Change]]]:
-    """Each kind of change: the step at which it is thought of, how many of it are worth showing, and the changes, the
-    smallest first. Where the weights fit and an argument is what fails, arguments come first."""
+    """Yields each kind of change: the step at which it is thought of, how many of it are worth showing, and the
+    changes, the smallest first. Where the weights fit and an argument is what fails, arguments come first."""
     values = server.values
     fails, stated = found.fits is False or found.tight, wanted != NOTHING_STATED
     by_argument = fails and found.interval is not None and not found.interval.empty and found.interval.low < 1
@@ -128,12 +128,12 @@ def _candidates(
 
 
 def has_free_cache(values: Mapping[str, Any]) -> bool:
-    """Whether nothing fixes the type of the cache; None is of an estimate, which does not know it."""
+    """Returns whether nothing fixes the type of the cache; None is of an estimate, which does not know it."""
     return values.get("kv_cache_dtype") in ("auto", None)
 
 
 def _working_fraction(values: Mapping[str, Any], found: Fit) -> Iterator[Change]:
-    """A fraction that works, where the one that was asked for is what fails."""
+    """Yields a fraction that works, where the one that was asked for is what fails."""
     interval, asked = found.interval, values.get("mem_fraction_static")
     if interval is None or interval.low >= 1 or interval.empty or asked is None:
         return
@@ -170,7 +170,7 @@ def _idle_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
 
 
 def _two_changes(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
-    """A larger share for a smaller cache; more of the node's GPUs, and a smaller cache or checkpoint."""
+    """Yields a larger share for a smaller cache; more of the node's GPUs, and a smaller cache or checkpoint."""
     values = server.values
     if has_free_cache(values):
         yield from ({**change, "kv_cache_dtype": cache_type(gpu)} for change in _largest_fraction(found))
@@ -186,7 +186,7 @@ def cache_type(gpu: GpuFacts) -> str:
 
 
 def _largest_fraction(found: Fit) -> Iterator[Change]:
-    """The largest fraction that is likely to work, where it is above the one that is used."""
+    """Yields the largest fraction that is likely to work, where it is above the one that is used."""
     interval = found.interval
     if interval is not None and not interval.empty and found.asked is not None:
         fraction = int(interval.high * 100 - 1) / 100
@@ -211,8 +211,8 @@ def _more_room(server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted) -> Ite
 
 
 def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
-    """The longest request that the pool holds, where nobody asked for longer ones: of this plan where it
-    fits, else of the changes with which it does."""
+    """Yields the longest request that the pool holds, where nobody asked for longer ones: of this plan where it fits,
+    else of the changes with which it does."""
     tried = [(found, {})] if found.fits and not found.tight else [(other.fit, other.overrides) for other in fitting]
     for fits, change in tried:
         tokens = (fits.kv_tokens or 0) // 1024 * 1024
@@ -305,5 +305,5 @@ def _wording(overrides: Change, fitted: Fit, wanted: Wanted) -> str:
 
 
 def spelled(value: Any) -> str:
-    """A value as one types it."""
+    """Returns a value as one types it."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

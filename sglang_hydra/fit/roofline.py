@@ -136,8 +136,8 @@ class Roofline:
         return 1.0 - float((1.0 - self.expert_chosen / self.expert_number) ** tokens)
 
     def step(self, requests: float, context: float) -> Step:
-        """A decode step with ``requests`` on the whole server. With pipeline stages it is that of all stages, each of
-        which works on its share of the requests."""
+        """Returns a decode step with ``requests`` on the whole server. With pipeline stages it is that of all stages,
+        each of which works on its share of the requests."""
         mine = max(1.0, requests / self.copies)
         batch = max(1.0, mine / self.stages)
         tokens = batch * self.verified
@@ -163,7 +163,7 @@ class Roofline:
         return Step(mine, context, seconds, parts, flops + looking, sent)
 
     def prefill(self, tokens: float) -> dict[str, float]:
-        """The least seconds of a prompt of ``tokens`` that is not cached, by what bounds it."""
+        """Returns the least seconds of a prompt of ``tokens`` that is not cached, by what bounds it."""
         compute = sum(2 * work.weights * (1 if work.sampled else tokens) / work.peak for work in self.work)
         if self.peak:
             compute += sum(cache.flops * cache.pairs(tokens) for cache in self.caches) / self.peak
@@ -174,8 +174,8 @@ class Roofline:
         return seconds
 
     def limit(self, load: Load) -> Limit:
-        """The limits of a load. Its throughput takes the larger of the terms, as if reading, computing and sending
-        always overlapped, and all that is drafted were accepted."""
+        """Returns the limits of a load. Its throughput takes the larger of the terms, as if reading, computing and
+        sending always overlapped, and all that is drafted were accepted."""
         step = self.step(load.requests, load.context)
         each = {name: seconds / (max(step.requests, 1.0) * self.tokens) for name, seconds in step.seconds.items()}
         prefill = {} if load.cached is None else self.prefill(load.input_len * (1 - load.cached))
@@ -200,6 +200,6 @@ class Roofline:
 
 
 def roofline_from(record: dict[str, Any]) -> Roofline:
-    """The roofline that ``to_json`` wrote. Raises TypeError or KeyError for another record."""
+    """Returns the roofline that ``to_json`` wrote. Raises TypeError or KeyError for another record."""
     caches, work = (Cache(**item) for item in record["caches"]), (Work(**item) for item in record["work"])
     return Roofline(**{**record, "caches": tuple(caches), "work": tuple(work)})

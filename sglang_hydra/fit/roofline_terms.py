@@ -36,9 +36,9 @@ class Part(NamedTuple):
 
 
 def roofline_of(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, release: str | None = None) -> Roofline:
-    """The limit of the server with ``values`` (resolved arguments of ``release``, as for ``fit``) on GPUs of this
-    class. Raises Missing with the names of the facts that it lacks, ConfigError (FIT010) for a config field that cannot
-    be a size."""
+    """Returns the limit of the server with ``values`` (resolved arguments of ``release``, as for ``fit``) on GPUs of
+    this class. Raises Missing with the names of the facts that it lacks, ConfigError (FIT010) for a config field that
+    cannot be a size."""
     known = understand(values, gpu, model, release)
     decoder, scheme = known.decoder, known.scheme
     bandwidth = gpu.extra.get("memory_bandwidth_gbps")
@@ -76,8 +76,8 @@ def roofline_of(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, rel
 
 
 def _parts(decoder: Decoder, scheme: Scheme, ranks: Ranks) -> Iterator[Part]:
-    """What every step reads of the weights on one GPU, all stages together: no embedding, of which a step reads a few
-    rows, and no table. Sizes are those of the checkpoint: a kernel's padding and second copies are left out."""
+    """Yields what every step reads of the weights on one GPU, all stages together: no embedding, of which a step reads
+    a few rows, and no table. Sizes are those of the checkpoint: a kernel's padding and second copies are left out."""
     members: dict[Layer, list[int]] = {}
     for number, layer in enumerate(decoder.layers):
         members.setdefault(layer, []).append(number)
@@ -96,8 +96,8 @@ def _parts(decoder: Decoder, scheme: Scheme, ranks: Ranks) -> Iterator[Part]:
 
 
 def _work(decoder: Decoder, scheme: Scheme, tflops: Mapping[str, Any]) -> Iterator[Work]:
-    """The weights that one token meets, by format; of the routed experts the chosen ones. A format without a published
-    peak is left out: nothing is known of its time."""
+    """Yields the weights that one token meets, by format; of the routed experts the chosen ones. A format without a
+    published peak is left out: nothing is known of its time."""
     experts = decoder.experts
     chosen = max(1, experts.chosen) / experts.number if experts else 0.0
     found: dict[tuple[str, float, bool], float] = {}
@@ -122,7 +122,7 @@ def peak_of(stored: Stored, tflops: Mapping[str, Any]) -> float:
 
 
 def _caches(known: Understanding, decoder: Decoder, ranks: Ranks, values: Mapping[str, Any]) -> Iterator[Cache]:
-    """The caches as the fit has them. A KV type that nobody knows counts one byte a number."""
+    """Yields the caches as the fit has them. A KV type that nobody knows counts one byte a number."""
     assert known.config is not None
     text = text_part(known.config)
     stored = stored_quantization(known.config)

@@ -118,7 +118,7 @@ def logged_pool(
 def _memory(
     known: Understanding, values: Mapping[str, Any], gpu: GpuFacts, reserved: float, measured_gib: float | None
 ) -> Memory:
-    """The GPU's memory. What others take is taken from a measured value too."""
+    """Returns the GPU's memory. What others take is taken from a measured value too."""
     total = None if gpu.memory_mib is None else gpu.memory_mib * overheads.MIB
     before = overheads.before_loading(gpu, known.ranks, known.layout.nodes) if total else None
     free = None
@@ -134,7 +134,7 @@ def _memory(
 def _draft(
     known: Understanding, values: Mapping[str, Any], gpu: GpuFacts, draft: ModelFacts | None
 ) -> Draft | float | None:
-    """The draft model, 0 where none is used, None where it is unknown."""
+    """Returns the draft model, 0 where none is used, None where it is unknown."""
     algorithm = values.get("speculative_algorithm")
     if algorithm is None or str(algorithm) in WITHOUT_MODEL:
         return 0.0
@@ -227,7 +227,7 @@ def _cells(
 
 
 def _reserved(known: Understanding, rules: Allocation) -> float:
-    """What a release keeps out of the pool for multimodal inputs (SGLANG_VLM_CACHE_SIZE_MB)."""
+    """Returns what a release keeps out of the pool for multimodal inputs (SGLANG_VLM_CACHE_SIZE_MB)."""
     return _MEDIA if rules.media_reserved and (known.tower is not None or known.tower_missing) else 0.0
 
 
@@ -242,7 +242,7 @@ def _last_positions(slots: int, prefill: int) -> int:
 def _pool(
     room: float, known: Understanding, decoder: Decoder, cells: Cells, values: Mapping[str, Any], rules: Allocation
 ) -> Pool:
-    """The pool that fits into ``room`` bytes."""
+    """Returns the pool that fits into ``room`` bytes."""
     if decoder.compressed is not None:
         return compressed_pool(room, decoder, known.ranks, cells, values, rules, known.context)
     return pool_of(room, decoder, known.ranks, cells, values, known.context, rules)

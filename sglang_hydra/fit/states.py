@@ -45,8 +45,8 @@ def state_bytes(decoder: Decoder, ranks: Ranks, values: Mapping[str, Any]) -> in
 def states_of(
     decoder: Decoder, ranks: Ranks, values: Mapping[str, Any], rules: Allocation, room: float | None
 ) -> States:
-    """The states that share ``room`` bytes with the KV cache (None: unknown). DP attention's replicas share out what is
-    limited by number."""
+    """Returns the states that share ``room`` bytes with the KV cache (None: unknown). DP attention's replicas share out
+    what is limited by number."""
     each = state_bytes(decoder, ranks, values)
     if decoder.linear is None or each == 0:
         return NO_STATES if decoder.linear is None else States(0, None, 0.0, 0.0)

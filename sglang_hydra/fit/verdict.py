@@ -94,7 +94,7 @@ class Need:
 
 
 def judge(need: Need, memory: Memory) -> Fit:
-    """The verdict, and every number that led to it."""
+    """Returns the verdict, and every number that led to it."""
     known, values = need.known, need.values
     interval = interval_of(need, memory.free)
     reasons = _surely_fails(need, memory.free) or _without_room(need.kv, need.fraction)
@@ -174,8 +174,8 @@ def _surely_fails(need: Need, free: Range | None) -> list[str]:
 
 
 def _without_room(kv: KvCache | None, fraction: float | None) -> list[str]:
-    """Why a server whose weights leave memory serves no request: what each request keeps beside its tokens takes all
-    of it, or there is no slot for one."""
+    """Returns why a server whose weights leave memory serves no request: what each request keeps beside its tokens
+    takes all of it, or there is no slot for one."""
     if kv is None or fraction is None:
         return []
     if kv.is_taken_by_requests:
@@ -216,7 +216,7 @@ def interval_of(need: Need, free: Range | None) -> Interval | None:
 
 
 def _left(need: Need, free: Range | None) -> tuple[float | None, float | None]:
-    """What nobody uses, and how far that may be off: weights, memory, libraries, graphs and activations, each
+    """Returns what nobody uses, and how far that may be off: weights, memory, libraries, graphs and activations, each
     independent of the others."""
     held, after = need.before_cache, need.after_cache
     if held is None or free is None or after is None or need.fraction is None or need.draft is None:

@@ -83,7 +83,7 @@ def _slack(relative: float, total: float) -> float:
 
 
 def _correction(decoder: Decoder, scheme: Scheme, known: Understanding, checkpoint: CheckpointSize) -> float:
-    """What the files hold, as a multiple of what the config says; 1 where both agree, or cannot be compared."""
+    """Returns what the files hold, as a multiple of what the config says; 1 where both agree, or cannot be compared."""
     loaded = checkpoint.loaded(len(decoder.layers))
     if loaded is None:
         return 1.0

@@ -47,8 +47,8 @@ class StageWeights(NamedTuple):
 
 
 def decoder_weights(decoder: Decoder, scheme: Scheme, ranks: Ranks, tower: Tower | None) -> list[StageWeights]:
-    """The weights of each stage, first to last. The last answers are kept: most changes that are tried on a plan which
-    does not fit leave the weights as they are, and so do most GPUs."""
+    """Returns the weights of each stage, first to last. The last answers are kept: most changes that are tried on a
+    plan which does not fit leave the weights as they are, and so do most GPUs."""
     asked = (decoder, scheme, ranks, tower)
     for kept, answer in _LAST:
         if kept == asked:
@@ -82,7 +82,7 @@ def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, elemen
 
 
 def lora_bytes(decoder: Decoder, scheme: Scheme, ranks: Ranks, rank: int, slots: int, targets: Sequence[str]) -> float:
-    """The adapters' buffers: an A and a B for each target matrix of each layer and slot (lora/mem_pool.py)."""
+    """Returns the adapters' buffers: an A and a B for each target matrix of each layer and slot (lora/mem_pool.py)."""
     per_rank = 0
     for layer, number in Counter(decoder.layers).items():
         for matrix in layer_matrices(decoder, layer, ranks, scheme.experts):

@@ -90,7 +90,7 @@ class Answer:
 
 
 def answer_of(record: Mapping[str, Any]) -> Answer:
-    """The answer as the child writes it."""
+    """Returns the answer as the child writes it."""
     if "failed" in record or "unanswered" in record:
         return Answer(None, unanswered=str(record.get("failed") or record["unanswered"]))
     why = record.get("why", {})
@@ -109,12 +109,12 @@ def answer_of(record: Mapping[str, Any]) -> Answer:
 
 
 def change_of(row: Mapping[str, Any]) -> Change:
-    """A change as the child writes it."""
+    """Returns a change as the child writes it."""
     return Change(row["field"], row["before"], row["after"], step_of(row) if "file" in row else None)
 
 
 def step_of(row: Mapping[str, Any]) -> Step:
-    """A step as the child writes it."""
+    """Returns a step as the child writes it."""
     return Step(
         row["file"],
         row["line"],

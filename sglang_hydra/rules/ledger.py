@@ -40,11 +40,11 @@ class Ledger(Sequence[Entry]):
         return len(self._entries)  # values of entries may be lists
 
     def of(self, field: str) -> tuple[Entry, ...]:
-        """Every write to one field, first to last."""
+        """Returns every write to one field, first to last."""
         return tuple(entry for entry in self._entries if entry.field == field)
 
     def replay(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        """The values that ``start`` ends with when every entry is applied to it.
+        """Returns the values that ``start`` ends with when every entry is applied to it.
 
         Raises ValueError when an entry's ``before`` is not what the field holds by then.
         """

@@ -11,7 +11,7 @@ from sglang_hydra.rules.rule import Change, Facts, Outcome, Restated, rule
 
 
 def is_adapter(item: Any) -> bool:
-    """Whether SGLang can read ``item`` of a list of adapters: text, or a mapping that has a name and a path."""
+    """Returns whether SGLang can read ``item`` of a list of adapters: text, or a mapping that has a name and a path."""
     return isinstance(item, str) or (isinstance(item, dict) and "lora_name" in item and "lora_path" in item)
 
 

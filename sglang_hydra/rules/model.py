@@ -19,13 +19,13 @@ GEMMA_WITH_WINDOWS = (
 
 
 def gpt_oss_view(args: ServerArgs, facts: Facts) -> ConfigView | None:
-    """The model's config if it is known and gpt-oss, else None."""
+    """Returns the model's config if it is known and gpt-oss, else None."""
     view = view_of(facts.model, args.json_model_override_args)
     return view if view is not None and view.architecture == GPT_OSS else None
 
 
 def is_mxfp4(view: ConfigView) -> bool:
-    """Whether the checkpoint's own quantization is MXFP4."""
+    """Returns whether the checkpoint's own quantization is MXFP4."""
     quantization = view.get("quantization_config")
     return quantization is not None and bool(quantization.get("quant_method") == "mxfp4")
 

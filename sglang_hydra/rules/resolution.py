@@ -111,7 +111,7 @@ def resolve(
 
 
 def drawn_seed() -> int:
-    """A seed as SGLang draws one where none was set."""
+    """Returns a seed as SGLang draws one where none was set."""
     return random.randint(0, 1 << 30)
 
 
@@ -170,7 +170,7 @@ def _overridden(field: str, before: Any, change: Change, rule: Rule) -> Finding:
 
 
 def finding_of(outcome: Refusal, rule: Rule) -> Finding:
-    """The finding that a refusal or a notice of ``rule`` makes."""
+    """Returns the finding that a refusal or a notice of ``rule`` makes."""
     return Finding(
         level="warning" if isinstance(outcome, Notice) else "error",
         id=rule.id,
@@ -183,7 +183,7 @@ def finding_of(outcome: Refusal, rule: Rule) -> Finding:
 
 
 def uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, Any]) -> Finding:
-    """The finding on a rule that fails on these values, as SGLang does at the same place."""
+    """Returns the finding on a rule that fails on these values, as SGLang does at the same place."""
     from sglang_hydra.arguments.fields.check import check_value
 
     problems = {

@@ -31,7 +31,7 @@ SHAPES = (
 
 
 def shape_for(architecture: str) -> DraftShape:
-    """The draft shape that SGLang found good for this architecture."""
+    """Returns the draft shape that SGLang found good for this architecture."""
     return next((shape for architectures, shape in SHAPES if architecture in architectures), TREE)
 
 

@@ -13,7 +13,7 @@ from sglang_hydra.text.words import number
 
 
 def difference_rows(differences: Sequence[Difference]) -> list[list[Span]]:
-    """A row for each argument that is not as planned: planned, actual, and the likely reason."""
+    """Returns a row for each argument that is not as planned: planned, actual, and the likely reason."""
     return [
         [
             text("~", "yellow"),
@@ -26,7 +26,7 @@ def difference_rows(differences: Sequence[Difference]) -> list[list[Span]]:
 
 
 def comparison_lines(compared: Comparison) -> list[Line]:
-    """What a person reads: how many arguments are as planned, each that is not and why, and the KV cache."""
+    """Returns what a person reads: how many arguments are as planned, each that is not and why, and the KV cache."""
     good = not compared.differences
     lines: list[Line] = [[text(f"{compared.summary}", "bold green" if good else "bold")]]
     lines += columns(difference_rows(compared.differences))
@@ -39,7 +39,7 @@ _TITLES = {"fact": "Facts", "value": "Resolved values", "environment": "Environm
 
 
 def difference_lines(found: Sequence[Difference], left: str, right: str) -> Iterator[Line]:
-    """How two plans differ, a table a kind; then what only the release ``left`` has, or ``right``."""
+    """Yields how two plans differ, a table a kind; then what only the release ``left`` has, or ``right``."""
     for kind, title in _TITLES.items():
         rows: list[list[Span]] = []
         for item in (item for item in found if item.kind == kind and not item.is_of_one_release):
@@ -81,5 +81,5 @@ def _what_differs(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def shown_value(value: Any) -> str:
-    """A value as a table of differences shows it: memory sizes and counts without a pointless fraction."""
+    """Returns a value as a table of differences shows it: memory sizes and counts without a pointless fraction."""
     return number(value) if isinstance(value, float) and (value.is_integer() or value > 2) else shown(value)

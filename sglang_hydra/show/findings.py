@@ -37,7 +37,7 @@ def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list
 
 
 def setters_of(finding: Finding, plan: Plan) -> list[str]:
-    """A sentence on each argument of a finding that is not at its default: who gave it its value."""
+    """Returns a sentence on each argument of a finding that is not at its default: who gave it its value."""
     return [who for name in finding.fields if (who := _who_set(name, finding, plan))]
 
 

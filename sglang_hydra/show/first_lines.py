@@ -25,7 +25,7 @@ def verdict_span(verdict: Verdict) -> Span:
 
 
 def not_known(verdict: Verdict) -> Line:
-    """Why it is not known whether it can be launched; nothing where it is."""
+    """Returns why it is not known whether it can be launched; nothing where it is."""
     return [text(f": {verdict.why}")] if verdict.launchable is None else []
 
 
@@ -45,12 +45,12 @@ def _under_title(line: Line) -> list[Line]:
 
 
 def no_command(is_corrected: bool) -> str:
-    """What stands for the command of what cannot be launched."""
+    """Returns what stands for the command of what cannot be launched."""
     return "none; the last line is a corrected one" if is_corrected else "none"
 
 
 def first_lines(plan: Plan) -> list[Line]:
-    """The verdict, the GPUs and the room of one server; the command is the caller's."""
+    """Returns the verdict, the GPUs and the room of one server; the command is the caller's."""
     return [
         *launch_lines(plan.verdict, server_name(plan)),
         *titled("GPUs", gpus_line(plan)),
@@ -64,7 +64,7 @@ def server_name(plan: Plan) -> str:
 
 
 def gpus_line(plan: Plan) -> str:
-    """The GPUs that the server takes, of how many, with the memory of each."""
+    """Returns the GPUs that the server takes, of how many, with the memory of each."""
     gpu = plan.gpu
     if gpu.device is None:
         return "none is here; gpu=h100 plans for one that is not"
@@ -79,8 +79,8 @@ def gpus_line(plan: Plan) -> str:
 
 
 def room_line(plan: Plan) -> str:
-    """The tokens and the requests that the server holds; why that is unknown, or none. A release that was not asked may
-    leave another share of the memory to them."""
+    """Returns the tokens and the requests that the server holds; why that is unknown, or none. A release that was not
+    asked may leave another share of the memory to them."""
     if plan.fit is None:
         missing = what_is_missing(plan)
         return f"unknown: {missing or 'it is computed for SGLang on GPUs with memory of their own'}"

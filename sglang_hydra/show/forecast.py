@@ -69,7 +69,7 @@ def forecast_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
 
 
 def short_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
-    """The forecast under a plan (``plan --load``)."""
+    """Returns the forecast under a plan (``plan --load``)."""
     known = forecast_of_plan(plan, points)
     if known.found is None or known.demand is None:
         return [[text("Forecast", "bold")], *missing_lines(known.unknown)]
@@ -108,7 +108,7 @@ def rate(figure: Figure) -> str:
 
 
 def _short(number: float, digits: int = 2) -> str:
-    """A number with as many digits as are worth reading."""
+    """Returns a number with as many digits as are worth reading."""
     rounded = float(f"{number:.{digits}g}")
     return f"{rounded:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:,.{digits}g}"
 
@@ -131,7 +131,7 @@ def _row(name: str, value: str, note: str) -> list[tuple[str, str]]:
 
 
 def _parts(found: Forecast) -> Iterator[list[tuple[str, str]]]:
-    """The largest parts of TPOT, and the rest in one row."""
+    """Yields the largest parts of TPOT, and the rest in one row."""
     parts = sorted({**found.step, **found.prompts}.items(), key=lambda item: -item[1])
     whole = sum(seconds for _, seconds in parts) or 1.0
     rest = sum(seconds for _, seconds in parts if seconds < _SMALL * whole)
@@ -143,7 +143,7 @@ def _parts(found: Forecast) -> Iterator[list[tuple[str, str]]]:
 
 
 def _helps(server: Server, found: Forecast) -> list[Line]:
-    """What the largest group of parts asks for."""
+    """Returns what the largest group of parts asks for."""
     step = {name: seconds for name, seconds in found.step.items() if name in TERMS}
     memory = sum(seconds for name, seconds in step.items() if TERMS[name].group == MEMORY_TERMS)
     prompts, waits = sum(found.prompts.values()), sum(step.values()) - memory
@@ -162,7 +162,7 @@ def _helps(server: Server, found: Forecast) -> list[Line]:
 
 
 def cell(expected: Expected) -> list[tuple[str, str]]:
-    """The forecast in a table: output tokens/s of one GPU and TPOT in ms, each with its interval."""
+    """Returns the forecast in a table: output tokens/s of one GPU and TPOT in ms, each with its interval."""
     if expected.found is None:
         return [text("?"), text("?")]
     return [text(rate(expected.found.tokens_per_gpu)), text(milliseconds(expected.found.tpot).replace(" ms", ""))]

@@ -59,7 +59,7 @@ class Key:
 
 @lru_cache(maxsize=1)
 def keys() -> Mapping[str, Key]:
-    """Every key of ours, in the order of ``compose.schema``."""
+    """Returns every key of ours, in the order of ``compose.schema``."""
     own = (item for item in fields(Root) if item.name not in FIELDS)
     return MappingProxyType({key.name: key for item in own for key in _below(item.name, item)})
 
@@ -89,5 +89,5 @@ def key_of(word: str) -> Key | None:
 
 
 def below(group: str) -> list[Key]:
-    """The keys of a node, those of the nodes in it too; empty for what is no node."""
+    """Returns the keys of a node, those of the nodes in it too; empty for what is no node."""
     return [key for name, key in keys().items() if name.startswith(f"{group}.")] if group in GROUPS else []

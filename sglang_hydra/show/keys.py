@@ -38,12 +38,12 @@ def record(name: str, composer: Composer, plan: Plan | None = None) -> dict[str,
 
 
 def key_rows(group: str, plan: Plan | None = None) -> Iterator[Line]:
-    """A line for each key of a group."""
+    """Returns a line for each key of a group."""
     return rows_of(below(group), plan)
 
 
 def rows_of(some: Sequence[Key], plan: Plan | None = None) -> Iterator[Line]:
-    """A line for each key: its name, its value or its default, and what it is."""
+    """Yields a line for each key: its name, its value or its default, and what it is."""
     rows = []
     for key in some:
         value = shown(_value_of(key.name, plan) if plan else key.default, width=_VALUES_WIDTH)

@@ -18,7 +18,7 @@ _SHOWN_PARTS = 3
 
 
 def memory_lines(fit: Fit, gpu: str) -> list[Line]:
-    """The section of the plan screen. What is unknown is shown as unknown."""
+    """Returns the section of the plan screen. What is unknown is shown as unknown."""
     head = f"Memory of one {gpu}" + (f" of {fit.gpus}" if fit.gpus > 1 else "") + ", GiB"
     width = room()
     lines = [part for line in [*columns(memory_rows(fit)), *_remarks(fit)] for part in folded(line, width)]

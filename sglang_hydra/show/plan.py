@@ -16,8 +16,8 @@ from sglang_hydra.text.words import plural
 
 
 def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Line] = ()) -> list[Line]:
-    """The whole plan: the verdict, what is wrong, what it is for, what was set and by whom, and what the rules made of
-    it: what depends on the GPU, the model or what was set, or ``everything``. ``corrected`` comes last."""
+    """Returns the whole plan: the verdict, what is wrong, what it is for, what was set and by whom, and what the rules
+    made of it: what depends on the GPU, the model or what was set, or ``everything``. ``corrected`` comes last."""
     lines: list[Line] = [*first_lines(plan), *_command(plan, bool(corrected)), []]
     lines += finding_lines(plan.findings, plan)
     lines += [*heading(plan), []]
@@ -34,7 +34,7 @@ def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Lin
 
 
 def _command(plan: Plan, is_corrected: bool) -> list[Line]:
-    """The command that starts it, or why there is none."""
+    """Returns the command that starts it, or why there is none."""
     if plan.launchable is False:
         return titled("Command", no_command(is_corrected))
     if plan.values["nnodes"] > 1:
@@ -46,7 +46,7 @@ def _command(plan: Plan, is_corrected: bool) -> list[Line]:
 
 
 def changes_shown(plan: Plan, everything: bool = False) -> tuple[list[list[Span]], str]:
-    """The rows of what was resolved, and how many more there are: what every plan has is left out."""
+    """Returns the rows of what was resolved, and how many more there are: what every plan has is left out."""
     entries, rows = plan.resolution.ledger, changed_rows(plan)
     constant = set() if everything else constant_fields(plan)
     kept = [row for entry, row in zip(entries, rows, strict=True) if entry.field not in constant]
@@ -55,7 +55,7 @@ def changes_shown(plan: Plan, everything: bool = False) -> tuple[list[list[Span]
 
 
 def _commands(plan: Plan) -> list[Line]:
-    """The command for each node."""
+    """Returns the command for each node."""
     from sglang_hydra.planning.passing.nodes import command_rows, unknown_head
 
     lines: list[Line] = [[text("Commands, one on each node", "bold")]]
@@ -89,7 +89,7 @@ def rules_title(plan: Plan) -> str:
 
 
 def summary(plan: Plan) -> Line:
-    """The verdict on a plan in one line, its id, and how much was found."""
+    """Returns the verdict on a plan in one line, its id, and how much was found."""
     levels = [finding.level for finding in plan.findings]
     counts = f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}"
     if plan.ignored:
@@ -114,7 +114,7 @@ def _counts(plan: Plan) -> str:
 
 
 def heading(plan: Plan) -> Iterator[Line]:
-    """What the plan is for: the release, the model, the GPU, and what is known of them."""
+    """Yields what the plan is for: the release, the model, the GPU, and what is known of them."""
     model = plan.intent.get("model_path")
     serving = [text(" serving "), text(shown(model), "bold")] if model else []
     gpu = "a GPU that is not known" if plan.gpu.name == "none" else plan.gpu.name
@@ -140,7 +140,7 @@ def section(title: str, rows: list[list[Span]], more: str = "") -> list[Line]:
 
 
 def set_rows(plan: Plan) -> list[list[Span]]:
-    """A row for each argument of ``plan.intent``, in its order: value, and who set it over whom."""
+    """Returns a row for each argument of ``plan.intent``, in its order: value, and who set it over whom."""
     rows = []
     for name, value in plan.intent.items():
         chain = plan.origins.get(name, ())

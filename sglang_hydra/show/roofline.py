@@ -77,7 +77,7 @@ def roofline_lines(plan: Plan) -> list[Line]:
 
 
 def missing_lines(unknown: Sequence[str]) -> list[Line]:
-    """The facts that a figure lacks, and what to type for them."""
+    """Returns the facts that a figure lacks, and what to type for them."""
     lines = folded([text("  unknown: "), text(", ".join(unknown), "yellow")], room())
     for fact, words in _HOW.items():
         if any(name.startswith(fact) for name in unknown):
@@ -92,7 +92,7 @@ def load_words(load: Load) -> str:
 
 
 def limit_cells(limit: Limit | None) -> list[tuple[str, str]]:
-    """The limit in a table: output tokens/s of one GPU, the floor of TPOT in ms."""
+    """Returns the limit in a table: output tokens/s of one GPU, the floor of TPOT in ms."""
     if limit is None:
         return [text("?"), text("?")]
     return [text(f"{limit.tokens_per_gpu:,.0f}"), text(f"{limit.tpot_one * 1000:.1f}")]
@@ -115,7 +115,7 @@ def _limit_rows(roofline: Roofline, load: Load, limit: Limit) -> list[list[tuple
 
 
 def _step_rows(roofline: Roofline, steps: list[Step]) -> list[list[tuple[str, str]]]:
-    """Each term at one running request and at all, with what it is made of."""
+    """Returns each term at one running request and at all, with what it is made of."""
     rows = [[text("  "), *(text(f"B = {step.requests:,.0f}", "bold") for step in steps), text("")]]
     experts = f"{roofline.expert_chosen} of {roofline.expert_number} a token, of {_giga(roofline.experts)}"
     cached = f"of {steps[0].context:,.0f} tokens a request"

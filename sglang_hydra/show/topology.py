@@ -68,7 +68,7 @@ def _first_lines(topology: Topology, is_corrected: bool) -> list[Line]:
 
 
 def summary(topology: Topology) -> Line:
-    """The verdict on all of it in one line."""
+    """Returns the verdict on all of it in one line."""
     levels = [finding.level for finding in topology.findings]
     head = (
         f": topology {topology.topology_id}, {plural(len(topology.servers), 'server')}, "
@@ -81,7 +81,7 @@ def summary(topology: Topology) -> Line:
 
 
 def findings_of(topology: Topology, levels: Sequence[str] = ("error", "warning", "info")) -> list[Line]:
-    """Every finding once, in front of it the servers that have it."""
+    """Returns every finding once, in front of it the servers that have it."""
     lines: list[Line] = []
     for finding, servers in _ordered(topology.findings_with_servers):
         if finding.level not in levels:
@@ -93,7 +93,7 @@ def findings_of(topology: Topology, levels: Sequence[str] = ("error", "warning",
 
 
 def router_line(topology: Topology) -> str:
-    """The router's command for a shell. It holds no secret."""
+    """Returns the router's command for a shell. It holds no secret."""
     return " ".join(map(shell_word, topology.router.command(topology.router_argv)))
 
 
@@ -104,7 +104,7 @@ def _ordered(
 
 
 def _shape(topology: Topology) -> str:
-    """How many servers of which role, and the router."""
+    """Returns how many servers of which role, and the router."""
     roles = [server.role for server in topology.servers]
     counts = ", ".join(f"{roles.count(role)} x {role}" for role in dict.fromkeys(roles))
     router = topology.router
@@ -118,7 +118,7 @@ def _set(plan: Plan) -> list[tuple[tuple[str, str], list[Span]]]:
 
 
 def _changed(plan: Plan) -> list[tuple[tuple[str, str], list[Span]]]:
-    """The rows of what was resolved, each under its change and its argument."""
+    """Returns the rows of what was resolved, each under its change and its argument."""
     entries = plan.resolution.ledger
     keys = [(repr((entry.rule, entry.before, entry.after, entry.reason)), entry.field) for entry in entries]
     return list(zip(keys, changed_rows(plan), strict=True))
@@ -166,7 +166,7 @@ def _server_rows(servers: Sequence[Server]) -> Iterator[list[Span]]:
 
 
 def _memory(servers: Sequence[Server]) -> Iterator[Line]:
-    """The memory of one GPU for each role; servers of one role are alike."""
+    """Yields the memory of one GPU for each role; servers of one role are alike."""
     from sglang_hydra.show.memory import memory_lines
 
     roles = list(dict.fromkeys(server.role for server in servers))
@@ -193,7 +193,7 @@ def _commands(topology: Topology) -> Iterator[Line]:
 
 
 def _server_line(server: Server) -> str:
-    """The command of the server's first node."""
+    """Returns the command of the server's first node."""
     if server.head_port is None:
         return command_line(server.plan)
     first = node_commands(server.plan, f"{server.address}:{server.head_port}")[0]

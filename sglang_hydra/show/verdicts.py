@@ -53,9 +53,9 @@ class Checked(NamedTuple):
 def verdicts_on(
     composer: Composer, requests: Sequence[Request], *, seed: int | None = None, others: ReadOthers | None = None
 ) -> list[tuple[str, Checked]]:
-    """The verdict on each thing that ``requests`` name, by its name: overrides together, files and folders one by one.
-    ``seed`` is what to use where one would be drawn; ``others`` reads files that are not ours. Raises ConfigError for a
-    file or folder that is not there."""
+    """Returns the verdict on each thing that ``requests`` name, by its name: overrides together, files and folders one
+    by one. ``seed`` is what to use where one would be drawn; ``others`` reads files that are not ours. Raises
+    ConfigError for a file or folder that is not there."""
     files = [request for request in requests if is_document(request.text)]
     overrides = [request for request in requests if not is_document(request.text)]
     verdicts = []
@@ -75,8 +75,8 @@ def verdicts_on(
 def judged(
     composer: Composer, document: Document, overrides: Sequence[Request], seed: int | None = None
 ) -> Plan | Topology:
-    """The plan of a document with ``overrides`` on top, or of all of its servers where it asks for several. Facts that
-    a plan recorded hold until one of them is typed."""
+    """Returns the plan of a document with ``overrides`` on top, or of all of its servers where it asks for several.
+    Facts that a plan recorded hold until one of them is typed."""
     typed = [request.text.partition("=")[0].partition(".")[0] for request in overrides]
     recorded = None if {"gpu", "model", "model_path"} & set(typed) else document.recorded
     requests = [*document.requests, *overrides]

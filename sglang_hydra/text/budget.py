@@ -80,7 +80,7 @@ def check_size(text: str | bytes, reader: str) -> None:
 
 
 def depth_of(text: str) -> int:
-    """How many brackets of a text stand within each other."""
+    """Returns how many brackets of a text stand within each other."""
     return max(accumulate(_STEP[found] for found in _BRACKET.findall(text)), default=0)
 
 
@@ -102,7 +102,7 @@ def read_json(text: str | bytes, reader: str, **options: Any) -> Any:
 
 
 def read_yaml(text: str, reader: str, loader: Any = None) -> Any:
-    """What the one document of a YAML text holds. Raises yaml.YAMLError or OverBudget."""
+    """Returns what the one document of a YAML text holds. Raises yaml.YAMLError or OverBudget."""
     import yaml
 
     check_yaml(text, reader)
@@ -111,7 +111,7 @@ def read_yaml(text: str, reader: str, loader: Any = None) -> Any:
 
 
 def read_documents(text: str, reader: str) -> list[Any]:
-    """What each document of a YAML text holds. Raises yaml.YAMLError or OverBudget."""
+    """Returns what each document of a YAML text holds. Raises yaml.YAMLError or OverBudget."""
     import yaml
 
     check_yaml(text, reader)
@@ -120,7 +120,7 @@ def read_documents(text: str, reader: str) -> list[Any]:
 
 
 def yaml_nodes(text: str, reader: str, loader: Any = None) -> list[Any]:
-    """The node of each document, for the places of its keys. Raises yaml.YAMLError or OverBudget."""
+    """Returns the node of each document, for the places of its keys. Raises yaml.YAMLError or OverBudget."""
     import yaml
 
     check_yaml(text, reader)
@@ -280,7 +280,7 @@ class _Expander:
 
 
 def _texts(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every text at or below a node, with its keys."""
+    """Yields every text at or below a node, with its keys."""
     if isinstance(node, str):
         yield path, node
     elif isinstance(node, (dict, list)):

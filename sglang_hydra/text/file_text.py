@@ -27,7 +27,7 @@ _KINDS = (
 
 
 def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
-    """A plain file to read as bytes. Raises OSError, also for a pipe, a device or a socket."""
+    """Returns a plain file to read as bytes. Raises OSError, also for a pipe, a device or a socket."""
     return cast(BinaryIO, open(path, "rb", opener=_opener))
 
 
@@ -39,7 +39,7 @@ def open_typed(path: str | os.PathLike[str]) -> BinaryIO:
 def read_text(
     path: str | os.PathLike[str], most: int = RECORD_BYTES, *, encoding: str = "utf-8", errors: str = "strict"
 ) -> str:
-    """The text of a plain file of at most ``most`` bytes.
+    """Returns the text of a plain file of at most ``most`` bytes.
 
     Raises OSError, whose ``strerror`` says what is wrong in words, and UnicodeError.
     """
@@ -50,12 +50,12 @@ def read_text(
 
 
 def special_kind(path: str | os.PathLike[str]) -> str | None:
-    """What a path is that is no plain file and no folder ("a pipe"); None for these. Raises OSError."""
+    """Returns what a path is that is no plain file and no folder ("a pipe"); None for these. Raises OSError."""
     return _kind(os.stat(path).st_mode)
 
 
 def link_problem(file: Path, folder: Path) -> str | None:
-    """Why a file that was found below ``folder`` is not read: a link that leads out of it or nowhere, a pipe, a
+    """Returns why a file that was found below ``folder`` is not read: a link that leads out of it or nowhere, a pipe, a
     device. None for a file to read."""
     try:
         target = Path(os.path.realpath(file, strict=True))

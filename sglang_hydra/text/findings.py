@@ -46,7 +46,7 @@ class Remedy:
 
     @classmethod
     def fixed(cls, fix: str, said: str | None = None) -> Remedy:
-        """What the words that a finding is about should have been; ``said`` where it reads otherwise."""
+        """Returns what the words that a finding is about should have been; ``said`` where it reads otherwise."""
         try:
             words = tuple(shlex.split(fix))
         except ValueError:
@@ -55,7 +55,7 @@ class Remedy:
 
     @classmethod
     def advised(cls, text: str) -> Remedy:
-        """A sentence; one that is overrides alone, or overrides, a colon and why, can be typed too."""
+        """Returns a sentence; one that is overrides alone, or overrides, a colon and why, can be typed too."""
         said = text.partition(": ")[0]
         if "=" not in said:
             return cls(text)
@@ -68,7 +68,7 @@ class Remedy:
 
     @classmethod
     def meant(cls, key: str) -> Remedy:
-        """The key that was probably meant by the one that was typed."""
+        """Returns the key that was probably meant by the one that was typed."""
         return cls(f"did you mean {key}?", renames=key)
 
     def reworded(self, words: Callable[[str], str]) -> Remedy:
@@ -86,7 +86,7 @@ Offers = str | Remedy | Iterable["str | Remedy"]
 
 
 def advice_of(given: Hint) -> tuple[Remedy, ...]:
-    """The remedies that ``given`` says; what is None or empty is left out."""
+    """Returns the remedies that ``given`` says; what is None or empty is left out."""
     several = (given,) if isinstance(given, str | Remedy) else given or ()
     return tuple(one if isinstance(one, Remedy) else Remedy.advised(one) for one in several if one)
 
@@ -191,7 +191,7 @@ class Finding:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Finding:
-        """The finding that ``to_json`` wrote."""
+        """Returns the finding that ``to_json`` wrote."""
         lines, hint = record["upstream"], record["hint"]
         upstream = (lines[0], lines[1]) if lines else None
         several = hint.split(_BETWEEN) if hint else None

@@ -74,7 +74,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {name: row for row in _TABLE["instead
 
 
 def why_not(flag: Flag, verb: str, others: Iterable[Flag]) -> str | None:
-    """What is wrong with a flag that was typed with ``verb`` beside ``others``; None where it goes there."""
+    """Returns what is wrong with a flag that was typed with ``verb`` beside ``others``; None where it goes there."""
     if flag.verbs and verb not in flag.verbs:
         return f"the verb is {verb}"
     beside = {name for other in others for name in other.names}

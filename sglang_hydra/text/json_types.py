@@ -30,14 +30,14 @@ def plain(value: Any) -> Any:
 
 
 def value_at(tree: Any, key: str) -> Any:
-    """The value at a dotted key (``gpu.count``); None where there is none."""
+    """Returns the value at a dotted key (``gpu.count``); None where there is none."""
     for name in key.split("."):
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     return tree
 
 
 def tree_of(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The tree of values by dotted keys."""
+    """Returns the tree of values by dotted keys."""
     root: dict[str, Any] = {}
     for key, value in flat.items():
         *above, last = key.split(".")
@@ -49,7 +49,7 @@ def tree_of(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_beside(module: str) -> Any:
-    """What the JSON file of the same name beside a module holds; ``module`` is its ``__file__``."""
+    """Returns what the JSON file of the same name beside a module holds; ``module`` is its ``__file__``."""
     import json
 
     return json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 
 
 def key_lines(file: str) -> Mapping[tuple[str, ...], int]:
-    """The 1-based line of every key of a YAML file; empty for a file that cannot be read."""
+    """Returns the 1-based line of every key of a YAML file; empty for a file that cannot be read."""
     try:
         about = os.stat(file)
     except (OSError, ValueError):

@@ -60,14 +60,14 @@ def put_whole(path: Path, source: Path) -> None:
 
 
 def mark(purpose: str, content: bytes = b"") -> bytes:
-    """The HMAC-SHA256 of ``content`` for one purpose, 32 bytes: nobody without the user's key can make it."""
+    """Returns the HMAC-SHA256 of ``content`` for one purpose, 32 bytes: nobody without the user's key can make it."""
     return hmac.digest(_key(settings_folder()), purpose.encode() + b"\0" + content, hashlib.sha256)
 
 
 @functools.cache
 def _key(folder: str | None) -> bytes:
-    """The user's key, made where there is none, and anew where others could read it or put it there. Without settings
-    that can be written it is this process's own: what other processes kept is then not used."""
+    """Returns the user's key, made where there is none, and anew where others could read it or put it there. Without
+    settings that can be written it is this process's own: what other processes kept is then not used."""
     if folder is None:
         return secrets.token_bytes(32)
     path = Path(folder, _KEY)

@@ -6,14 +6,14 @@ from typing import Any
 
 
 def quick_load(text: str) -> Any:
-    """What a YAML text holds. Raises yaml.YAMLError for what is none."""
+    """Returns what a YAML text holds. Raises yaml.YAMLError for what is none."""
     import yaml
 
     return yaml.load(text, Loader=quick_loader())
 
 
 def quick_loader() -> Any:
-    """The loader class, for ``yaml.compose`` and its like."""
+    """Returns the loader class, for ``yaml.compose`` and its like."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)

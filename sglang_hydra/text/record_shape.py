@@ -44,8 +44,8 @@ def misfit(kind: str, record: Any, needed: Mapping[str, Sequence[str]]) -> str |
 def _misfit(
     place: str, value: Any, schema: Mapping[str, Any], whole: Mapping[str, Any], needed: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...] | None:
-    """The path to what does not fit, and what is wrong with it. ``place`` is the path of ``value`` as ``needed`` has
-    it."""
+    """Returns the path to what does not fit, and what is wrong with it. ``place`` is the path of ``value`` as
+    ``needed`` has it."""
     if "$ref" in schema:
         schema = functools.reduce(operator.getitem, schema["$ref"].split("/")[1:], whole)
     if not _fits(value, schema):

@@ -27,7 +27,7 @@ _LIKE_ANOTHER = re.compile(r"null|true|false|none|nan|[+-]?inf|[+-]?[\d_.]+(e[+-
 
 
 def text(content: str, style: str = "") -> Span:
-    """A piece of a line; control characters in it are spelled out."""
+    """Returns a piece of a line; control characters in it are spelled out."""
     return (printable(content), style)
 
 
@@ -39,7 +39,7 @@ def printable(content: str) -> str:
 
 
 def shown(value: Any, *, width: int = _WIDEST_VALUE) -> str:
-    """A value as one types it here: ``null``, ``true``, bare words; cut in the middle when it is long."""
+    """Returns a value as one types it here: ``null``, ``true``, bare words; cut in the middle when it is long."""
     written = printable(_written(value))
     if len(written) > width:
         head = width * 2 // 3
@@ -102,7 +102,7 @@ def table(rows: Sequence[Sequence[Span]]) -> list[Line]:
 
 
 def folded(line: Line, width: int) -> list[Line]:
-    """A line that is too long for ``width`` columns as several, its last piece set under where it began."""
+    """Returns a line that is too long for ``width`` columns as several, its last piece set under where it began."""
     if sum(len(content) for content, _ in line) <= width or line[-1][1] == VERBATIM:
         return [line]
     import textwrap
@@ -124,8 +124,8 @@ def folded(line: Line, width: int) -> list[Line]:
 
 
 def with_command(line: Line, command: str) -> list[Line]:
-    """A command behind the words that say what it is; on a terminal that is too narrow for both, below them, continued
-    with backslashes, so that it can be pasted."""
+    """Returns a command behind the words that say what it is; on a terminal that is too narrow for both, below them,
+    continued with backslashes, so that it can be pasted."""
     whole: Line = [*line, text(command, VERBATIM)]
     if not sys.stdout.isatty() or sum(len(content) for content, _ in whole) <= room():
         return [whole]
@@ -147,7 +147,7 @@ def _without_padding(line: Line) -> Line:
 
 
 def room() -> int:
-    """The columns that text for people is set in: those of the terminal or of COLUMNS, 40 to 120; else 100."""
+    """Returns the columns that text for people is set in: those of the terminal or of COLUMNS, 40 to 120; else 100."""
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
         return _WIDTH
     import shutil

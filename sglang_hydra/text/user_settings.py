@@ -76,7 +76,7 @@ class Settings:
         return next((folder for folder in self.trusted_folders if _is_below(real, folder.value)), None)
 
     def allows_variable(self, name: str) -> Allowed | None:
-        """What allows files to read the environment variable ``name``; None where nothing does."""
+        """Returns what allows files to read the environment variable ``name``; None where nothing does."""
         return next((item for item in self.allowed_env if fnmatch.fnmatchcase(name, item.value)), None)
 
     @property
@@ -192,8 +192,8 @@ def _read(env: Mapping[str, str], flags: Mapping[str, Sequence[str]]) -> Setting
 
 
 def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tuple[str, Allowed]]:
-    """The keys and values of the settings file, each with its line. One that is not there says nothing, unless the
-    variable names it."""
+    """Yields the keys and values of the settings file, each with its line. One that is not there says nothing, unless
+    the variable names it."""
     import yaml
 
     from sglang_hydra.text.budget import OverBudget, read_yaml
@@ -234,7 +234,7 @@ def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tup
 
 
 def _items(name: str, value: object, place: str, findings: list[Finding]) -> list[str]:
-    """A value of the settings file as text; an empty list and a finding for one of another type."""
+    """Returns a value of the settings file as text; an empty list and a finding for one of another type."""
     if name == "release":
         return [str(value)]
     if not KEYS[name].is_list:
@@ -284,7 +284,7 @@ def _prices(given: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allow
 
 
 def _switch(name: str, given: Sequence[Allowed], findings: list[Finding]) -> Allowed | None:
-    """The first of these that was given: a flag, else the variable, else the file."""
+    """Returns the first of these that was given: a flag, else the variable, else the file."""
     if not given:
         return None
     value = given[0].value.lower()
@@ -295,7 +295,7 @@ def _switch(name: str, given: Sequence[Allowed], findings: list[Finding]) -> All
 
 
 def _version(given: Sequence[Allowed], findings: list[Finding]) -> Allowed | None:
-    """The first of these that was given: the variable, else the file."""
+    """Returns the first of these that was given: the variable, else the file."""
     if given and not _RELEASE.fullmatch(given[0].value):
         findings.append(_wrong(f"{given[0].place}={given[0].value[:100]} is no version of SGLang"))
     return given[0] if given else None

@@ -22,14 +22,14 @@ _FACTORS: dict[str, int] = {
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that was surely meant; None where that is not sure: ``several_near`` has the names to list."""
+    """Returns the name that was surely meant; None where that is not sure: ``several_near`` has the names to list."""
     sure = surest(name, names)
     return sure[0] if len(sure) == 1 else None
 
 
 def surest(name: str, names: Iterable[str]) -> list[str]:
-    """The name that is only spelled otherwise, else the only one that begins so, else those with the fewest slips of
-    the fingers, up to those that ``_slip`` allows."""
+    """Returns the name that is only spelled otherwise, else the only one that begins so, else those with the fewest
+    slips of the fingers, up to those that ``_slip`` allows."""
     slips: dict[str, int] = {}
     begun: dict[str, list[str]] = {}
     for one in names:
@@ -48,7 +48,7 @@ def surest(name: str, names: Iterable[str]) -> list[str]:
 
 
 def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
-    """The names that may have been meant, the nearest first; one that is only spelled otherwise is alone."""
+    """Returns the names that may have been meant, the nearest first; one that is only spelled otherwise is alone."""
     import difflib
 
     flat = {_flat(candidate): candidate for candidate in names}
@@ -60,14 +60,14 @@ def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
 
 
 def _rest(typed: str, name: str) -> list[str] | None:
-    """What of the words of ``name`` follows where it begins with ``typed``, two letters or more; else None."""
+    """Returns what of the words of ``name`` follows where it begins with ``typed``, two letters or more; else None."""
     flat = _flat(typed)
     begun = re.match(r"[\W_]*".join(flat), name.lower()) if len(flat) > 1 else None
     return re.split(r"[\W_]+", name[begun.end() :]) if begun else None
 
 
 def _slip(typed: str, name: str) -> int | None:
-    """How many letters are wrong where ``typed`` is ``name`` mistyped; None where it is another name.
+    """Returns how many letters are wrong where ``typed`` is ``name`` mistyped; None where it is another name.
 
     Each word is one of the name with a letter too many, too few, wrong or in another place, two of them in a long word,
     or is cut short, without its vowels, or in the plural. A word of up to three letters has no other letter
@@ -93,7 +93,7 @@ def _wrong_letters(word: str, meant: str) -> int | None:
 
 
 def _edits(one: str, other: str) -> int:
-    """How many letters to put in, take out, replace or exchange with the next make one word of the other."""
+    """Returns how many letters to put in, take out, replace or exchange with the next make one word of the other."""
     if abs(len(one) - len(other)) > 2:
         return 3
     rows = [list(range(len(other) + 1))]
@@ -165,7 +165,7 @@ def plural(count: int, word: str) -> str:
 
 
 def program() -> str:
-    """How this program was started, for commands that a message suggests."""
+    """Returns how this program was started, for commands that a message suggests."""
     return "python serve.py" if os.path.basename(sys.argv[0]) == "serve.py" else "sglang-hydra"
 
 
@@ -181,8 +181,8 @@ def _flat(name: str) -> str:
 
 
 def is_digits(text: str) -> bool:
-    """Whether ``int`` reads ``text`` as a whole number, 0 or above. ``"²".isdigit()`` is true, and Python refuses to
-    read more than 4300 digits."""
+    """Returns whether ``int`` reads ``text`` as a whole number, 0 or above. ``"²".isdigit()`` is true, and Python
+    refuses to read more than 4300 digits."""
     return re.fullmatch(r"[0-9]{1,18}", text) is not None
 
 
@@ -206,7 +206,7 @@ def as_meant(word: str) -> str:
 
 
 def foreign_sign(word: str) -> str:
-    """The first of such signs in a word, by its name: ``an em dash (U+2014)``."""
+    """Returns the first of such signs in a word, by its name: ``an em dash (U+2014)``."""
     sign = next(sign for sign in word if sign in f"{_DASHES}{_QUOTES}{_UNSEEN}" or ord(sign) in _WIDE)
     name = unicodedata.name(sign).lower()
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name} (U+{ord(sign):04X})"

@@ -24,7 +24,7 @@ class Block(str):
 
 
 def yaml_text(documents: Sequence[Mapping[str, object]]) -> str:
-    """The documents as YAML, keys in the order that they have."""
+    """Returns the documents as YAML, keys in the order that they have."""
     import yaml
 
     class Dumper(yaml.SafeDumper):

@@ -55,7 +55,7 @@ def fresh_defaults() -> dict[str, Any]:
 
 
 def sealed(values: Mapping[str, Any]) -> ServerArgs:
-    """The arguments as one read-only object. ``values`` must have all 210 names and no other (TypeError)."""
+    """Returns the arguments as one read-only object. ``values`` must have all 210 names and no other (TypeError)."""
     if values.keys() != _DEFAULTS.keys():
         raise TypeError(f"missing or unknown arguments: {sorted(values.keys() ^ _DEFAULTS.keys())}")
     made = object.__new__(SealedServerArgs)

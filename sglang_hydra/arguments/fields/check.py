@@ -39,7 +39,7 @@ def check_value(name: str, value: Any, field: Field | None = None) -> str | None
 
 
 def typed_problem(name: str, value: Any, field: Field | None = None) -> str | None:
-    """What is wrong with a value that somebody typed for the argument ``name``; None if it fits.
+    """Returns what is wrong with a value that somebody typed for the argument ``name``; None if it fits.
 
     Beside what ``check_value`` asks: no zero byte, and JSON where the argument takes JSON text and no file is named.
     """
@@ -55,7 +55,7 @@ def typed_problem(name: str, value: Any, field: Field | None = None) -> str | No
 
 
 def check_json(name: str, text: str) -> str | None:
-    """Where the text of a JSON argument stops being a JSON object, in one line; None if it is one."""
+    """Returns where the text of a JSON argument stops being a JSON object, in one line; None if it is one."""
     import json
 
     from sglang_hydra.text.budget import read_json
@@ -83,7 +83,7 @@ def _check_one(field: Field, kind: str, value: Any) -> str | None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether ``value`` is a float, or a whole number that one can hold."""
+    """Returns whether ``value`` is a float, or a whole number that one can hold."""
     return isinstance(value, float) or (_is_int(value) and abs(value) <= sys.float_info.max)
 
 

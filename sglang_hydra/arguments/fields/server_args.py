@@ -327,7 +327,7 @@ class ServerArgs:
                 setattr(self, field.name, factory() if value is dataclasses.MISSING else value)
 
     def url(self) -> str:
-        """Where clients reach the server, an IPv6 address in brackets."""
+        """Returns where clients reach the server, an IPv6 address in brackets."""
         from sglang_hydra.arguments.ports import server_url
 
         return server_url(vars(self))

@@ -21,7 +21,7 @@ def first_release_of(architectures: Iterable[str]) -> str | None:
 
 
 def has_class(version: str, architectures: Iterable[str]) -> bool | None:
-    """Whether ``version`` has a class for one of ``architectures``; SGLang takes the first of them that it has
+    """Returns whether ``version`` has a class for one of ``architectures``; SGLang takes the first of them that it has
     (models/registry.py, resolve_model_cls).
 
     None where that is unknown: for no version, one before the table, and for a class that the
@@ -35,7 +35,7 @@ def has_class(version: str, architectures: Iterable[str]) -> bool | None:
 
 
 def last_release() -> str:
-    """The last release that changed any class."""
+    """Returns the last release that changed any class."""
     return list(_classes())[-1]
 
 

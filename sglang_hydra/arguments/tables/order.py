@@ -15,7 +15,7 @@ _KINDS = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
 
 @functools.lru_cache(maxsize=512)
 def release_key(version: str) -> tuple[tuple[int, ...], int, int] | None:
-    """What releases are ordered by, as PEP 440 has it; None for a text that is no version."""
+    """Returns what releases are ordered by, as PEP 440 has it; None for a text that is no version."""
     match = _PARTS.fullmatch(version.removeprefix("v"))
     if match is None:
         return None
@@ -26,8 +26,8 @@ def release_key(version: str) -> tuple[tuple[int, ...], int, int] | None:
 
 
 def same_release(version: str, other: str) -> bool:
-    """Whether both are one release, also as builds of it for other hardware (0.5.2+cu126). A build of somebody's own
-    (0.5.2+mine) is another one: its code is not known."""
+    """Returns whether both are one release, also as builds of it for other hardware (0.5.2+cu126). A build of
+    somebody's own (0.5.2+mine) is another one: its code is not known."""
     return version == other or _of_release(version) == _of_release(other)
 
 
@@ -39,12 +39,12 @@ def _of_release(version: str) -> tuple[object, str]:
 
 
 def is_candidate_of(version: str, final: str) -> bool:
-    """Whether ``version`` came before ``final`` to try it (0.5.3rc1, 0.5.3.dev2)."""
+    """Returns whether ``version`` came before ``final`` to try it (0.5.3rc1, 0.5.3.dev2)."""
     mine, theirs = release_key(version), release_key(final)
     return mine is not None and theirs is not None and mine[0] == theirs[0] and mine[1] < 0 == theirs[1]
 
 
 def at_least(version: str, other: str) -> bool:
-    """Whether ``version`` is ``other`` or later; False for a text that is no version."""
+    """Returns whether ``version`` is ``other`` or later; False for a text that is no version."""
     mine, theirs = release_key(version), release_key(other)
     return mine is not None and theirs is not None and mine >= theirs

@@ -29,13 +29,13 @@ class Successor(NamedTuple):
     also: str | None = None
 
     def value_of(self, old: Any) -> Any:
-        """The value in place of ``old``."""
+        """Returns the value in place of ``old``."""
         return self.value if self.value is not SAME else self.values.get(old, old) if isinstance(old, str) else old
 
 
 @functools.lru_cache(maxsize=1)
 def notes() -> Mapping[str, Mapping[str, Any]]:
-    """What no release says by itself, from successors.json: arguments that vanish from one release to the next.
+    """Returns what no release says by itself, from successors.json: arguments that vanish from one release to the next.
 
     ``to`` is what took the place (``before`` in releases that do not have it yet), ``values`` what its values are
     called now, ``value`` the one that stands for the old switch, ``of`` the argument whose value it takes, ``with``
@@ -61,7 +61,7 @@ def successor(name: str, version: str) -> Successor:
 
 
 def name_in(name: str, version: str) -> str | None:
-    """The name that an argument of any release has in ``version``; None where it has none there."""
+    """Returns the name that an argument of any release has in ``version``; None where it has none there."""
     known = nearest_known(version)
     if known is None or name in release(known).arguments:
         return name
@@ -89,7 +89,7 @@ def _step(name: str, at: Release) -> Successor:
 
 
 def _last_seen(flag: str, version: str) -> OldFlag | None:
-    """How the last release before ``version`` that knew an old flag described it."""
+    """Returns how the last release before ``version`` that knew an old flag described it."""
     seen: dict[str, Any] | None = None
     for row in rows():
         changes = row.get("old_flags", {})
@@ -103,7 +103,7 @@ def _last_seen(flag: str, version: str) -> OldFlag | None:
 
 
 def _field_of(flag: str | None, at: Release) -> str | None:
-    """The argument that a flag feeds, in this release or an earlier one."""
+    """Returns the argument that a flag feeds, in this release or an earlier one."""
     if flag is None:
         return None
     plain = flag.partition("=")[0].partition(" ")[0]

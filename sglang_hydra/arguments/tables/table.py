@@ -84,19 +84,19 @@ class Release:
 
 @functools.lru_cache(maxsize=1)
 def rows() -> Sequence[Mapping[str, Any]]:
-    """The table as it is written: the first release whole, each later one as what it changed. Oldest first."""
+    """Returns the table as it is written: the first release whole, each later one as what it changed. Oldest first."""
     content = json.loads(_FILE.read_text(encoding="utf-8"))
     return tuple(content["releases"])
 
 
 def known_versions() -> tuple[str, ...]:
-    """Every release of the table, oldest first."""
+    """Returns every release of the table, oldest first."""
     return tuple(row["version"] for row in rows())
 
 
 def pinned_rows() -> Mapping[str, Mapping[str, Any]]:
-    """The rows of releases that the user trusts, each as what its wheel has otherwise than the release ``near``: by
-    version, without those of the table. A file that others can write is none."""
+    """Returns the rows of releases that the user trusts, each as what its wheel has otherwise than the release
+    ``near``: by version, without those of the table. A file that others can write is none."""
     folder = settings_folder()
     path = "" if folder is None else os.path.join(folder, PINNED_TABLES)
     try:
@@ -141,7 +141,7 @@ def nearest_recorded(version: str) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def release(version: str) -> Release:
-    """A release of the table, or one that the user trusts. Raises KeyError for any other."""
+    """Returns a release of the table, or one that the user trusts. Raises KeyError for any other."""
     pinned = pinned_rows().get(version) if version not in known_versions() else None
     rest = _rest(pinned["near"] if pinned else version)
     arguments, old = raw_tables(version)
@@ -175,7 +175,7 @@ def raw_tables(version: str) -> tuple[dict[str, dict[str, Any]], dict[str, dict[
 
 
 def _rest(version: str) -> tuple[frozenset[str], frozenset[str], Mapping[str, str], Mapping[str, Any]]:
-    """The variables, the pages, the commands and the needs of a release of the table."""
+    """Returns the variables, the pages, the commands and the needs of a release of the table."""
     variables: set[str] = set()
     pages: set[str] = set()
     scripts: Mapping[str, str] = {}
@@ -202,7 +202,7 @@ def all_arguments() -> Mapping[str, Argument]:
 
 @functools.lru_cache(maxsize=1)
 def every_variable() -> frozenset[str]:
-    """Every environment variable that the code of some release asks for, by its exact name."""
+    """Returns every environment variable that the code of some release asks for, by its exact name."""
     return frozenset(name for row in rows() for name in row.get("variables", {}).get("added", ()))
 
 
@@ -221,7 +221,7 @@ def _flags(name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def typed_flags(name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The flags of an argument, and those that switch it off."""
+    """Returns the flags of an argument, and those that switch it off."""
     own = _flags(name, spec)
     pair = spec.get("action") == "BooleanOptionalAction"
     return tuple(word for flag in own for word in (flag, f"--no-{flag[2:]}")) if pair else own

@@ -15,7 +15,7 @@ _MOST_CHOICES = 12
 
 
 def problem(argument: Argument, value: object) -> str | None:
-    """Why ``value`` cannot be given for ``argument``, in a clause; None where it can."""
+    """Returns why ``value`` cannot be given for ``argument``, in a clause; None where it can."""
     if value is None:
         return None if "None" in argument.type.split(" | ") else "cannot be null"
     kinds = [kind for kind in _alternatives(argument.type) if kind != "None"]
@@ -29,13 +29,13 @@ def problem(argument: Argument, value: object) -> str | None:
 
 
 def as_text(argument: Argument, value: object) -> object:
-    """The value with a number as text where the argument is one: YAML reads some words as numbers."""
+    """Returns the value with a number as text where the argument is one: YAML reads some words as numbers."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return str(value) if is_number and "str" in argument.type.split(" | ") else value
 
 
 def _alternatives(type: str) -> list[str]:
-    """The parts of a union that are not inside brackets."""
+    """Returns the parts of a union that are not inside brackets."""
     parts, depth, start = [], 0, 0
     for position, letter in enumerate(type):
         depth += (letter == "[") - (letter == "]")
@@ -79,7 +79,7 @@ def _is_json(text: str) -> bool:
 
 
 def nearest_choice(argument: Argument, value: object) -> str | None:
-    """The choice that was probably meant."""
+    """Returns the choice that was probably meant."""
     return nearest(str(value), map(str, argument.choices)) if argument.choices else None
 
 

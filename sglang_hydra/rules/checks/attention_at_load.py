@@ -90,7 +90,7 @@ def check_fa3_cache_type(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _takes_fa3(args: ServerArgs, facts: Facts) -> bool:
-    """Whether SGLang chooses FlashAttention 3 where no backend was named."""
+    """Returns whether SGLang chooses FlashAttention 3 where no backend was named."""
     view = view_of(facts.model, args.json_model_override_args)
     if any(getattr(args, field) is not None for field in ATTENTION_FIELDS) or view is None or not facts.gpu.is_sm90:
         return False

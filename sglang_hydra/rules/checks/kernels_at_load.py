@@ -170,13 +170,13 @@ def check_lowest_gpu(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _lowest_capability(method: str, version: str) -> int | None:
-    """What a release asks for; None where it is not known to have the method."""
+    """Returns what a release asks for; None where it is not known to have the method."""
     since = [value for first, value in _MIN_CAPABILITY.get(method, {}).items() if at_least(version, first)]
     return since[-1] if since else None
 
 
 def unset_backend(args: ServerArgs, backend: str, better: str | None = None) -> list[str]:
-    """Every argument that names ``backend`` with a ``better`` one, then with none."""
+    """Returns every argument that names ``backend`` with a ``better`` one, then with none."""
     named = [field for field in ATTENTION_FIELDS if getattr(args, field) == backend]
     values = [better, "null"] if better else ["null"]
     return [" ".join(f"{field}={value}" for field in named) for value in values]
@@ -189,12 +189,12 @@ def _newer(capability: int) -> list[str]:
 
 
 def is_latent(view: ConfigView) -> bool:
-    """Whether a model has latent attention, as SGLang tells it: by its class."""
+    """Returns whether a model has latent attention, as SGLang tells it: by its class."""
     return any(name in _MLA for name in view.architectures or ())
 
 
 def _quantization(args: ServerArgs, facts: Facts) -> str | None:
-    """The method that will run: the one asked for, else the checkpoint's."""
+    """Returns the method that will run: the one asked for, else the checkpoint's."""
     if args.quantization is not None:
         return args.quantization.lower()
     view = view_of(facts.model, args.json_model_override_args)

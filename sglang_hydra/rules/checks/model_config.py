@@ -190,12 +190,12 @@ def _fractions(fraction: float) -> tuple[str, ...]:
 
 
 def experts_of(text: Mapping[str, Any]) -> int:
-    """The routed experts of a layer, 0 without."""
+    """Returns the routed experts of a layer, 0 without."""
     return int(next((text[name] for name in _EXPERT_COUNTS if isinstance(text.get(name), int)), 0))
 
 
 def derived_context_length(text_config: Mapping[str, Any]) -> int | None:
-    """The longest context in tokens that a config allows, as SGLang derives it; None if no field says it."""
+    """Returns the longest context in tokens that a config allows, as SGLang derives it; None if no field says it."""
     scaling = text_config.get("rope_scaling")
     factor = 1.0
     if isinstance(scaling, Mapping):
@@ -209,7 +209,7 @@ def derived_context_length(text_config: Mapping[str, Any]) -> int | None:
 
 
 def stored_quantization(args: ServerArgs | Arguments, facts: Facts) -> str | None:
-    """The checkpoint's own method in lower case; None where its config names none or is not known."""
+    """Returns the checkpoint's own method in lower case; None where its config names none or is not known."""
     view = view_of(facts.model, args.json_model_override_args)
     stored = (view.get("quantization_config") or view.get("compression_config")) if view is not None else None
     if not isinstance(stored, Mapping):

@@ -45,7 +45,7 @@ def config_states_its_sizes(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _unusable(args: ServerArgs, view: ConfigView, text: Mapping[str, Any]) -> Iterator[str]:
-    """The fields of the language model that ModelConfig fails on."""
+    """Yields the fields of the language model that ModelConfig fails on."""
     yield from (name for name in ("hidden_size", "num_attention_heads") if not _is_number(text.get(name)))
     if text["num_attention_heads"] == 0:
         yield "num_attention_heads"

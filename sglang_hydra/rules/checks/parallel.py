@@ -157,6 +157,6 @@ def dense_layers_split_or_not(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _dividing(whole: int, asked: int) -> list[int]:
-    """The divisors of ``whole`` beside ``asked``, the nearest first and the larger of two that are as near."""
+    """Returns the divisors of ``whole`` beside ``asked``, the nearest first and the larger of two that are as near."""
     sizes = [size for size in range(1, min(whole, 1024) + 1) if whole % size == 0 and size != asked]
     return sorted(sizes, key=lambda size: (abs(size - asked), -size))

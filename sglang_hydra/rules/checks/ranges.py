@@ -129,7 +129,7 @@ def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _is_in(limits: tuple[int, int], value: Any) -> bool:
-    """Whether a number, or each number of a list, lies within ``limits``; anything else does."""
+    """Returns whether a number, or each number of a list, lies within ``limits``; anything else does."""
     if isinstance(value, list):
         return all(_is_in(limits, item) for item in value)
     return not isinstance(value, int) or isinstance(value, bool) or limits[0] <= value <= limits[1]

@@ -54,15 +54,15 @@ class Declared(NamedTuple):
     periods: tuple[Period, ...]
 
     def at(self, version: str) -> Period:
-        """The period of a release: the last one for what is no version (a build of one's own), the first one for what
-        is older than all."""
+        """Returns the period of a release: the last one for what is no version (a build of one's own), the first one
+        for what is older than all."""
         if len(self.periods) == 1 or (release_key(version) or FIRST_NUMBERED) <= FIRST_NUMBERED:
             return self.periods[-1]
         return next((each for each in reversed(self.periods) if at_least(version, each.since)), self.periods[0])
 
 
 def declared(check: Rule) -> Declared:
-    """What releases.json says of ``check``. Raises Undeclared where it says nothing."""
+    """Returns what releases.json says of ``check``. Raises Undeclared where it says nothing."""
     try:
         return declarations()[check.id]
     except KeyError:
@@ -70,8 +70,8 @@ def declared(check: Rule) -> Declared:
 
 
 def answer_of(check: Rule, values: Mapping[str, Any], facts: Facts, *, asked: bool = False) -> Refusal | None:
-    """What ``check`` says of the resolved ``values`` of ``facts.release``, in the words of that release; None where it
-    does not hold there. ``asked``: the release itself was asked and its answer is known."""
+    """Returns what ``check`` says of the resolved ``values`` of ``facts.release``, in the words of that release; None
+    where it does not hold there. ``asked``: the release itself was asked and its answer is known."""
     known = declared(check)
     period = known.at(facts.release)
     if period.gone is not None:
@@ -117,8 +117,8 @@ class Arguments:
 
 
 def value_at(values: Mapping[str, Any], path: str) -> Any:
-    """The value of an argument, or of a place in one (``cuda_graph_config.decode.bs``). Raises Unknown where there is
-    none."""
+    """Returns the value of an argument, or of a place in one (``cuda_graph_config.decode.bs``). Raises Unknown where
+    there is none."""
     found: Any = values
     for key in path.split("."):
         if not isinstance(found, Mapping) or key not in found:
@@ -128,17 +128,17 @@ def value_at(values: Mapping[str, Any], path: str) -> Any:
 
 
 def arguments_of(version: str) -> Mapping[str, Any]:
-    """The arguments of a release, by name: those of the newest for a build of one's own."""
+    """Returns the arguments of a release, by name: those of the newest for a build of one's own."""
     return FIELDS if same_release(version, SPECIFIED_VERSION) else table_of(version).arguments
 
 
 def table_of(version: str) -> Release:
-    """The release of the table whose arguments a release has: the newest for a build of one's own."""
+    """Returns the release of the table whose arguments a release has: the newest for a build of one's own."""
     return release(nearest_known(version) or known_versions()[-1])
 
 
 def word_for(name: str, version: str) -> str:
-    """What is typed in a release for an argument of 0.5.2."""
+    """Returns what is typed in a release for an argument of 0.5.2."""
     if name in arguments_of(version):
         return name
     return successor(name, table_of(version).version).name or name

@@ -38,7 +38,7 @@ def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _nearest(args: ServerArgs) -> int:
-    """The largest chunk below the one asked for that gives whole pages, on every DP rank."""
+    """Returns the largest chunk below the one asked for that gives whole pages, on every DP rank."""
     chunk: Any = args.chunked_prefill_size
     page: Any = args.page_size
     ranks = args.dp_size if args.enable_dp_attention else 1

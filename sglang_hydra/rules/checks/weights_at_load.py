@@ -303,7 +303,7 @@ def _groups(args: Arguments, held: int) -> list[str]:
 
 
 def _divisors(number: int) -> list[int]:
-    """The numbers of ranks that divide it, up to the most that an offer names."""
+    """Returns the numbers of ranks that divide it, up to the most that an offer names."""
     return [size for size in range(1, min(number, _MOST_RANKS) + 1) if number % size == 0]
 
 

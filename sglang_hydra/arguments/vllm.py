@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.text.findings import Finding, Level
@@ -19,7 +19,7 @@ class Counterpart(NamedTuple):
     ``is_lost`` for what its command loses where the flag is left out."""
 
     argument: str | None = None
-    value: Any = None
+    value: object = None
     values: Mapping[str, str] = {}
     copied: str | None = None
     is_default: bool = False

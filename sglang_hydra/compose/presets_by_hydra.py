@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.compose.by_omegaconf import (
     SEAL,
@@ -115,12 +115,12 @@ def _parts(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[C
     )
 
 
-def _below(part: Content, path: tuple[str, ...]) -> Mapping[str, Any]:
+def _below(part: Content, path: tuple[str, ...]) -> Mapping[str, object]:
     """What a config says of the node at ``path``."""
     package = tuple(filter(None, str(part.package or "").split(".")))
     if package != path[: len(package)]:
         return {}
-    content: Any = part.tree
+    content: object = part.tree
     for name in path[len(package) :]:
         content = content.get(name) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}

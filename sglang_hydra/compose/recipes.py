@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import canonical_name
 from sglang_hydra.text.findings import Finding
@@ -34,7 +34,7 @@ class Recipe:
     gpu: str
     gpus: int
     nodes: int
-    args: Mapping[str, Any]
+    args: Mapping[str, object]
     version: str
     source: str
     env: Mapping[str, str] = field(default_factory=dict)
@@ -53,9 +53,9 @@ class Recipe:
         return tuple(name for name, value in self.args.items() if str(value).startswith("$"))
 
     @property
-    def node(self) -> dict[str, Any]:
+    def node(self) -> dict[str, object]:
         """The recipe as a config: its hardware and model as choices, its arguments at the root."""
-        model: dict[str, Any] = {}
+        model: dict[str, object] = {}
         if self.checkpoint == "bf16" and "model_path" not in self.args:
             model["config"] = {"quantization_config": None}  # the source converts the checkpoint first
         known = {name: own for name in self.args if (own := canonical_name(name)) and name not in self.left_open}

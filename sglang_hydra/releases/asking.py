@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.facts.trust import may_start
@@ -33,7 +33,7 @@ class Asking:
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    declared: Mapping[str, Any] = field(default_factory=dict)
+    declared: Mapping[str, object] = field(default_factory=dict)
     installed: str | None = None
     program: str | None = None
     may_fetch: bool = False

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 
 from release_cases import MODELS, read_cases
 
+from sglang_hydra.releases import fetching
 from sglang_hydra.releases.case import Case
 from sglang_hydra.releases.release import ask_release
 from sglang_hydra.rules.answer import Answer
@@ -88,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--emit", type=Path)
     parser.add_argument("--no-kept", action="store_true", help="ask the releases again, whatever the cache has")
     options = parser.parse_args(argv)
+    fetching.allow(lambda line: print(line, file=sys.stderr))  # a file that no case has read before
     models = json.loads(options.models.read_text(encoding="utf-8"))
     cases = [case for file in options.file for case in read_cases(file)]
     emitted, counts, shown = [], Counter[str](), 0

@@ -6,7 +6,8 @@ The statement and the conditions of a step are read from the release's wheel; th
 calls are those that the step shows. A condition must come out as it was, a statement as the value that the change or
 the next step has. What a step does not show all operands of cannot be computed, and is counted apart.
 
-Exit code: 0 nothing is false, 1 something is, or a release has fewer changes than asked for.
+``arithmetic`` counts every statement that adds, multiplies or divides; those of which not all operands are shown are
+listed. Exit code: 0 nothing is false, 1 something is, or a release has fewer changes than asked for.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class Checker:
     def __init__(self, version: str) -> None:
         self.record = record_of(version)
         assert self.record is not None
-        self.version, self.counts, self.false = version, Counter[str](), list[str]()
+        self.version, self.counts = version, Counter[str]()
+        self.false, self.unseen = list[str](), list[str]()
 
     def change(self, change: Change) -> None:
         self.counts["changes"] += 1
@@ -90,6 +92,7 @@ class Checker:
         self.conditions(step)
         if node is not None:
             self.statement(step, node, above, change)
+            self.arithmetic(step, node, None if above else change.field)
         for before, after in zip(step.via, step.via[1:], strict=False):
             self.chained(before, after)
         for other in step.via:
@@ -102,34 +105,49 @@ class Checker:
             self.count("conditions", made is UNKNOWN or bool(made) == each.holds, made, f"{each.place} {each}")
 
     def statement(self, step: Step, node: ast.stmt, above: Step | None, change: Change) -> None:
-        """A field's value is that of the change; a local one's is what the statement above reads."""
-        made = assigned(node, step.inputs)
-        targets = {source.text_of(each) for each in source.targets(node)}
+        """A field's value is that of the change; a local or a returned one is what the statement above reads."""
         if above is None:
             value = source.named(node).get(change.field, (0, None))[1]
-            given = (
-                made if isinstance(node, ast.AugAssign) else UNKNOWN if value is None else computed(value, step.inputs)
+            wanted, made = change.after, UNKNOWN if value is None else computed(value, step.inputs)
+            if isinstance(node, ast.AugAssign):
+                made = assigned(node, step.inputs)
+            if isinstance(wanted, dict) or "…" in str(wanted):
+                return
+        elif isinstance(node, ast.Return):
+            calls = {text: ast.parse(text, mode="eval").body for text in above.inputs}
+            mine = [
+                t for t, each in calls.items() if isinstance(each, ast.Call) and source.called(each) == step.function
+            ]
+            if len(mine) != 1:
+                return
+            wanted, made = above.inputs[mine[0]], assigned(node, step.inputs)
+        else:
+            target = next(
+                (text for each in source.targets(node) if (text := source.text_of(each)) in above.inputs), None
             )
-            wanted = (
-                UNKNOWN if isinstance(change.after, (dict, list, str)) and "…" in str(change.after) else change.after
-            )
-            if not isinstance(wanted, dict):
-                is_true = UNKNOWN in (given, wanted) or same(given, wanted)
-                self.count("statements", is_true, given, f"{step.place}: {step.inputs} -> {wanted!r}")
-        elif (target := next(iter(targets & above.inputs.keys()), None)) and above.via[-1:] == (step,):
-            wanted = above.inputs[target]
-            self.count(
-                "statements", made is UNKNOWN or same(made, wanted), made, f"{step.place}: {step.inputs} -> {wanted!r}"
-            )
+            if target is None or above.via[-1:] != (step,):
+                return
+            wanted, made = above.inputs[target], assigned(node, step.inputs, target)
+        kind = "returns" if isinstance(node, ast.Return) else "statements"
+        self.count(kind, made is UNKNOWN or same(made, wanted), made, f"{step.place}: {step.inputs} -> {wanted!r}")
+
+    def arithmetic(self, step: Step, node: ast.stmt, field: str | None) -> None:
+        """Every statement that adds, multiplies or divides shows all of its operands."""
+        value = source.named(node).get(field or "", (0, getattr(node, "value", None)))[1]
+        if isinstance(node, ast.AugAssign) or any(isinstance(each, ast.BinOp) for each in ast.walk(value or node)):
+            made = UNKNOWN if value is None else computed(value, step.inputs)
+            made = assigned(node, step.inputs) if isinstance(node, ast.AugAssign) else made
+            self.count("arithmetic", True, made, "")
+            self.unseen += [f"{step.place}: {step.inputs}"] if made is UNKNOWN else []
 
     def chained(self, before: Step, after: Step) -> None:
         """A statement that goes on from the one before reads what that one made."""
         nodes = [statement(self.source(each.file), each.line) for each in (before, after)]
         if before.file != after.file or nodes[0] is None or nodes[1] is None:
             return
-        made = assigned(nodes[0], before.inputs)
         for name in {source.text_of(each) for each in source.targets(nodes[0])} & after.inputs.keys():
             if name in {source.text_of(each) for each in source.targets(nodes[1])}:
+                made = assigned(nodes[0], before.inputs, name)
                 is_true = made is UNKNOWN or same(made, after.inputs[name])
                 self.count("sums", is_true, made, f"{before.place} -> {after.place}: {before.inputs} -> {after.inputs}")
 
@@ -148,12 +166,16 @@ def statement(code: source.Source, line: int) -> ast.stmt | None:
     return source.statements(function).get(line) if function is not None else None
 
 
-def assigned(node: ast.stmt, operands: Mapping[str, Any]) -> Any:
-    """What a statement makes of the one name that it assigns to, or returns."""
+def assigned(node: ast.stmt, operands: Mapping[str, Any], target: str | None = None) -> Any:
+    """What a statement makes of the ``target`` that it assigns to, its only one without, or what it returns."""
     value = getattr(node, "value", None)
     if isinstance(node, ast.AugAssign):
         return computed(ast.BinOp(node.target, node.op, node.value), operands)
-    return UNKNOWN if value is None or len(source.targets(node)) > 1 else computed(value, operands)
+    made = UNKNOWN if value is None else computed(value, operands)
+    if not any(isinstance(each, (ast.Tuple, ast.List)) for each in getattr(node, "targets", ())):
+        return made
+    names = [source.text_of(each) for each in source.targets(node)]
+    return made[names.index(target)] if target in names and isinstance(made, (list, tuple)) else UNKNOWN
 
 
 def same(left: Any, right: Any) -> bool:
@@ -190,7 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         checker = Checker(version)
         for change in changes(version, options.seed, options.changes):
             checker.change(change)
-        print(*checker.false[:20], sep="\n")
+        print(*checker.false[:20], *dict.fromkeys(checker.unseen[:20]), sep="\n")
         print(f"{version}: {len(checker.false)} false; {dict(sorted(checker.counts.items()))}", flush=True)
         failed |= bool(checker.false) or checker.counts["changes"] < options.changes
     return int(failed)

@@ -6,6 +6,7 @@ kept beside the user's pins, and ``arguments.tables`` reads it.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -40,7 +41,8 @@ _LATENT: Mapping[str, Any] = {
     **TINY, "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "kv_lora_rank": 16,
     "q_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 8,
     "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 1,
-    "n_group": 1, "topk_group": 1,
+    "n_group": 1, "topk_group": 1, "quantization_config": {
+        "quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [128, 128]},
 }  # fmt: skip
 _LINES = ((), ("--tp", "8", "--dp", "8", "--enable-dp-attention"), ("--speculative-algorithm", "EAGLE"))
 _MACHINES: tuple[Mapping[str, Any], ...] = (
@@ -129,6 +131,7 @@ _FLAG = re.compile(r"--[A-Za-z][\w-]{0,99}")
 _ACTIONS = {"_StoreTrueAction": "store_true", "_StoreFalseAction": "store_false", "_StoreAction": None}
 _PLAIN = ("str", "int", "float", "bool")
 _READERS = {"loads": "json.loads"}
+_NOTED = ("A[", "Annotated[", "typing.Annotated[", "Literal[", "typing.Literal[")
 _OPTIONAL = re.compile(r"(?:typing\.)?Optional\[(.*)\]")
 
 
@@ -185,6 +188,12 @@ def _spec(
 
 
 def _type(text: str) -> str:
+    """A type in the table's words: without the help that an annotation has beside it (0.5.14), and ``str`` for texts to
+    choose from."""
+    node = ast.parse(text, mode="eval").body if text.startswith(_NOTED) else None
+    if isinstance(node, ast.Subscript):
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
+        text = type(first.value).__name__ if isinstance(first, ast.Constant) else ast.unparse(first)
     match = _OPTIONAL.fullmatch(text)
     plain = re.sub(r"typing\.|\b(?=(?:List|Dict|Tuple|Set)\[)", "", text)
     return f"{_type(match[1])} | None" if match else re.sub(r"\b(List|Dict|Tuple|Set)\[", lambda m: m[0].lower(), plain)

@@ -17,6 +17,7 @@ import os
 import struct
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ _ENDS = (".dist-info/METADATA", ".dist-info/RECORD")
 
 
 def main() -> int:
+    begun = time.monotonic()
     asked = json.load(sys.stdin)
     command: Any = import_module("pip._internal.commands").create_command("download")
     with command.main_context():
@@ -45,7 +47,7 @@ def main() -> int:
             options, _ = command.parse_args([*words, wheel["name"]])
             if session is None:
                 session = command.get_default_session(options)
-                answered = _end_without_answer(session, asked["wait_s"])
+                answered = _end_without_answer(session, asked["wait_s"], begun)
             python = import_module("pip._internal.cli.cmdoptions").make_target_python(options)
             finder = command._build_package_finder(options=options, session=session, target_python=python)
             links = [each.link for each in finder.find_all_candidates(wheel["name"])]
@@ -64,13 +66,14 @@ def main() -> int:
     return 0
 
 
-def _end_without_answer(session: Any, wait_s: float | None) -> Any:
-    """Ends this program where the index has answered nothing ``wait_s`` from now on. Returns what says whether it
-    has."""
+def _end_without_answer(session: Any, wait_s: float | None, begun: float) -> Any:
+    """Ends this program where the index has answered nothing ``wait_s`` after it ``begun``; half of that is the
+    index's own, however long pip's modules took. Returns what says whether it has."""
     first = threading.Event()
     session.hooks["response"].append(lambda *_, **__: first.set())
     if wait_s:
-        watch = threading.Thread(target=lambda: first.wait(wait_s) or os._exit(UNREACHED), daemon=True)
+        left = max(wait_s / 2, wait_s - (time.monotonic() - begun))
+        watch = threading.Thread(target=lambda: first.wait(left) or os._exit(UNREACHED), daemon=True)
         watch.start()
     return first.is_set
 

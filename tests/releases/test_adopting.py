@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
 from sglang_hydra.arguments.accepted import accepted
-from sglang_hydra.arguments.parser import parser_of
-from sglang_hydra.arguments.tables.table import known_versions, nearest_known, pinned_rows, raw_tables, release
-from sglang_hydra.releases.adopting import adopt, changes_of, keep_table, said_of
-from sglang_hydra.releases.process import Child, end_children
+from sglang_hydra.arguments.tables.table import known_versions, nearest_known, pinned_rows, release
+from sglang_hydra.releases import wheels
+from sglang_hydra.releases.adopting import adopt, keep_table, said_of
+from sglang_hydra.releases.process import end_children
 from sglang_hydra.releases.records import record_of
-from sglang_hydra.releases.release import PLAIN_MACHINE, ask_release
+from sglang_hydra.releases.release import ask_release
 from sglang_hydra.releases.trusted import pin, trust
 from tests.releases.fake import FILES, make_wheel
 from tests.releases.test_trusted import build  # noqa: F401 - a fixture
 from tests.releases.test_wheels import _case
+from tools import hidden_releases
 
 NEXT = "9.9.9"
 HOME = "sglang/srt/server_args.py"
@@ -36,7 +36,8 @@ def adopted(folder: Path, server_args: str, **files: str) -> dict[str, list[str]
 
 def test_new_arguments_are_typed_and_those_that_are_gone_are_refused(build: Path, tmp_path: Path) -> None:  # noqa: F811
     assert nearest_known(NEXT) == known_versions()[-1]
-    code = FILES[HOME].replace("    random_seed: int = 0\n", "    random_seed: int = 0\n    my_limit: int = 3\n")
+    new = "    my_limit: \"A[int, 'how many']\" = 3\n    my_mode: \"Optional[Literal['a', 'b']]\" = None\n"
+    code = FILES[HOME].replace("    random_seed: int = 0\n", f"    random_seed: int = 0\n{new}")
     code = code.replace(
         'parser.add_argument("--ask"', 'parser.add_argument("--my-limit", type=int); parser.add_argument("--ask"'
     )
@@ -47,6 +48,7 @@ def test_new_arguments_are_typed_and_those_that_are_gone_are_refused(build: Path
     assert nearest_known(NEXT) == NEXT
     mine = release(NEXT).arguments["my_limit"]
     assert (mine.type, mine.default) == ("int", 3)
+    assert release(NEXT).arguments["my_mode"].type == "str | None"
     assert "tp_size" not in release(NEXT).arguments
     made = accepted({"model_path": "m", "tp_size": 2}, NEXT)
     assert [finding.id for finding in made.findings if finding.level == "error"]
@@ -91,24 +93,10 @@ def test_tables_that_others_can_write_are_not_read(build: Path, tmp_path: Path) 
 
 @pytest.mark.registry
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("version", "before"), [("0.5.23", "0.5.22"), ("0.5.22", "0.5.21"), ("0.5.9", "0.5.8")])
-def test_a_release_hidden_from_the_table_is_read_from_its_wheel(version: str, before: str) -> None:
-    """Names, defaults and flags are those of the table, which another reader made."""
-    from sglang_hydra.releases import wheels
-
+@pytest.mark.parametrize("version", ["0.5.23", "0.5.14", "0.5.9", "0.5.7"])
+def test_a_hidden_release_is_adopted_from_its_wheel(version: str) -> None:
+    """What it reads and answers then is what the tables that another reader made give."""
     record = record_of(version)
     assert record is not None
-    child = Child(record, wheels.fetch(record), PLAIN_MACHINE)
-    case = {"argv": [], "machine": PLAIN_MACHINE, "models": {}, "files": {}, "table": True}
-    row = changes_of(child.ask(case)["values"], before)
-    child.end()
-    arguments = raw_tables(before)[0]
-    for name in row["arguments"]["removed"]:
-        del arguments[name]
-    arguments |= row["arguments"]["added"] | row["arguments"]["changed"]
-    wanted = raw_tables(version)[0]
-    other = [name for name in {*wanted, *arguments} if wanted.get(name) != arguments.get(name)]
-    assert len(other) <= len(wanted) / 50, {name: (wanted.get(name), arguments.get(name)) for name in other}
-    assert arguments.keys() == wanted.keys()
-    assert parser_of(version).options
-    assert json.dumps(row)
+    wheels.fetch(record)
+    assert hidden_releases.main([version, "--every", "7"]) == 0

@@ -38,6 +38,7 @@ class ServerArgs:
     batches: list = None
     graph: dict = None
     kept: int = 3
+    doubled: int = None
 
     def __post_init__(self):
         self._resolved_overrides = []
@@ -57,6 +58,8 @@ class ServerArgs:
         for name in ("page_size",):
             setattr(self, name, 64 if self.backend == "slow" else 1)
         self.batches = list(range(20))
+        if self.tp_size == 4:
+            declare(self, doubled=twice(self.kept))
         run_pass(self, decide_graph)
 
     def _backends(self):
@@ -114,6 +117,14 @@ def run_pass(args, decide):
             setattr(args, field, value)
 
 
+def twice(number):
+    return 2 * number
+
+
+def declare(args, **declared):
+    run_pass(args, lambda _: declared)
+
+
 def prepare_server_args(argv):
     parser = argparse.ArgumentParser()
     for flag, kind in (("--model-path", str), ("--api-key", str), ("--tp-size", int), ("--backend", str)):
@@ -158,6 +169,13 @@ def test_a_change_has_its_place_and_what_it_read(ask: Ask) -> None:
     assert change.step.inputs == {"gpu_mem": 143771.0, "reserved": 1536}
     (condition,) = change.step.conditions
     assert (condition.line, condition.holds) == (line_of("if self.fraction is None"), True)
+
+
+def test_a_statement_that_still_runs_shows_what_its_calls_have_answered(ask: Ask) -> None:
+    step = changes(ask("--tp-size", "4"))["doubled"].step
+    assert step is not None
+    assert step.place == f"{FILE}:{line_of('declare(self, doubled=')}"
+    assert step.inputs == {"twice(self.kept)": 6, "self.kept": 3}
 
 
 def test_a_condition_has_the_operands_of_its_time(ask: Ask) -> None:

@@ -124,6 +124,7 @@ def _absent(machine: Mapping[str, Any]) -> frozenset[str]:
 def _stand_in(machine: Mapping[str, Any]) -> None:
     """The machine in torch and in the vendors' tools. What a case may change is read when it is asked for."""
     torch: Any = importlib.import_module("torch")
+    torch.library.register_fake = functools.partial(_register_fake, torch.library.register_fake)
     device, capability = machine["device"], tuple(machine["capability"] or (0, 0))
     like_cuda = device in ("cuda", "hip")
     torch.version.cuda = machine["cuda"] if device == "cuda" else None
@@ -169,6 +170,13 @@ def _stand_in(machine: Mapping[str, Any]) -> None:
         there.device_count, there.mem_get_info = count, memory
         there.get_device_properties, there.get_device_name = properties, name
     _stand_in_for_tools(machine)
+
+
+def _register_fake(real: Any, operator: Any, *values: Any, **options: Any) -> Any:
+    """Describes an operator to torch; of an inert kernel there is none to describe (0.5.9's fp8_kernel.py:2035)."""
+    if str(operator).partition("::")[0] in KERNELS:
+        return lambda function: function
+    return real(operator, *values, **options)
 
 
 def _say(module: Any, **answers: Any) -> None:

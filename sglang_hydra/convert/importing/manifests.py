@@ -47,7 +47,7 @@ class _Pod:
 
 def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Launch]:
     """Every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server; those with
-    other flags stay apart."""
+    other flags or variables stay apart."""
     found = list(_walk(document, _Pod(str(document.get("kind", ""))), place, set()))
     leaders = [launch for launch, pod in found if not pod.worker]
     known = [_of_every_node(launch) for launch in leaders]
@@ -55,9 +55,10 @@ def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Laun
     return [*leaders, *(replace(launch, name=f"{launch.name}-worker") if leaders else launch for launch in apart)]
 
 
-def _of_every_node(launch: Launch) -> list[str]:
-    """The words of a server that are the same on each of its nodes, in any order. Its leader alone listens."""
-    return sorted(of_every_node(launch.words, ("--host", "--port")))
+def _of_every_node(launch: Launch) -> tuple[list[str], Mapping[str, str]]:
+    """The words of a server that are the same on each of its nodes, in any order, and its variables. Its leader alone
+    listens."""
+    return sorted(of_every_node(launch.words, ("--host", "--port"))), launch.environment
 
 
 def _walk(node: Any, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[Launch, _Pod]]:

@@ -17,6 +17,7 @@ from sglang_hydra.convert.importing.launches import (
     Launch,
     bare_flags,
     has_launch_command,
+    of_every_node,
     opened,
     split_launch,
     without_marks,
@@ -42,19 +43,22 @@ _WITHIN = ("then", "elif", "else", "do")
 _OF_A_CALLER = re.compile(r"\$\{?[@*#1-9]|\bgetopts\b")
 """A loop over these reads the options of a caller: it is run as without any."""
 _ONE_OF_TWO = re.compile(r"\$\(\s*(\[.*\])\s*&&\s*echo\s+([^\s;&|]+)\s*\|\|\s*echo\s+([^\s;&|]+)\s*\)")
+UNREAD = "a server is not read: "
+_LISTENS = ("--host", "--port")
 _IF_SET = re.compile(r"\$\{([A-Za-z_]\w*):?\+[^{}]*--", re.ASCII)
 
 
 @dataclass
 class _Block:
     """A branch, loop or group around the next command: whether that ``runs``, whether a branch of it was ``taken``, and
-    the ``unknown`` condition that is taken to hold for that. A ``for`` has its ``name``; a ``case`` its ``subject``,
-    and while its patterns are read these."""
+    the ``unknown`` condition that is taken to hold for that; ``default`` is the variable whose default decides it. A
+    ``for`` has its ``name``; a ``case`` its ``subject``, and while its patterns are read these."""
 
     kind: str
     runs: bool = True
     taken: bool = False
     unknown: str = ""
+    default: str = ""
     name: str = ""
     subject: str = ""
     patterns: list[str] | None = None
@@ -65,8 +69,8 @@ class _Block:
 
 @dataclass
 class _Frame:
-    """One text that is being read. ``status`` is the answer of the last command, None where that is not known, and
-    ``last`` that command."""
+    """One text that is being read. ``status`` is the answer of the last command, None where that is not known,
+    ``last`` that command and ``default`` the variable whose default it rests on."""
 
     shell: Shell
     depth: int
@@ -74,6 +78,7 @@ class _Frame:
     blocks: list[_Block] = field(default_factory=list)
     status: bool | None = None
     last: str = ""
+    default: str = ""
 
     @property
     def runs(self) -> bool:
@@ -83,6 +88,12 @@ class _Frame:
     def passes_over(self, command: Command) -> bool:
         """Whether the answer before ``&&`` or ``||`` is known, and one that passes the command over."""
         return command.joined and self.status is not None and self.status == (command.after == "||")
+
+    @property
+    def passed_by_default(self) -> str:
+        """The variable whose default alone passes the next command over; empty for none."""
+        off = [block.default for block in self.blocks if not block.runs]
+        return (off[0] if all(off) else "") if off else self.default
 
     @property
     def unknown(self) -> str:
@@ -99,6 +110,7 @@ class Script:
         self.other = other
         self.home = home
         self.unknown: dict[str, None] = {}
+        self.unread: dict[tuple[str, ...], str] = {}
         self.cut: dict[str, list[tuple[str, Command]]] = {}
 
     def launches(self, text: str, given: Mapping[str, str] | None = None) -> list[Launch]:
@@ -108,10 +120,15 @@ class Script:
         variables |= {"HOME": variables.get("HOME", self.home)} if self.home else {}
         shell = Shell(dict(variables), set(given or ()), all_for_process=bool(words_in(text)))
         found = list(_once(self._run(text, shell, 0, 0)))
-        if not self.unknown:
-            return found
-        remark = f"conditions that are taken to hold: {'; '.join(self.unknown)}; --env NAME=VALUE decides one"
-        return [replace(launch, remarks=(*launch.remarks, remark)) for launch in found]
+        open_names = {place.rpartition("$")[2] for place in self.unread.values()} - variables.keys()
+        if not found and open_names:
+            return self.launches(text, {**(given or {}), **{name: opened(f"${name}") for name in open_names}})
+        read = [of_every_node(launch.words, _LISTENS) for launch in found]
+        remarks = [f"{UNREAD}{place}" for words, place in self.unread.items() if words not in read]
+        if self.unknown:
+            conditions = "; ".join(self.unknown)
+            remarks.append(f"conditions that are taken to hold: {conditions}; --env NAME=VALUE decides one")
+        return [replace(launch, remarks=(*launch.remarks, *remarks)) for launch in found]
 
     def _run(self, text: str, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
         alone = not has_launch_command(text)
@@ -138,11 +155,12 @@ class Script:
 
     def _opened(self, word: str, command: Command, frame: _Frame) -> _Block:
         if not frame.runs or frame.passes_over(command):
-            return _Block("", runs=False)
+            return _Block("", runs=False, default=frame.passed_by_default)
         block = _Block(word, unknown=frame.unknown if command.joined else "")
         frame.status, frame.last = None, ""
         if word == "case":
             block.subject, *_, block.patterns = *command.words[1:2], "", []
+            block.default = frame.shell.default_in([block.subject])
             self._match(block, command.words[3:], command.ended, frame)
         elif word in ("for", "select"):
             self._begin_loop(block, command.words[1:], frame)
@@ -161,6 +179,7 @@ class Script:
         """Decides at ``then``, ``elif``, ``else`` and ``do`` whether what follows runs."""
         if word in ("then", "do") and frame.runs and not block.name:
             block.unknown = block.unknown or frame.unknown
+            block.default = block.default or frame.default
             is_of_caller = word == "do" and _OF_A_CALLER.search(frame.last) is not None
             block.runs = block.taken = frame.status is not False and not is_of_caller
         elif word in ("elif", "else") and block.kind:
@@ -189,10 +208,12 @@ class Script:
         if not frame.runs or frame.passes_over(command):
             shell.pass_over(command.words, around)
             self._rests_on(around if sets else ())
+            self._passed(command, frame)
             return
         doubt = frame.unknown if command.joined and (sets or is_test(frame.last.split())) else ""
         before = [frame.unknown, command.after] if command.joined and frame.unknown and is_test(command.words) else []
         frame.last = short(" ".join([*before, *command.words]), 60)
+        frame.default = shell.default_in(command.words) if is_test(command.words) else ""
         if is_test(command.words):
             frame.status = tested(command.words, shell.variables)
         elif command.words in (["true"], [":"], ["false"]):
@@ -204,6 +225,14 @@ class Script:
                 word, line = command.follower
                 yield _cut_short(launch, word, frame.first_line + line) if word[:2] == "--" else launch
             frame.status = True if sets else None
+
+    def _passed(self, command: Command, frame: _Frame) -> None:
+        """Notes a server that a default alone passes over."""
+        name = frame.passed_by_default
+        split = split_launch([item for word in command.words for item in fields_of(word, frame.shell.variables)])
+        if name and split and command.words[0] not in _TEXT_PROGRAMS:
+            place = f"{self._at(frame.first_line + command.line)}, which runs for another value of ${name}"
+            self.unread.setdefault(of_every_node(split[1], _LISTENS), place)
 
     def _rests_on(self, conditions: Iterable[str]) -> None:
         """Notes conditions that are not known and that decide a variable or a server."""

@@ -12,6 +12,8 @@ from sglang_hydra.convert.importing.syntax import commands_of
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 _LONGEST = 1 << 16
+_BY_DEFAULT = re.compile(r"\"?\$\{(\w+):?-[^{}]+\}\"?", re.ASCII)
+_ASKED = re.compile(r"\$\{?(\w+)(:?-)?", re.ASCII)
 _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?=(.*)\}", re.ASCII | re.DOTALL)
 # Variables that are for the server process and not for the script alone.
 FOR_PROCESS = re.compile(
@@ -24,16 +26,19 @@ FOR_PROCESS = re.compile(
 @dataclass
 class Shell:
     """The state of the script so far. ``all_for_process``: every exported variable is the server's, as in what
-    ``export`` writes."""
+    ``export`` writes. ``defaults`` are the variables that have only a default, with the one that a caller sets."""
 
     variables: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     files: dict[str, str] = field(default_factory=dict)
     all_for_process: bool = False
+    defaults: dict[str, str] = field(default_factory=dict)
 
     def inner(self) -> Shell:
         """Returns the state of a child process."""
-        return Shell(dict(self.variables), set(self.exported), dict(self.files), self.all_for_process)
+        return Shell(
+            dict(self.variables), set(self.exported), dict(self.files), self.all_for_process, dict(self.defaults)
+        )
 
     def environment(self) -> dict[str, str]:
         return {
@@ -46,6 +51,10 @@ class Shell:
     def assign(self, name: str, adds: str, value: str) -> None:
         """Assigns a variable."""
         made: Value
+        default = _BY_DEFAULT.fullmatch(value)
+        self.defaults.pop(name, None)
+        if default and default[1] not in self.variables:
+            self.defaults[name] = default[1]
         if value.startswith("("):
             inner = value[1:].removesuffix(")")
             words = [word for one in commands_of(inner) for word in one.words]
@@ -64,6 +73,12 @@ class Shell:
         if sum(map(len, made)) + len(made) > _LONGEST:
             made = opened(f"${name}")
         self.variables[name] = made
+
+    def default_in(self, words: Sequence[str]) -> str:
+        """The variable of a caller that decides a condition by its default alone; empty for none."""
+        asked = (match.groups() for word in words for match in _ASKED.finditer(word))
+        found = (name if default and name not in self.variables else self.defaults.get(name) for name, default in asked)
+        return next(filter(None, found), "")
 
     def pass_over(self, words: Sequence[str], conditions: Sequence[str] = ()) -> None:
         """Takes note of assignments that are not made: a variable that nothing else sets is empty, and not known where

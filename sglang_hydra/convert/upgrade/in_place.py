@@ -24,6 +24,7 @@ from sglang_hydra.convert.export.images import image_of, images
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.convert.importing.proof import argv_of, differences
 from sglang_hydra.convert.importing.reading import version_in
+from sglang_hydra.convert.importing.script import UNREAD
 from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.made_for import ANNOTATION, TITLE
 from sglang_hydra.convert.upgrade.places import server_spans
@@ -270,6 +271,9 @@ def _check(
         raise _refused(failure.findings[0].message) from failure
     if lost:
         raise _refused(f"the comment {short(lost[0])} would be lost")
+    remarks = (text for launch in launches_of(Source(str(file), after), composer) for text in launch.remarks)
+    if unread := next((text for text in remarks if text.startswith(UNREAD)), None):
+        raise _refused(unread)
     if stale := _stale(file, after, made[0], composer):
         raise _refused(f"{stale} stands in no place of its own")
     if len(read) != len(made):

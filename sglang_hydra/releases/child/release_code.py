@@ -90,11 +90,15 @@ class Head:
         return [(text, each) for text, each in self.nodes.items() if not _has_call(each)]
 
     @functools.cached_property
+    def answered(self) -> list[tuple[str, ast.expr]]:
+        """What its calls have answered."""
+        return [item for item in self.nodes.items() if _has_call(item[1])]
+
+    @functools.cached_property
     def after(self) -> list[tuple[str, ast.expr]]:
         """What has to be read when its calls have answered."""
-        if not any(map(_has_call, self.nodes.values())):
-            return []
-        return [item for item in self.nodes.items() if isinstance(item[1], ast.Attribute) or _has_call(item[1])]
+        attributes = [item for item in self.nodes.items() if isinstance(item[1], ast.Attribute)]
+        return [*self.answered, *(item for item in attributes if item not in self.answered)] if self.answered else []
 
 
 def _words(code: CodeType) -> set[str]:

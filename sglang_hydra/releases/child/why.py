@@ -398,9 +398,11 @@ class Why:
         return self._operands(run, guard.node, run.last.get(guard.node, run.done))
 
     def _operands(self, run: Run, node: ast.stmt, done: Done) -> dict[str, Any]:
-        """What a statement read; of a function whose lines were not seen what it would read now, but for the fields
-        that have got other values since it began."""
+        """What a statement read, one that runs with what its calls have answered so far; of a function whose lines were
+        not seen what it would read now, but for the fields that have got other values since it began."""
         if not run.code.is_quiet:
+            if done.node is node and done is run.done and run.frame in self.runs:
+                return self._read(run.code.head(node).answered, run.frame, done.results) | done.reads
             return done.reads if done.node is node else {}
         head, moved = run.code.head(node), set(self.moved[run.moved :])
         still = [each for each in (*head.before, *head.after) if moved.isdisjoint(source.attributes(each[1]))]

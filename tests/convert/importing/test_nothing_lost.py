@@ -167,6 +167,8 @@ def test_workers_with_other_flags_than_their_leader_stay_apart() -> None:
     )
     assert [server.overrides.get("port") for server in listening] == [40000]
     other = text % (run % (0, ""), run % (1, ", --tp, '4'"))
+    variables = text % (run % (0, ""), run % (1, "") + ", env: [{name: SGLANG_USE_AITER, value: '1'}]")
+    assert len(import_source(Source("l.yaml", variables), Typed(), composer())) == 2
     assert [server.name for server in import_source(Source("l.yaml", other), Typed(), composer())] == ["l", "l-worker"]
 
 
@@ -305,3 +307,24 @@ def test_a_trainer_starts_its_own_servers(text: str) -> None:
     assert server.choices["model"] == "qwen3_8b"
     assert server.overrides == {"tp_size": 2, "mem_fraction_static": 0.7, "enable_metrics": True}
     assert server.complete
+
+
+BY_RANK = f"R=${{NODE_RANK:-0}}\nif [ $R = 0 ]; then\n  {RUN} --port 1\nelse\n  {RUN} %s\nfi\n"
+BY_ROLE = f"case ${{1:-prefill}} in\nprefill) {RUN} --port 1 ;;\ndecode) {RUN} --tp 2 ;;\nesac\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "remark"),
+    [
+        (BY_RANK % "--tp 2", 1, "a server is not read: s.sh:5, which runs for another value of $NODE_RANK"),
+        (BY_RANK % "--port 2 --node-rank $R", 1, ""),  # a further node of the server that is read
+        (BY_ROLE, 1, "a server is not read: s.sh:3, which runs for another value of $1"),
+        (f"R=${{R:-0}}\n[ $R = 1 ] && {RUN}\n", 1, "conditions that are taken to hold: [ $R = 1 ]; "),
+        (f"R=${{R:-0}}\nR=1\nif [ $R = 0 ]; then {RUN} --tp 2; else {RUN}; fi\n", 1, ""),
+    ],
+)
+def test_a_server_that_a_default_passes_over_is_named(text: str, servers: int, remark: str) -> None:
+    found = import_source(Source("s.sh", text), Typed(), composer())
+    remarks = [each.message for each in found[0].findings if each.id == "IMP011"]
+    assert len(found) == servers
+    assert remarks[0].startswith(remark) if remark else remarks == []

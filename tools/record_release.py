@@ -18,13 +18,14 @@ import argparse
 import ast
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from release_cases import CASES, MODELS, machines, random_lines, read_cases
 from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.releases import wheels
 from sglang_hydra.releases.case import Case
-from sglang_hydra.releases.parts import SMALL, is_wanted, part_size
+from sglang_hydra.releases.parts import SMALL, TAIL, is_wanted, runs
 from sglang_hydra.releases.process import Child, ChildFailed
 from sglang_hydra.releases.records import RECORDS, Record, Wheel, WheelFile
 from sglang_hydra.text.errors import MachineError
@@ -445,6 +446,13 @@ def written(content: Mapping[str, Any]) -> str:
     lines += ["},", '"model_types": {']
     lines += [",\n".join(f"{json.dumps(version)}: {json.dumps(names)}" for version, names in types), "}}"]
     return "\n".join(lines) + "\n"
+
+
+def part_size(path: str, read: Collection[str]) -> int:
+    """How many bytes of a wheel are fetched."""
+    with zipfile.ZipFile(path) as archive:
+        contents = os.path.getsize(path) - archive.start_dir
+    return max(contents, min(TAIL, os.path.getsize(path))) + sum(end - start for start, end in runs(path, read))
 
 
 if __name__ == "__main__":

@@ -275,26 +275,12 @@ def _quark(stored: Fields, about: _Context) -> Pair:
 
 
 _READERS: Mapping[str, Callable[[Fields, _Context], Pair]] = {
-    "fp8": _fp8,
-    "blockwise-int8": _int8_blocks,
-    "awq": _awq,
-    "awq-marlin": _awq,
-    "gptq": _gptq,
-    "gptq-marlin": _gptq,
-    "auto-round": _gptq,
-    "mxfp4": _mxfp4,
-    "modelopt": _modelopt,
-    "modelopt-fp4": _modelopt,
-    "petit-nvfp4": _modelopt,
-    "compressed-tensors": _compressed,
-    "w4afp8": _w4afp8,
-    "bitsandbytes": _bitsandbytes,
-    "fbgemm-fp8": _fp8_channels,
-    "w8a8-fp8": _fp8_channels,
-    "w8a8-int8": _int8_channels,
-    "qoq": _qoq,
+    "fp8": _fp8, "blockwise-int8": _int8_blocks, "awq": _awq, "awq-marlin": _awq, "gptq": _gptq,
+    "gptq-marlin": _gptq, "auto-round": _gptq, "mxfp4": _mxfp4, "modelopt": _modelopt, "modelopt-fp4": _modelopt,
+    "petit-nvfp4": _modelopt, "compressed-tensors": _compressed, "w4afp8": _w4afp8, "bitsandbytes": _bitsandbytes,
+    "fbgemm-fp8": _fp8_channels, "w8a8-fp8": _fp8_channels, "w8a8-int8": _int8_channels, "qoq": _qoq,
     "quark": _quark,
-}
+}  # fmt: skip
 
 
 def _quantized_while_loading(asked: str, element: int, full: Stored) -> Scheme:

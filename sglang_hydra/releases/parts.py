@@ -144,13 +144,6 @@ def runs(path: str, read: Collection[str]) -> list[tuple[int, int]]:
     return found
 
 
-def part_size(path: str, read: Collection[str]) -> int:
-    """How many bytes of a wheel are fetched."""
-    with zipfile.ZipFile(path) as archive:
-        contents = os.path.getsize(path) - archive.start_dir
-    return max(contents, min(TAIL, os.path.getsize(path))) + sum(end - start for start, end in runs(path, read))
-
-
 def is_wanted(name: str, read: Collection[str]) -> bool:
     """Whether a file of a wheel is among those to read, or is one about the wheel itself."""
     return name in read or name.endswith(_ENDS)

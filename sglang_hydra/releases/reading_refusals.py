@@ -33,25 +33,12 @@ _PLATFORM = re.compile(
 )
 _PASSED_ON = ("str", "int", "float", "bool", "from_string", "lower", "upper", "strip")
 _COMPARED: Mapping[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Is: "==",
-    ast.IsNot: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.In: "in",
-    ast.NotIn: "notin",
-}
+    ast.Eq: "==", ast.NotEq: "!=", ast.Is: "==", ast.IsNot: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
+    ast.GtE: ">=", ast.In: "in", ast.NotIn: "notin",
+}  # fmt: skip
 _OPERATIONS: Mapping[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.FloorDiv: "//",
-    ast.Div: "/",
-    ast.Mod: "%",
-}
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Div: "/", ast.Mod: "%",
+}  # fmt: skip
 _DEEPEST = 6
 _MOST_NAMES = 12
 

@@ -139,7 +139,7 @@ def made(order: Mapping[str, Any]) -> dict[str, Any]:
     cases = []
     for row in sorted(rows[:: order["every"]], key=lambda row: json.dumps(row["machine"], sort_keys=True)):
         try:
-            read = {"values": parse_argv(row["argv"], version)}
+            read: dict[str, Any] = {"values": parse_argv(row["argv"], version)}
         except ConfigError as failure:
             read = {"refused": failure.findings[0].message}
         case = Case(tuple(row["argv"]), row["machine"], {name: models[name] for name in row["models"]})

@@ -36,19 +36,23 @@ _WORKERS = ("workerTemplate", "worker")
 
 @dataclass
 class _Pod:
-    """What a container inherits in its manifest: the names above it, and texts that name the machine."""
+    """What a container inherits in its manifest: the names above it, texts that name the machine, and for one that has
+    no image, a role upon a template, the one image of SGLang in the object."""
 
     kind: str
     names: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
     nodes: int | None = None
     worker: bool = False
+    image: str = ""
 
 
 def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Launch]:
     """Every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server; those with
     other flags or variables stay apart."""
-    found = list(_walk(document, _Pod(str(document.get("kind", ""))), place, set()))
+    images = {text for text in _texts(document, key="image") if "sglang" in text.lower()}
+    pod = _Pod(str(document.get("kind", "")), image=next(iter(images)) if len(images) == 1 else "")
+    found = list(_walk(document, pod, place, set()))
     leaders = [launch for launch, pod in found if not pod.worker]
     known = [_of_every_node(launch) for launch in leaders]
     apart = [launch for launch, pod in found if pod.worker and _of_every_node(launch) not in known]
@@ -108,7 +112,7 @@ def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[La
     image = node.get("image")
     if isinstance(image, Mapping):  # a chart's values
         image = ":".join(str(image[key]) for key in ("repository", "tag") if key in image)
-    image = image if isinstance(image, str) else ""
+    image = image if isinstance(image, str) else pod.image
     name = next(filter(None, (*reversed(pod.names), str(node.get("name") or ""))), "")
     where = f"{place}, {pod.kind or 'container'} {name}".rstrip()
     mentions = (image, *pod.mentions)
@@ -270,11 +274,14 @@ def _gpus(resources: Any) -> int | None:
     return None
 
 
-def _texts(node: Any, seen: set[int] | None = None) -> Iterator[str]:
+def _texts(node: Any, seen: set[int] | None = None, key: str | None = None) -> Iterator[str]:
+    """The texts below a node; with a ``key`` the values that have it."""
     seen = set() if seen is None else seen
-    if isinstance(node, str):
+    if isinstance(node, str) and key is None:
         yield node
     elif isinstance(node, (list, Mapping)) and id(node) not in seen:
         seen.add(id(node))
+        if key is not None and isinstance(node, Mapping) and isinstance(node.get(key), str):
+            yield node[key]
         for item in [part for pair in node.items() for part in pair] if isinstance(node, Mapping) else node:
-            yield from _texts(item, seen)
+            yield from _texts(item, seen, key)

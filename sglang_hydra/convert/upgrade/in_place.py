@@ -244,6 +244,7 @@ def _with_release(text: str, one: Upgrade, held: Collection[str]) -> str:
         registry = _HUB if found[0].startswith(_HUB) and not is_typed else ""
         name = found[0].removeprefix(registry)
         is_known = name.partition("@")[0] in published or name.startswith(_PUBLISHER)
+        is_known &= image is not None and ("rocm" in name) == (image.vendor == "amd")  # else for other GPUs
         return registry + image.image if image is not None and (is_typed or is_known) else found[0]
 
     for version in sorted(held, key=len, reverse=True):

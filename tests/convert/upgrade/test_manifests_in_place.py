@@ -93,3 +93,38 @@ def test_an_image_that_does_not_say_what_it_holds_is_warned_of(run: Run, tmp_pat
     assert done.code == 0
     assert "warning UPG008" in done.err
     assert "--cuda-graph-max-bs-decode" in copy.read_text()
+
+
+OF_A_TEMPLATE = """\
+apiVersion: workloads.x-k8s.io/v1alpha2
+kind: RoleBasedGroup
+metadata: {name: group}
+spec:
+  roleTemplates:
+    - name: base
+      template: {spec: {containers: [{name: engine, image: "IMAGE", command: [sleep, "9"]}]}}
+  roles:
+    - name: prefill
+      templateRef: {name: base}
+      patch:
+        spec:
+          containers:
+            - name: engine
+              command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B, --cuda-graph-max-bs, "8"]
+"""
+
+
+def test_a_role_has_the_image_of_its_template(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "group.yaml"
+    file.write_text(OF_A_TEMPLATE.replace("IMAGE", "lmsysorg/sglang:v0.5.9"))
+    assert run("upgrade", "--to", "0.5.21", "--in-place", file.name, "gpu=h200").code == 0
+    assert "lmsysorg/sglang:v0.5.21-cu130-runtime" in file.read_text()
+    assert "--cuda-graph-max-bs-decode" in file.read_text()
+
+
+def test_an_image_for_other_gpus_is_not_replaced(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "group.yaml"
+    file.write_text(before := OF_A_TEMPLATE.replace("IMAGE", "lmsysorg/sglang:v0.5.9-rocm720-mi30x"))
+    done = run("upgrade", "--to", "0.5.21", "--in-place", file.name, "gpu=h200")
+    assert (done.code, file.read_text()) == (2, before)
+    assert "error UPG008" in done.err

@@ -3,13 +3,14 @@
 #
 #   tests/real/install.sh 0.5.2 .venv-sglang-0.5.2       about 70 seconds, 2.5 GB
 #   tests/real/install.sh 0.5.23 .venv-sglang-0.5.23     about 100 seconds, 3 GB
+#   tests/real/install.sh 0.5.9 .venv-sglang-0.5.9       any other: for its arguments alone, 4 minutes, 3 GB
 #
 # Does nothing where the environment is complete. The compiled kernels, which need CUDA libraries, are not installed:
 # standin.py takes their names. torch is pinned in each step: any step may pull in another one, which brings gigabytes
 # of CUDA.
 set -euo pipefail
 
-version=${1:?the SGLang version: 0.5.2 or 0.5.23}
+version=${1:?the SGLang version}
 venv=${2:?the folder of the environment}
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -35,9 +36,12 @@ case $version in
     kernels=0.4.10
     standins="sgl_kernel='$kernels'"
     ;;
-*)
-    echo "install.sh knows what SGLang 0.5.2 and 0.5.23 need, not $version" >&2
-    exit 2
+*) # for tools/random_release_cases.py, which stands in for the kernels itself
+    size="4 minutes, 3 GB"
+    router=0.3.2
+    own="apache-tvm-ffi compressed-tensors datasets jsonschema llguidance nvidia-ml-py openai==2.8.0 openai-harmony \
+        packaging regex sentencepiece==0.2.1 soundfile==0.13.1 watchfiles xgrammar xxhash zstandard"
+    standins=
     ;;
 esac
 
@@ -63,10 +67,19 @@ pip install --no-deps "sglang==$version"
 pip install --only-binary=:all: "sglang-router==$router" || pip install --only-binary=:all: sglang-router
 
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-if [ "$version" = 0.5.23 ]; then
+if [ "$version" != 0.5.2 ]; then
     pip install --no-deps torchvision==0.28.0
     # It describes the compiled operators of torchvision, which are not loaded beside a torch for the CPU.
     : > "$site/torchvision/_meta_registrations.py"
+fi
+if [ -z "$standins" ]; then
+    pip install "$("$venv/bin/python" -c '
+from importlib.metadata import requires
+print(next(line for line in requires("sglang") if line.startswith("transformers==")))')"
+    echo "$want" > "$stamp"
+    exit 0
+fi
+if [ "$version" = 0.5.23 ]; then
     # A module of the kernels' package that is Python alone, and that is really used.
     modules=$site/kernel_standin_modules
     mkdir "$modules"

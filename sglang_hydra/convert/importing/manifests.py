@@ -49,7 +49,7 @@ class _Pod:
 
 def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Launch]:
     """Every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server; those with
-    other flags or variables stay apart."""
+    other flags or variables of SGLang stay apart."""
     images = {text for text in _texts(document, key="image") if "sglang" in text.lower()}
     pod = _Pod(str(document.get("kind", "")), image=next(iter(images)) if len(images) == 1 else "")
     found = list(_walk(document, pod, place, set()))
@@ -60,9 +60,10 @@ def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Laun
 
 
 def _of_every_node(launch: Launch) -> tuple[list[str], Mapping[str, str]]:
-    """The words of a server that are the same on each of its nodes, in any order, and its variables. Its leader alone
-    listens."""
-    return sorted(of_every_node(launch.words, ("--host", "--port"))), launch.environment
+    """The words of a server that are the same on each of its nodes, in any order, and SGLang's variables. Its leader
+    alone listens."""
+    variables = {name: value for name, value in launch.environment.items() if name.startswith(("SGLANG_", "SGL_"))}
+    return sorted(of_every_node(launch.words, ("--host", "--port"))), variables
 
 
 def _walk(node: Any, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[Launch, _Pod]]:

@@ -215,17 +215,10 @@ def _adapter(text: str) -> Any:
 
 
 READERS: Mapping[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "nullable_str": _nullable,
-    "human_readable_int": _size,
-    "json.loads": _json,
-    "json_list_type": _json,
-    "parse_cuda_graph_config_arg": _json_object,
-    "parse_cuda_graph_backend_arg": _graph_backend,
-    "LoRAPathAction": _adapter,
-}
+    "int": int, "float": float, "str": str, "nullable_str": _nullable, "human_readable_int": _size,
+    "json.loads": _json, "json_list_type": _json, "parse_cuda_graph_config_arg": _json_object,
+    "parse_cuda_graph_backend_arg": _graph_backend, "LoRAPathAction": _adapter,
+}  # fmt: skip
 """What reads a word, by the name of the release's own function; it raises ValueError for what it cannot read."""
 JSON_READERS = ("json.loads", "json_list_type", "parse_cuda_graph_config_arg")
 WANTED: Mapping[str, str] = {"int": "a whole number", "human_readable_int": "a whole number", "float": "a number"}

@@ -10,23 +10,13 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.words import short, typed
 
 # The least and the most that make sense of each: beyond that a digit too many was typed.
+_SIZES = "tp_size pp_size dp_size ep_size nnodes attn_dp_size attn_cp_size moe_dp_size dcp_size"
 _RANGES = {
-    "tp_size": (1, 2**16),
-    "pp_size": (1, 2**16),
-    "dp_size": (1, 2**16),
-    "ep_size": (1, 2**16),
-    "nnodes": (1, 2**16),
-    "context_length": (1, 2**31),
-    "max_running_requests": (1, 2**31),
-    "max_total_tokens": (1, 2**40),
-    "max_prefill_tokens": (1, 2**31),
-    "chunked_prefill_size": (-1, 2**31),
-    **dict.fromkeys(("attn_dp_size", "attn_cp_size", "moe_dp_size", "dcp_size", "detokenizer_worker_num"), (1, 2**16)),
+    **dict.fromkeys(f"{_SIZES} detokenizer_worker_num tokenizer_worker_num".split(), (1, 2**16)),
+    **dict.fromkeys("context_length max_running_requests max_prefill_tokens stream_interval".split(), (1, 2**31)),
     **dict.fromkeys(("cuda_graph_max_bs", "cuda_graph_max_bs_decode", "cuda_graph_max_bs_prefill"), (1, 2**20)),
-    **dict.fromkeys(("cuda_graph_bs", "cuda_graph_bs_decode", "cuda_graph_bs_prefill"), (1, 2**20)),
-    "page_size": (1, 2**20),
-    "stream_interval": (1, 2**31),
-    "tokenizer_worker_num": (1, 2**16),
+    **dict.fromkeys(("cuda_graph_bs", "cuda_graph_bs_decode", "cuda_graph_bs_prefill", "page_size"), (1, 2**20)),
+    **{"max_total_tokens": (1, 2**40), "chunked_prefill_size": (-1, 2**31)},
 }
 _ANY_NUMBER = (-(2**63), 2**63)  # what a computer counts with
 _PORTS = ("port", "nccl_port", "disaggregation_bootstrap_port")

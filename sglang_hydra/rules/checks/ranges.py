@@ -16,7 +16,8 @@ _RANGES = {
     **dict.fromkeys("context_length max_running_requests max_prefill_tokens stream_interval".split(), (1, 2**31)),
     **dict.fromkeys(("cuda_graph_max_bs", "cuda_graph_max_bs_decode", "cuda_graph_max_bs_prefill"), (1, 2**20)),
     **dict.fromkeys(("cuda_graph_bs", "cuda_graph_bs_decode", "cuda_graph_bs_prefill", "page_size"), (1, 2**20)),
-    **{"max_total_tokens": (1, 2**40), "chunked_prefill_size": (-1, 2**31)},
+    "max_total_tokens": (1, 2**40),
+    "chunked_prefill_size": (-1, 2**31),
 }
 _ANY_NUMBER = (-(2**63), 2**63)  # what a computer counts with
 _PORTS = ("port", "nccl_port", "disaggregation_bootstrap_port")

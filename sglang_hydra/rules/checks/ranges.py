@@ -13,7 +13,7 @@ from sglang_hydra.text.words import short, typed
 _SIZES = "tp_size pp_size dp_size ep_size nnodes attn_dp_size attn_cp_size moe_dp_size dcp_size"
 _RANGES = {
     **dict.fromkeys(f"{_SIZES} detokenizer_worker_num tokenizer_worker_num".split(), (1, 2**16)),
-    **dict.fromkeys("context_length max_running_requests max_prefill_tokens stream_interval".split(), (1, 2**31)),
+    **dict.fromkeys(["context_length", "max_running_requests", "max_prefill_tokens", "stream_interval"], (1, 2**31)),
     **dict.fromkeys(("cuda_graph_max_bs", "cuda_graph_max_bs_decode", "cuda_graph_max_bs_prefill"), (1, 2**20)),
     **dict.fromkeys(("cuda_graph_bs", "cuda_graph_bs_decode", "cuda_graph_bs_prefill", "page_size"), (1, 2**20)),
     "max_total_tokens": (1, 2**40),

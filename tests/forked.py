@@ -22,7 +22,7 @@ LOADED_BY = ("plan", "gpu=h200", "model=qwen3_8b")
 ALSO = (
     *("sglang_hydra.measure.sweep.runner", "sglang_hydra.run.launch.serve", "rich.status", "rich.table", "httpx"),
     *("hydra.main", "hydra._internal.hydra", "hydra._internal.utils", "hydra._internal.core_plugins.basic_sweeper"),
-    *("joblib", "optuna", "sglang_hydra.run.hydra_app", "sglang_hydra.run.before_hydra"),
+    *("joblib", "sglang_hydra.run.hydra_app", "sglang_hydra.run.before_hydra"),
 )
 _started: list[str] = []
 LONGEST_REQUEST = 1 << 20

@@ -11,7 +11,6 @@ from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
-from sglang_hydra.compose.settings.sweep import TPE
 from sglang_hydra.facts.trust import begin_to_start
 from sglang_hydra.measure.sweep.grid import Grid, read_grid
 from sglang_hydra.measure.sweep.hydra_sweeps import hydra_settings, with_launcher
@@ -42,7 +41,6 @@ def run(invocation: Invocation) -> int:
     grid = read_grid(composer, [*of_hydra.requests, *requests], of_hydra.given)
     write(finding_lines(grid.remarks), sys.stderr)
     seed = drawn_seed()
-    searched = grid.settings["search"] == TPE
     outcome, sweep = _planned(composer, grid, invocation, seed)
     refusal = verdict_on(outcome)
     if not refusal and not grid.settings["dry_run"] and _names_programs(sweep):
@@ -64,7 +62,7 @@ def run(invocation: Invocation) -> int:
     if of_hydra.is_named:
         sweep = with_launcher(sweep, composer)
     with naming_setters(grid.set_by):
-        code = _searched(composer, grid, sweep, seed) if searched else take_points(sweep)
+        code = take_points(sweep)
     from sglang_hydra.measure.sweep.status import status
 
     status(str(sweep.folder), as_json=invocation.has("json"))
@@ -72,15 +70,10 @@ def run(invocation: Invocation) -> int:
 
 
 def _planned(composer: Composer, grid: Grid, invocation: Invocation, seed: int) -> tuple[Outcome, Sweep]:
-    """Plans every point, or the first proposals of a search."""
+    """Plans every point."""
     with naming_setters(grid.set_by):
-        if grid.settings["search"] == TPE:
-            from sglang_hydra.measure.sweep.tuning import plan_search
-
-            outcome = plan_search(composer, grid, seed)
-        else:
-            with _progress() as show_progress:
-                outcome = plan_sweep(composer, grid, seed, on_progress=show_progress)
+        with _progress() as show_progress:
+            outcome = plan_sweep(composer, grid, seed, on_progress=show_progress)
         source = Source((), tuple(invocation.config_dirs), invocation.value("config_name") or PRIMARY_NAME, seed=seed)
         sweep = sweep_of(outcome, source)
         check_settings(sweep)
@@ -110,14 +103,6 @@ def _taken_before(sweep: Sweep) -> int:
     except ConfigError:
         return 0
     return sum(state not in (OPEN, *sweep.settings["rerun"]) for state in states)
-
-
-def _searched(composer: Composer, grid: Grid, sweep: Sweep, seed: int) -> int:
-    from sglang_hydra.measure.sweep.tuning import Tuning
-    from sglang_hydra.measure.sweep.tuning_run import run_search
-
-    store = Store(sweep.folder)
-    return run_search(sweep, Tuning(composer, grid, seed, store), store)
 
 
 @contextlib.contextmanager

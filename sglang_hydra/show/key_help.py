@@ -17,7 +17,7 @@ from typing import Any
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.compose.schema import Root
 from sglang_hydra.compose.settings.bench import CACHES, CLIENTS, DATASETS
-from sglang_hydra.compose.settings.sweep import SEARCHES
+from sglang_hydra.compose.settings.sweep import BISECT
 from sglang_hydra.compose.settings.topology import ON_WORKER_EXIT
 from sglang_hydra.facts.declared import DEVICES, VENDORS
 from sglang_hydra.planning.passing.slurm_options import CONTAINERS, GPU_OPTIONS
@@ -38,7 +38,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "bench.dataset": DATASETS,
     "bench.cache": CACHES,
     "bench.client": CLIENTS,
-    "sweep.search": SEARCHES,
+    "sweep.search": (BISECT,),
     "topology.on_worker_exit": ON_WORKER_EXIT,
     "fabric": ("tcp", "roce", "ib"),
 }

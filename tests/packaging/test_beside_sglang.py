@@ -41,7 +41,7 @@ def test_it_is_added_to_an_environment_of_sglang_without_any_change_there(
 
 
 def test_its_extras_can_be_installed_with_the_pinned_torch(built: Built, tmp_path: Path) -> None:
-    for extra, package in {"local": "torch", "hf": "transformers", "search": "optuna"}.items():
+    for extra, package in {"local": "torch", "hf": "transformers"}.items():
         requirement = f"sglang-hydra[{extra}] @ {built.wheel.as_uri()}"
         found = resolved(tmp_path, extra, requirement, constraints=REPOSITORY / "constraints.txt")
         assert package in found

@@ -6,9 +6,6 @@ from typing import Any
 
 BISECT = "bisect"
 """The value of ``search`` for a bisection at each point."""
-TPE = "tpe"
-"""The value of ``search`` for Optuna's tree-structured Parzen estimator."""
-SEARCHES = (BISECT, TPE)
 FORECAST = "forecast"
 """The value of ``prune`` for leaving out points that cannot win by the forecast."""
 
@@ -36,6 +33,4 @@ class SweepNode:
     search_min: float | None = None
     search_max: float | None = None
     search_steps: int = 16
-    trials: int = 32
-    seed: int = 1
     ladder_gain: float = 0.05

@@ -9,6 +9,5 @@ Running: ``runner`` works in this process, ``launching`` with the jobs of a laun
 take the points of one server (``job``). ``store``, ``records``, ``files`` and ``claims`` are the folder; ``progress``
 and ``status`` show how far it is.
 
-Searching: ``search`` tries values along one key; ``tpe`` draws from all that varies, ``tuning`` feeds it with results
-and shows its first proposals, and ``tuning_run`` runs it. ``settings_checks`` refuses what cannot be run or searched.
+Searching: ``search`` tries values along one key. ``settings_checks`` refuses what cannot be run or searched.
 """

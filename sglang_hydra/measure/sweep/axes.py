@@ -29,38 +29,21 @@ _FIXED = re.compile(r"^(\+{0,2}|~)(sweep|hydra|ignore)([./=@\[]|$)")
 _EMPTY = re.compile(r"\s*(choice|shuffle|sort)\(\s*\)\s*")
 _MOST_KEPT = 4096
 MOST_POINTS = 1_000_000
-"""Of one sweep. A sample of more is drawn by ``sweep.search=tpe``."""
-
-
-@dataclass(frozen=True)
-class Span:
-    """Numbers from ``low`` to ``high``, both of them among them: all, or every ``step`` from ``low`` on. ``log``: a
-    search draws their logarithms evenly (``tag(log, interval(LOW,HIGH))``)."""
-
-    low: Decimal
-    high: Decimal
-    step: Decimal | None = None
-    log: bool = False
+"""Of one sweep."""
 
 
 @dataclass(frozen=True)
 class Axis:
     """One thing that varies. ``values`` makes its requests, one for each of ``keys``, from the first value on.
 
-    ``span`` are its values where they are numbers with even steps between them. Those of an interval cannot be listed:
-    ``values`` then raises ConfigError.
+    ``size`` is how many there are, None where that takes making them; ``typed`` the word that they come from.
     """
 
     keys: tuple[str, ...]
     place: str
     values: Callable[[], Iterator[tuple[Request, ...]]]
-    span: Span | None = None
-    word: Request | None = None
-
-    def request(self, number: str) -> Request:
-        """The override that sets its key to a number of its span."""
-        assert self.word is not None
-        return Request(f"{self.word.text.partition('=')[0]}={number}", self.word.place, self.word.layer)
+    size: int | None = None
+    typed: str = ""
 
     @property
     def is_client(self) -> bool:
@@ -89,12 +72,18 @@ def axis_of(request: Request, options: Options) -> Axis | None:
     if not override.is_sweep_override():
         return None
     if not override.is_discrete_sweep():
-        return _interval(key, override, request)
+        message = f"{request.place}: {short(request.text)} is an interval, which has no list of values"
+        raise _error("SWP002", message, key)
     if len(parts) > 1 and override.value_type is not None and override.value_type.name == "SIMPLE_CHOICE_SWEEP":
         return _listed(key, parts, request)
-    span = _span(override.value())
     return _kept(
-        Axis((_bare(key),), request.place, lambda: _of_function(key, override, request, options), span, request)
+        Axis(
+            keys=(_bare(key),),
+            place=request.place,
+            values=lambda: _of_function(key, override, request, options),
+            size=_size_of_range(override.value()),
+            typed=request.text,
+        )
     )
 
 
@@ -148,16 +137,14 @@ def check_points(axes: Sequence[Axis]) -> None:
     sizes = [_size(axis) for axis in axes]
     if math.prod(sizes) > MOST_POINTS:
         longest = axes[sizes.index(max(sizes))]
-        word = short(longest.word.text) if longest.word else ", ".join(longest.keys)
+        word = short(longest.typed) or ", ".join(longest.keys)
         message = f"{longest.place}: {word}: more than {MOST_POINTS:,} points are to be listed"
         raise _error("SWP002", message, longest.keys[0])
 
 
 def _size(axis: Axis) -> int:
-    """How many values an axis has; of those without even steps no more than ``MOST_POINTS`` + 1 are counted."""
-    if axis.span is not None and axis.span.step:
-        return int((axis.span.high - axis.span.low) / axis.span.step) + 1
-    return sum(1 for _ in itertools.islice(axis.values(), MOST_POINTS + 1))
+    """How many values an axis has; no more than ``MOST_POINTS`` + 1 are counted."""
+    return axis.size or sum(1 for _ in itertools.islice(axis.values(), MOST_POINTS + 1))
 
 
 def combinations(axes: Sequence[Axis]) -> Iterator[tuple[Request, ...]]:
@@ -200,32 +187,14 @@ def _kept(axis: Axis) -> Axis:
     return axis if len(first) > _MOST_KEPT else replace(axis, values=lambda: iter(first))
 
 
-def _interval(key: str, override: Override, request: Request) -> Axis:
-    """Raises ConfigError where its ends leave nothing in between."""
-    value: Any = override.value()
-    low, high = (Decimal(str(end)) for end in (value.start, value.end))
-    log = "log" in value.tags
-    if not low <= high or not (low.is_finite() and high.is_finite()) or (log and low <= 0):
-        raise _nothing(request)
-
-    def values() -> Iterator[tuple[Request, ...]]:
-        message = f"{request.place}: {short(request.text)} is an interval, which has no list of values"
-        raise _error("SWP002", message, key)
-
-    return Axis((_bare(key),), request.place, values, Span(low, high, log=log), request)
-
-
-def _span(value: Any) -> Span | None:
-    """What ``range(...)`` spans; None for anything else, and for a range without a value."""
+def _size_of_range(value: object) -> int | None:
+    """How many values ``range(...)`` has; None for anything else, and for a range that comes to no end."""
     from hydra.core.override_parser.types import RangeSweep
 
     if not isinstance(value, RangeSweep):
         return None
     start, stop, step = (Decimal(str(part)) for part in (value.start, value.stop, value.step))
-    if not step or (stop - start) * step <= 0:
-        return None
-    last = start + step * (math.ceil((stop - start) / step) - 1)
-    return Span(min(start, last), max(start, last), abs(step))
+    return max(0, math.ceil((stop - start) / step)) if step else None
 
 
 def _of_function(key: str, override: Override, request: Request, options: Options) -> Iterator[tuple[Request, ...]]:
@@ -296,5 +265,5 @@ def _bare(key: str) -> str:
 
 def _error(id: str, message: str, key: str, hint: str | None = None) -> ConfigError:
     if id == "SWP002" and hint is None:
-        hint = f"{key}=range(START,STOP,STEP) or {key}=A,B,C lists them; bench -m ... sweep.search=tpe draws from it"
+        hint = f"{key}=range(START,STOP,STEP) or {key}=A,B,C lists them"
     return ConfigError(Finding("error", id, message, (_bare(key),), hint))

@@ -15,7 +15,7 @@ from typing import Any
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.sweep import FORECAST, TPE
+from sglang_hydra.compose.settings.sweep import FORECAST
 from sglang_hydra.facts.declared import model_facts
 from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, check_points, combinations, zipped
 from sglang_hydra.measure.sweep.outside import with_server
@@ -77,8 +77,7 @@ def read_grid(
     with naming_setters(known):
         _check(settings)
         axes = _axes(composer, settings, composition.choices.get("sweep"), varied)
-        if settings["search"] != TPE or not measured:
-            check_points(axes)
+        check_points(axes)
         common, remarks = _with_one_release(composer, common, axes)
         if measured:
             common = with_metrics(composer, common, composition, [key for axis in axes for key in axis.keys])
@@ -133,11 +132,9 @@ def _check(settings: Mapping[str, Any]) -> None:
     if settings["name"] is not None and not _NAME.fullmatch(settings["name"]):
         message = f"sweep.name={settings['name']!r} cannot name a folder"
         findings.append(Finding("error", "SWP009", message, ("sweep.name",), "sweep.folder=FOLDER takes any path"))
-    if settings["prune"] not in (None, FORECAST) or (settings["prune"] and settings["search"] == TPE):
-        word, other = f"sweep.prune={settings['prune']}", settings["prune"] != FORECAST
-        message = f"{word} is not {FORECAST}" if other else f"{word} looks through a list, and sweep.search=tpe draws"
-        hint = f"sweep.prune={FORECAST}" if other else "sweep.prune=null"
-        findings.append(Finding("error", "SWP009", message, ("sweep.prune",), hint))
+    if settings["prune"] not in (None, FORECAST):
+        message = f"sweep.prune={settings['prune']} is not {FORECAST}"
+        findings.append(Finding("error", "SWP009", message, ("sweep.prune",), f"sweep.prune={FORECAST}"))
     if findings:
         raise ConfigError(*findings)
 

@@ -75,8 +75,7 @@ class Work:
     ``holds`` says whether they are still ours: a runner that was paused for longer than its lease finds that another
     has taken them over, and then keeps its results to itself. ``search`` knows the points that are searches, and
     ``settle`` waits after a server's end until another can start, which ``plan_again`` plans on a port that is free
-    then. ``more`` is asked for further points of this server once there are none left. ``failed``: a point has failed
-    for good.
+    then. ``failed``: a point has failed for good.
     """
 
     store: Store
@@ -90,7 +89,6 @@ class Work:
     search: Callable[[Point], Search | None] = field(default=lambda point: None)
     settle: Callable[[], None] = field(default=lambda: None)
     plan_again: Callable[[], Plan | Topology] | None = None
-    more: Callable[[], list[Point]] = field(default=list)
     attempts: dict[str, int] = field(default_factory=dict)
     failed: bool = False
 

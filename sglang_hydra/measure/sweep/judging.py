@@ -16,7 +16,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.measure.bench.checks import problems
 from sglang_hydra.measure.sweep.loads import Room, load_problems, room_of
-from sglang_hydra.measure.sweep.points import Point, ServerGroup, workload_id_of
+from sglang_hydra.measure.sweep.points import ServerGroup, workload_id_of
 from sglang_hydra.measure.sweep.setters import SetBy, set_by, who_set
 from sglang_hydra.measure.sweep.values import check_keys, value_of
 from sglang_hydra.measure.sweep.where import Uncomputable, Where, read_where
@@ -52,9 +52,9 @@ class PlannedServer:
         """The GPUs of the node that has most of them."""
         return self.gpus // max(1, self.nodes) if self.fullest is None else self.fullest
 
-    def group(self, requests: Sequence[Request], points: Sequence[Point] = ()) -> ServerGroup:
-        """The server to start, with its points."""
-        return ServerGroup(self.server_id, tuple(requests), self.gpus, self.nodes, tuple(points), self.gpus_of_node)
+    def group(self, requests: Sequence[Request]) -> ServerGroup:
+        """The server to start, without points yet."""
+        return ServerGroup(self.server_id, tuple(requests), self.gpus, self.nodes, (), self.gpus_of_node)
 
 
 @dataclass(frozen=True)

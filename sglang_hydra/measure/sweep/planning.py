@@ -37,9 +37,7 @@ class Outcome:
 
     A ladder or a bisection is one point, and ``further`` the steps that they may take beyond one each.
 
-    Of a search through all that varies these are the first proposals, ``share`` of all that there may be; ``space`` is
-    its identity, and ``search`` are the lines that say what it looks for. ``estimates`` are points whose release
-    was not asked, for the reason ``not_asked``.
+    ``estimates`` are points whose release was not asked, for the reason ``not_asked``.
     """
 
     grid: Grid
@@ -50,9 +48,6 @@ class Outcome:
     further: int = 0
     gpu_seconds: float = 0.0
     listed: bool = True
-    space: str | None = None
-    search: tuple[tuple[str, str], ...] = ()
-    share: float = 1.0
     left_out: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
     identity: int = 0
     estimates: int = 0
@@ -74,7 +69,7 @@ class Outcome:
         may take."""
         settings = self.grid.settings
         seconds = self.starts * settings["start_seconds"] + (self.kept + self.further) * settings["point_seconds"]
-        return Estimate(seconds / self.share / _HOUR_S, self.gpu_seconds / self.share / _HOUR_S)
+        return Estimate(seconds / _HOUR_S, self.gpu_seconds / _HOUR_S)
 
     @property
     def folder(self) -> Path:
@@ -82,13 +77,13 @@ class Outcome:
         settings = self.grid.settings
         if settings["folder"]:
             return Path(settings["folder"]).expanduser()
-        identity = self.space or f"{self.identity:016x} {self.kept}"
+        identity = f"{self.identity:016x} {self.kept}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
         return _ROOT / f"{settings['name']}-{digest}"
 
-    def take(self, own: tuple[Request, ...], judged: Judged, *, merges: bool = True, starts: bool = False) -> None:
-        """Counts a combination, and keeps its points where they can be launched; ``starts``: its server starts once
-        more. Without ``merges``, words that were typed differently are different loads."""
+    def take(self, own: tuple[Request, ...], judged: Judged, *, merges: bool = True) -> None:
+        """Counts a combination, and keeps its points where they can be launched. Without ``merges``, words that were
+        typed differently are different loads."""
         words = tuple(request.text for request in own)
         self.total += judged.repeats
         keeps_all = not self.grid.settings["dry_run"]
@@ -101,7 +96,7 @@ class Outcome:
         if not server.plan.is_exact:
             self.estimates, self.not_asked = self.estimates + judged.repeats, server.plan.resolution.not_asked
         workload_id = judged.workload_id if merges else digest({"load": judged.workload_id, "words": words})
-        if starts or server.server_id not in self._servers:
+        if server.server_id not in self._servers:
             self._servers.add(server.server_id)
             self.starts += 1
             self.gpu_seconds += server.gpus * self.grid.settings["start_seconds"]
@@ -208,10 +203,9 @@ def verdict_on(outcome: Outcome) -> Finding | None:
     """Why nothing of the sweep is started: there is no point, or it would cost more than it may."""
     if outcome.kept == 0:
         reasons = ", ".join(f"{item.count} {item.id}" for item in outcome.refused)
-        what = "first proposals" if outcome.search else "points"
-        whole = "the one point cannot" if outcome.total == 1 else f"none of the {outcome.total} {what} can"
+        whole = "the one point cannot" if outcome.total == 1 else f"none of the {outcome.total} points can"
         message = f"{whole} be launched: {reasons}"
-        hint = None if outcome.search else "plan -m with the same words shows each of them"
+        hint = "plan -m with the same words shows each of them"
         return Finding("error", "SWP007", message, ("sweep",), hint)
     budget, needed = outcome.grid.settings["budget_gpu_hours"], outcome.estimate.gpu_hours
     if budget is not None and needed > budget:

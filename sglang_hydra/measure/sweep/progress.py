@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.measure.sweep.claims import Claims, Holder
@@ -23,14 +23,13 @@ _RUNNING_SHOWN = 8
 
 
 class Progress(NamedTuple):
-    """Counts of points; ``best`` is the words and the value of the best valid one, in ``unit``."""
+    """Counts of points; ``best`` is the words and the output tokens/s of the best valid one."""
 
     total: int
     done: int
     invalid: int
     failed: int
     best: tuple[str, float] | None
-    unit: str = "output tokens/s"
 
     @property
     def open(self) -> int:
@@ -47,16 +46,6 @@ class News(NamedTuple):
     point: Point
     state: str
     detail: str
-
-
-class Counts(Protocol):
-    """Whoever knows how far a sweep is."""
-
-    def count(self) -> Progress:
-        """Returns the current counts."""
-
-    def news(self) -> list[News]:
-        """Returns the changes that the last counts found, each once."""
 
 
 class Tally:
@@ -161,11 +150,11 @@ class Printed(Watcher):
 class LiveScreen(Watcher):
     """Counts, time to go and the best so far below the lines of events; lines alone where there is no terminal."""
 
-    def __init__(self, counts: Counts, stream: TextIO | None = None) -> None:
+    def __init__(self, tally: Tally, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._live: Any = None
         self._lines = Printed(self._stream)
-        self._tally = counts
+        self._tally = tally
         self._progress = self._tally.count()
         self._tally.news()
         self._before = self._progress.ended
@@ -224,7 +213,8 @@ class LiveScreen(Watcher):
         for line in self._now[:_RUNNING_SHOWN]:
             table.add_row(Text(harmless(line), "dim"))
         if shown.best is not None:
-            table.add_row(Text(harmless(_best_of(shown)), "green"))
+            best = f"best so far: {shown.best[1]:.1f} output tokens/s, {shown.best[0]}"
+            table.add_row(Text(harmless(best), "green"))
         return table
 
 
@@ -268,11 +258,6 @@ def counts(result: Mapping[str, Any]) -> bool:
 def named(words: Iterable[str]) -> str:
     """A point by what it sets; where nothing varies it is the one that there is."""
     return " ".join(words) or "the point"
-
-
-def _best_of(shown: Progress) -> str:
-    assert shown.best is not None
-    return f"best so far: {shown.best[1]:.1f} {shown.unit}, {shown.best[0]}"
 
 
 def holders(claims: Claims, server_ids: Iterable[str]) -> Iterator[tuple[str, Holder]]:

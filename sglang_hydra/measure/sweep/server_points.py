@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
@@ -62,10 +62,8 @@ def run_group(
     group: ServerGroup,
     policy: Policy,
     watcher: Watcher,
-    more: Callable[[], list[Point]] = list,
 ) -> bool | None:
-    """Takes the open points of one server, and what ``more`` then finds for it. False when one failed; None when
-    another runner is at it."""
+    """Takes the open points of one server. False when one failed; None when another runner is at it."""
     if not open_points(sweep, store, group):
         return True
     claim = claims.take(f"servers/{group.server_id}")
@@ -87,7 +85,6 @@ def run_group(
             work = Work(store, plan, points, policy, watcher, gpus, group.gpus or None)
             work.holds = lambda: claims.holds(claim)
             work.search = lambda point: search_of(sweep.settings, point)
-            work.more = more
             work.settle = lambda: _wait_for_memory(baseline, group, watcher, policy)
             work.plan_again = lambda: _plan_here(sweep, group, gpus)
             return take_points(work)

@@ -239,7 +239,6 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
     try:
         while work.goes_on:
             if not _next_is_a_measurement(work):
-                work.points = work.points or work.more()
                 continue
             point = work.points[0]
             try:
@@ -250,7 +249,6 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
                 failed = Failed(CLIENT if idle else NOT_IDLE, error, again)
             if failed is None:
                 work.points.pop(0)
-                work.points = work.points or work.more()
             elif work.given_up or failed.kind not in (CLIENT, NOT_IDLE):
                 return failed
             else:
@@ -258,7 +256,6 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
                 if dead is not None or failed.kind == NOT_IDLE:
                     return dead or failed
                 _note_failure(work, failed)
-                work.points = work.points or work.more()
                 client.close()  # one whose process was killed would fail every time
     finally:
         client.close()

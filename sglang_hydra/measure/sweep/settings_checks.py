@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.settings.bench import LADDER
-from sglang_hydra.compose.settings.sweep import SEARCHES, TPE
-from sglang_hydra.measure.sweep.grid import Grid
+from sglang_hydra.compose.settings.sweep import BISECT
 from sglang_hydra.measure.sweep.points import Sweep, has_slo
 from sglang_hydra.measure.sweep.search import HIGHEST
-from sglang_hydra.measure.sweep.setters import with_setters
 from sglang_hydra.measure.sweep.store import FAILED
-from sglang_hydra.measure.sweep.tpe import Dimension
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
@@ -23,7 +19,9 @@ _KEYS = ("bench.concurrency", "bench.request_rate")
 def check_settings(sweep: Sweep) -> None:
     """Raises ConfigError for settings of the ``sweep`` node that no run can follow."""
     settings = sweep.settings
-    findings = [_no_search(*problem) for problem in _search_problems(sweep)]
+    findings = [
+        Finding("error", "RNR005", message, tuple(fields), hint) for message, hint, *fields in _search_problems(sweep)
+    ]
     invalid = [state for state in settings["rerun"] if state not in _RERUN]
     if invalid:
         message = f"sweep.rerun names {invalid[0]!r}; it may name {', '.join(_RERUN)}"
@@ -37,19 +35,14 @@ def check_settings(sweep: Sweep) -> None:
         raise ConfigError(*findings)
 
 
-def _no_search(message: str, hint: str, *fields: str) -> Finding:
-    return Finding("error", "RNR005", message, fields, hint)
-
-
 def _search_problems(sweep: Sweep) -> Iterator[tuple[str, ...]]:
     """What of the settings no search along one key can follow: the message, what to type, the keys."""
     settings = sweep.settings
     kind, key = settings["search"], settings["search_key"]
-    if kind in (None, TPE):
+    if kind is None:
         return
-    if kind not in SEARCHES:
-        message = f"sweep.search={kind} is none of {', '.join(SEARCHES)}"
-        yield message, "sweep.search=bisect or sweep.search=tpe", "sweep.search"
+    if kind != BISECT:
+        yield f"sweep.search={kind} is not {BISECT}", f"sweep.search={BISECT}", "sweep.search"
         return
     if key not in _KEYS:
         message = f"sweep.search_key={key} is none of {', '.join(_KEYS)}"
@@ -67,45 +60,3 @@ def _search_problems(sweep: Sweep) -> Iterator[tuple[str, ...]]:
     if any(point.workload["concurrency"] == LADDER for point in sweep.points()):
         message = "bench.concurrency=ladder is a search of its own beside sweep.search=bisect"
         yield message, "one of the two", "sweep.search", "bench.concurrency"
-
-
-def check_search(composer: Composer, grid: Grid) -> None:
-    """Raises ConfigError for a ``sweep.search=tpe`` that would mean nothing."""
-    findings = [_no_search(*problem) for problem in _tpe_problems(composer, grid)]
-    if findings:
-        raise ConfigError(*with_setters(findings, grid.set_by))
-
-
-def _tpe_problems(composer: Composer, grid: Grid) -> Iterator[tuple[str, ...]]:
-    """The same of a search through all that varies."""
-    settings = grid.settings
-    if settings["trials"] < 1:
-        yield f"sweep.trials={settings['trials']} must be at least 1", "sweep.trials=32", "sweep.trials"
-    if not 0 <= settings["seed"] < 2**32:
-        message = f"sweep.seed={settings['seed']} must be between 0 and {2**32 - 1}"
-        yield message, "sweep.seed=1", "sweep.seed"
-    if not grid.axes:
-        message = "sweep.search=tpe looks for the best point, and nothing varies"
-        yield message, "tp_size=1,2,4, or a key=interval(LOW,HIGH)", "sweep.search"
-    for key in grid.keys:
-        if key == "bench.slo" or key.startswith("bench.slo."):
-            message = f"{key} varies, and goodput under one SLO is no better or worse than under another"
-            yield message, f"{key}=500", key
-    bench = composer.compose(grid.common).nodes.plain["bench"]
-    varied = [axis for axis in grid.axes if "bench.concurrency" in axis.keys and axis.span is None]
-    words = {request.text for axis in varied for requests in axis.values() for request in requests}
-    if bench["concurrency"] == LADDER or f"bench.concurrency={LADDER}" in words:
-        message = "bench.concurrency=ladder is a search of its own beside sweep.search=tpe"
-        yield message, "bench.concurrency=interval(1,256)", "bench.concurrency", "sweep.search"
-    # A launcher's jobs are made before the first of them runs; here each point depends on those before it.
-    launcher = next((word for word in grid.hydra_words if word.lstrip("+").startswith("hydra/launcher=")), "=basic")
-    if not launcher.endswith("=basic"):
-        message = f"{launcher}: sweep.search=tpe measures one point after the other, in this process"
-        yield f"{message}; other launchers cannot", "hydra/launcher=basic", "hydra/launcher", "sweep.search"
-
-
-def check_values(composer: Composer, grid: Grid, dimensions: Sequence[Dimension]) -> None:
-    """Raises ConfigError for a value that no point could have, before any is measured."""
-    for dimension in dimensions:
-        for requests in dimension.ends():
-            composer.check([*grid.common, *requests])

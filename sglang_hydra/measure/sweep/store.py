@@ -62,7 +62,7 @@ class State(NamedTuple):
 
 def answer_of(found: Mapping[str, Any]) -> str:
     """One of ``search_answers`` in words."""
-    what = f"the {found['search']} search" + (f" of {found['key']}" if found["key"] else "")
+    what = f"the {found['search']} search of {found['key']}"
     return f"{what} found {' '.join(found['words'])}" if found["words"] else f"{what} found no good point"
 
 

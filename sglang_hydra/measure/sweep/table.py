@@ -21,11 +21,9 @@ def outcome_lines(outcome: Outcome, *, ours: bool = True, done: int = 0) -> list
     """The table. Every number that is an assumption says so. Of a task that is not ``ours`` nobody knows what it takes,
     or where its results go. ``done`` points have been taken already."""
     keys = ", ".join(outcome.grid.keys)
-    what = "Search" if outcome.search else f"Sweep of {plural(outcome.total, 'point')}"
-    heading = what + (f" over {keys}" if keys else "; nothing varies")
+    heading = f"Sweep of {plural(outcome.total, 'point')}" + (f" over {keys}" if keys else "; nothing varies")
     lines: list[Line] = [
         [text(heading, "bold")],
-        *([text(f"  {name}: "), text(content)] for name, content in outcome.search),
         *columns(_counts(outcome, done)[: None if ours and outcome.kept else -2]),
         [],
     ]

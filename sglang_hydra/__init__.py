@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from sglang_hydra.convert.export.engine_kwargs import server_args
     from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.facts.model import ModelFacts
-    from sglang_hydra.measure.report.frame import results
+    from sglang_hydra.measure.report.reading import results
     from sglang_hydra.planning.making.make import plan
     from sglang_hydra.planning.plan import Plan
     from sglang_hydra.rules.resolution import Resolution, resolve
@@ -101,7 +101,7 @@ _HOMES = {
     "register": "sglang_hydra.compose.schema",
     "schema": "sglang_hydra.schemas",
     "server_args": "sglang_hydra.convert.export.engine_kwargs",
-    "results": "sglang_hydra.measure.report.frame",
+    "results": "sglang_hydra.measure.report.reading",
     "main": "sglang_hydra.run.hydra_app",
     "parse_argv": f"{_ARGUMENTS}.reading",
     "ServerArgs": f"{_ARGUMENTS}.fields",

@@ -12,11 +12,10 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.facts.trust import begin_to_start
-from sglang_hydra.measure.sweep.grid import Grid, read_grid
+from sglang_hydra.measure.sweep.grid import Grid, as_words, read_grid
 from sglang_hydra.measure.sweep.hydra_sweeps import hydra_settings, with_launcher
 from sglang_hydra.measure.sweep.planning import Outcome, plan_sweep, sweep_of, verdict_on
 from sglang_hydra.measure.sweep.points import Source, Sweep
-from sglang_hydra.measure.sweep.recorded_overrides import as_words
 from sglang_hydra.measure.sweep.setters import naming_setters
 from sglang_hydra.measure.sweep.settings_checks import check_settings
 from sglang_hydra.measure.sweep.store import OPEN, Store
@@ -63,7 +62,7 @@ def run(invocation: Invocation) -> int:
         sweep = with_launcher(sweep, composer)
     with naming_setters(grid.set_by):
         code = take_points(sweep)
-    from sglang_hydra.measure.sweep.status import status
+    from sglang_hydra.measure.sweep.progress import status
 
     status(str(sweep.folder), as_json=invocation.has("json"))
     return code

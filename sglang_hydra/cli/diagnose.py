@@ -19,7 +19,7 @@ from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.run.diagnose.remedy import with_remedies
 from sglang_hydra.run.diagnose.report import record, screen
-from sglang_hydra.run.launch.log_reading import opened_log
+from sglang_hydra.run.launch.log import opened_log
 from sglang_hydra.text.budget import READERS, OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.exit_codes import STILL_LOADING, UNKNOWN_FAILURE

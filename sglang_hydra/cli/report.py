@@ -12,11 +12,10 @@ from pathlib import Path
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import print_content
 from sglang_hydra.measure.report.charts import short
+from sglang_hydra.measure.report.comparing import read_slo
 from sglang_hydra.measure.report.contents import Report, Winner, latency_note, make_report, number_cell, shown
-from sglang_hydra.measure.report.frame import flat, ids_of
 from sglang_hydra.measure.report.page import counts, page, rejected
-from sglang_hydra.measure.report.reading import Row, read_sweeps
-from sglang_hydra.measure.report.workloads import read_slo
+from sglang_hydra.measure.report.reading import Row, flat, ids_of, read_sweeps
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path

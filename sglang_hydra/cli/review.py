@@ -16,9 +16,8 @@ from sglang_hydra.cli.judged import is_good
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.convert.review.base import Tree, base_tree
 from sglang_hydra.convert.review.judging import Review, review
-from sglang_hydra.convert.review.markdown import comment
+from sglang_hydra.convert.review.markdown import comment, sentence
 from sglang_hydra.convert.review.places import Place, placed
-from sglang_hydra.convert.review.summary import sentence
 from sglang_hydra.planning.finding_meanings import title_of
 from sglang_hydra.planning.recorded.input_files import is_document
 from sglang_hydra.show.verdicts import Checked, verdict_lines, verdict_record
@@ -53,7 +52,7 @@ def check(invocation: Invocation) -> int:
 def _reviews(invocation: Invocation, base: Tree | None) -> list[Review]:
     requests = invocation.requests
     if invocation.has("skip_others"):
-        from sglang_hydra.convert.review.chosen import without_others
+        from sglang_hydra.convert.review.judging import without_others
 
         requests = without_others(requests, composer_of(invocation))
         if not any(is_document(item.text) for item in requests):

@@ -12,9 +12,9 @@ def run(invocation: Invocation) -> int:
     """The detached servers, or a sweep."""
     words = typed_words(invocation)
     if len(words) == 1 and (os.path.isdir(words[0]) or os.sep in words[0]):
-        from sglang_hydra.measure.sweep import status as sweep_status
+        from sglang_hydra.measure.sweep.progress import status
 
-        return sweep_status.status(words[0], as_json=invocation.has("json"))
+        return status(words[0], as_json=invocation.has("json"))
     from sglang_hydra.run.launch import control
 
     return control.status(words, as_json=invocation.has("json"))

@@ -13,9 +13,8 @@ from sglang_hydra.cli.shared import composer_of, config_flags
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.upgrade.content import YAML, content_of, kind_of
 from sglang_hydra.convert.upgrade.inputs import EXPERIMENT, IMPORTED, subjects_of
-from sglang_hydra.convert.upgrade.record import record
 from sglang_hydra.convert.upgrade.releases import release_named
-from sglang_hydra.convert.upgrade.screen import upgrade_screen
+from sglang_hydra.convert.upgrade.screen import record, upgrade_screen
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, upgraded
 from sglang_hydra.planning.recorded.input_files import content_of as content_of_file
 from sglang_hydra.show.findings import finding_lines

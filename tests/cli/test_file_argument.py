@@ -10,7 +10,7 @@ import pytest
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.measure.sweep.recorded_overrides import as_words
+from sglang_hydra.measure.sweep.grid import as_words
 from sglang_hydra.text.errors import ConfigError
 from tests.commands import Run, runner, valid
 from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2

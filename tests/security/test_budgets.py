@@ -100,7 +100,7 @@ _OWN = {
     "compose/plain_files.py": "our presets; those of others are read by the budget's reader",
     "facts/drafts.py": "our drafts",
     "facts/stated_config.py": "our copies of config.json",
-    "measure/bench/answers.py": "what the server that we started answers, chunk by chunk",
+    "measure/bench/wires.py": "what the server that we started answers, chunk by chunk",
     "measure/bench/child_prompts.py": "what its parent asks",
     "measure/bench/messages.py": "what our load processes answer",
     "measure/sweep/where.py": "an expression of a bounded length",

@@ -435,10 +435,10 @@ def test_serve_names_a_program_of_a_file_before_it_is_asked_or_started(
 def test_bench_names_a_program_of_a_file_before_it_is_asked_or_started(
     run: Run, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sglang_hydra.measure.sweep import status
+    from sglang_hydra.measure.sweep import progress
 
     monkeypatch.setattr(import_module("sglang_hydra.measure.sweep.runner"), "run", lambda sweep: 0)
-    monkeypatch.setattr(status, "status", lambda folder, as_json: 0)
+    monkeypatch.setattr(progress, "status", lambda folder, as_json: 0)
     stranger.experiment(*NAMED)
     done = run("bench", "server.yaml")
     assert done.code == 0, done

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.convert.importing.elsewhere import as_written
+from sglang_hydra.convert.importing.launches import as_written
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.planning.recorded.input_files import WHOLE, StartsNothing
 from sglang_hydra.show.verdicts import judged

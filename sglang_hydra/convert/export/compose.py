@@ -7,8 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sglang_hydra.convert.export.containers import driver_lines, listening_lines, require_container_vendor
-from sglang_hydra.convert.export.docker import needs_host_network, published_port
+from sglang_hydra.convert.export.docker import (
+    driver_lines,
+    listening_lines,
+    needs_host_network,
+    published_port,
+    require_container_vendor,
+)
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.convert.export.job import HEAD, RANK, Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, compose

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from sglang_hydra.compose.settings.k8s import K8sNode
-from sglang_hydra.convert.export.containers import driver_lines, require_container_vendor
+from sglang_hydra.convert.export.docker import driver_lines, require_container_vendor
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes

@@ -15,7 +15,7 @@ from typing import Any
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
 from sglang_hydra.convert.export import compose, k8s
-from sglang_hydra.convert.export.containers import driver_lines, require_container_vendor
+from sglang_hydra.convert.export.docker import driver_lines, require_container_vendor
 from sglang_hydra.convert.export.job import Artifact, Job, is_public, job_of
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes, typed
 from sglang_hydra.convert.export.variables import KEY_WHY, key_program, without_secrets

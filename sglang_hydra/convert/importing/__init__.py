@@ -9,7 +9,6 @@ syntax, expansion        a shell script: its words, and the value of each
 shell, script            the variables that it sets, and the servers that it starts
 embedded_commands        Markdown, Dockerfiles
 manifests, mappings      Kubernetes and Compose; srtctl recipes and SGLang's own --config
-logs                     the arguments that a server's log writes down
 hardware                 which GPU a text names
 reading, flags           words to arguments, also those of later releases; one release for all servers
 reduction                the nearest preset, and whether it is the same server

@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sglang_hydra.convert.importing.conditions import compared, is_test, tested
-from sglang_hydra.convert.importing.expansion import Value, fields_of, replaced, text_of
+from sglang_hydra.convert.importing.expansion import Value, compared, fields_of, is_test, replaced, tested, text_of
 from sglang_hydra.convert.importing.launches import (
     CONTAINERS,
     Launch,
@@ -23,9 +22,15 @@ from sglang_hydra.convert.importing.launches import (
     without_marks,
     without_opened,
 )
-from sglang_hydra.convert.importing.shell import ASSIGNMENT, Shell, defaults_of
+from sglang_hydra.convert.importing.shell import (
+    ASSIGNMENT,
+    Shell,
+    defaults_of,
+    gpus_of_container,
+    set_by_slurm,
+    set_for_child,
+)
 from sglang_hydra.convert.importing.syntax import Command, commands_of, substituted
-from sglang_hydra.convert.importing.wrappers import gpus_of_container, set_by_slurm, set_for_child
 from sglang_hydra.convert.made_for import words_in
 from sglang_hydra.text.words import short
 

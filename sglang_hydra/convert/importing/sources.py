@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +18,6 @@ from typing import Any
 import yaml
 
 from sglang_hydra.compose.composer import Composer
-from sglang_hydra.convert.importing.elsewhere import elsewhere
 from sglang_hydra.convert.importing.embedded_commands import (
     fenced,
     is_dockerfile,
@@ -26,13 +26,13 @@ from sglang_hydra.convert.importing.embedded_commands import (
 )
 from sglang_hydra.convert.importing.launches import (
     Launch,
+    elsewhere,
     filled,
     has_launch_command,
     with_placeholders,
     without_marks,
     without_opened,
 )
-from sglang_hydra.convert.importing.logs import has_server_arguments, launches_of_log
 from sglang_hydra.convert.importing.manifests import launches_of_compose, launches_of_kubernetes
 from sglang_hydra.convert.importing.mappings import (
     is_recipe,
@@ -44,11 +44,59 @@ from sglang_hydra.convert.importing.mappings import (
 )
 from sglang_hydra.convert.importing.script import Script
 from sglang_hydra.planning.recorded.input_files import StartsNothing
+from sglang_hydra.run.diagnose.diagnosis import diagnose
+from sglang_hydra.run.diagnose.lines import read_lines
+from sglang_hydra.run.diagnose.replan import gpu_classes_of
+from sglang_hydra.run.diagnose.server_args import CUT, parse_server_args
 from sglang_hydra.text.budget import OverBudget, check_items, check_size, cpu_limit, read_documents
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program, short
+
+
+def has_server_arguments(text: str) -> bool:
+    """Whether a text has a line in which a server writes its arguments."""
+    return "server_args=ServerArgs(" in text or "server_args={" in text
+
+
+def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
+    """Returns every server of the log, one for equal arguments, with the release and the GPU that the log shows."""
+    lines = list(read_lines(BytesIO(text.encode("utf-8", "replace"))))
+    found = list(_logged(lines))
+    if not found:
+        return []
+    diagnosis = diagnose(lines)
+    remarks: list[str] = []
+    classes = [name for name in gpu_classes_of(diagnosis, composer, remarks) if name is not None]
+    return [
+        Launch(
+            "log",
+            f"{place}:{line}" if place else f"line {line}",
+            name=_role(values),
+            values={name: value for name, value in values.items() if name != CUT},
+            resolved=True,
+            version=diagnosis.version,
+            gpu_classes=tuple(classes),
+            remarks=(*remarks, *(["the line was cut: what stood behind is not known"] if CUT in values else [])),
+        )
+        for line, values in found
+    ]
+
+
+def _role(values: dict[str, Any]) -> str:
+    role = values.get("disaggregation_mode")
+    return role if role in ("prefill", "decode") else ""
+
+
+def _logged(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    seen: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, 1):
+        values = parse_server_args(line) if "server_args=" in line else None
+        if values is not None and values not in seen:
+            seen.append(values)
+            yield number, values
+
 
 LOOKED_FOR = (
     "a command (python -m sglang.launch_server, sglang serve) in a line, a shell script, a Dockerfile or Markdown, "

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import subprocess
+import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import RECORD_BYTES
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import printable
+from sglang_hydra.text.words import short
 
 _OWN_FOLDER = "sglang-hydra-base-"
 
@@ -44,7 +53,7 @@ def base_tree(named: str) -> Iterator[Tree]:
         folder = Path(named).resolve()
         yield Tree(named, folder, folder, Path.cwd())
         return
-    from sglang_hydra.convert.review.revision import Revision
+    from sglang_hydra.convert.review.base import Revision
 
     revision = Revision.named_here(named)
     with tempfile.TemporaryDirectory(prefix=_OWN_FOLDER) as made:
@@ -63,3 +72,108 @@ def working_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
+
+
+_GIT_S = 120.0
+# A checkout may hold another repository, whose settings name programs: it is not taken for the one that is meant.
+_NO_PROGRAMS = ("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+# No protocol has that name; git before 2.44 knows only this way to fetch nothing.
+_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+_AS_COMMITTED = "* -export-ignore -export-subst -text -crlf -eol -ident -filter -working-tree-encoding\n"
+"""Attributes of ours win over those of the tree, by which git would leave files out or change them."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A commit of the repo that the working directory is in, read as the bytes that are committed.
+
+    A checkout's own config names programs: filters, hooks, a monitor, the remote of a partial clone. So git is asked by
+    the repo for a name and a folder alone, and for the objects under a config of ours, which knows no filter and no
+    remote. ``prefix`` is the working directory below ``top``,
+    ``objects`` the repo's folder of objects, ``hash_name`` what names them (sha1)."""
+
+    named: str
+    commit: str
+    top: Path
+    prefix: str
+    objects: str
+    hash_name: str
+
+    @classmethod
+    def named_here(cls, named: str) -> Revision:
+        """The commit that ``named`` stands for (``HEAD~2``). Raises ConfigError (REV002)."""
+        asked = ("--show-toplevel", "--show-prefix", "--git-path", "objects", "--show-object-format")
+        top, prefix, objects, hash_name = _asked_here(named, *asked).split("\n")[:4]
+        commit = _asked_here(named, "--verify", "--quiet", "--end-of-options", f"{named}^{{commit}}").strip()
+        return cls(named, commit, Path(top).resolve(), prefix, os.path.abspath(objects), hash_name)
+
+    def write_into(self, root: Path) -> None:
+        """Writes the files into the new folder ``root``: links last, nothing outside of it, no file above 256 MiB.
+
+        Raises ConfigError (REV002), also where blobs are not in this clone.
+        """
+        root.mkdir()
+        with _own_repo(self) as env:
+            packed = Path(env["GIT_DIR"]) / "tree.tar"
+            hint = f"git worktree add ../base {self.named}, and --base ../base"
+            _run(self.named, ["archive", "--format=tar", f"--output={packed}", self.commit], env, env["GIT_DIR"], hint)
+            with tarfile.open(packed) as archive:
+                for member in sorted(archive, key=tarfile.TarInfo.issym):
+                    _write(archive, member, root)
+
+
+def unusable(named: str, why: str, hint: str | None = None) -> ConfigError:
+    """REV002, with what to type instead."""
+    message = f"--base {printable(short(named))} cannot be used: {printable(short(why, 300))}"
+    usual = "--base origin/main after git fetch origin main", "--base FOLDER, a checkout of the base"
+    return ConfigError(Finding("error", "REV002", message, hint=hint or usual))
+
+
+def _asked_here(named: str, *asked: str) -> str:
+    return _run(named, ["rev-parse", *asked], {**os.environ, **_NO_FETCH}, None)
+
+
+def _run(named: str, words: Sequence[str], env: Mapping[str, str], cwd: str | None, hint: str | None = None) -> str:
+    """What git prints. Raises ConfigError with its last line."""
+    command = ["git", *_NO_PROGRAMS, *words]
+    quiet = subprocess.DEVNULL
+    try:
+        done = subprocess.run(command, cwd=cwd, env=env, stdin=quiet, capture_output=True, timeout=_GIT_S, check=False)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as failure:
+        raise unusable(named, f"git cannot be run: {failure}") from failure
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise unusable(named, lines[-1] if lines else "it is neither a folder nor a revision that is here", hint)
+    return os.fsdecode(done.stdout)
+
+
+@contextlib.contextmanager
+def _own_repo(revision: Revision) -> Iterator[Mapping[str, str]]:
+    """The environment of a git that has the revision's objects and no config but ours."""
+    with tempfile.TemporaryDirectory(prefix="sglang-hydra-git-") as made:
+        own = Path(made)
+        for folder in ("objects", "refs", "info"):
+            (own / folder).mkdir()
+        (own / "info" / "attributes").write_text(_AS_COMMITTED, encoding="ascii")
+        (own / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
+        lines = ["[core]", "repositoryformatversion = 1", "bare = true"]
+        lines += ["[extensions]", f"objectformat = {revision.hash_name}"] if revision.hash_name != "sha1" else []
+        (own / "config").write_text("\n".join(lines) + "\n", encoding="ascii")
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        ours = {"GIT_DIR": made, "GIT_OBJECT_DIRECTORY": revision.objects, "GIT_CONFIG_NOSYSTEM": "1"}
+        yield {**inherited, **_NO_FETCH, **ours, "GIT_CONFIG_GLOBAL": os.devnull}
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
+    """Writes one file or link below ``root``; none that would stand outside of it or in a folder of git's."""
+    file = root / member.name
+    stays_inside = not {"", ".", "..", ".git"} & {part.lower() for part in member.name.split("/")}
+    # A tree that git did not make may name a file and a folder alike; what came first stays.
+    with contextlib.suppress(FileExistsError, NotADirectoryError, ValueError):
+        if stays_inside and member.issym():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            os.symlink(member.linkname, file)
+        elif stays_inside and member.size <= RECORD_BYTES and (content := archive.extractfile(member)) is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("xb") as stream:
+                shutil.copyfileobj(content, stream)

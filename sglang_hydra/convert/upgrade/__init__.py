@@ -6,8 +6,7 @@ questions (``releases``), reading what others wrote (``convert.importing``).
 releases                 which releases are meant, and what changed between them beside the arguments
 inputs                   what was given: overrides, a recipe, a plan, an experiment, a launch command
 steps                    the arguments and variables, one by one
-moves                    which resolved values move, by the code of both releases
-upgraded                 all of it for one server, with the plan for the new release
+upgraded                 all of it for one server: the plan for the new release, and the resolved values that move
 content                  the new file
-screen, record           for people, for programs
+screen                   for people and for programs
 """

@@ -19,7 +19,7 @@ from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.arguments.tables.table import Release, nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.convert.export.containers import driver_lines
+from sglang_hydra.convert.export.docker import driver_lines
 from sglang_hydra.convert.export.images import image_of, images
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.convert.importing.proof import argv_of, differences

@@ -5,30 +5,86 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.tables.order import at_least, same_release
 from sglang_hydra.arguments.tables.successors import name_in
-from sglang_hydra.arguments.tables.table import every_variable
+from sglang_hydra.arguments.tables.table import every_variable, known_versions
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import GROUP, recipes
 from sglang_hydra.compose.settings.topology import SINGLE
 from sglang_hydra.convert.importing.experiment import override
 from sglang_hydra.convert.upgrade.inputs import Subject
-from sglang_hydra.convert.upgrade.moves import Moves, compare
 from sglang_hydra.convert.upgrade.releases import Changes, Start, assumed_start, changes_between, started_from
 from sglang_hydra.convert.upgrade.steps import Steps, Variable, steps_between, variables_between
+from sglang_hydra.planning.comparing.difference import Difference, differences, value_of
 from sglang_hydra.planning.engines.planned import release_meant
 from sglang_hydra.planning.making.gpu_class import choose_gpu_class
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.resolving import same_value
+from sglang_hydra.releases.recorded import recorded_releases
+from sglang_hydra.releases.release import can_answer
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program
+
+
+class Moves(NamedTuple):
+    """Two exact resolutions: the identities of both servers, and what moves: values, variables and figures of the
+    memory. ``steps`` are the releases that were asked between."""
+
+    before_id: str
+    after_id: str
+    moves: tuple[Difference, ...]
+    steps: tuple[str, ...] = ()
+
+
+def compare(old: str, after: Plan, plan_in: Callable[[str], Plan], *, with_steps: bool = False) -> Moves | str:
+    """Compares what ``old`` makes of the configuration with ``after``, its plan for the new release. Returns, in a
+    clause, why that is not possible where one of them was not asked."""
+    if after.engine.version == old:
+        return "both are one release"
+    try:
+        before = plan_in(old)
+    except ConfigError as failure:
+        return failure.findings[0].message
+    for plan in (before, after):
+        if not plan.is_exact:
+            return f"{plan.engine.version}: {plan.resolution.not_asked or 'it was not asked'}"
+        if not plan.resolution.ok:
+            return f"{plan.engine.version} refuses it"
+    between = list(_between(old, after.engine.version)) if with_steps else []
+    steps = [plan for plan in map(plan_in, between) if plan.is_exact and plan.resolution.ok]
+    moves = tuple(_moves(before, after, steps))
+    return Moves(before.server_id, after.server_id, moves, tuple(plan.engine.version for plan in steps))
+
+
+def _moves(before: Plan, after: Plan, steps: Sequence[Plan]) -> Iterator[Difference]:
+    for item in differences(before, after):
+        if item.kind == "fact" or item.is_of_one_release:
+            continue
+        since = None
+        if item.kind == "value" and steps:
+            moved = (plan for plan in (*steps, after) if not same_value(value_of(plan, item.key), item.before))
+            since = next(moved, after).engine.version
+        yield replace(item, since=since)
+
+
+def _between(old: str, new: str) -> Iterator[str]:
+    """The releases between two that can be asked: whose answers ship, or whose wheels are here."""
+    first, last = (old, new) if at_least(new, old) else (new, old)
+    for version in known_versions() if first == old else reversed(known_versions()):
+        inside = at_least(version, first) and at_least(last, version)
+        is_end = same_release(version, old) or same_release(version, new)
+        if inside and not is_end and (version in recorded_releases() or can_answer(version)):
+            yield version
+
 
 _PLACE = "upgrade"
 _NODES = ("engine", "engine.env")

@@ -8,8 +8,7 @@ that imports verl, ray or SGLang.
     Rollout                 .plan, .engine_kwargs, .passed, .server_args, .leave(config), .as_text()
 
     node.py                 what was set below engine_kwargs.sglang, by whom
-    passed.py               what verl passes itself, before and after those keys
-    refused.py              what verl refuses, and what of its rollout node never reaches SGLang
+    passed.py               what verl passes itself, what it refuses, and what of its rollout node never reaches SGLang
     rollout.py              all of it as one plan
 """
 

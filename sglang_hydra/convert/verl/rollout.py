@@ -18,8 +18,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.frameworks.adapters import OWN_KEYS
 from sglang_hydra.convert.verl.node import NODE, Setting, overwritten, own_requests, requests_of, settings_in
-from sglang_hydra.convert.verl.passed import Passed, Tree, passed
-from sglang_hydra.convert.verl.refused import refused, unlike, unplannable, unread
+from sglang_hydra.convert.verl.passed import Passed, Tree, passed, refused, unlike, unplannable, unread
 from sglang_hydra.facts.declared import gpu_facts
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.making.gpu_class import choose_gpu_class

@@ -20,7 +20,7 @@ def _file_problems(node: Mapping[str, Any]) -> Iterator[Finding]:
 
         yield from _asked(file_prompts, node["path"], node["output_len"])
     if node["quality"]:
-        from sglang_hydra.measure.bench.questions import questions
+        from sglang_hydra.measure.bench.quality import questions
 
         yield from _asked(questions, node["quality"])
 

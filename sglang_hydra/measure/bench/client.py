@@ -22,14 +22,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from sglang_hydra.measure.bench.connections import request_head, with_body
 from sglang_hydra.measure.bench.core_waits import PERIOD_S, CoreWaits
-from sglang_hydra.measure.bench.http1 import request_head, with_body
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.measures import Sample
 from sglang_hydra.measure.bench.messages import Begin, Order, Orders, Own, Setup, Unpacker, packed
-from sglang_hydra.measure.bench.prompts import Prompt, make_prompts, point_seed
+from sglang_hydra.measure.bench.prompts import Prompt, TextMaker, make_prompts, point_seed
 from sglang_hydra.measure.bench.server import Server, authorities
-from sglang_hydra.measure.bench.text_prompts import TextMaker
 from sglang_hydra.measure.bench.trace import read_trace
 from sglang_hydra.measure.bench.wires import Completions, Generate, Target
 from sglang_hydra.text.errors import MachineError

@@ -18,11 +18,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from sglang_hydra.measure.bench.answers import Answer, Arrival
-from sglang_hydra.measure.bench.connections import CONNECTING, OPEN, READ, WRITE, Addresses, Connection, Poller
-from sglang_hydra.measure.bench.http1 import Framing, ProtocolError
+from sglang_hydra.measure.bench.connections import (
+    CONNECTING,
+    OPEN,
+    READ,
+    WRITE,
+    Addresses,
+    Connection,
+    Framing,
+    Poller,
+    ProtocolError,
+)
 from sglang_hydra.measure.bench.measures import Sample
 from sglang_hydra.measure.bench.messages import Begin, Order, Orders, Own, Setup, Unpacker, packed
+from sglang_hydra.measure.bench.wires import Answer, Arrival
 
 _TICK_S = 0.01
 _PATIENCE_S = 5.0

@@ -7,12 +7,51 @@ right: broken quantization, a wrong chat template or a broken kernel answers far
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import httpx
+from sglang_hydra.text.budget import read_json
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.findings import Finding
 
-from sglang_hydra.measure.bench.questions import questions
-from sglang_hydra.measure.bench.server import Server
+if TYPE_CHECKING:
+    from sglang_hydra.measure.bench.server import Server
+
+_WORDS = (
+    ("What is the capital of France? Answer with one word.", "paris"),
+    ("What is the capital of Japan? Answer with one word.", "tokyo"),
+    ("Which planet do we live on? Answer with one word.", "earth"),
+    ("What is the opposite of hot? Answer with one word.", "cold"),
+    ("How many days has a week? Answer with a number.", "7"),
+    ("Which letter comes after C in the alphabet? Answer with one letter.", "d"),
+)
+_SUMS = ((7, 5), (12, 30), (41, 8), (100, 23), (64, 64), (9, 90), (250, 250))
+
+
+def questions(source: Any) -> list[tuple[str, str]]:
+    """Prompts and what the answer must contain. Raises ConfigError for a file that holds none."""
+    if source is True:
+        sums = [(f"What is {a} plus {b}? Answer with the number only.", str(a + b)) for a, b in _SUMS]
+        return [*_WORDS, *sums]
+    path = Path(str(source)).expanduser()
+    try:
+        rows = [read_json(line, "dataset") for line in read_text(path).split("\n") if line.strip()]
+        asked = [(str(row["prompt"]), str(row["answer"])) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError) as failure:
+        raise ConfigError(_bad(f"bench.quality={path} cannot be read: {type(failure).__name__}: {failure}")) from None
+    empty = next((answer for _, answer in asked if not any(letter.isalnum() for letter in answer)), None)
+    if empty is not None:
+        raise ConfigError(_bad(f"bench.quality={path}: {empty!r} has no letter or digit to check an answer by"))
+    if not asked:
+        raise ConfigError(_bad(f"bench.quality={path} holds no question"))
+    return asked
+
+
+def _bad(message: str) -> Finding:
+    hint = 'bench.quality=true asks built-in questions; a file has one {"prompt": "...", "answer": "..."} a line'
+    return Finding("error", "BEN004", message, ("bench.quality",), hint)
+
 
 NEEDED = 0.8
 """The share of right answers that passes. A choice of ours: small chat models answer all of these."""
@@ -26,28 +65,29 @@ def check_quality(server: Server, source: object) -> dict[str, object]:
     wrongly then."""
     asked = questions(source)
     wrong: list[dict[str, str]] = []
-    with httpx.Client(timeout=_TIMEOUT_S, trust_env=False, headers=server.headers()) as client:
-        for prompt, answer in asked:
-            reply = _ask(client, server, prompt)
-            if _words(answer) not in _words(reply):
-                wrong.append({"prompt": prompt, "expected": answer, "reply": reply[:200]})
+    for prompt, answer in asked:
+        reply = _ask(server, prompt)
+        if _words(answer) not in _words(reply):
+            wrong.append({"prompt": prompt, "expected": answer, "reply": reply[:200]})
     right = len(asked) - len(wrong)
     passed = right >= NEEDED * len(asked)
-    why = "" if passed else f"at least {NEEDED:.0%} are needed; {_shown(wrong[0])}"
+    why = (
+        ""
+        if passed
+        else f"at least {NEEDED:.0%} are needed; to {wrong[0]['prompt']!r} it replied {wrong[0]['reply']!r}"
+    )
     return {"asked": len(asked), "right": right, "passed": passed, "why": why, "wrong": wrong}
 
 
-def _shown(failed: Mapping[str, str]) -> str:
-    return f"to {failed['prompt']!r} it replied {failed['reply']!r}"
-
-
-def _ask(client: httpx.Client, server: Server, prompt: str) -> str:
+def _ask(server: Server, prompt: str) -> str:
     messages = [{"role": "user", "content": prompt}]
     body = {"model": server.model, "messages": messages, "temperature": 0, "max_tokens": _MAX_TOKENS, "stream": False}
+    answer = server.ask("POST", "/v1/chat/completions", body, _TIMEOUT_S)
+    if answer is None:
+        return "(no answer)"
     try:
-        answer = client.post(f"{server.url}/v1/chat/completions", json=body)
         return str(answer.json()["choices"][0]["message"]["content"] or "")
-    except (httpx.HTTPError, OSError, ValueError, LookupError, TypeError) as failure:
+    except (ValueError, LookupError, TypeError) as failure:
         return f"({type(failure).__name__}: {failure})"
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import httpx
 
 from sglang_hydra.measure.periodic import Repeating
-from sglang_hydra.run.launch.log_reading import LogTail
+from sglang_hydra.run.launch.log import LogTail
 from sglang_hydra.text.errors import ServerError
 from sglang_hydra.text.findings import Finding
 
@@ -70,14 +70,16 @@ class Server:
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
 
-    def ask(self, method: str, path: str) -> httpx.Response | None:
-        """The answer; None where there is none."""
+    def ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = _ASK_S
+    ) -> httpx.Response | None:
+        """The answer to a request, with ``body`` as JSON; None where there is none."""
         try:
             # trust_env: a proxy of the environment would stand between us and the server.
             with httpx.Client(
-                timeout=_ASK_S, trust_env=False, headers=self.headers(), verify=_trusted(self.url)
+                timeout=timeout_s, trust_env=False, headers=self.headers(), verify=_trusted(self.url)
             ) as client:
-                return client.request(method, self.url + path)
+                return client.request(method, self.url + path, json=body)
         except (httpx.HTTPError, OSError):
             return None
 

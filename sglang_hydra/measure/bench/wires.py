@@ -6,8 +6,12 @@ The load's processes import this file, so it needs nothing but the standard libr
 from __future__ import annotations
 
 import json
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from sglang_hydra.measure.bench.measures import Sample
 
 if TYPE_CHECKING:
     from sglang_hydra.measure.bench.prompts import Prompt
@@ -112,3 +116,150 @@ def _aborted(reason: Any) -> str | None:
 def _error_text(error: Any) -> str:
     text = error.get("message", error) if isinstance(error, dict) else error
     return " ".join(str(text).split())[:LONGEST_ERROR] or "the server reports an error without words"
+
+
+_DATA = b"data:"
+_UNREADABLE = (ValueError, AttributeError, TypeError, KeyError, RecursionError)
+_NO_DELAY_S = 1e-6
+_COMPARED = 16  # parts of ids that are compared with the one before
+
+
+class Arrival(NamedTuple):
+    """When a piece was there, on ``time.monotonic``, and since when all but its last byte may have been there.
+
+    ``is_exact`` says whether the kernel noted when the last byte came; else that may have been ``earliest`` too.
+    """
+
+    at: float
+    earliest: float
+    is_exact: bool
+
+
+class Answer:
+    """One answer: ``take`` gets its content piece by piece and ``end`` its end; all goes into ``sample``.
+
+    Each piece comes with its ``Arrival``.
+    """
+
+    __slots__ = ("_arrived", "_early", "_last", "_pieces", "_stream", "_wire", "sample", "status")
+
+    def __init__(self, wire: Wire, stream: bool, sample: Sample) -> None:
+        sample.gaps = array("d")
+        self.sample = sample
+        self.status = 200
+        self._wire = wire
+        self._stream = stream
+        self._pieces: list[bytes] = []
+        self._last = self._early = 0.0
+        self._arrived = Arrived()
+
+    def take(self, content: bytes, arrival: Arrival) -> bool:
+        """Whether the rest is worth reading: after what cannot be read nothing is."""
+        if self.status != 200 or not self._stream:
+            if self.status == 200 or sum(map(len, self._pieces)) < 4 * LONGEST_ERROR:
+                self._pieces.append(content)
+            return True
+        # Only a line feed ends a line: text may hold every other character that is a line's end elsewhere.
+        lines, feed, rest = content.rpartition(b"\n")
+        if not feed:
+            self._pieces.append(rest)
+            return True
+        if self._pieces:
+            lines = b"".join((*self._pieces, lines))
+        self._pieces = [rest] if rest else []
+        return self._events([line for line in lines.split(b"\n") if line.startswith(_DATA)], arrival)
+
+    def end(self, arrival: Arrival, error: str | None = None) -> Sample:
+        """The sample; ``error`` says why there is no more of the answer."""
+        sample = self.sample
+        content, self._pieces = b"".join(self._pieces), []
+        if error is None and self.status != 200:
+            text = " ".join(content[:LONGEST_ERROR].decode("utf-8", "replace").split())
+            error = f"HTTP {self.status}: {text}"
+        if error is not None:
+            sample.error = sample.error or error
+        elif sample.error is None and not self._stream:
+            self._events([_DATA + content], arrival)
+        elif sample.error is None and content.startswith(_DATA):
+            self._events([content], arrival)
+        if sample.error is None and sample.first is None:
+            sample.error = "the answer has no content"
+        sample.end = arrival.at
+        sample.arrived_tokens = self._arrived.most_tokens(sample.output_tokens)
+        return sample
+
+    def _events(self, lines: Sequence[bytes], arrival: Arrival) -> bool:
+        texts = [text for line in lines if (text := line[len(_DATA) :].strip()) != b"[DONE]"]
+        for left, text in enumerate(texts, 1 - len(texts)):
+            try:
+                part = self._wire.part(json.loads(text))
+                self._add(part, arrival.at, arrival.earliest if left or not arrival.is_exact else arrival.at)
+            except _UNREADABLE as failure:
+                self.sample.error = f"the server's answer cannot be read: {failure}"
+                return False
+        return True
+
+    def _add(self, part: Answered, at: float, earliest: float) -> None:
+        """A part of n tokens counts as n equal gaps; where nobody counts, as one."""
+        sample = self.sample
+        before = sample.output_tokens or 0
+        sample.error = part.error or sample.error
+        if part.output_tokens is not None:
+            sample.output_tokens = part.output_tokens
+        if part.input_tokens is not None:
+            sample.input_tokens = part.input_tokens
+        if part.cached_tokens is not None:
+            sample.cached_tokens = part.cached_tokens
+        if part.retractions is not None:
+            sample.retractions = part.retractions
+        self._arrived.add(part.content)
+        if not part.has_content:
+            return
+        if sample.first is None:
+            sample.first, sample.read_delay = at, at - earliest
+        else:
+            fresh = 1 if part.output_tokens is None else part.output_tokens - before
+            if fresh <= 0:
+                return
+            gap = (at - self._last) / fresh
+            delay = gap - max(0.0, earliest - self._early) / fresh
+            if abs(delay) > _NO_DELAY_S:
+                sample.gap_delays.append((len(sample.gaps), fresh, delay))
+            sample.gaps.extend((gap,) * fresh)
+        self._last, self._early = at, earliest
+
+
+class Arrived:
+    """Counts what came, however the server sends it: each part all that there is so far, or what is new."""
+
+    __slots__ = ("_grows", "_ids", "_last", "_last_size", "_parts", "_sum", "_whole")
+
+    def __init__(self) -> None:
+        self._last: str | list[object] = ""
+        self._sum = self._parts = self._last_size = 0
+        self._whole, self._grows = True, False
+        self._ids = False
+
+    def add(self, content: str | list[object]) -> None:
+        if not content:
+            return
+        if isinstance(content, str):
+            self._whole = self._whole and isinstance(self._last, str) and content.startswith(self._last)
+            size = len(content) if content.isascii() else len(content.encode("utf-8", "surrogatepass"))
+        else:
+            size, self._ids = len(content), True
+            if self._whole and self._parts < _COMPARED:
+                self._whole = isinstance(self._last, str) or content[: len(self._last)] == self._last
+        self._grows = self._grows or 0 < len(self._last) < len(content)
+        self._sum += size
+        self._parts += 1
+        self._last, self._last_size = content, size
+
+    def most_tokens(self, claimed: int | None) -> int | None:
+        """Returns how many tokens can have come: exactly where the server sends their ids, else the bytes of their
+        text, since every token leaves one. None for nothing."""
+        if not self._parts:
+            return None
+        if self._ids and self._parts <= 2 and claimed in (self._last_size, self._sum):
+            return claimed  # two parts may be either
+        return self._last_size if self._whole and (self._grows or self._parts == 1) else self._sum

@@ -19,25 +19,23 @@ from sglang_hydra.measure.report.comparing import (
     Best,
     Group,
     Interval,
+    Leader,
     Metric,
     best,
     difference,
     grouped,
-    meets_slo,
-    pareto,
-    throughput_of,
-)
-from sglang_hydra.measure.report.reading import SweepResults, latency_from, varying
-from sglang_hydra.measure.report.workloads import (
-    Leader,
     key_of,
     leaders,
     measured_slo,
+    meets_slo,
     misses,
+    pareto,
     server_words,
     slo_words,
+    throughput_of,
     workloads_of,
 )
+from sglang_hydra.measure.report.reading import SweepResults, latency_from, varying
 from sglang_hydra.measure.sweep.store import answer_of
 from sglang_hydra.text.words import program
 

@@ -11,7 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from sglang_hydra.measure.report.charts import Axis, Mark, legend_mark, scatter, short
-from sglang_hydra.measure.report.comparing import INTERACTIVITY, ITL, TTFT, Best, Group, Interval, Metric
+from sglang_hydra.measure.report.comparing import (
+    INTERACTIVITY,
+    ITL,
+    TTFT,
+    Best,
+    Group,
+    Interval,
+    Metric,
+    load_of_point,
+    misses,
+    servers_of,
+    slo_words,
+)
 from sglang_hydra.measure.report.contents import (
     LIMIT_SHARE,
     Changed,
@@ -22,7 +34,6 @@ from sglang_hydra.measure.report.contents import (
     latency_note,
     number_cell,
 )
-from sglang_hydra.measure.report.workloads import load_of_point, misses, servers_of, slo_words
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import plural
 

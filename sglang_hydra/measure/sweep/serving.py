@@ -34,7 +34,7 @@ from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.failure import HOST_MEMORY
 from sglang_hydra.run.launch.listening import OURS
 from sglang_hydra.run.launch.local import LocalServer
-from sglang_hydra.run.launch.log_reading import LogTail
+from sglang_hydra.run.launch.log import LogTail
 from sglang_hydra.run.launch.preflight import Preflight, preflight
 from sglang_hydra.run.launch.serve import launch_of
 from sglang_hydra.run.launch.server_info import compared_with_plan

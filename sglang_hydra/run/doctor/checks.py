@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sglang_hydra.run.doctor import driver, gpus, host, packages, storage
+from sglang_hydra.run.doctor import driver, gpus, host, storage
 from sglang_hydra.run.doctor.examination import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -13,6 +13,6 @@ CHECKS: tuple[Check, ...] = (
     storage.check_weights_disk,
     storage.check_model,
     host.check_port,
-    packages.check_packages,
+    host.check_packages,
     driver.check_torch_build,
 )

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.releases.records import default_release, newest_release
-from sglang_hydra.run.doctor.examination import Verdict, check
+from sglang_hydra.run.doctor.examination import Verdict, check, dotted
 from sglang_hydra.run.doctor.machine_state import World
-from sglang_hydra.run.doctor.phrases import dotted
 from sglang_hydra.text.json_types import json_beside
 
 Version = tuple[int, ...]

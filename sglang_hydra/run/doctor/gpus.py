@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from sglang_hydra.run.doctor.examination import Verdict, check
+from sglang_hydra.run.doctor.examination import Verdict, check, dotted, listed, mib, several
 from sglang_hydra.run.doctor.machine_state import Gpu, Holder, World
-from sglang_hydra.run.doctor.phrases import dotted, listed, mib, several
 from sglang_hydra.text.words import plural
 
 _OLDEST = (7, 5)  # SGLang 0.5.2 stops on an older one when it loads the model (model_executor/model_runner.py:712)

@@ -1,15 +1,73 @@
-"""Looks at this machine once, from every side that a check wants."""
+"""Looks at this machine once, from every side that a check wants. It states and does not judge."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 from sglang_hydra.facts.hub import cache_root
-from sglang_hydra.run.doctor import model_files, system
-from sglang_hydra.run.doctor.machine_state import Interpreter, Request, World
+from sglang_hydra.run.doctor import model_files
+from sglang_hydra.run.doctor.machine_state import Interpreter, Request, Space, World
 from sglang_hydra.run.doctor.nvml import survey_nvidia
 from sglang_hydra.run.launch.port import port_obstacle
+
+_SHM = "/dev/shm"
+_ROOT = Path("/")
+_CONTAINER_MARKS = (("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman"), ("lxc", "lxc"))
+
+
+def space(path: str) -> Space:
+    """The disk under ``path``, and whether this user may write there, or make it in the nearest folder that exists.
+
+    Nothing is written: ``access`` reports both a read-only mount and missing rights.
+    """
+    wanted = os.path.abspath(os.path.expanduser(path))
+    existing = wanted
+    while not os.path.exists(existing):
+        parent = os.path.dirname(existing)
+        if parent == existing:
+            return Space(wanted)
+        existing = parent
+    writable = os.path.isdir(existing) and os.access(existing, os.W_OK | os.X_OK)
+    try:
+        figures = os.statvfs(existing)
+    except (OSError, AttributeError):
+        return Space(wanted, writable=writable)
+    unit = figures.f_frsize
+    return Space(wanted, figures.f_blocks * unit, figures.f_bavail * unit, writable)
+
+
+def shared_memory(path: str = _SHM) -> Space | None:
+    """The shared memory file system; None where there is none, as on systems other than Linux."""
+    return space(path) if os.path.isdir(path) else None
+
+
+def container(env: Mapping[str, str], root: Path = _ROOT) -> str | None:
+    """Returns the kind of container that this process runs in; None where none is visible from within."""
+    if "KUBERNETES_SERVICE_HOST" in env:
+        return "kubernetes"
+    if "APPTAINER_CONTAINER" in env or "SINGULARITY_CONTAINER" in env:
+        return "apptainer"
+    if (root / "run" / ".containerenv").exists():
+        return "podman"
+    if (root / ".dockerenv").exists():
+        return "docker"
+    try:
+        groups = (root / "proc" / "1" / "cgroup").read_text()
+    except (OSError, ValueError):
+        groups = ""
+    return next((kind for mark, kind in _CONTAINER_MARKS if mark in groups), env.get("container") or None)
+
+
+def job(env: Mapping[str, str]) -> str | None:
+    """The batch job that this process belongs to, as ``Slurm job 12``; None for none."""
+    for name, label in (("SLURM_JOB_ID", "Slurm"), ("PBS_JOBID", "PBS"), ("LSB_JOBID", "LSF")):
+        if re.fullmatch(r"[\w.\[\]-]+", env.get(name, "")):
+            return f"{label} job {env[name]}"
+    return None
 
 
 def observe(env: Mapping[str, str], request: Request) -> World:
@@ -25,11 +83,11 @@ def observe(env: Mapping[str, str], request: Request) -> World:
         request=request,
         nvidia=nvidia,
         other=other,
-        shm=system.shared_memory(),
-        container=system.container(env),
-        job=system.job(env),
+        shm=shared_memory(),
+        container=container(env),
+        job=job(env),
         interpreter=read_interpreter(request.python),
-        weights=system.space(request.download_dir or cache_root(env)),
+        weights=space(request.download_dir or cache_root(env)),
         model=model_files.look_for_model(
             model, env, request.download_dir, ask=partial(model_files.ask_hub, access=request.access)
         )

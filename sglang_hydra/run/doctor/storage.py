@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from sglang_hydra.facts.tiny import tiny_path
-from sglang_hydra.run.doctor.examination import Verdict, check
+from sglang_hydra.run.doctor.examination import Verdict, check, gib, listed, size
 from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, World
-from sglang_hydra.run.doctor.phrases import gib, listed, size
 from sglang_hydra.text.words import plural
 
 _GIB = 1 << 30

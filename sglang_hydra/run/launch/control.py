@@ -13,12 +13,11 @@ from urllib.parse import urlsplit
 
 from sglang_hydra.run.launch.display import harmless
 from sglang_hydra.run.launch.listening import FOREIGN, port_owner
-from sglang_hydra.run.launch.log_reading import LogTail, log_lines, opened_log
+from sglang_hydra.run.launch.log import LogTail, log_lines, opened_log
 from sglang_hydra.run.launch.port import HEALTHY, health_of
 from sglang_hydra.run.launch.processes import Life
-from sglang_hydra.run.launch.server_file import FAILED, READY, ServerRecord
 from sglang_hydra.run.launch.server_info import written_comparison
-from sglang_hydra.run.launch.servers import chosen, damaged, forget, records, state_folder
+from sglang_hydra.run.launch.servers import FAILED, READY, ServerRecord, chosen, damaged, forget, records, state_folder
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import MachineError, ServerError
 from sglang_hydra.text.findings import Finding

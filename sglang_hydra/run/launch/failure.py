@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.run.launch.log_reading import log_lines
+from sglang_hydra.run.launch.log import log_lines
 from sglang_hydra.run.launch.signals import FOR_MEMORY
 from sglang_hydra.text.findings import Finding
 

@@ -125,7 +125,7 @@ def _checkpoint_findings(plan: Plan, env: Mapping[str, str], field: str, revisio
     from sglang_hydra.run.doctor import storage
     from sglang_hydra.run.doctor.machine_state import Request, World
     from sglang_hydra.run.doctor.model_files import look_for_model
-    from sglang_hydra.run.doctor.system import space
+    from sglang_hydra.run.doctor.observe import space
 
     path, download_dir = str(plan.values[field]), plan.values["download_dir"]
     if not path or "\0" in path:

@@ -13,10 +13,10 @@ from sglang_hydra.planning.making.memory import fit_of, fit_settings
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.placement import gpu_offsets
 from sglang_hydra.rules.rule import Facts
+from sglang_hydra.run.doctor.examination import listed, mib, numbers
 from sglang_hydra.run.doctor.gpus import BALANCE, HELD_MIB, LEFT, holder_lines, named
 from sglang_hydra.run.doctor.machine_state import Gpu, World
-from sglang_hydra.run.doctor.phrases import listed, mib, numbers
-from sglang_hydra.run.doctor.system import container
+from sglang_hydra.run.doctor.observe import container
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import plural

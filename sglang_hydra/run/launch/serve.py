@@ -17,7 +17,6 @@ from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.plan import Plan, may_start
 from sglang_hydra.run.launch.display import write_lines
-from sglang_hydra.run.launch.example import curl_line
 from sglang_hydra.run.launch.failure import diagnosis_of, with_smallest_change
 from sglang_hydra.run.launch.head import free_port, with_head
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
@@ -26,7 +25,7 @@ from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome
 from sglang_hydra.run.launch.local import serve as run_server
 from sglang_hydra.run.launch.preflight import preflight
-from sglang_hydra.run.launch.server_info import ACTUAL, after_start
+from sglang_hydra.run.launch.server_info import ACTUAL, after_start, curl_line
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import MachineError

@@ -33,6 +33,7 @@ from sglang_hydra.text.errors import MachineError, SglangHydraError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line
+from sglang_hydra.text.shell import shell_word
 from sglang_hydra.text.words import short
 
 if TYPE_CHECKING:
@@ -263,3 +264,13 @@ def write_comparison(folder: Path, plan: Plan, compared: Comparison) -> None:
     """Leaves ``actual.json`` in a run folder. Raises MachineError where it cannot be written."""
     record = json.dumps(compared.to_json(plan), indent=2, allow_nan=False)
     write_in_run_folder(folder / ACTUAL, record + "\n")
+
+
+def curl_line(plan: Plan, url: str, *, stream: bool = True) -> str:
+    """``curl -N URL/v1/chat/completions ...`` for a server of ``plan`` at ``url``. An API key is left to ``$KEY``."""
+    name = plan.values["served_model_name"] or plan.values["model_path"]
+    body: dict[str, object] = {"model": name, "messages": [{"role": "user", "content": "Hello!"}]}
+    body |= {"stream": True, "max_tokens": 32} if stream else {"max_tokens": 32}
+    key = ' -H "Authorization: Bearer $KEY"' if plan.secrets else ""
+    typed = f"-H 'Content-Type: application/json' -d {shell_word(json.dumps(body))}"
+    return f"curl -N {url}/v1/chat/completions{key} {typed}"

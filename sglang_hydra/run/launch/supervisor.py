@@ -33,8 +33,7 @@ if __name__ == "__main__":
 
 from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.processes import name_of
-from sglang_hydra.run.launch.server_file import FAILED, READY, ServerRecord
-from sglang_hydra.run.launch.servers import claim, forget, update
+from sglang_hydra.run.launch.servers import FAILED, READY, ServerRecord, claim, forget, update
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 

@@ -18,7 +18,6 @@ from sglang_hydra.planning.topology.router import absent
 from sglang_hydra.planning.topology.servers import Server, Topology
 from sglang_hydra.run.launch import child_sglang
 from sglang_hydra.run.launch.display import display_for
-from sglang_hydra.run.launch.example import curl_line
 from sglang_hydra.run.launch.head import free_port, is_free
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
 from sglang_hydra.run.launch.launch_request import LaunchRequest
@@ -26,7 +25,7 @@ from sglang_hydra.run.launch.local import Launch, LocalServer, run_until_end
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.run.launch.preflight import Preflight, preflight
 from sglang_hydra.run.launch.serve import launch_of, stopped_lines
-from sglang_hydra.run.launch.server_info import after_start
+from sglang_hydra.run.launch.server_info import after_start, curl_line
 from sglang_hydra.run.topology.server_group import Member, ServerGroup
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.topology import topology_screen

@@ -22,16 +22,19 @@ from sglang_hydra.planning.topology.servers import NODE, Server, Topology
 from sglang_hydra.run.launch.hydra_run import in_hydra
 from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.local import Launch, LocalServer, run_until_end
-from sglang_hydra.run.launch.slurm.allocation import Node, addresses_of, follower_ports, nodes_of_job
 from sglang_hydra.run.launch.slurm.inside import (
     BESIDE_OTHERS,
     LOG_NAME,
     JobDisplay,
+    Node,
     ServerSpec,
     account_of,
+    addresses_of,
+    follower_ports,
     launch_of_ranks,
     leave_info,
     mark_ready,
+    nodes_of_job,
 )
 from sglang_hydra.run.launch.slurm.keys import Secrets, take_secrets
 from sglang_hydra.run.launch.slurm.record import Account, Record, read_account

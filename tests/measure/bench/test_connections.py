@@ -14,14 +14,12 @@ from pathlib import Path
 import pytest
 
 from sglang_hydra.measure.bench import client
-from sglang_hydra.measure.bench.answers import Arrived
 from sglang_hydra.measure.bench.client import LoadProcesses, run_load
-from sglang_hydra.measure.bench.connections import Addresses
-from sglang_hydra.measure.bench.http1 import Framing, ProtocolError, request_head
+from sglang_hydra.measure.bench.connections import Addresses, Framing, ProtocolError, request_head
 from sglang_hydra.measure.bench.measures import Sample, measure
 from sglang_hydra.measure.bench.prompts import Prompt
 from sglang_hydra.measure.bench.server import Server
-from sglang_hydra.measure.bench.wires import Generate, Target
+from sglang_hydra.measure.bench.wires import Arrived, Generate, Target
 from sglang_hydra.text.errors import MachineError
 from tests.measure.bench.conftest import Start, load
 from tests.measure.bench.test_client import DONE, _request, prompts_of, written

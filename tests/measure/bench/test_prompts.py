@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sglang_hydra.measure.bench.prompts import make_prompts, point_seed
-from sglang_hydra.measure.bench.text_prompts import TextMaker
+from sglang_hydra.measure.bench.prompts import TextMaker, make_prompts, point_seed
 from sglang_hydra.text.errors import ConfigError, MachineError
 from tests.measure.bench.conftest import load
 

@@ -33,12 +33,13 @@ from sglang_hydra.measure.report.comparing import (
     best,
     difference,
     interval,
+    misses,
     pareto,
+    read_slo,
 )
 from sglang_hydra.measure.report.contents import Report, latency_note, make_report
 from sglang_hydra.measure.report.page import page
 from sglang_hydra.measure.report.reading import read_sweeps
-from sglang_hydra.measure.report.workloads import misses, read_slo
 from sglang_hydra.measure.sweep.store import SEARCH_SCHEMA, Store
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError

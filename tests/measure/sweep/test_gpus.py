@@ -12,9 +12,9 @@ import pytest
 
 from sglang_hydra.measure.sweep import server_points
 from sglang_hydra.measure.sweep.claims import Claims
-from sglang_hydra.measure.sweep.gpus import GpuSets, used_mib, visible_gpus, wait_for_memory
 from sglang_hydra.measure.sweep.points import Sweep
 from sglang_hydra.measure.sweep.runner import run
+from sglang_hydra.measure.sweep.server_points import GpuSets, used_mib, visible_gpus, wait_for_memory
 from tests.measure.sweep.place import Place
 
 

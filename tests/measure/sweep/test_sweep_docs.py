@@ -12,8 +12,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.settings.sweep import SweepNode
 from sglang_hydra.measure.sweep.grid import read_grid
 from sglang_hydra.measure.sweep.planning import plan_sweep
-from sglang_hydra.measure.sweep.values import check_keys
-from sglang_hydra.measure.sweep.where import read_where
+from sglang_hydra.measure.sweep.where import check_keys, read_where
 from tests.commands import Run, runner
 from tests.forked import run_forked
 from tests.plans import requests, written

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from sglang_hydra.measure.sweep import progress as sweep_progress
 from sglang_hydra.measure.sweep import runner as sweep_runner
-from sglang_hydra.measure.sweep import status
 from sglang_hydra.measure.sweep.points import Sweep
 from sglang_hydra.text import progress
 from tests.commands import Run, runner, valid
@@ -29,7 +29,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Sweep]:
     """The sweeps that the runner got."""
     got: list[Sweep] = []
     monkeypatch.setattr(sweep_runner, "run", lambda sweep: got.append(sweep) or 0)
-    monkeypatch.setattr(status, "status", lambda folder, as_json: 0)  # there is nothing in that folder
+    monkeypatch.setattr(sweep_progress, "status", lambda folder, as_json: 0)  # there is nothing in that folder
     return got
 
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglang_hydra.measure.sweep.values import check_keys, value_of
-from sglang_hydra.measure.sweep.where import Uncomputable, read_where
+from sglang_hydra.measure.sweep.where import Uncomputable, check_keys, read_where, value_of
 from sglang_hydra.text.errors import ConfigError
 from tests.plans import planned
 

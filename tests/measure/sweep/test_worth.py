@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sglang_hydra.measure.sweep.worth import BEATEN
+from sglang_hydra.measure.sweep.planning import BEATEN
 from tests.measure.sweep.test_planning import H200, counts, left_out, outcome
 
 SLOW = ("disable_cuda_graph=true,false", "bench.concurrency=1")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sglang_hydra.facts.tiny import tiny_path
-from sglang_hydra.run.doctor import host, packages, storage
+from sglang_hydra.run.doctor import host, storage
 from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, Request, Space, World
 from sglang_hydra.text.findings import Finding
 from tests.run.doctor.doctor_worlds import GIB, HEALTHY, LAPTOP, disk, engine, gpu, judge, with_gpus
@@ -129,4 +129,4 @@ def test_the_port_must_be_free() -> None:
     ],
 )
 def test_the_packages_of_the_engine_are_named(world: World, state: str, words: tuple[str, ...]) -> None:
-    judge(packages.check_packages, world, state, *words)
+    judge(host.check_packages, world, state, *words)

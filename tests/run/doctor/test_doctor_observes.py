@@ -14,11 +14,11 @@ import pytest
 
 from sglang_hydra.facts.trust import grant
 from sglang_hydra.facts.visible_gpus import Slice
-from sglang_hydra.run.doctor import nvml, system
+from sglang_hydra.run.doctor import nvml
 from sglang_hydra.run.doctor.machine_state import Holder, HubAnswer, ModelFiles, Nvidia, Request
 from sglang_hydra.run.doctor.model_files import ask_hub, look_for_model, look_in_folder, token_place
 from sglang_hydra.run.doctor.nvml import survey_nvidia
-from sglang_hydra.run.doctor.observe import observe, read_interpreter
+from sglang_hydra.run.doctor.observe import container, observe, read_interpreter, shared_memory, space
 from tests.run.doctor.doctor_fakes import card, fake_hub, fake_nvml, process
 from tests.run.launch.processes import free_port
 
@@ -91,12 +91,12 @@ def test_a_missing_library_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_folder_that_is_not_there_is_judged_by_the_one_above(tmp_path: Path) -> None:
-    found = system.space(str(tmp_path / "a" / "b"))
+    found = space(str(tmp_path / "a" / "b"))
     assert found.writable
     assert found.free_bytes
     assert found.total_bytes
     (tmp_path / "file").touch()
-    assert system.space(str(tmp_path / "file" / "x")).writable is False
+    assert space(str(tmp_path / "file" / "x")).writable is False
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
@@ -118,7 +118,7 @@ def test_a_container_is_known_by_its_marks(
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
-    assert system.container(env, tmp_path) == kind
+    assert container(env, tmp_path) == kind
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_a_container_is_known_by_its_marks(
     ],
 )
 def test_a_batch_job_is_known_by_its_variable(env: dict[str, str], job: str | None) -> None:
-    assert system.job(env) == job
+    assert job(env) == job
 
 
 def test_no_shared_memory_is_none(tmp_path: Path) -> None:
-    assert system.shared_memory(str(tmp_path / "none")) is None
+    assert shared_memory(str(tmp_path / "none")) is None
 
 
 def environment(root: Path) -> str:

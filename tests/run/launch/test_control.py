@@ -24,8 +24,7 @@ from sglang_hydra.run.launch import control
 from sglang_hydra.run.launch.control import condition_of
 from sglang_hydra.run.launch.log import BoundedLog
 from sglang_hydra.run.launch.processes import ProcessName, name_of
-from sglang_hydra.run.launch.server_file import FAILED, READY, ServerRecord
-from sglang_hydra.run.launch.servers import claim, records
+from sglang_hydra.run.launch.servers import FAILED, READY, ServerRecord, claim, records
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding

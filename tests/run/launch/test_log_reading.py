@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.run.launch import log_reading
-from sglang_hydra.run.launch.log import BoundedLog
-from sglang_hydra.run.launch.log_reading import LogTail, log_lines, opened_log
+from sglang_hydra.run.launch import log as log_reading
+from sglang_hydra.run.launch.log import BoundedLog, LogTail, log_lines, opened_log
 
 
 @contextlib.contextmanager

@@ -229,11 +229,11 @@ def test_a_model_in_the_cache_is_found_in_its_revision(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_room_for_the_download_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sglang_hydra.run.doctor import system
+    from sglang_hydra.run.doctor import observe
     from sglang_hydra.run.doctor.machine_state import Space
 
     small = Space(str(tmp_path), 1 << 34, 1 << 30, writable=True)
-    monkeypatch.setattr(system, "space", lambda path: small)
+    monkeypatch.setattr(observe, "space", lambda path: small)
     finding = one(here("model=qwen3_8b", "gpu=cpu", "port=0", env={"HF_HOME": str(tmp_path)}), "DOC011")
     assert (finding.level, finding.fields) == ("error", ("download_dir",))
     # 8.19e9 parameters in two bytes.

@@ -23,8 +23,17 @@ from sglang_hydra.run.launch import processes as processes_module
 from sglang_hydra.run.launch import servers
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.run.launch.processes import Life, ProcessName, name_of
-from sglang_hydra.run.launch.server_file import FAILED, ServerRecord
-from sglang_hydra.run.launch.servers import chosen, claim, damaged, forget, records, short_name, update
+from sglang_hydra.run.launch.servers import (
+    FAILED,
+    ServerRecord,
+    chosen,
+    claim,
+    damaged,
+    forget,
+    records,
+    short_name,
+    update,
+)
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding

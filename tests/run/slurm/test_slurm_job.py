@@ -19,11 +19,19 @@ import pytest
 from sglang_hydra.planning.engines.base import EngineRequest
 from sglang_hydra.run.launch.child_rank import read_orders
 from sglang_hydra.run.launch.child_srun import whole_lines
-from sglang_hydra.run.launch.log_reading import LogTail
-from sglang_hydra.run.launch.slurm import allocation
-from sglang_hydra.run.launch.slurm.allocation import Node, follower_ports, head_on
+from sglang_hydra.run.launch.log import LogTail
+from sglang_hydra.run.launch.slurm import inside
 from sglang_hydra.run.launch.slurm.follow import cancelled_with_us
-from sglang_hydra.run.launch.slurm.inside import ServerSpec, orders_of, prepared, rank_commands, srun_command
+from sglang_hydra.run.launch.slurm.inside import (
+    Node,
+    ServerSpec,
+    follower_ports,
+    head_on,
+    orders_of,
+    prepared,
+    rank_commands,
+    srun_command,
+)
 from sglang_hydra.run.launch.slurm.keys import Secrets, drop_secrets, leave_secrets, secrets_of, take_secrets
 from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, Record, read_account
 from sglang_hydra.run.launch.slurm.serve import outcome_of
@@ -101,7 +109,7 @@ HEADS = [
 def test_the_head_is_where_the_others_reach_it(
     nodes: list[Node], near: str, out: str, head: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocation, "own_address", lambda toward=None: near if toward else out)
+    monkeypatch.setattr(inside, "own_address", lambda toward=None: near if toward else out)
     if head is None:
         with pytest.raises(MachineError, match=r"SLM006: node node1 has no address that node2 \(10\.0\.0\.2\)"):
             head_on(nodes, 1, 30000)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from sglang_hydra.run.launch.display import Display
-from sglang_hydra.run.launch.log_reading import LogTail
+from sglang_hydra.run.launch.log import LogTail
 from sglang_hydra.run.launch.slurm.inside import PROGRAMS
 from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, read_account
 from sglang_hydra.run.launch.slurm.states import MESSAGES, JobState, cancel, state_of

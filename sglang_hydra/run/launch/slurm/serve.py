@@ -22,13 +22,12 @@ from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.passing.slurm_options import container_command, sbatch_settings, srun_settings
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.display import display_for
-from sglang_hydra.run.launch.example import curl_line
 from sglang_hydra.run.launch.failure import diagnosis_of
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
 from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.log import log_files
-from sglang_hydra.run.launch.server_info import lines_of, not_compared, write_comparison
+from sglang_hydra.run.launch.server_info import curl_line, lines_of, not_compared, write_comparison
 from sglang_hydra.run.launch.signals import stopping_on_signals
 from sglang_hydra.run.launch.slurm.follow import Follower, cancelled_with_us
 from sglang_hydra.run.launch.slurm.inside import INFO_NAME, LOG_NAME, PORT_OWNER, PROGRAMS, ServerSpec, serve_in_job

@@ -79,7 +79,7 @@ def test_hydras_keys_of_a_sweep_are_obeyed(word: str, shown: str, run: Run) -> N
         (["-m", "hydra.run.dir=x", DRY], "hydra.sweep.dir=FOLDER"),
         (["hydra.sweep.dir=x"], "hydra.run.dir=FOLDER"),
         (["-m", "hydra/launcher=optuna", DRY], "Could not find 'hydra/launcher/optuna'"),
-        (["-m", "hydra/sweeper=optuna", DRY], "hydra/sweeper=NAME is for an app of yours"),
+        (["-m", "hydra/sweeper=optuna", DRY], "sweep.where=... constrains the points"),
         (["-m", "hydra.launcher.foo=1", DRY], "hydra.launcher.foo"),
         (["-m", "hydra.job.env_set.A=1", DRY], "+engine.env.NAME=VALUE"),
         (["explain", "tp_size", "hydra.mode=MULTIRUN"], "-m"),

@@ -1,7 +1,7 @@
 """``sweep.where``: a constraint on points, read with ``ast`` and computed by us. Nothing in it is ever executed.
 
-It has comparisons, arithmetic on numbers, ``and``, ``or``, ``not``, ``in`` and ``not in`` over the keys of a plan. Their
-values at a point are what was planned, and not what was typed.
+It has comparisons, arithmetic on numbers, ``and``, ``or``, ``not``, ``in`` and ``not in`` over the keys of a plan.
+Their values at a point are what was planned, and not what was typed.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def service(
     """Builds the service of one server, or of this host's rank of it. ``gpu_ids`` are its own GPUs where others run
     beside it, ``flags`` its own where they are not the job's. Without ``published`` only other services reach it."""
     settings = job.plan.nodes.launch
-    seconds = math.ceil(settings.ready_timeout)
+    ask = f"import urllib.request as ask; ask.urlopen('http://127.0.0.1:{job.port}/health', timeout={_HEALTH_S})"
     return {
         "image": _image(job),
         "command": [in_command(job, word) for word in _words(job, flags)],
@@ -64,11 +64,11 @@ def service(
         "restart": "unless-stopped",
         "stop_grace_period": f"{math.ceil(settings.stop_timeout)}s",
         "healthcheck": {
-            "test": ["CMD", "python3", "-c", _ask_health(job.port)],
+            "test": ["CMD", "python3", "-c", ask],
             "interval": f"{_EACH_S}s",
             "timeout": f"{_HEALTH_S + 5}s",
             "retries": 3,
-            "start_period": f"{seconds}s",
+            "start_period": f"{math.ceil(settings.ready_timeout)}s",
         },
     }
 
@@ -146,10 +146,6 @@ def _devices(job: Job, gpu_ids: Sequence[int] | None) -> Mapping[str, Any]:
     if capabilities:
         more = {"cap_add": capabilities, **more}
     return more
-
-
-def _ask_health(port: int) -> str:
-    return f"import urllib.request as ask; ask.urlopen('http://127.0.0.1:{port}/health', timeout={_HEALTH_S})"
 
 
 def _each_node(job: Job) -> list[str]:

@@ -77,7 +77,8 @@ def missing_image(plan: Plan) -> Finding:
     """The warning for a plan that the table of images has no row for; the newest release that has one is offered."""
     capability, arch = _capability(plan), _arch(plan)
     versions = {row.version for row in images() if _in_table(row.version, plan.gpu.vendor, capability, arch)}
-    newest = [f"engine.version={max(versions, key=_by_number)}"] if versions else []
+    ordered = sorted(versions, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
+    newest = [f"engine.version={version}" for version in ordered[-1:]]
     message = f"no published image of SGLang {plan.engine.version} is known for {hardware(plan)}"
     hint = f"launch.image=REPOSITORY:TAG, or {IMAGE_VARIABLE}=REPOSITORY:TAG where a script or Compose file is used"
     return Finding("warning", "EXP002", message, ("launch.image",), (*newest, hint))
@@ -121,7 +122,3 @@ def _arch(plan: Plan) -> str:
     """Returns the processor of the plan's hosts: amd64, and arm64 for boards with an Arm processor."""
     named = " ".join([plan.gpu.name, *plan.nodes.gpu.device_names]).upper()
     return "arm64" if any(board in named for board in _ARM_BOARDS) else "amd64"
-
-
-def _by_number(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]

@@ -142,7 +142,10 @@ def launches_of_frameworks(document: Mapping[str, Any], place: str) -> list[Laun
             one.adapter.title,
             f"{place}, {one.at}",
             name=one.at if len(found) > 1 else "",
-            values={key: opened(value) if _leads_nowhere(value) else value for key, value in one.values.items()},
+            values={
+                key: opened(value) if isinstance(value, str) and "${" in value else value
+                for key, value in one.values.items()
+            },
             keywords=not one.adapter.by_flags,
             mentions=one.mentions,
             pinned=one.adapter.release,
@@ -151,10 +154,6 @@ def launches_of_frameworks(document: Mapping[str, Any], place: str) -> list[Laun
         )
         for one in found
     ]
-
-
-def _leads_nowhere(value: Any) -> bool:
-    return isinstance(value, str) and "${" in value
 
 
 def launch_of_words(words: list[str], place: str) -> Launch | None:

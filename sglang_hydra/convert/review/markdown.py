@@ -110,11 +110,8 @@ def _verdicts(before: Checked, after: Checked, word: Word) -> Iterator[str]:
     elif after.launchable is not False and before.launchable is False:
         yield f"mends it: {_state(after)}, and before {_state(before)}"
     elif before.error_ids != after.error_ids and not explained:
-        yield f"changes its errors from {_ids(before, word)} to {_ids(after, word)}"
-
-
-def _ids(verdict: Checked, word: Word) -> str:
-    return ", ".join(word(id) for id in verdict.error_ids) or "none"
+        was, now = (", ".join(map(word, side.error_ids)) or "none" for side in (before, after))
+        yield f"changes its errors from {was} to {now}"
 
 
 def _listed(pieces: list[str]) -> str:

@@ -90,7 +90,8 @@ def _placed_in(file: str, judged: Sequence[Checked]) -> list[list[tuple[Finding,
     if not any(map(_shown, judged)):
         return [[] for _ in judged]
     text = _read(file)
-    words, spans = list(words_of(text, file)), _line_spans(text)
+    words = list(words_of(text, file))
+    spans = [(text.count("\n", 0, first) + 1, text.count("\n", 0, last) + 1) for first, last in server_spans(text)]
     if len(spans) != len(judged):
         spans = [(1, text.count("\n") + 1)] * len(judged)
     found: list[list[tuple[Finding, Place | None]]] = []
@@ -158,11 +159,6 @@ def _read(file: str) -> str:
         return read_text(Path(file), CONFIG_BYTES, errors="replace")
     except (OSError, ValueError):
         return ""
-
-
-def _line_spans(text: str) -> list[tuple[int, int]]:
-    """The first and the last line of each container that starts a server."""
-    return [(text.count("\n", 0, first) + 1, text.count("\n", 0, last) + 1) for first, last in server_spans(text)]
 
 
 def _place(finding: Finding, file: str, verdict: Checked, words: Sequence[Word]) -> Place:

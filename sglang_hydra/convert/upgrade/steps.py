@@ -91,7 +91,8 @@ def steps_between(
 
     Raises KeyError for a release that is not in the table.
     """
-    given = {name: value for name, value in intent.items() if value is not None and not _is_left_alone(name)}
+    secret = {name for name in intent if name in SECRET_FIELDS or is_secret_name(name)}
+    given = {name: value for name, value in intent.items() if value is not None and name not in secret}
     before = accepted(given, old)
     # What the old release did not have either says nothing about the new one.
     made = _Renaming(old, new)
@@ -111,10 +112,6 @@ def steps_between(
     renamed = {name: now for name, now in made.names.items() if now in kept}
     respelled = list(_respelled(before, after, given, made, {item.key for item in broken}, typed))
     return Steps(kept, renamed, broken, respelled, list(_moved(old, new, after, kept)), remarks)
-
-
-def _is_left_alone(name: str) -> bool:
-    return name in SECRET_FIELDS or is_secret_name(name)
 
 
 class _Renaming:

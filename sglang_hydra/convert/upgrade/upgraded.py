@@ -186,6 +186,8 @@ def upgraded(
         return _planned(composer, subject, composition, made, seed=plan.resolution.values["random_seed"])
 
     comparison = compare(start.version, plan, plan_in, with_steps=with_steps) if with_values else "not asked for"
+    changed = [*(item.key for item in steps.broken), *(item.key for item in steps.respelled)]
+    chains = {key: composition.origins[key] for key in changed if composition.origins.get(key)}
     return Upgrade(
         subject=subject,
         start=start,
@@ -196,7 +198,7 @@ def upgraded(
         plan=plan,
         requests=requests,
         flags=tuple(flags),
-        set_by=dict(_who(composition, steps)),
+        set_by={key: f"{chain[-1].layer}, {chain[-1].place}" for key, chain in chains.items()},
         comparison=comparison,
     )
 
@@ -329,10 +331,3 @@ def _changed_words(words: Sequence[str], made: Upgrade) -> Iterator[str]:
         if key.removeprefix("extra.") not in dropped:
             yield word
     yield from (_shown_word(request) for request in added)
-
-
-def _who(composition: Composition, steps: Steps) -> Iterator[tuple[str, str]]:
-    for name in (*(item.key for item in steps.broken), *(item.key for item in steps.respelled)):
-        chain = composition.origins.get(name)
-        if chain:
-            yield name, f"{chain[-1].layer}, {chain[-1].place}"

@@ -85,11 +85,9 @@ class Rollout:
         for name, value in self.server_args.items():
             own = self.passed.get(name)
             mine = name in self.engine_kwargs and not (own and own.final)
-            who = self._place_of(name) if mine else own.place if own else ""
+            said = self.said.get(name) or self.said.get("extra")
+            who = said.place if mine and said else own.place if own else ""
             yield name, shown(masked(name, value)), f"{who} (over verl's {shown(own.value)})" if mine and own else who
-
-    def _place_of(self, name: str) -> str:
-        return (self.said[name] if name in self.said else self.said["extra"]).place
 
 
 def plan_rollout(

@@ -127,16 +127,13 @@ class LoadRun:
         self.own = Own()
         self._tick_at = clock() + _TICK_S
         used, began = time.process_time(), clock()
-        self._loop(self._is_over)
+        self._loop(lambda: self._has_all and not self._flying and not self._orders and not self._unread)
         self.own.cpu = (time.process_time() - used) / max(1e-9, clock() - began)
         for connection in [*self._connections.values()]:
             self._close(connection)
         self._talk.setblocking(True)
         self._talk.sendall(self._outbox + packed(self.own))
         gc.enable()
-
-    def _is_over(self) -> bool:
-        return self._has_all and not self._flying and not self._orders and not self._unread
 
     def _loop(self, is_over: Callable[[], bool]) -> None:
         """Reads first, sends what is due, and only then looks at what was read, a piece at a time."""

@@ -92,7 +92,7 @@ def measure(
     Latencies in milliseconds; what is not known (no request completed, no streaming) is None.
     """
     done = [sample for sample in samples if sample.completed]
-    duration = _duration(samples, done)
+    duration = max(sample.end for sample in done) - min(sample.sent for sample in samples) if done else 0.0
     inputs, outputs = _total(done, "input_tokens"), _total(done, "output_tokens")
     both = None if inputs is None or outputs is None else inputs + outputs
     numbers: dict[str, Any] = {
@@ -171,11 +171,6 @@ def _goodput(samples: Sequence[Sample], duration: float, slo: Mapping[str, float
     good = sum(meets(sample, slo) for sample in samples)
     share = good / len(samples)
     return {"goodput": _rate(good, duration), "slo_share": share, "slo_met": share >= (slo.get("share") or 1.0)}
-
-
-def _duration(samples: Sequence[Sample], done: Sequence[Sample]) -> float:
-    """From the first request sent to the last answer ended."""
-    return max(sample.end for sample in done) - min(sample.sent for sample in samples) if done else 0.0
 
 
 def _total(samples: Sequence[Sample], name: str) -> int | None:

@@ -60,10 +60,11 @@ def make_prompts(
         return _from_trace(load, count, seed if shared is None else shared, vocab_size, start)
     if load.dataset == "file":
         return _from_file(load, count, seed if shared is None else shared, start)
-    lengths = [(_length(draw, load.input_len, load), _length(draw, load.output_len, load)) for _ in range(count)]
+    ranges = [(max(1, int(longest * load.range_ratio)), longest) for longest in (load.input_len, load.output_len)]
+    lengths = [[draw.randint(*ends) for ends in ranges] for _ in range(count)]
     prefixes: list[tuple[int, ...]] = [()]
     if load.dataset == "shared_prefix":
-        prefixes = list(_prefixes(load, seed if shared is None else shared, vocab_size))
+        prefixes = list(_prefixes(load.prefix_len, load.prefix_groups, seed if shared is None else shared, vocab_size))
     prompts = []
     first = draw.randrange(len(prefixes))
     for number, (input_len, output_len) in enumerate(lengths):
@@ -74,17 +75,9 @@ def make_prompts(
 
 
 @functools.lru_cache(maxsize=4)
-def _cached_prefixes(length: int, groups: int, seed: int, vocab_size: int) -> tuple[tuple[int, ...], ...]:
+def _prefixes(length: int, groups: int, seed: int, vocab_size: int) -> tuple[tuple[int, ...], ...]:
     draw = random.Random(f"prefixes/{seed}")
     return tuple(_ids(draw, length, vocab_size) for _ in range(groups))
-
-
-def _prefixes(load: Load, seed: int, vocab_size: int) -> tuple[tuple[int, ...], ...]:
-    return _cached_prefixes(load.prefix_len, load.prefix_groups, seed, vocab_size)
-
-
-def _length(draw: random.Random, longest: int, load: Load) -> int:
-    return draw.randint(max(1, int(longest * load.range_ratio)), longest)
 
 
 def _ids(draw: random.Random, count: int, vocab_size: int) -> tuple[int, ...]:

@@ -213,7 +213,8 @@ def workloads_of(groups: Sequence[Group]) -> dict[str, list[Group]]:
         found.setdefault(_shape(group), []).append(group)
     common = set(next(iter(found), ())).intersection(*found)
     differ = {item[0] for shape in found for item in shape if item not in common}
-    return {_words(shape, differ): of for shape, of in found.items()}
+    shown = {key for shape in found for key, _ in shape if key in differ or key in _LENGTHS}
+    return {", ".join(f"{key[6:]} {value}" for key, value in shape if key in shown): of for shape, of in found.items()}
 
 
 def load_of_point(group: Group) -> tuple[float, str, str]:
@@ -291,7 +292,3 @@ def misses(group: Group, slo: Mapping[str, float]) -> bool:
 def _shape(group: Group) -> tuple[tuple[str, str], ...]:
     settings = group.first.settings.items()
     return tuple(sorted((key, str(value)) for key, value in settings if key.startswith("bench.") and key not in _LOADS))
-
-
-def _words(shape: tuple[tuple[str, str], ...], differ: set[str]) -> str:
-    return ", ".join(f"{key[6:]} {value}" for key, value in shape if key in differ or key in _LENGTHS)

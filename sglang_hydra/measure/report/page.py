@@ -183,7 +183,8 @@ class _Drawn:
 
     def _chart(self, workload: Workload, front: Front) -> dict[str, Any]:
         marks = [mark for group in front.groups if (mark := self._mark(workload, front, group)) is not None]
-        x = Axis(_axis_words(front.x), front.x.more_is_better, _limit_of(front.x, workload.slo))
+        unit = f" ({front.x.unit})" if front.x.unit == "ms" else ""
+        x = Axis(front.x.words + unit, front.x.more_is_better, _limit_of(front.x, workload.slo))
         y = Axis(front.y.words, True)
         has_log = all(mark.x > 0 and mark.y > 0 for mark in marks)
         title = f"{front.y.words} against {front.x.words}"
@@ -253,10 +254,6 @@ def share_words(group: Group) -> str:
     if share is None:
         return ""
     return f"{short(share)} % of the hardware's limit" + (", check inputs" if share > 100 else "")
-
-
-def _axis_words(metric: Metric) -> str:
-    return f"{metric.words} ({metric.unit})" if metric.unit == "ms" else metric.words
 
 
 def _limit_of(metric: Metric, slo: Mapping[str, float]) -> float | None:

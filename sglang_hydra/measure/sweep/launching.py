@@ -66,7 +66,8 @@ class Round:
             if stop.asked and ends_at is None:
                 ends_at = time.monotonic() + _STOP_S
                 self._stop_file.touch()
-                self._cancel()
+                for job in self._slurm_jobs() - self._before:
+                    cancel(job)
             if ends_at is not None and time.monotonic() > ends_at:
                 break
             self._thread.join(_SLURM_LOOK_S if self._slurm else LOOK_S)
@@ -116,10 +117,6 @@ class Round:
         """Whether a job of this round waits or runs in Slurm; None before there is one, and without Slurm."""
         jobs = self._slurm_jobs() - self._before
         return _in_queue(jobs) if jobs else None
-
-    def _cancel(self) -> None:
-        for job in self._slurm_jobs() - self._before:
-            cancel(job)
 
 
 def _in_queue(jobs: Collection[str]) -> bool:

@@ -199,7 +199,9 @@ def run_group(
             work.plan_again = lambda: _plan_here(sweep, group, gpus)
             return take_points(work)
     except SglangHydraError as error:
-        _fail_all(sweep, store, group, error, watcher)
+        for point in open_points(sweep, store, group):
+            store.add_failure(point.point_id, failure_record(point, "not_planned", error, retryable=False, final=True))
+            watcher.point(point, "failed", error.findings[0].message)
         return False
     finally:
         with contextlib.suppress(OSError):  # on a full disk the end of this process says it
@@ -240,13 +242,6 @@ def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan 
             hint = f"its values are an estimate here: {plan.resolution.not_asked}"
         raise ConfigError(Finding("error", "RNR001", message, ("sweep",), hint))
     return topology or plan
-
-
-def _fail_all(sweep: Sweep, store: Store, group: ServerGroup, error: SglangHydraError, watcher: Watcher) -> None:
-    for point in open_points(sweep, store, group):
-        failure = failure_record(point, "not_planned", error, retryable=False, final=True)
-        store.add_failure(point.point_id, failure)
-        watcher.point(point, "failed", error.findings[0].message)
 
 
 @contextlib.contextmanager

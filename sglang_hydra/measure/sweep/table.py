@@ -58,6 +58,7 @@ def outcome_record(outcome: Outcome, findings: Sequence[Finding] = ()) -> dict[s
 
 
 def _counts(outcome: Outcome, done: int) -> list[list[Span]]:
+    reasons = ", ".join(f"{item.count:,} {item.id}" for item in outcome.refused)
     refused = outcome.total - outcome.kept - outcome.merged
     estimate, settings = outcome.estimate, outcome.grid.settings
     assumed = f"{settings['start_seconds']:g} s a start and {settings['point_seconds']:g} s a point are assumed"
@@ -73,16 +74,12 @@ def _counts(outcome: Outcome, done: int) -> list[list[Span]]:
     by_rules = f"points whose values are 0.5.2's, an estimate: {outcome.not_asked}"
     return [
         [text("to run"), text(f"{outcome.kept - done:,}", "bold"), text(on)],
-        [text("left out"), text(f"{refused:,}"), text(_reasons(outcome))],
+        [text("left out"), text(f"{refused:,}"), text(reasons)],
         [text("merged"), text(f"{outcome.merged:,}"), text("the same measurement as another point")],
         *([[text("by rules"), text(f"{outcome.estimates:,}"), text(by_rules, "yellow")]] if outcome.estimates else []),
         [text("estimate"), text(""), text(f"{took}; {assumed}")],
         [text("results in"), text(""), text(str(outcome.folder))],
     ]
-
-
-def _reasons(outcome: Outcome) -> str:
-    return ", ".join(f"{item.count:,} {item.id}" for item in outcome.refused)
 
 
 def _refused_lines(refused: Sequence[Refused]) -> list[Line]:

@@ -141,7 +141,11 @@ class World:
     @property
     def seen(self) -> Visible:
         """The NVIDIA GPUs that a server would see, by the rules of CUDA_VISIBLE_DEVICES."""
-        devices = [_device(place, gpu) for place, gpu in enumerate(self.nvidia.gpus)]
+        # The place in the list stands where the name would, so that a chosen device leads back to its GPU.
+        devices = [
+            Device(str(place), gpu.uuid, gpu.total_mib, gpu.capability, gpu.mig, gpu.slices)
+            for place, gpu in enumerate(self.nvidia.gpus)
+        ]
         return visible_devices(self.env.get("CUDA_VISIBLE_DEVICES"), devices)
 
     @property
@@ -153,8 +157,3 @@ class World:
     def accelerated(self) -> bool:
         """Whether a server would find an accelerator of any maker."""
         return bool(self.visible) or (self.other is not None and self.other.found)
-
-
-def _device(place: int, gpu: Gpu) -> Device:
-    # The place in the list stands where the name would, so that a chosen device leads back to its GPU.
-    return Device(str(place), gpu.uuid, gpu.total_mib, gpu.capability, gpu.mig, gpu.slices)

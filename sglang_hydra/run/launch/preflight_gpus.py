@@ -152,16 +152,12 @@ def _too_few(plan: Plan, wanted: Sequence[int], probe: GpuProbe) -> Finding:
     shown = f"{'GPU' if len(wanted) == 1 else 'GPUs'} {numbers(wanted)}"
     message = f"the plan takes {shown}, and {plural(probe.count, 'GPU')} can be seen here{hidden}"
     least = wanted[0] + probe.count >= 1 and wanted[0] == 0
-    hints = [f"tp_size={_largest_power(probe.count)}" if least and probe.count else "base_gpu_id=0"]
+    hints = [f"tp_size={1 << (probe.count.bit_length() - 1)}" if least and probe.count else "base_gpu_id=0"]
     if probe.total > probe.count:
         hints.append("CUDA_VISIBLE_DEVICES with as many as it needs")
     if plan.values["nnodes"] == 1:
         hints.append(f"more nodes: nnodes={-(-len(wanted) // max(probe.count, 1))}")
     return Finding("error", "LCH002", message, tuple(fields or ["tp_size"]), hints)
-
-
-def _largest_power(count: int) -> int:
-    return 1 << (count.bit_length() - 1)
 
 
 def _asked(plan: Plan) -> str:

@@ -76,7 +76,8 @@ class Follower:
         for name, tail in self._tails.items():
             self._show(tail.lines(), name)
         now = time.monotonic()
-        soon = self._asked < _ASK_SOON or self._stopping_since is not None or self._has_ended()
+        has_ended = self.account is not None and self.account.phase == ENDED
+        soon = self._asked < _ASK_SOON or self._stopping_since is not None or has_ended
         if now - self._asked_at >= (_ASK_FIRST_S if soon else _ASK_LATER_S):
             self._asked, self._asked_at = self._asked + 1, now
             self.state = state_of(self.job.id) or self.state
@@ -92,9 +93,6 @@ class Follower:
         if note not in self._noted:
             self._noted.append(note)
             self.display.note(note)
-
-    def _has_ended(self) -> bool:
-        return self.account is not None and self.account.phase == ENDED
 
     def _progress(self) -> str:
         if self.account is not None and self.account.milestone:

@@ -69,7 +69,6 @@ def asked(body: bytes) -> Asked:
 
 
 def response(uid: str, answer: Answer) -> dict[str, Any]:
-    """The review that is sent back."""
     about: dict[str, Any] = {"uid": uid, "allowed": not answer.message}
     if answer.message:
         about["status"] = {"code": 422, "reason": "Invalid", "message": answer.message}

@@ -85,7 +85,6 @@ def missing_image(plan: Plan) -> Finding:
 
 
 def hardware(plan: Plan) -> str:
-    """Names the hardware that an image is needed for."""
     if plan.gpu.vendor == "none":
         return "the CPU engine"
     capability, arch = _capability(plan), _arch(plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,14 @@ PRODUCT = "nvidia.com/gpu.product"
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_CHECKED: Sequence[tuple[str, Callable[[Any], object], str, str]] = (
+    ("namespace", _LABEL.fullmatch, "is no name of a namespace", "null"),
+    ("cache_gib", lambda size: size >= 1, "is no size in GiB", "800"),
+    ("memory_gib", lambda size: size >= 1, "is no size in GiB", "512"),
+    ("storage_class", _NAME.fullmatch, "is no name of a storage class", "null"),
+    ("rdma_resource", _RESOURCE.fullmatch, "is no name of a resource", K8sNode().rdma_resource),
+)
+"""Settings of ``launch.k8s``: what Kubernetes takes, what is wrong otherwise, and what to type."""
 _ROOM, _UNKNOWN_GIB, _STEP_GIB = 1.25, 500, 10
 _POD_INTERFACE = "eth0"
 
@@ -108,7 +116,6 @@ def leader_worker_set(
 
 
 def service(job: Job) -> dict[str, Any]:
-    """Builds the Service through which clients reach the server."""
     role = {"role": "leader"} if job.nodes > 1 else {}
     return {
         "apiVersion": "v1",
@@ -364,17 +371,10 @@ def check_settings(job: Job) -> None:
     """Raises ConfigError for settings (EXP015) and paths (EXP023) that Kubernetes would refuse."""
     settings = _settings(job)
     found = [replace(missing_image(job.plan), level="error")] if job.image is None else []
-    if settings.namespace is not None and not _LABEL.fullmatch(settings.namespace):
-        found.append(_wrong("namespace", settings.namespace, "is no name of a namespace", "null"))
-    if settings.cache_gib is not None and settings.cache_gib < 1:
-        found.append(_wrong("cache_gib", settings.cache_gib, "is no size in GiB", "800"))
-    if settings.memory_gib is not None and settings.memory_gib < 1:
-        found.append(_wrong("memory_gib", settings.memory_gib, "is no size in GiB", "512"))
-    if settings.storage_class is not None and not _NAME.fullmatch(settings.storage_class):
-        found.append(_wrong("storage_class", settings.storage_class, "is no name of a storage class", "null"))
-    if not _RESOURCE.fullmatch(settings.rdma_resource):
-        default = K8sNode().rdma_resource
-        found.append(_wrong("rdma_resource", settings.rdma_resource, "is no name of a resource", default))
+    for name, fits, why, instead in _CHECKED:
+        value, key = getattr(settings, name), f"launch.k8s.{name}"
+        if value is not None and not fits(value):
+            found.append(Finding("error", "EXP015", f"{key}={value} {why}", (key,), f"{key}={instead}"))
     for mount in job.mounts:
         if ":" in mount.path:
             message = f"{mount.path}: Kubernetes mounts no path with a colon in it"
@@ -385,8 +385,3 @@ def check_settings(job: Job) -> None:
 
 def _settings(job: Job) -> K8sNode:
     return job.plan.nodes.launch.k8s
-
-
-def _wrong(name: str, value: object, why: str, instead: str) -> Finding:
-    key = f"launch.k8s.{name}"
-    return Finding("error", "EXP015", f"{key}={value} {why}", (key,), f"{key}={instead}")

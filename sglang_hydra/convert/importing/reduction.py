@@ -156,7 +156,6 @@ class _Planner:
         return self.composer.compose(self._requests(gpu, model, arguments)).intent
 
     def knows(self, gpu: str, model: str | None, arguments: Mapping[str, Any]) -> bool:
-        """Whether anything is known of the model."""
         requests = self._requests(gpu, model, arguments)
         target = find_target(self.composer, requests, self.composer.compose(requests), SEED, self.env, None)
         return target.facts.model.known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
@@ -101,15 +102,7 @@ def _server_record(server: Imported) -> dict[str, Any]:
         "choices": dict(server.choices),
         "overrides": plain(server.overrides),
         "nodes": plain(server.nodes),
-        "arguments": [
-            {
-                "name": state.name,
-                "value": plain(masked(state.name, state.value)),
-                "state": state.state,
-                "note": state.note,
-            }
-            for state in server.states
-        ],
+        "arguments": [{**plain(state), "value": plain(masked(state.name, state.value))} for state in server.states],
         "argv": None if server.argv is None else list(server.argv),
         "command": command_line(server.choices, server.overrides, server.nodes),
         "yaml": yaml_of(server),
@@ -119,8 +112,6 @@ def _server_record(server: Imported) -> dict[str, Any]:
 
 def shown_findings(servers: Sequence[Imported]) -> list[Finding]:
     """The findings of all, each with the server's name where there are several."""
-    from dataclasses import replace
-
     return [
         replace(finding, message=f"{server.name}: {finding.message}") if len(servers) > 1 else finding
         for server in servers

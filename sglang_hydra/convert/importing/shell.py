@@ -51,7 +51,6 @@ class Shell:
         }
 
     def assign(self, name: str, adds: str, value: str) -> None:
-        """Assigns a variable."""
         made: Value
         default = _BY_DEFAULT.fullmatch(value)
         self.defaults.pop(name, None)

@@ -75,12 +75,8 @@ def _respelled(made: Upgrade) -> Iterator[Line]:
             key = item.key if item.after else ""
             rows.append([text("~", "yellow"), text(shlex.join(item.before)), text("->"), text(now), text(key, "dim")])
         yield from columns(rows)
-    if made.steps.remarks:
-        yield from (
-            line
-            for finding in made.steps.remarks
-            for line in folded([text("  "), text("! ", "yellow"), text(finding.message)], room())
-        )
+    for finding in made.steps.remarks:
+        yield from folded([text("  "), text("! ", "yellow"), text(finding.message)], room())
     if made.steps.respelled or made.steps.remarks:
         yield []
 
@@ -215,11 +211,10 @@ def _handed_over(made: Upgrade) -> str:
 def summary(made: Upgrade) -> Line:
     """One line: what it costs, and the verdict."""
     steps = made.steps
-    moved = len(steps.moved)
-    moves = f"{plural(moved, 'default')} {'moves' if moved == 1 else 'move'}"
+    count, what = len(steps.moved), "default"
     if isinstance(made.comparison, Moves):
-        count = sum(item.kind == "value" for item in made.comparison.moves)
-        moves = f"{plural(count, 'value')} {'moves' if count == 1 else 'move'}"
+        count, what = sum(item.kind == "value" for item in made.comparison.moves), "value"
+    moves = f"{plural(count, what)} {'moves' if count == 1 else 'move'}"
     broken = len(steps.broken) + sum(finding.id == _NO_OPTION for finding in made.subject.findings)
     head = f"{plural(broken, 'argument')} {'breaks' if broken == 1 else 'break'}, "
     head += f"{len(steps.respelled)} renamed, {moves}: "
@@ -264,21 +259,8 @@ def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | N
             {**asdict(item), "value": masked(item.key, item.value), "set_by": made.set_by.get(item.key)}
             for item in steps.broken
         ],
-        "renamed": [
-            {"key": item.key, "value": item.value, "before": list(item.before), "after": list(item.after)}
-            for item in steps.respelled
-        ],
-        "defaults": [
-            {
-                "name": item.name,
-                "before": plain(item.before),
-                "after": plain(item.after),
-                "since": item.since,
-                "resolved": plain(plan.values[item.name]) if item.name in plan.values else None,
-                "keep": item.keep,
-            }
-            for item in steps.moved
-        ],
+        "renamed": plain(steps.respelled),
+        "defaults": [{**plain(item), "resolved": plain(plan.values.get(item.name))} for item in steps.moved],
         "values": _values(made.comparison),
         "variables": [asdict(item) for item in made.variables],
         "release": made.changes.names,

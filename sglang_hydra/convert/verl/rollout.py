@@ -191,8 +191,7 @@ def _arguments_of(version: str) -> frozenset[str]:
 def _of_verl(own: Mapping[str, Passed], knows: frozenset[str], *, final: bool) -> Iterator[Request]:
     for name, word in own.items():
         if word.final == final and (name in FIELDS or name in knows):
-            key = name
-            yield Request.typed(key, word.value, word.place, "verl")
+            yield Request.typed(name, word.value, word.place, "verl")
     if not final:
         for name, value in _ENVIRONMENT.items():
             yield Request.typed(f"engine.env.{name}", value, "verl itself", "verl")

@@ -12,6 +12,11 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest
 
+_LEAST = {
+    **dict.fromkeys(("input_len", "output_len", "prefix_groups", "repeats", "num_prompts"), 1),
+    **dict.fromkeys(("prefix_len", "warmup", "min_duration"), 0),
+}
+
 
 def _file_problems(node: Mapping[str, Any]) -> Iterator[Finding]:
     """Files are read before a server is started for them."""
@@ -48,14 +53,18 @@ def problems(node: Mapping[str, Any]) -> Iterator[Finding]:
             near = nearest(str(value), allowed)
             hint = f"did you mean bench.{name}={near}?" if near else f"bench.{name}={allowed[0]}"
             yield _error("BEN001", f"bench.{name}={value} is none of {', '.join(allowed)}", name, hint)
-    for name in ("input_len", "output_len", "prefix_groups", "repeats"):
-        yield from _at_least(node, name, 1)
-    for name in ("prefix_len", "warmup", "min_duration"):
-        yield from _at_least(node, name, 0)
-    yield from _concurrency(node["concurrency"])
-    if node["num_prompts"] is not None:
-        yield from _at_least(node, "num_prompts", 1)
-    for name, value in (("request_rate", node["request_rate"]), ("timeout", node["timeout"])):
+    for name, least in _LEAST.items():
+        value = node[name]
+        if value is not None and not least <= value < math.inf:
+            message = f"bench.{name}={value} must be at least {least}"
+            yield _error("BEN001", message, name, f"bench.{name}={max(least, 1)}")
+    asked = node["concurrency"]
+    whole = isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1
+    if not (asked is None or asked == LADDER or whole):
+        message = f"bench.concurrency={asked} is neither a number of requests nor {LADDER}"
+        yield _error("BEN001", message, "concurrency", "bench.concurrency=8")
+    for name in ("request_rate", "timeout"):
+        value = node[name]
         if value is not None and not 0 < value < math.inf:
             yield _error("BEN001", f"bench.{name}={value} must be above 0 and finite", name, f"bench.{name}=10")
     if not 0 < node["range_ratio"] <= 1:
@@ -71,13 +80,11 @@ def problems(node: Mapping[str, Any]) -> Iterator[Finding]:
         hint = f"bench.prefix_len={max(1, node['input_len'] // 2)}"
         yield _error("BEN002", message, "prefix_len", hint, "input_len")
     yield from _trace(node)
-    yield from _slo(node["slo"])
-    yield from _slo_unseen(node)
+    yield from _slo(node)
     yield from _file_problems(node)
 
 
 def _trace(node: Mapping[str, Any]) -> Iterator[Finding]:
-    """A trace says itself what arrives when."""
     if node["trace"] is None:
         return
     if node["dataset"] != "random":
@@ -93,14 +100,9 @@ def _trace(node: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _asked(read_trace, node["trace"], node["num_prompts"])
 
 
-def _concurrency(value: Any) -> Iterator[Finding]:
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if not (value is None or value == LADDER or whole):
-        message = f"bench.concurrency={value} is neither a number of requests nor {LADDER}"
-        yield _error("BEN001", message, "concurrency", "bench.concurrency=8")
-
-
-def _slo(slo: Mapping[str, Any]) -> Iterator[Finding]:
+def _slo(node: Mapping[str, Any]) -> Iterator[Finding]:
+    """A limit on what no request of this load shows would be met by all of them, and would say nothing."""
+    slo = node["slo"]
     for name in ("ttft_ms", "itl_ms", "e2e_ms"):
         if slo[name] is not None and not slo[name] > 0:
             message = f"bench.slo.{name}={slo[name]} must be above 0"
@@ -108,11 +110,6 @@ def _slo(slo: Mapping[str, Any]) -> Iterator[Finding]:
     if not 0 < slo["share"] <= 1:
         message = f"bench.slo.share={slo['share']} must be above 0 and at most 1"
         yield _error("BEN001", message, "slo.share", "bench.slo.share=0.99")
-
-
-def _slo_unseen(node: Mapping[str, Any]) -> Iterator[Finding]:
-    """A limit on what no request of this load shows is met by all of them, and says nothing."""
-    slo = node["slo"]
     unseen = [name for name in ("ttft_ms", "itl_ms") if slo[name] is not None and not node["stream"]]
     if unseen:
         message = f"bench.slo.{unseen[0]} cannot be judged with bench.stream=false: whole answers show no single tokens"
@@ -120,12 +117,6 @@ def _slo_unseen(node: Mapping[str, Any]) -> Iterator[Finding]:
     elif slo["itl_ms"] is not None and node["output_len"] == 1:
         message = "bench.slo.itl_ms cannot be judged with bench.output_len=1: nothing follows the first token"
         yield _error("BEN002", message, "slo.itl_ms", "bench.slo.ttft_ms", "output_len")
-
-
-def _at_least(node: Mapping[str, Any], name: str, least: int) -> Iterator[Finding]:
-    value = node[name]
-    if not least <= value < math.inf:
-        yield _error("BEN001", f"bench.{name}={value} must be at least {least}", name, f"bench.{name}={max(least, 1)}")
 
 
 def _error(id: str, message: str, key: str, hint: str, *others: str) -> Finding:

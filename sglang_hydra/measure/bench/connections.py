@@ -67,7 +67,6 @@ class Framing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has come yet."""
         return self._state == _HEAD and not self._rest
 
     def feed(self, data: bytes) -> bytes:

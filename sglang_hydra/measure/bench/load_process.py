@@ -77,8 +77,6 @@ class Exchange:
 
 
 class LoadRun:
-    """One run of one process."""
-
     def __init__(self, setup: Setup, talk: socket.socket, unpacker: Unpacker, taken: int) -> None:
         self._setup, self._talk, self._unpacker, self._taken = setup, talk, unpacker, taken
         self._poller = Poller()

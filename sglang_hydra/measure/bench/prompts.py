@@ -187,7 +187,6 @@ class TextMaker:
         ]
 
     def close(self) -> None:
-        """Ends the process."""
         if self._running is not None:
             process, errors = self._running
             self._running = None

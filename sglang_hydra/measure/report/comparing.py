@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from statistics import NormalDist, variance
+from statistics import NormalDist, fmean, variance
 from typing import NamedTuple
 
 from sglang_hydra.measure.report.reading import Row
@@ -46,13 +46,18 @@ class Group:
     def first(self) -> Row:
         return self.rows[0]
 
+    @property
+    def words(self) -> str:
+        """What was typed for this point beside what all points share."""
+        return " ".join(self.first.words) or "the only point"
+
     def values(self, metric: Metric) -> list[float]:
         return [value for row in self.rows if (value := row.measure(metric.key)) is not None]
 
     def mean(self, metric: Metric) -> float | None:
         """The mean over the repeats; None where nobody measured it."""
         values = self.values(metric)
-        return _mean(values) if values else None
+        return fmean(values) if values else None
 
     def interval(self, metric: Metric) -> Interval | None:
         """The interval of the mean; None for a single repeat."""
@@ -129,7 +134,7 @@ def interval(values: Sequence[float]) -> Interval | None:
     """Student's interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
-    mean, half = _mean(values), _student(len(values) - 1) * math.sqrt(variance(values) / len(values))
+    mean, half = fmean(values), _student(len(values) - 1) * math.sqrt(variance(values) / len(values))
     # No measure is below zero, so no mean of one is.
     low = mean - half if min(values) < 0 else max(0.0, mean - half)
     return Interval(low, mean + half)
@@ -142,7 +147,7 @@ def difference(before: Sequence[float], after: Sequence[float], count: int = 1) 
         return None
     z = _NORMAL if count == 1 else NormalDist().inv_cdf(1 - (1 - _LEVEL) / 2 / count)
     half = _student(len(before) + len(after) - 2, z) * _error(before, after)
-    moved = _mean(after) - _mean(before)
+    moved = fmean(after) - fmean(before)
     return Interval(moved - half, moved + half)
 
 
@@ -153,7 +158,7 @@ def power(before: Sequence[float], after: Sequence[float], limit: float, loss: f
     interval = difference(before, after, count)
     if interval is None:
         return None
-    was = abs(_mean(before))
+    was = abs(fmean(before))
     spread = _error(before, after) / was
     needed = max(limit, (interval.high - interval.low) / 2 / was)
     return 1 - NormalDist(loss, spread).cdf(needed) if spread else float(loss > needed)
@@ -167,10 +172,6 @@ def meets_slo(group: Group) -> bool:
 def _apart(best: Group, other: Group, metric: Metric) -> bool:
     found = difference(other.values(metric), best.values(metric))
     return found is not None and not found.low <= 0 <= found.high
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _error(before: Sequence[float], after: Sequence[float]) -> float:
@@ -227,7 +228,6 @@ def load_of_point(group: Group) -> tuple[float, str, str]:
 
 
 def key_of(word: str) -> str:
-    """The key of an override."""
     return word.lstrip("+~").partition("=")[0].partition("@")[0]
 
 

@@ -37,29 +37,13 @@ from sglang_hydra.measure.report.comparing import (
 )
 from sglang_hydra.measure.report.reading import SweepResults, latency_from, varying
 from sglang_hydra.measure.sweep.store import answer_of
+from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.words import program
 
-LIMIT_SHARE = Metric("limit_share", "% of the limit", True, "%")
-COLUMNS = (
-    Metric("output_throughput", "output tokens/s", True, "tokens/s"),
-    Metric("output_throughput_per_gpu", "per GPU", True, "tokens/s/GPU"),
-    Metric("total_throughput", "input + output tokens/s", True, "tokens/s"),
-    Metric("ttft_ms.p50", "TTFT p50 ms", False, "ms"),
-    Metric("ttft_ms.p99", "TTFT p99 ms", False, "ms"),
-    Metric("from_sent.ttft_ms.p50", "TTFT p50 ms from sending", False, "ms"),
-    Metric("from_sent.ttft_ms.p99", "TTFT p99 ms from sending", False, "ms"),
-    Metric("itl_ms.p50", "ITL p50 ms", False, "ms"),
-    Metric("itl_ms.p99", "ITL p99 ms", False, "ms"),
-    Metric("tpot_ms.p50", "TPOT p50 ms", False, "ms"),
-    Metric("e2e_ms.p50", "end-to-end p50 ms", False, "ms"),
-    Metric("interactivity", "tokens/s per user", True, "tokens/s"),
-    Metric("goodput", "goodput requests/s", True, "requests/s"),
-    Metric("forecast_tpot_ms", "TPOT ms, forecast", False, "ms"),
-    Metric("forecast_error", "% off", False, "%"),
-    LIMIT_SHARE,
-)
+COLUMNS = tuple(Metric(*row) for row in json_beside(__file__))
 """What a table of points shows; a column that nobody has values for is left out."""
 
+LIMIT_SHARE = COLUMNS[-1]
 _MOST_WORKLOADS = 12
 
 
@@ -273,8 +257,7 @@ def _changes(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput
                 if old and new is not None:
                     moved = difference(before.values(metric), group.values(metric))
                     noise = None if moved is None else moved.low <= 0 <= moved.high
-                    words = " ".join(group.first.words) or "the only point"
-                    where = f"{sweep.name}: {words}" if len(sweeps) > 2 else words
+                    where = f"{sweep.name}: {group.words}" if len(sweeps) > 2 else group.words
                     yield Changed(where, metric, old, new, new / old - 1, moved, noise)
 
 

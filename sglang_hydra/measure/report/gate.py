@@ -112,18 +112,16 @@ def _judged(old: Group, now: Group, limit: float, count: int) -> Iterator[Judged
         state = "good"
         if loss > limit:
             state = "unknown" if interval is None else "fell" if interval.low > 0 else "noise"
-        words = " ".join(now.first.words) or "the only point"
         told = power(old.values(metric), now.values(metric), limit, told_loss(limit), count)
-        yield Judged(words, metric.words, was, is_now, loss, interval, state, told)
+        yield Judged(now.words, metric.words, was, is_now, loss, interval, state, told)
 
 
 def _lost(old: Group, rows: Sequence[Row]) -> Lost:
-    words = " ".join(old.first.words) or "the only point"
     same = [row for row in rows if row.words == old.first.words and row.workload_id == old.first.workload_id]
     bad = next((row for row in same if row.state != VALID), None)
     if bad is None or bad.state == "open":
-        return Lost(words, "missing", "it was not measured with this load")
-    return Lost(words, bad.state, "; ".join(bad.reasons))
+        return Lost(old.words, "missing", "it was not measured with this load")
+    return Lost(old.words, bad.state, "; ".join(bad.reasons))
 
 
 def markdown(made: Gate) -> str:

@@ -94,7 +94,6 @@ def _visible(value: Any) -> Any:
 
 
 def counts(report: Report) -> str:
-    """Counts the points in each state."""
     rows = [row for sweep in report.sweeps for row in sweep.rows]
     refused = sum(int(item["count"]) for sweep in report.sweeps for item in sweep.refused)
     parts = [plural(len(rows), "point")]

@@ -18,7 +18,7 @@ from sglang_hydra.planning.choosing.forecast import measured_error, measured_sha
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import value_at
+from sglang_hydra.text.json_types import json_beside, value_at
 from sglang_hydra.text.user_settings import settings
 from sglang_hydra.text.words import program
 
@@ -285,31 +285,8 @@ def _short_names(folders: Sequence[Path]) -> list[str]:
     return [str(folder) for folder in folders]
 
 
-_SETTINGS = {
-    "model": "model_path",
-    "hw": "gpu",
-    "framework": "engine",
-    "tp": "tp_size",
-    "ep": "ep_size",
-    "dp_attention": "enable_dp_attention",
-    "conc": "bench.concurrency",
-    "isl": "bench.input_len",
-    "osl": "bench.output_len",
-}
-"""InferenceX's names of what a point is."""
-
-_MEASURES = {
-    "completed": "completed",
-    "duration": "duration_s",
-    "total_input_tokens": "input_tokens",
-    "total_output_tokens": "output_tokens",
-    "tput_per_gpu": "total_throughput_per_gpu",
-    "output_tput_per_gpu": "output_throughput_per_gpu",
-    "input_tput_per_gpu": "input_throughput_per_gpu",
-    "median_intvty": "interactivity",
-}
-_SPREADS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2e_latency": "e2e_ms"}
-_NUMBERS = {"median": "p50"}
+_INFERENCEX: Mapping[str, Mapping[str, str]] = json_beside(__file__)
+"""How InferenceX and bench_serving call what a point is, its measures, and the numbers of a spread."""
 
 
 def results(*folders: str | Path) -> Any:
@@ -322,7 +299,7 @@ def results(*folders: str | Path) -> Any:
     """
     check_packages("results", "pandas", extra="notebook")
     rows = [row for sweep in read_sweeps([Path(folder) for folder in folders]) for row in sweep.rows]
-    keys = [key for key in varying(rows) if key not in _SETTINGS.values()]
+    keys = [key for key in varying(rows) if key not in _INFERENCEX["settings"].values()]
     return import_module("pandas").DataFrame(
         [
             {**ids_of(row), **_what(row), **{key: row.settings.get(key) for key in keys}, **_measured(row)}
@@ -332,21 +309,18 @@ def results(*folders: str | Path) -> Any:
 
 
 def _what(row: Row) -> dict[str, Any]:
-    found = {name: row.settings.get(key) for name, key in _SETTINGS.items()}
+    found = {name: row.settings.get(key) for name, key in _INFERENCEX["settings"].items()}
     framework, _, release = str(found.pop("framework") or "").partition(" ")
     return {**found, "gpus": row.gpus, "framework": framework or None, "release": release or None}
 
 
 def _measured(row: Row) -> dict[str, Any]:
-    named = {name: row.measures.get(key) for name, key in _MEASURES.items()}
-    spreads = {name: row.measures.get(key) or {} for name, key in _SPREADS.items()}
-    numbers = ("mean", "median", "std", "min", "p90", "p95", "p99", "max")
-    named |= {
-        f"{number}_{name}_ms": values.get(_NUMBERS.get(number, number))
-        for name, values in spreads.items()
-        for number in numbers
-    }
-    taken = (*_MEASURES.values(), *_SPREADS.values())
+    measures, spreads = _INFERENCEX["measures"], _INFERENCEX["spreads"]
+    named = {name: row.measures.get(key) for name, key in measures.items()}
+    for name, key in spreads.items():
+        values = row.measures.get(key) or {}
+        named |= {f"{called}_{name}_ms": values.get(number) for called, number in _INFERENCEX["numbers"].items()}
+    taken = {*measures.values(), *spreads.values()}
     return named | flat({name: value for name, value in row.measures.items() if name not in taken})
 
 

@@ -6,14 +6,18 @@ import errno
 import os
 import shlex
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sglang_hydra.text import budget
 from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.whole_file import draft, flush_folder, write_whole
 
 _ALONE = threading.Lock()
+_HINTS: Mapping[str, str] = json_beside(__file__)
+"""What helps, by the name of the error of the file system."""
 
 
 def write_below(path: Path, content: str) -> None:
@@ -87,19 +91,4 @@ def cannot_write(failure: OSError, folder: Path) -> tuple[str, str]:
     if failure.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "the quota" if failure.errno == errno.EDQUOT else "the disk"
         return why, f"df -h and df -i {shlex.quote(str(folder))} show what is left; make room on {what}"
-    return why, _HINTS.get(failure.errno or 0, "sweep.folder=/another/folder")
-
-
-_HINTS = {
-    errno.ELOOP: "a link in this path leads to itself: remove it, or sweep.folder=/another/folder",
-    errno.ENAMETOOLONG: "the path is too long: sweep.folder=/a/shorter/one",
-    errno.EACCES: "this user may not write there: chmod u+w, or sweep.folder=/a/folder/of/yours",
-    errno.EPERM: "this user may not write there: chmod u+w, or sweep.folder=/a/folder/of/yours",
-    errno.EROFS: "it is mounted read-only: sweep.folder=/another/folder",
-    errno.ENOTDIR: "a file stands where a folder is needed: move it, or sweep.folder=/another/folder",
-    errno.EEXIST: "a file or a broken link stands where a folder is needed: move it, or sweep.folder=/another/folder",
-    errno.EISDIR: "a folder stands where a file is needed: move it, or sweep.folder=/another/folder",
-    errno.ENOENT: "a folder of the path is gone, or a link leads nowhere: sweep.folder=/another/folder",
-    errno.EIO: "the disk or its server fails: dmesg says more; sweep.folder=/another/folder",
-    errno.ESTALE: "the file server has lost the folder: mount it again, or sweep.folder=/another/folder",
-}
+    return why, _HINTS.get(errno.errorcode.get(failure.errno or 0, ""), "sweep.folder=/another/folder")

@@ -53,7 +53,6 @@ class Grid:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that vary."""
         return tuple(key for axis in self.axes for key in axis.keys)
 
 

@@ -133,8 +133,6 @@ def numbers(record: Mapping[str, Any]) -> str:
 
 
 class Printed(Watcher):
-    """A line for each event."""
-
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 

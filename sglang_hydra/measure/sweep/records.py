@@ -10,15 +10,12 @@ from sglang_hydra.measure.sweep.points import Point
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.record_shape import misfit
 
+PLANNED = ("server_id", "workload_id", "repeat", "words")
+
 
 def planned_record(point: Point) -> dict[str, Any]:
     """Which measurement a point of the plan, or a step of a search, is."""
-    return {
-        "server_id": point.server_id,
-        "workload_id": point.workload_id,
-        "repeat": point.repeat,
-        "words": list(point.words),
-    }
+    return {name: getattr(point, name) for name in PLANNED} | {"words": list(point.words)}
 
 
 def point_record(point: Point) -> dict[str, Any]:
@@ -42,16 +39,15 @@ def failure_record(
     }
 
 
-_POINT = ("server_id", "workload_id", "repeat", "words")
 _NEEDED: Mapping[str, Mapping[str, Sequence[str]]] = {
     "sweep": {
         "": ("words", "shared", "points", "servers"),
-        "points.*": _POINT,
+        "points.*": PLANNED,
         "refused.*": ("id", "count", "words", "message"),
     },
     "result": {"": ("state", "reasons", "measures")},
     "failure": {"": ("kind", "final")},
-    "search": {"": ("planned", "over", "steps"), "steps.*": _POINT},
+    "search": {"": ("planned", "over", "steps"), "steps.*": PLANNED},
 }
 """What the readers of each kind of record cannot do without."""
 

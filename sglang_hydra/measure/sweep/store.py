@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.measure.sweep.files import publish, read_json, write_below
 from sglang_hydra.measure.sweep.points import Sweep
-from sglang_hydra.measure.sweep.records import planned_record, shape_problem
+from sglang_hydra.measure.sweep.records import PLANNED, planned_record, shape_problem
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import is_digits
@@ -120,7 +120,6 @@ class Store:
         ]
 
     def search_file(self, id: str) -> Path:
-        """Where a search keeps its steps."""
         return self.folder / "searches" / f"{id}.json"
 
     def read_search(self, id: str) -> dict[str, Any] | None:
@@ -161,16 +160,14 @@ class Store:
         found: dict[str, Any] = {}
         for folder in sorted((self.folder / "points").glob("*")):
             record = self.standing(folder.name).record
-            if record is not None and all(key in record for key in _PLANNED):
-                found[folder.name] = {key: record[key] for key in _PLANNED}
+            if record is not None and all(key in record for key in PLANNED):
+                found[folder.name] = {key: record[key] for key in PLANNED}
         return found
 
     def server(self, server_id: str) -> Path:
-        """The folder of a server's plan and log."""
         return self.folder / "servers" / server_id
 
     def point(self, point_id: str) -> Path:
-        """The folder of a point."""
         return self.folder / "points" / point_id
 
     def state(self, point_id: str) -> State:
@@ -263,7 +260,6 @@ class Store:
             (folder / "failed").rename(aside / f"failed-{number}")
 
 
-_PLANNED = ("server_id", "workload_id", "repeat", "words")
 _AGAIN = "the bench -m command that made it, with this sweep.folder, makes it again from the points that are there"
 
 

@@ -10,7 +10,7 @@ import ast
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sglang_hydra.arguments.every import EVERY
@@ -53,7 +53,6 @@ _COMPARED: Mapping[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
 }
 _SIGNS = {*_ARITHMETIC, *_COMPARED, ast.And, ast.Or, ast.Not, ast.USub, ast.UAdd}
 _ALLOWED = "comparisons, + - * / // % **, and, or, not, in, and keys like tp_size or gpu.count"
-_TRUTHS = {"a list": "and, or"}
 _INSTEAD: Mapping[type[ast.AST], str] = {
     ast.Invert: "not",
     ast.BitAnd: "and, or",
@@ -102,47 +101,44 @@ def read_where(text: str) -> Where:
         why = f"{type(failure).__name__}: {failure}" if isinstance(failure, ValueError) else "it is nested too deeply"
         raise _error(text, 0, why) from None
     keys: dict[str, int] = {}
-    for node, why, hint in _problems(tree.body, keys, text, must_be_true=True):
-        raise _error(text, _column(text, node), why, hint)
+    _check(tree.body, keys, text, must_be_true=True)
     return Where(text, tree.body, keys)
 
 
-_Problem = tuple[ast.AST, str, str | None]
-
-
-def _problems(
-    node: ast.expr, keys: dict[str, int], text: str, *, must_be_true: bool = False, depth: int = 0
-) -> Iterator[_Problem]:
-    """What in an expression is not part of a constraint, and what to type; its keys go into ``keys``. One that
+def _check(node: ast.expr, keys: dict[str, int], text: str, *, must_be_true: bool = False, depth: int = 0) -> None:
+    """Raises ConfigError for what is not part of a constraint, with what to type; its keys go into ``keys``. One that
     ``must_be_true`` or false is no number, text or list whatever the point."""
+
+    def refuse(why: str, hint: str | None = None) -> ConfigError:
+        return _error(text, _column(text, node), why, hint)
+
     kind = _never_true(node) if must_be_true else ""
     if kind:
-        yield node, f"{kind} is neither true nor false", _TRUTHS.get(kind, "a comparison, such as tp_size == 8")
+        hint = "and, or" if kind == "a list" else "a comparison, such as tp_size == 8"
+        raise refuse(f"{kind} is neither true nor false", hint)
     if depth > _DEEPEST:
-        yield node, "it is nested too deeply", None
-        return
+        raise refuse("it is nested too deeply")
     if isinstance(node, ast.Constant):
         if not (node.value is None or isinstance(node.value, (bool, int, float, str))):
-            yield node, f"{node.value!r} is no number, text, true, false or null", None
-        elif isinstance(node.value, int) and abs(node.value) > _LARGEST:
-            yield node, "the number is too large", None
+            raise refuse(f"{node.value!r} is no number, text, true, false or null")
+        if isinstance(node.value, int) and abs(node.value) > _LARGEST:
+            raise refuse("the number is too large")
     elif isinstance(node, (ast.Name, ast.Attribute)):
         key = _key(node)
         if not key:
-            yield node, "a key is written as gpu.count", _ALLOWED
-        elif key.lower() not in _NAMED:
+            raise refuse("a key is written as gpu.count", _ALLOWED)
+        if key.lower() not in _NAMED:
             keys.setdefault(key, _column(text, node))
     elif isinstance(node, (ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.List, ast.Tuple)):
         for sign in node.ops if isinstance(node, ast.Compare) else [getattr(node, "op", ast.And())]:
             if type(sign) not in _SIGNS:
-                hint = _INSTEAD.get(type(sign), _ALLOWED)
-                yield node, f"{_quoted(text, node)} is not part of a constraint", hint
+                raise refuse(f"{_quoted(text, node)} is not part of a constraint", _INSTEAD.get(type(sign), _ALLOWED))
         of_truths = isinstance(node, ast.BoolOp) or isinstance(getattr(node, "op", None), ast.Not)
         for part in ast.iter_child_nodes(node):
             if isinstance(part, ast.expr):
-                yield from _problems(part, keys, text, must_be_true=of_truths, depth=depth + 1)
+                _check(part, keys, text, must_be_true=of_truths, depth=depth + 1)
     else:
-        yield node, f"{_quoted(text, node)} is not part of a constraint", _ALLOWED
+        raise refuse(f"{_quoted(text, node)} is not part of a constraint", _ALLOWED)
 
 
 def _key(node: ast.expr) -> str:
@@ -154,7 +150,7 @@ def _key(node: ast.expr) -> str:
 
 
 def _value(node: ast.expr, lookup: Lookup) -> Any:
-    """Computes an expression in which ``_problems`` found none."""
+    """Computes an expression that ``_check`` has passed."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, (ast.List, ast.Tuple)):

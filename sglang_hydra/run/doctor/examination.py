@@ -96,7 +96,6 @@ def mib(amount: float | None) -> str:
 
 
 def gib(count: float | None) -> float | None:
-    """Bytes in GiB for ``values``."""
     return None if count is None else round(count / _GIB, 3)
 
 

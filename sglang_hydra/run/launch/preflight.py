@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sglang_hydra.run.doctor.examination import Check
     from sglang_hydra.run.doctor.machine_state import ModelFiles
 
-_LEVELS = {"error": "error", "warning": "warning"}
 # Models that are on no disk or made up: nothing of them has to be here.
 _MODELS = ("model_path", "speculative_draft_model_path")
 _NO_WEIGHTS = ("dummy", "remote", "remote_instance")
@@ -166,10 +165,9 @@ def _without_tokenizer(plan: Plan, files: ModelFiles) -> ModelFiles:
 def _judged(check: Check, world: Any, field: str) -> Iterator[Finding]:
     """A check of the doctor's as a finding about ``field``; what is well, or not known, is not mentioned."""
     verdict = check.look(world)
-    if verdict.state in _LEVELS:
-        level: Any = _LEVELS[verdict.state]
+    if verdict.state == "error" or verdict.state == "warning":
         details = f": {'; '.join(verdict.details)}" if verdict.details else ""
-        yield Finding(level, check.id, f"{verdict.found}{details}", (field,), verdict.fix)
+        yield Finding(verdict.state, check.id, f"{verdict.found}{details}", (field,), verdict.fix)
 
 
 def _download_bytes(plan: Plan, field: str) -> int | None:

@@ -77,7 +77,6 @@ def take_secrets(path: Path | None) -> Secrets:
 
 
 def drop_secrets(path: Path | None) -> None:
-    """Deletes them if they are still there."""
     if path is not None:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()

@@ -106,9 +106,8 @@ def counts(report: Report) -> str:
 
 def rejected(report: Report) -> Iterator[dict[str, str]]:
     """Every point that does not count, and why; refused ones by their reason."""
-    several = len(report.sweeps) > 1
     for sweep in report.sweeps:
-        where = f"{sweep.name}: " if several else ""
+        where = f"{sweep.name}: " if len(report.sweeps) > 1 else ""
         for row in sweep.rows:
             if row.state in ("invalid", "failed"):
                 yield {"state": row.state, "words": where + " ".join(row.words), "why": "; ".join(row.reasons)}
@@ -278,9 +277,8 @@ def _change(item: Changed) -> dict[str, str]:
 
 
 def _environment(report: Report) -> Iterator[dict[str, str]]:
-    several = len(report.sweeps) > 1
     for sweep in report.sweeps:
-        where = f"{sweep.name}: " if several else ""
+        where = f"{sweep.name}: " if len(report.sweeps) > 1 else ""
         yield {"name": f"{where}folder", "value": str(sweep.folder)}
         for name, values in sweep.environment.items():
             yield {"name": where + name, "value": ", ".join(values)}

@@ -131,7 +131,9 @@ def check_gpu_memory(world: World) -> Verdict:
     if len(known) > 1 and min(free) < BALANCE * max(free):
         found += ": with tp_size over these SGLang stops, one has less than 90 % of another's free"
     hopeless = all((gpu.free_mib or 0.0) < LEFT * (gpu.total_mib or 0.0) for gpu in known)
-    return verdict("error" if hopeless else "warning", found, _make_room(held, known), details)
+    free_numbers = [str(gpu.number) for gpu in known if gpu not in held]
+    fix = how_to_stop(held) + (f", or CUDA_VISIBLE_DEVICES={','.join(free_numbers)}" if free_numbers else "")
+    return verdict("error" if hopeless else "warning", found, fix, details)
 
 
 def holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
@@ -144,13 +146,10 @@ def holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
         yield f"  by processes that cannot be seen from here ({where})"
 
 
-def _make_room(held: Sequence[Gpu], known: Sequence[Gpu]) -> str:
+def how_to_stop(held: Sequence[Gpu]) -> str:
+    """What to type to get the memory of GPUs back that others hold."""
     holders = list(dict.fromkeys(named(holder) for gpu in held for holder in gpu.holders or ()))
-    free = [str(gpu.number) for gpu in known if gpu not in held]
-    fixes = [f"stop {listed(holders)}" if holders else "stop what holds it (sudo nvidia-smi names the processes)"]
-    if free:
-        fixes.append(f"CUDA_VISIBLE_DEVICES={','.join(free)}")
-    return ", or ".join(fixes)
+    return f"stop {listed(holders)}" if holders else "stop what holds it (sudo nvidia-smi names the processes)"
 
 
 def _rounded(amount: float | None) -> int | None:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 # Colours, which are left out; any other escape is spelled out.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
 # A reader that has gone away (``| head``), a closed terminal or a full disk is no reason to stop a server.
 _GONE = contextlib.suppress(OSError, ValueError)
 
@@ -46,8 +44,7 @@ def harmless(line: str) -> str:
 
 
 def write_lines(lines: Iterable[Line], stream: TextIO | None = None) -> None:
-    """Writes lines while a server runs: a reader that has gone, or a closed terminal, is no reason to stop it."""
-    with contextlib.suppress(OSError, ValueError):
+    with _GONE:
         write(lines, stream)
 
 

@@ -13,8 +13,8 @@ from sglang_hydra.planning.making.memory import fit_of, fit_settings
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.placement import gpu_offsets
 from sglang_hydra.rules.rule import Facts
-from sglang_hydra.run.doctor.examination import listed, mib, numbers
-from sglang_hydra.run.doctor.gpus import BALANCE, HELD_MIB, LEFT, holder_lines, named
+from sglang_hydra.run.doctor.examination import mib, numbers
+from sglang_hydra.run.doctor.gpus import BALANCE, HELD_MIB, LEFT, holder_lines, how_to_stop
 from sglang_hydra.run.doctor.machine_state import Gpu, World
 from sglang_hydra.run.doctor.observe import container
 from sglang_hydra.text.errors import ConfigError
@@ -105,8 +105,7 @@ def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
 
 
 def _room_elsewhere(plan: Plan, visible: Sequence[Gpu], wanted: Sequence[int], held: Sequence[Gpu]) -> list[str]:
-    holders = list(dict.fromkeys(named(holder) for gpu in held for holder in gpu.holders or ()))
-    fixes = [f"stop {listed(holders)}" if holders else "stop what holds it (sudo nvidia-smi names the processes)"]
+    fixes = [how_to_stop(held)]
     idle = [place for place, gpu in enumerate(visible) if (gpu.used_mib or 0.0) <= HELD_MIB]
     if len(idle) >= len(wanted) and "CUDA_VISIBLE_DEVICES" not in os.environ:
         chosen = ",".join(str(visible[place].number) for place in idle[: len(wanted)])

@@ -162,12 +162,11 @@ def parts_in_job(spec: TopologySpec, record: Record) -> tuple[list[Member], Laun
 def _launch(part: Part, nodes: Sequence[Node], addresses: Sequence[str], secrets: Secrets) -> Launch:
     """One server as a step of the job: on its nodes, beside other steps."""
     own = [nodes[number] for number in part.nodes]
-    words = [*BESIDE_OTHERS, f"--nodelist={','.join(node.name for node in own)}"]
-    spec = replace(part.spec, srun=[*words, *part.spec.srun])
+    names = [node.name for node in own]
+    spec = replace(part.spec, srun=[*BESIDE_OTHERS, f"--nodelist={','.join(names)}", *part.spec.srun])
     address, port = addresses[part.nodes[0]], spec.request.port
     ports = [port, *follower_ports(own, port)] if len(own) > 1 else [port]
     head = Head(address, part.head_port).address if part.head_port is not None else None
-    names = [node.name for node in own]
     Record(
         spec.folder,
         Account(

@@ -21,7 +21,7 @@ from sglang_hydra.measure.sweep.launching import launcher_of, run_launched
 from sglang_hydra.measure.sweep.points import Sweep
 from sglang_hydra.measure.sweep.progress import LiveScreen, Tally
 from sglang_hydra.measure.sweep.search import search_of
-from sglang_hydra.measure.sweep.server_points import POLL_S, policy_of, run_group, writing_to
+from sglang_hydra.measure.sweep.server_points import CLAIM_S, policy_of, run_group, writing_to
 from sglang_hydra.measure.sweep.settings_checks import check_settings
 from sglang_hydra.measure.sweep.store import FAILED, Store
 from sglang_hydra.run.launch.signals import stopping_on_signals
@@ -51,7 +51,7 @@ def run(sweep: Sweep) -> int:
 def _writing_alone(claims: Claims) -> Iterator[None]:
     """One runner at a time writes what all share."""
     while (claim := claims.take("sweep")) is None:
-        time.sleep(POLL_S / 10)
+        time.sleep(CLAIM_S / 10)
     try:
         yield
     finally:
@@ -97,7 +97,7 @@ def _run_here(sweep: Sweep, store: Store) -> bool:
                 waiting.append(group)
             if waiting and passed >= len(waiting) and not policy.over:
                 screen.server(group.server_id, "another runner is at it")
-                time.sleep(POLL_S)
+                time.sleep(CLAIM_S)
     return stop.asked
 
 

@@ -31,6 +31,9 @@ from sglang_hydra.text.words import is_digits
 
 _MOST = 64
 _POLL_S = 0.5
+CLAIM_S = 1.0
+"""Until a claim that another runner holds is looked at again."""
+_MEMORY_S = 120.0
 _SLACK_MIB = 256.0
 """Memory that a driver keeps for itself moves by less than this from one look to the next."""
 
@@ -134,12 +137,6 @@ def wait_for_memory(
         if not left or over() or time.monotonic() >= end:
             return left
         sleep(_POLL_S)
-
-
-POLL_S = 1.0
-
-
-_MEMORY_S = 120.0
 
 
 @contextlib.contextmanager
@@ -257,7 +254,7 @@ def _gpus_of(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -
         raise MachineError(Finding("error", "RNR004", message, ("tp_size", "gpu.count"), f"tp_size={len(sets) or 1}"))
     found = sets.take(each)
     while found is None and not policy.over:
-        time.sleep(POLL_S)
+        time.sleep(CLAIM_S)
         found = sets.take(each)
     try:
         yield found[0] if found else None

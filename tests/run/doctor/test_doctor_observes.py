@@ -19,6 +19,7 @@ from sglang_hydra.run.doctor.machine_state import Holder, HubAnswer, ModelFiles,
 from sglang_hydra.run.doctor.model_files import ask_hub, look_for_model, look_in_folder, token_place
 from sglang_hydra.run.doctor.nvml import survey_nvidia
 from sglang_hydra.run.doctor.observe import container, observe, read_interpreter, shared_memory, space
+from sglang_hydra.run.doctor.observe import job as batch_job
 from tests.run.doctor.doctor_fakes import card, fake_hub, fake_nvml, process
 from tests.run.launch.processes import free_port
 
@@ -130,7 +131,7 @@ def test_a_container_is_known_by_its_marks(
     ],
 )
 def test_a_batch_job_is_known_by_its_variable(env: dict[str, str], job: str | None) -> None:
-    assert job(env) == job
+    assert batch_job(env) == job
 
 
 def test_no_shared_memory_is_none(tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ from sglang_hydra.planning.engines.planned import release_meant
 from sglang_hydra.planning.making.gpu_class import choose_gpu_class
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.releases.resolving import same_value
 from sglang_hydra.releases.recorded import recorded_releases
 from sglang_hydra.releases.release import can_answer
+from sglang_hydra.releases.resolving import same_value
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program

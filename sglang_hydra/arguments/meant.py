@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sglang_hydra.arguments.fields import Field
+from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.words import is_digits, nearest
 
@@ -51,6 +51,14 @@ def values_meant(field: Field, value: Any) -> Iterator[str]:
         yield _TABLE["four_bits"]["online"]
 
 
+def taking(value: str) -> list[str]:
+    """The words that set the arguments which people name by a value: ``quantization=awq`` for ``awq``."""
+    plain, names = re.sub(r"[\W_]", "", value).lower(), _TABLE["named_by_value"]
+    exact = [word(name, plain) for name in names if plain in map(str, FIELDS[name].arg.choices or ())]
+    own = [(name, _TABLE["values"].get(name, {}).get(plain)) for name in names]
+    return exact or list(dict.fromkeys(one if "=" in one else word(name, one) for name, one in own if one))
+
+
 def methods_of_bits(value: Any) -> Sequence[str]:
     """Returns the methods of quantization for weights of four bits, where ``value`` says as much (int4); else none."""
     row = _TABLE["four_bits"]
@@ -59,7 +67,11 @@ def methods_of_bits(value: Any) -> Sequence[str]:
 
 def _as_type(field: Field, value: Any) -> Iterator[str]:
     """Yields a value in another spelling, as the argument's type reads it."""
-    if field.is_list:
+    measured = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", str(value))
+    units = _TABLE["units"].get(str(field.arg.unit).split()[0])
+    if measured and units:
+        yield from (f"{float(measured[1]) * size:g}" for size in (units.get(measured[2].lower()),) if size)
+    elif field.is_list:
         items = re.split(r"[\s,;]+", value.strip("[](){} ")) if isinstance(value, str) else [str(value)]
         if isinstance(value, (str, int)) and not isinstance(value, bool) and all(map(_READS[field.kind], items)):
             yield f"[{','.join(items)}]"
@@ -78,11 +90,11 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
         elif counted and field.name not in ("port", "nccl_port"):  # 8GPUs, [2]
             yield counted[1]
     elif field.kind == "float" and isinstance(value, str):
-        percent = re.fullmatch(r"(\d+(?:[.,]\d+)?)\s*%", value)
+        percent = re.fullmatch(r"(\d+(?:[.,]\d+)?)\s*(?:%|percent|pct)", value)
         if percent:
             yield f"{float(percent[1].replace(',', '.')) / 100:g}"
-        elif fraction := re.fullmatch(r"(0?\.\d+)\s*[A-Za-z]+", value):  # 0.85GB
-            yield f"{float(fraction[1]):g}"
+        elif fraction := re.fullmatch(r"(0?\.\d+)\s*[A-Za-z]+|(\d+(?:\.\d+)?)x", value):  # 0.85GB, 2x
+            yield f"{float(fraction[1] or fraction[2]):g}"
         elif re.fullmatch(r"\d*,\d+", value):
             yield f"0{value.replace(',', '.')}".removeprefix("0") if value[0] != "," else f"0.{value[1:]}"
     elif field.arg.json and isinstance(value, str):

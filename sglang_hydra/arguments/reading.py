@@ -166,7 +166,10 @@ class _Reader:
             else:
                 self._option(typed, typed.option)
             before = typed
-        named = "model_path" in self.made.values or any("model_path" in item.fields for item in self.made.findings)
+        named = "model_path" in self.made.values or any(
+            "model_path" in item.fields or any("--model-path" in remedy.words for remedy in item.remedies)
+            for item in self.made.findings
+        )
         if self.needs_model and not named:
             self._refuse("ARG018", "no model was named", "--model-path org/name or --model-path ./folder", "model_path")
 

@@ -44,14 +44,21 @@ def counterparts() -> Mapping[str, Counterpart]:
 
 
 def counterpart(flag: str) -> Counterpart | None:
-    """Returns what a flag of vLLM, in full or short, is here; None for a flag that vLLM does not have."""
-    return counterparts().get(flag.partition("=")[0].replace("_", "-"))
+    """Returns what a flag of vLLM, in full, short or of one of its parts (``--hf-overrides.a``), is here; None for a
+    flag that vLLM does not have."""
+    name, _, part = flag.partition("=")[0].replace("_", "-").partition(".")
+    found = counterparts().get(name)
+    if found is None or not part:
+        return found
+    return Counterpart(why=found.why or f"{found.argument} takes all of it as JSON", is_lost=True)
 
 
 def in_sglangs_words(flag: str, values: Sequence[str], tp_size: str = "1") -> tuple[list[str] | None, str]:
     """Returns the words of SGLang's command line for an option of vLLM with its values, and a remark about it. None
     where there is no counterpart. Raises KeyError for a flag that vLLM does not have."""
-    found = counterparts()[flag.partition("=")[0].replace("_", "-")]
+    found = counterpart(flag)
+    if found is None:
+        raise KeyError(flag)
     if found.argument is None:
         return None, found.why or ""
     field = FIELDS[found.argument.lstrip("!")]

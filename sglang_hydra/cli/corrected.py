@@ -22,7 +22,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import MULTIRUN_VERBS, VERBS
 from sglang_hydra.text.screen import VERBATIM, Line, text
 from sglang_hydra.text.shell import shell_word
-from sglang_hydra.text.words import program
+from sglang_hydra.text.words import is_digits, nearest, program
 
 if TYPE_CHECKING:
     from sglang_hydra.measure.sweep.axes import Axis
@@ -62,6 +62,8 @@ def _corrected(
     names: Sequence[str],
     findings: Sequence[Finding],
     is_good: Callable[[Sequence[Request]], bool] | None = None,
+    *,
+    adds_only: bool = False,
 ) -> list[Line]:
     first = next((one.said for finding in findings for one in finding.remedies if one.kind == "shell"), None)
     if first is not None:
@@ -69,7 +71,8 @@ def _corrected(
         return [[text("Corrected", "bold")], [text("  "), text(f"{first} && {program()} {' '.join(words)}", VERBATIM)]]
     try:
         requests = [item for item in invocation.requests if not _is_name(item)]
-        made = _corrected_requests(composer, requests, findings, is_good or partial(_can_be_launched, composer))
+        good = is_good or partial(_can_be_launched, composer)
+        made = _corrected_requests(composer, requests, findings, good, adds_only=adds_only)
     except ConfigError:
         return []
     if made is None:
@@ -87,19 +90,22 @@ def _corrected_requests(
     requests: Sequence[Request],
     findings: Sequence[Finding],
     is_good: Callable[[Sequence[Request]], bool],
+    *,
+    adds_only: bool,
 ) -> list[Request] | None:
     """``requests`` with the remedy of one error, else with those of all, each in place of what it corrects; None where
     that leads to nothing that ``is_good``."""
     errors = [finding for finding in findings if finding.level == "error"]
     errors.sort(key=lambda finding: finding.id == "REL010")  # a rule knows what was meant, SGLang only what it refuses
-    known = [found for finding in errors if (found := list(_changes(finding, requests)))]
+    known = [found for finding in errors if (found := list(_changes(finding, requests, adds_only=adds_only)))]
     together = [word for found in known for word in found[0]]
     tried = known[0] if len(known) == 1 else [*(found[0] for found in known[: _MOST_CORRECTED - 1]), together]
     wrong = {name for finding in errors for name in finding.fields}
-    for without_wrong, words in itertools.product((False, True), tried[:_MOST_CORRECTED] if together else []):
-        left_out = wrong - {word.partition("=")[0] for word in words} if without_wrong else set()
-        kept = [request for request in requests if not (request.is_word and key_of(request) in left_out)]
-        made = typed_in_place(composer, kept, words)
+    for renamed, words in itertools.product((False, True), tried[:_MOST_CORRECTED] if together else []):
+        values = {word.partition("=")[2] for word in words} if renamed else set()
+        old = (item for item in requests if item.is_word and item.text.partition("=")[2] in values)
+        left_out = wrong.intersection(map(key_of, old)) - {word.partition("=")[0] for word in words}
+        made = typed_in_place(composer, [item for item in requests if key_of(item) not in left_out], words)
         with nothing_fetched():  # a correction may name any release
             good = is_good(made)
         if good:
@@ -107,12 +113,15 @@ def _corrected_requests(
     return None
 
 
-def _changes(finding: Finding, requests: Sequence[Request]) -> Iterator[list[str]]:
+def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) -> Iterator[list[str]]:
     """The remedies of a finding that are overrides and that nobody has to choose, the first one first. What unsets a
-    word that was typed is none: it was asked for."""
-    typed = {key_of(item) for item in requests if item.layer == "cli" and not item.text.endswith("=null")}
+    word that was typed is none: it was asked for; nor, where it ``adds_only``, what gives one another value."""
+    own = [item for item in requests if item.layer == "cli" and not item.text.endswith("=null")]
+    typed = {key_of(item): item.text.partition("=")[2] for item in own}
     for remedy in finding.offers or finding.remedies:
         if any(word.endswith("=null") and word[:-5] in typed for word in remedy.words):
+            continue
+        if adds_only and not all(_is_spelling(typed.get(key), new) for key, _, new in map(_parted, remedy.words)):
             continue
         if remedy.renames:
             yield [
@@ -120,6 +129,15 @@ def _changes(finding: Finding, requests: Sequence[Request]) -> Iterator[list[str
             ]
         elif remedy.words and not remedy.choice and all("=" in word[1:] and word[0] != "-" for word in remedy.words):
             yield list(remedy.words)
+
+
+def _parted(word: str) -> tuple[str, str, str]:
+    return word.partition("=")
+
+
+def _is_spelling(typed: str | None, value: str) -> bool:
+    """Whether a value is what was typed in another spelling; nothing was typed where ``typed`` is None."""
+    return typed is None or (not is_digits(value) and nearest(typed, [value]) is not None)
 
 
 def _can_be_launched(composer: Composer, requests: Sequence[Request]) -> bool:
@@ -197,7 +215,9 @@ def _launchable(line: Sequence[str]) -> list[Line]:
             return shown
         composer = composer_of(invocation)
         made = make_plan(composer, [item for item in invocation.requests if not _is_name(item)])
-        return shown if made.launchable is not False else _corrected(invocation, composer, names, made.errors)
+        if made.launchable is not False:
+            return shown
+        return _corrected(invocation, composer, names, made.errors, adds_only=True)
     except SglangHydraError:
         return shown
 

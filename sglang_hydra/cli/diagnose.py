@@ -144,4 +144,6 @@ def opened(name: str) -> Iterator[BinaryIO]:
         raise
     except (OSError, EOFError, zlib.error, ValueError) as failure:
         reason: object = getattr(failure, "strerror", None) or failure
-        raise ConfigError(Finding("error", "DIA902", f"{short(path, 300)} cannot be read: {reason}")) from failure
+        hint = f"... | {program()} diagnose - reads what is piped" if " " in path else None
+        found = Finding("error", "DIA902", f"{short(path, 300)} cannot be read: {reason}", hint=hint)
+        raise ConfigError(found) from failure

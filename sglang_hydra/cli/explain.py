@@ -29,10 +29,12 @@ from sglang_hydra.show.argument import field_record, field_screen, is_argument
 from sglang_hydra.show.key_help import GROUPS, key_of, keys
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.flags import FILLERS
 from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.screen import VERBATIM, Line, columns, text, write
 from sglang_hydra.text.words import nearest, program, several_near, short
 
+_ASKING = (*FILLERS, "why", "what", "is", "how", "does", "about")
 _TOPICS: Sequence[Mapping[str, Any]] = json_beside(__file__)
 
 
@@ -42,13 +44,19 @@ def run(invocation: Invocation) -> int:
         raise ConfigError(
             Finding("error", "CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
         )
-    subject, *rest = invocation.requests
-    if rest and (topic := _topic(" ".join(item.text for item in invocation.requests))):
-        write(topic)
+    subject, *rest = [item for item in invocation.requests if item.text not in _ASKING] or invocation.requests
+    words = [item.text for item in (subject, *rest)]
+    if (
+        rest
+        and not any("=" in one for one in words)
+        and (topics := [*filter(None, map(_topic, (" ".join(words), *words)))])
+    ):
+        write(topics[0])
         return 0
-    page = id_screen(subject.text.upper())
+    id = next((one for one in re.findall(r"[A-Z]{3}\d+", subject.text.upper()) if id_screen(one)), "")
+    page = id_screen(id)
     if page is not None:
-        show(invocation, lambda: id_record(subject.text.upper()) or {}, lambda: page)
+        show(invocation, lambda: id_record(id) or {}, lambda: page)
         return 0
     name, given, value = subject.text.partition("=")
     composer = composer_of(invocation)

@@ -34,6 +34,8 @@ def run(invocation: Invocation) -> int:
     """``export FORMAT OVERRIDES [-o FILE] [--json]``. 2 for a plan that cannot be launched; nothing is written then."""
     composer = composer_of(invocation)
     words = [request.text for request in invocation.requests]
+    if " ".join(words[:2]) == "docker compose":
+        raise ConfigError(Finding("error", "EXP012", "the format is called compose", typed=("docker",), fix=""))
     format = check_format(words[0] if words and "=" not in words[0] else None)
     plan = _plan_for_sglang(composer, invocation.requests[1:])
     remade = _remade_from(invocation)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.tables.table import nearest_known, release
+from sglang_hydra.cli.id_pages import id_screen
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
@@ -173,13 +174,16 @@ def _field_lines(field: Field) -> Iterator[Line]:
 
 def show_help(invocation: Invocation) -> int:
     """Shows the overview, the help of the verb that was typed, or what matches the words."""
-    words = [request.text for request in invocation.requests]
+    typed = [request.text for request in invocation.requests]
+    words = [word for word in typed if "=" not in word] or typed
     composer = composer_of(invocation)
     verb = next((word for word in words[:1] if word in VERBS and not invocation.named), None)
     if verb is not None and len(words) == 1:
         write(of_verb(verb))
     elif invocation.named and all("=" in word for word in words):
         write(of_verb(invocation.verb))
+    elif words and (page := id_screen(words[0].upper())):
+        write(page)
     else:
         write(found_by(words, composer) if words else overview(composer))
     return 0

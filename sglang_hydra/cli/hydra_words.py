@@ -104,6 +104,9 @@ def _problem(request: Request, verb: str, kinds: Sequence[str]) -> Finding | Non
         return _unknown(key, dotted, table)
     if request.text.startswith("~") and key in ("hydra.mode", "hydra.searchpath"):
         return Finding("error", "CLI023", f"{request.text}: nothing is there to delete", (key,), f"{key}=VALUE")
+    if dotted == key in ("hydra.sweeper", "hydra.launcher") and value.isidentifier():
+        group = key.replace(".", "/")
+        return Finding("error", "CLI023", f"{key} is the group {group}", (key,), fix=f"{group}={value}")
     row = table[max(known, key=len)]
     wrong_choice = "only" in row and "/" in key and value != row["only"] and "ask" not in kinds
     if not wrong_choice and set(row["obeyed"]) & set(kinds):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sglang_hydra.arguments.every import names_by_flag
 from sglang_hydra.compose.corrections import OF_TOOLS
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
@@ -31,11 +32,11 @@ from sglang_hydra.text.words import as_meant, foreign_sign, nearest, program, sh
 
 _PATHS = ("output", "base")
 _FILES = (".yaml", ".yml", ".json")
-_OTHERS = (("docker", "run"), ("podman", "run"), ("docker", "compose"), ("kubectl", "apply"), ("helm", "install"))
+_CONTAINERS, _RUNNERS = ("docker", "podman", "kubectl", "helm"), ("python", "python3", "torchrun", "srun", "bash", "uv")
 _SERVERS = ("ollama", "text-generation-launcher", "trtllm-serve", "lmdeploy", "llama-server", "hf", "huggingface-cli")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _VLLM = "vllm.entrypoints.openai.api_server"
-_LAUNCH_SERVER = "sglang.launch_server"
+_LAUNCH_SERVER = re.compile(r"sglang\.launch_server|(?:.*/)?launch_server\.py")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
 
 
@@ -116,7 +117,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         elif flag is not None and not is_word:
             message = f"{name} is a switch and takes no value"
             raise ConfigError(Finding("error", "CLI012", message, typed=(word,), fix=name))
-        elif name.startswith("-") and (key := of_tool.get(name.lstrip("-"))):
+        elif name.startswith("-") and (key := _key_of_tool(name, of_tool)):
             of_others.append(_of_tool(key, word, "" if has_value or not rest else rest.pop(0)[1]))
         elif name in HYDRA_FLAGS and (name != "-p" or verb in (None, "serve")):  # docker's and sbatch's -p
             invocation.hydra_flags.append(word)
@@ -131,6 +132,11 @@ def read_invocation(words: Sequence[str]) -> Invocation:
             verb = word
         elif word:
             invocation.requests.append(Request(word, f"argument {position}"))
+    if invocation.has("version") and (
+        release := next((one for one in invocation.requests if one.text[:1].isdigit()), None)
+    ):
+        typed, fix = ("--version", release.text), f"engine.version={release.text}"
+        raise ConfigError(Finding("error", "CLI012", "--version takes no value", typed=typed, fix=fix))
     if of_others:
         raise ConfigError(*of_others)
     if invocation.env:
@@ -194,6 +200,7 @@ def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
     typed = typed if " ".join(typed).lower() in OTHER_VERBS else (word,)
     message = f"{short(word)!r} is no verb"
     fix = OTHER_VERBS.get(" ".join(typed).lower()) or nearest(word, VERBS) or _choice_of(word)
+    fix = fix or OTHER_VERBS.get(nearest(word, [one for one in OTHER_VERBS if " " not in one]) or "")
     verbs = f"verbs are {some_of(word, VERBS, f'{program()} --help')}"
     hints = verbs, "Values are typed as key=value: model=..., gpu=..., tp_size=8"
     return ConfigError(Finding("error", "CLI014", message, hint=hints, typed=typed, fix=fix))
@@ -223,28 +230,27 @@ def _refuse_own_name(words: Sequence[str]) -> None:
 
 
 def _refuse_launch_command(words: Sequence[str]) -> None:
-    """Raises ConfigError for a command of SGLang's among the words, before a bare ``--``."""
-    if list(words[:2]) == ["vllm", "serve"] or _VLLM in words[:3]:
+    """Raises ConfigError for a command of SGLang's or of another program among the words, before a bare ``--``."""
+    head, second, *_ = (*words, "", "")
+    if (head, second) == ("vllm", "serve") or head == "vllm-serve" or _VLLM in words[:3]:
         raise _of_vllm(words)
-    if words and (words[0] in _SERVERS or words[:2] == ["vllm", "bench"]):
-        verb = "bench" if words[0] == "vllm" else "plan"
+    if head in (*_SERVERS, "vllm"):
+        verb = "bench" if second == "bench" else "plan"
         model = next(filter(_REPOSITORY.fullmatch, words[1:]), "org/name")
-        message = f"{words[0]!r} begins a command of another program, whose flags are not read here"
+        message = f"{head!r} begins a command of another program, whose flags are not read here"
         raise ConfigError(Finding("error", "CLI004", message, hint=f"{program()} {verb} model={model} gpu=h100"))
-    if tuple(words[:2]) in _OTHERS:
-        message = f"{' '.join(words[:2])!r} begins a command of another program"
-        raise ConfigError(
-            Finding("error", "CLI004", message, hint=f"{program()} import 'COMMAND' reads what it starts")
-        )
-    if list(words[:2]) == ["sglang", "serve"]:
-        message = "'sglang serve' begins a command of SGLang's, whose flags go after a bare --"
-        raise ConfigError(Finding("error", "CLI004", message, typed=tuple(words[:2]), fix="plan --"))
-    at = words.index(_LAUNCH_SERVER) if _LAUNCH_SERVER in words else 0
-    if not at or "--" in words[:at] or words[0] in ("import", "upgrade"):
+    before = words[: words.index("--")] if "--" in words else words
+    at = next((at for at, word in enumerate(before) if _LAUNCH_SERVER.fullmatch(word)), None)
+    at = 1 if head == "sglang" and second in ("serve", "launch-server", "launch_server") else at
+    if (head in _CONTAINERS and "=" not in second) or (head in _RUNNERS and at is None):
+        message = f"{f'{head} {second}'!r} begins a command of another program"
+        hint = f"{program()} import 'COMMAND' reads what it starts"
+        raise ConfigError(Finding("error", "CLI004", message, hint=hint))
+    if at is None or head in ("import", "upgrade"):
         return
-    start = next((start for start in range(at) if words[start].rpartition("/")[2].startswith("python")), at)
-    typed = tuple(words[start : at + 1])
-    fix = "--" if words[0] in VERBS else "plan --"
+    starts = (start for start in range(at) if words[start].rpartition("/")[2].startswith(("python", "sglang")))
+    typed = tuple(words[next(starts, at) : at + 1])
+    fix = "--" if head in VERBS else "plan --"
     message = f"{' '.join(typed)!r} begins a command of SGLang's, whose flags go after a bare --"
     instead = Remedy.fixed(fix, f"{fix} in its place")
     raise ConfigError(Finding("error", "CLI004", message, typed=typed, fix=instead))
@@ -252,10 +258,12 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
 
 def _of_vllm(words: Sequence[str]) -> ConfigError:
     """The error for a command of vLLM's, with a plan of the same in SGLang's flags."""
-    from sglang_hydra.arguments.vllm import translated
+    from sglang_hydra.arguments.vllm import counterpart, translated
 
-    argv, findings = translated(words[2:] if words[0] == "vllm" else words[words.index(_VLLM) + 1 :])
-    known = not any(finding.level == "error" for finding in findings)
+    first = next(at for at, word in enumerate(words) if word in ("serve", "vllm-serve", _VLLM))
+    argv, findings = translated(words[first + 1 :])
+    is_lost = any(found.is_lost for word in words if word[:1] == "-" and (found := counterpart(word)))
+    known = not is_lost and not any(finding.level == "error" for finding in findings)
     fix = shlex.join(["plan", "--", *argv]) if known else None
     notes = [f"{item.message}{f' ({item.hint})' if item.hint else ''}" for item in findings]
     typed = tuple(words)
@@ -277,6 +285,13 @@ def _refuse_foreign_signs(words: Sequence[str]) -> None:
             findings.append(Finding("error", "CLI031", message, typed=(word,), fix=fix))
     if findings:
         raise ConfigError(*findings)
+
+
+def _key_of_tool(flag: str, of_tool: Mapping[str, str]) -> str | None:
+    """The key for an option of what the exported file is run by: any long one of sbatch has one."""
+    name = flag.lstrip("-")
+    is_other = "qos" not in of_tool or not flag.startswith("--") or flag in (*BY_NAME, *names_by_flag())
+    return of_tool.get(name) or (None if is_other else f"launch.slurm.sbatch.{name}")
 
 
 def _of_tool(key: str, word: str, behind: str) -> Finding:

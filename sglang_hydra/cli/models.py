@@ -11,6 +11,7 @@ from sglang_hydra.compose.grammar import has_interpolation
 from sglang_hydra.planning.choosing.catalog import gpu_classes, models
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.flags import FILLERS
 from sglang_hydra.text.screen import columns, print_json, text, write
 from sglang_hydra.text.words import number, program, some_of
 
@@ -34,7 +35,7 @@ def run(invocation: Invocation) -> int:
     """Shows the presets whose line has every word that was typed; all of them without a word."""
     verb, composer = invocation.verb, composer_of(invocation)
     titles, rows = (_GPUS, list(_classes(composer))) if verb == "gpus" else (_MODELS, list(_presets(composer)))
-    asked = [request.text.rpartition("=")[2].lower() for request in invocation.requests]
+    asked = [word for item in invocation.requests if (word := item.text.rpartition("=")[2].lower()) not in FILLERS]
     shown = [row for row in rows if all(word in " ".join(map(str, row)).lower() for word in asked)]
     if not shown:
         message = f"none of the {len(rows)} {verb} has {' '.join(asked)!r}"

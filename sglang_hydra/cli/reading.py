@@ -17,7 +17,7 @@ from sglang_hydra.text.flags import FLAGS, why_not
 from sglang_hydra.text.words import nearest, program
 
 _NAME_A_MODEL = {"model", "model_path", "recipe", "experiment", "lock"}
-_COMPOSED = ("serve", "plan", "check", "fit", "export", "explain")
+_COMPOSED = ("serve", "plan", "check", "fit", "export", "explain", "bench")
 """Verbs whose overrides are those of one plan."""
 
 

@@ -16,6 +16,7 @@ from sglang_hydra.planning.choosing.audit import Judged, Judging, judge_recipes,
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.flags import FILLERS
 from sglang_hydra.text.screen import Line, print_json, shown, table, text, write
 from sglang_hydra.text.user_settings import settings
 from sglang_hydra.text.words import nearest, program, some_of
@@ -64,7 +65,7 @@ def filters(
 ) -> Iterator[tuple[str, str]]:
     """The parts of names that were asked for, of recipes and of ``presets`` (names by key). Raises ConfigError for any
     other word, and for a part of no name."""
-    for request in requests:
+    for request in (item for item in requests if item.text not in FILLERS):
         key, equals, value = request.text.partition("=")
         if key not in ("gpu", "model", "scenario") or not equals:
             message = f"{request.text}: the catalog is searched by gpu=, model= and scenario=, each a part of the name"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import typed_words
@@ -18,6 +20,7 @@ from sglang_hydra.text.words import nearest, program
 if TYPE_CHECKING:
     from sglang_hydra.releases.records import Record
 
+_VERSION = re.compile(r"^(?:sglang[=@-]+)?v?(?=\d)")
 ACTIONS = ("list", "fetch", "remove", "bundle", "use", "adopt")
 NONE = "--none"
 TRUST = "--trust"
@@ -31,9 +34,10 @@ def run(invocation: Invocation) -> int:
     is_trusted = any(request.text == TRUST for request in invocation.requests)
     is_none = any(request.text == NONE for request in invocation.requests)
     invocation.requests = [request for request in invocation.requests if request.text not in (TRUST, NONE)]
-    action, *versions = typed_words(invocation) or ["list"]
+    action, *versions = [_VERSION.sub("", word) for word in typed_words(invocation)] or ["list"]
     if action not in ACTIONS:
-        hint = f"{program()} release {nearest(action, ACTIONS) or 'list'}"
+        meant = nearest(action, ACTIONS) or (f"fetch {action}" if release_key(action) else "list")
+        hint = f"{program()} release {meant}"
         message = f"release has no {action}; it has {', '.join(ACTIONS)}"
         raise ConfigError(Finding("error", "REL006", message, hint=hint))
     if is_none and action != "use":

@@ -31,7 +31,8 @@ def run(invocation: Invocation) -> int:
     bare = next((item.text for item in invocation.requests if release_key(item.text) is not None), None)
     if invocation.value("to") is None and bare is not None:
         message, fix = f"{bare} has no --to before it", f"--to {bare}"
-        raise ConfigError(Finding("error", "UPG001", message, typed=(bare,), fix=fix))
+        typed = ("to", bare) if any(item.text == "to" for item in invocation.requests) else (bare,)
+        raise ConfigError(Finding("error", "UPG001", message, typed=typed, fix=fix))
     version = release_named(invocation.value("to"), "--to")
     since = invocation.value("since")
     written_for = None if since is None else release_named(since, "--from")

@@ -10,17 +10,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from math import isqrt
+from math import log
 from typing import Any
 
 from sglang_hydra.arguments.every import EVERY, names_by_flag
+from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.meant import OFF, turned_off, word
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.vllm import counterpart, counterparts
 from sglang_hydra.compose.schema import NODES, Root
 from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.locations import conf_dir
-from sglang_hydra.text.words import is_digits, nearest, several_near, surest
+from sglang_hydra.text.words import is_digits, nearest, surest
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
 OF_REQUESTS = frozenset(_TABLE["of_requests"])
@@ -29,12 +30,18 @@ ADVICE: Mapping[str, str] = {name: row["hint"] for row in _TABLE["advice"] for n
 """What to type for a name that no single key stands for."""
 OF_TOOLS: Mapping[str, Mapping[str, str]] = _TABLE["of_tools"]
 """The options of what runs a server, without their dashes, with our keys, by the word of ``export`` that names it."""
+_OF_HELP, _OF_NODE, _LEAST_SHARED = 0.6, 0.85, 0.3
+"""What a word of the help and one of a key of ours count beside one of an argument's name, and the least share of a
+name's words that makes a near name."""
+_OF_VARIABLES = ("nccl_", "omp_", "ucx_", "sglang_")
+_USUAL = frozenset(("max", "min", "num", "size", "enable", "disable", "use"))
 _OPPOSITES = ("enable_", "disable_", "no_", "use_")
-_ON, _OFF = ("1", "on", "yes", "y", "true", ""), ("0", "off", "no", "n", "false")
+_ON = ("1", "on", "yes", "y", "true", "enable", "enabled", "")
+_OFF = ("0", "off", "no", "n", "false", "disable", "disabled")
 _OF_LAUNCH = ("launch.slurm", "launch.k8s")
 _NODES_SEARCHED = ("bench", "fit", "forecast", "gpu", "engine", "launch", "sweep", "topology", *_OF_LAUNCH)
 _HUB_PAGE = re.compile(
-    r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)([\w.-]+/[\w.-]+?)"
+    r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf:(?://)?)([\w.-]+/[\w.-]+?)"
     r"(?:/(?:tree|blob|resolve)/([\w.-]+)(?:/[^?#]*)?)?/?(?:[?#].*)?"
 )
 _MEMORY = re.compile(r"(\d+)(?:gi?b?)?|gi?b?")
@@ -46,15 +53,25 @@ def key_meant(name: str) -> str | None:
     if re.fullmatch(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+", name) and name.lower() not in EVERY:
         return None if name.partition("_")[2].lower() in EVERY else f"engine.env.{name}"
     plain = name.lower().replace("-", "_")
-    known = _TABLE["names"].get(plain)
+    if re.fullmatch("[A-Z0-9]{8,}", name) and plain not in _TABLE["names"]:
+        return f"engine.env.{name}"
+    if plain != name and plain in NODES:
+        return plain
+    of_tools = (keys.get(plain.replace("_", "-")) for keys in OF_TOOLS.values() if len(plain) > 3)
+    known = _TABLE["names"].get(plain) or next(filter(None, of_tools), None)
+    if known is None and plain.startswith(_OF_VARIABLES) and not {plain, plain.partition("_")[2]} & {*EVERY}:
+        return f"engine.env.{plain.upper()}"
     if known is None and (theirs := counterpart("--" + plain.replace("_", "-"))) is not None:
         known = theirs.argument
     return known or _opposite(plain) or _below_a_node(plain)
 
 
 def mistyped(name: str) -> str | None:
-    """The key that one slip away is spelled so, by us, by SGLang's flags or elsewhere; None where two keys are."""
-    meant = {key for one in surest(name, _spellings()) if (key := _spellings()[one])}
+    """The key that one slip away is spelled so, by us, by SGLang's flags or elsewhere, or that has the same words; None
+    where two keys are."""
+    known, words = {**_spellings(), **{key: key for key in known_keys()}}, sorted(_words(name))
+    meant = {key for one in surest(name, known) if (key := known[one])}
+    meant = meant or {key for one, key in known.items() if key and len(words) > 1 and sorted(_words(one)) == words}
     return meant.pop() if len(meant) == 1 else None
 
 
@@ -69,17 +86,44 @@ def _spellings() -> Mapping[str, str | None]:
 
 
 def keys_like(name: str, most: int) -> list[str]:
-    """The keys that have words in common with a name that is none, first those that share the rarest ones and have few
-    others; else those with the most letters in common."""
-    spellings = {**{key: key for key in known_keys()}, **_spellings()}
-    score: Counter[str] = Counter()
-    for part in set(re.findall("[a-z0-9]{2,}", name.lower())):
-        same = re.compile(rf"(?:^|[._]){part[:8]}" + ("" if len(part) > 3 else r"(?![a-z0-9])"))
-        having = [one for one in spellings if same.search(one)]
-        score.update(dict.fromkeys(having, len(part) * 1000 // (isqrt(len(having)) or 1)))
-    found = sorted(score, key=lambda one: (-score[one] / (1 + len(re.findall("[._]", one))), len(one), one))
-    keys = [key.lstrip("!") for one in found if (key := spellings[one])] or several_near(name, [*EVERY, *NODES], most)
-    return list(dict.fromkeys(keys))[:most]
+    """The keys that share the rarest words of a name that is none, in one of their spellings or in their help, the
+    likest first; none where what is shared is less than half of it."""
+    typed, score = _words(name) if len(name) > 1 else set(), dict[str, float]()
+    spelled = {**{key: key for key in known_keys()}, **_spellings()}
+    texts = [(key.lstrip("!"), _words(one), _OF_NODE if "." in key else 1.0) for one, key in spelled.items() if key]
+    texts += [(one.name, _words(one.arg.help), _OF_HELP) for one in FIELDS.values()]
+    found = {part: [text for text in texts if any(_is_word(part, one) for one in text[1])] for part in typed}
+    rarity = {part: log((len(texts) + 1) / (1 + len({key for key, *_ in having}))) for part, having in found.items()}
+    shared: Counter[int] = Counter()
+    for part, having in found.items():
+        shared.update({id(text): rarity[part] for text in having})
+    for text in (text for text in texts if id(text) in shared):
+        key, words, rate = text
+        others = len(words) - sum(text in having for having in found.values()) if rate != _OF_HELP else 0
+        share = rate * shared[id(text)] / sum(rarity.values()) / (1 + 0.15 * others)
+        score[key] = max(score.get(key, 0.0), share)
+    near = sorted((key for key in score if score[key] >= _LEAST_SHARED), key=lambda key: (-score[key], len(key), key))
+    return near[:most]
+
+
+def is_of_config(name: str) -> bool:
+    """Whether a config.json that we have holds a field of this name."""
+    field = f'"{name.lower().replace("-", "_")}": '
+    return any(field in path.read_text(encoding="utf-8") for path in (conf_dir() / "configs").glob("*--*.json"))
+
+
+def part_known(name: str) -> str | None:
+    """The longest word of a name that some argument has in its own."""
+    parts = sorted(_words(name) - _USUAL, key=len, reverse=True)
+    return next((part for part in parts if any(part in one for one in EVERY)), None)
+
+
+def _words(text: str) -> set[str]:
+    return {word.rstrip("s") or word for word in re.findall("[a-z0-9]+", text.lower())}
+
+
+def _is_word(typed: str, word: str) -> bool:
+    return word == typed or (len(typed) > 3 and word.startswith(typed)) or (len(word) > 3 and typed.startswith(word))
 
 
 def _opposite(name: str) -> str | None:
@@ -95,8 +139,9 @@ def _below_a_node(name: str) -> str | None:
     """``bench.concurrency`` for ``concurrency``; none where an argument ends so too (timeout), or a node is near."""
     if any(argument.endswith(f"_{name}") for argument in EVERY) or nearest(name, NODES):
         return None
-    known = set(known_keys())
-    return next((key for node in _NODES_SEARCHED if (key := f"{node}.{name}") in known), None)
+    known = list(known_keys())
+    found = (key for node in _NODES_SEARCHED if (key := f"{node}.{name}") in known)
+    return next((key for key in found if not any(one.startswith(f"{key}.") for one in known)), None)
 
 
 def known_keys() -> Iterator[str]:
@@ -114,6 +159,11 @@ def may_be(meant: str, value: str) -> bool:
     """Whether ``value`` can be meant for the key which ``key_meant`` found: a switch takes no name, and nothing else
     true or false."""
     field, plain = EVERY.get(meant.lstrip("!")), value.lower()
+    if meant.startswith("gpu.") and plain in ("true", "false"):
+        return False
+    if meant == "gpu" and not is_digits(value):
+        presets = [path.stem for path in (conf_dir() / "gpu").glob("*.yaml")]
+        return value in presets or bool(gpus_meant(value, presets))
     if field is None or "${" in value or meant == "ep_size" or (plain in OFF and turned_off(meant)):
         return True
     return switch_meant(plain) is not None if field.is_flag else plain not in ("true", "false")
@@ -147,7 +197,7 @@ def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
 def hub_page(address: str) -> tuple[str, str | None] | None:
     """The repository whose page on the Hugging Face hub this is, and its revision (None: main); None for anything
     else."""
-    page = _HUB_PAGE.fullmatch(address)
+    page = _HUB_PAGE.fullmatch(address) or re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w./-]+)", address)
     if page is None or page[1].partition("/")[0] in ("datasets", "spaces"):
         return None
     return page[1], page[2] if page[2] != "main" else None
@@ -173,9 +223,21 @@ def path_meant(path: str) -> str | None:
     return f"/mnt/{drive[1].lower()}/{below}" if drive else below
 
 
+def presets_of(checkpoint: str) -> list[str]:
+    """The presets for a checkpoint, by its name on the hub without the organisation, however it is spelled."""
+    plain = re.sub(r"[\W_]", "", checkpoint).lower()
+    paths = {
+        path.stem: re.search(r"^model_path: .*/(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for path in sorted((conf_dir() / "model").glob("*.yaml"))
+    }
+    return [name for name, found in paths.items() if found and re.sub(r"[\W_]", "", found[1]).lower() == plain]
+
+
 def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     """``gpu=h100 gpu.count=8`` for ``8xh100``; the class in ``NVIDIA H100 80GB``: the words for each class that was
     probably meant, the likeliest first."""
+    if family := _TABLE["families"].get(value.lower()):
+        return [f"gpu={option}" for option in family.split()]
     flat = {option.replace("_", ""): option for option in options}
     counted = None if re.sub(r"[\W_]", "", value).lower() in flat else _TIMES.fullmatch(value)
     count, name = (counted[1] or counted[4], counted[2] or counted[3]) if counted else ("", value)
@@ -195,6 +257,8 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     begins = "".join(parts).rstrip("0123456789")[:1]
     near = [one for one in (nearest("".join(parts), options),) if one and begins and one.startswith(begins)]
     near = [one for one in near if not letters_behind("".join(parts), one)]  # an A10G is no A10
+    letters = re.sub("[0-9]", "", "".join(parts))
+    near = [one for one in near if len(letters) > 4 or letters == re.sub("[0-9_]", "", one)]  # g200 may be several
     if is_digits(name) and 0 < int(name) <= 16:
         count, same = name, "h100"
     found = [same] if same else begun[:3] if begun else near[:1]

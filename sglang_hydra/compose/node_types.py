@@ -170,9 +170,9 @@ _UNIT = re.compile(r"_[gm]i?b$")
 
 
 def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
-    deeper = {inner: key for key, kind in known.items() if is_dataclass(kind) for inner in types_of(kind)}
+    deeper = [key for key, kind in known.items() if is_dataclass(kind) and name in types_of(kind)]
     plain = {_UNIT.sub("", one): one for one in known}
-    near = f"{deeper[name]}.{name}" if name in deeper else plain.get(nearest(_UNIT.sub("", name), plain) or "")
+    near = f"{deeper[0]}.{name}" if len(deeper) == 1 else plain.get(nearest(_UNIT.sub("", name), plain) or "")
     path = f"{where}." if where else ""
     listed = some_of(name, known, f"{program()} explain {where}" if where else f"{program()} --help")
     return Problem(

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypedDict
 from sglang_hydra.arguments.every import EVERY, releases_with_choice
 from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.fields.check import MOST_LISTED
-from sglang_hydra.arguments.meant import OFF, methods_of_bits, values_meant, word
+from sglang_hydra.arguments.meant import OFF, methods_of_bits, taking, values_meant, word
 from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
 from sglang_hydra.arguments.tables.successors import notes
 from sglang_hydra.arguments.tables.table import known_versions
@@ -22,13 +22,16 @@ from sglang_hydra.compose.corrections import (
     OF_REQUESTS,
     as_usual,
     gpus_meant,
+    is_of_config,
     key_meant,
     keys_like,
     known_keys,
     letters_behind,
     may_be,
     mistyped,
+    part_known,
     path_meant,
+    presets_of,
     setting_of,
     switch_meant,
 )
@@ -44,12 +47,15 @@ ADDED_GROUPS = ("experiment", "recipe", "sweep")
 _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
 """What stands for several options in Hydra's grammar."""
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
+_COMMAND = re.compile(r"(?:[A-Z_]+=\S* )*(?:\S*python[\d.]*|sglang|vllm|docker|trtllm-serve) ")
+_MAPPING = re.compile(r"\{?\s*[\w.\"'-]+\s*:\s+[^\s,:]+\s*(?:,\s*[\w.\"'-]+\s*:\s+[^\s,:]+\s*)+\}?")
+"""Several pairs of YAML in one word."""
 _SEVERAL = re.compile(r"[+\w./@]+=[^\s;]+([\s;]+[+\w./@]+=[^\s;]*)+")
 _NEXT = re.compile(r"[\s;]+|,\s*(?=([A-Za-z_]\w*)(?:\.\w+)*=)")
 """What stands between two overrides: a comma only before a key that is known."""
 _ENDING = re.compile(r"[-_.](it|exp|ya?ml)$", re.IGNORECASE)
 """What stands behind the name of a model and names no other."""
-_MOST_NEAR = 3
+_MOST_NEAR = 4
 _LOOKING = ("plan", "check")
 """The verbs that people type as a flag of what would start a server: ``serve ... --dry-run``."""
 _NUMBERS = {"int": r"-?[0-9]{1,15}", "float": r"-?[0-9]{0,15}\.?[0-9]{1,15}"}
@@ -115,7 +121,7 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
         hint = f"such as {key}={_example(field)}; {program()} --help {key} says what it takes"
     else:
         hint = f"quote it: \"{key}='{value}'\""
-    inner = value.partition(" #")[0].strip("[](){}='\" ~")
+    inner = value.partition(" #")[0].strip("[](){}='\" ~;,")
     if field is not None and not field.is_list and re.fullmatch(_NUMBERS.get(field.kind, ""), inner):
         return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, fix=f"{key}={inner}")
     return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, hint=hint)
@@ -126,7 +132,9 @@ def several_values(field: Field | None, text: str, value: str) -> Refused:
     name = field.name if field else text.partition("=")[0]
     if value.startswith("="):
         return Refused("CLI004", f"{short(text)} has = twice", name, fix=short(word(name, value.lstrip("="))))
-    if field is not None and (field.is_list or field.kind == "Any") and "(" not in value:
+    if field is not None and field.is_list and "(" in value:
+        return Refused("CLI007", f"{short(text)}: {name} takes a list", name, hint=f"a list is {name}=[1,2]")
+    if field is not None and (field.is_list or field.kind == "Any"):
         fix = word(name, f"[{','.join(part.strip() for part in value.split(','))}]")
         return Refused("CLI007", f"{short(text)}: a list needs brackets", name, fix=short(fix))
     number = next(values_meant(field, value), None) if field is not None and not field.is_list else None
@@ -168,9 +176,9 @@ def not_deletable(key: str) -> Refused:
 
 def no_override(text: str, known: Known) -> Refused:
     """A word that is no ``key=value``."""
-    from sglang_hydra.text.flags import VERBS
+    from sglang_hydra.text.flags import FILLERS, VERBS
 
-    if text.startswith("-"):
+    if text.startswith("-") and text[1:2] != " ":
         return _dashed(text, known)
     if text in VERBS:
         hint = f"{program()} {text} key=value ..."
@@ -186,32 +194,62 @@ def no_override(text: str, known: Known) -> Refused:
         message = f"{short(text)!r} is no key=value, and no YAML or JSON file"
         return Refused("CLI004", message, hint=f"a model's folder is model={short(text)}")
     for group in ("model", "gpu", "engine"):
-        if (near := nearest(text, known.options(group))) is not None and near == text.lower().replace("-", "_"):
+        if (near := nearest(text, known.options(group))) is not None and _plain(near) == _plain(text):
             return Refused("CLI004", f"{text!r} is no key=value", group, fix=f"{group}={near}")
+    counted = re.fullmatch(r"\d+[x*]?[a-zA-Z][\w-]*|[a-zA-Z][\w-]*\d[\w-]*(?:[x*:]\d+)?", text)
+    if counted and len(named := gpus_meant(text, known.options("gpu"))) == 1:
+        return Refused("CLI004", f"{short(text)!r} is no key=value", "gpu", fix=named[0])
+    if takers := taking(text):
+        sure = takers[0] if len(takers) == 1 else None
+        return Refused("CLI004", f"{short(text)!r} is no key=value", fix=sure, hint=None if sure else takers)
     if (same := text.lower().replace("-", "_")) in EVERY or text in NODES:
         return Refused("CLI004", f"{text!r} has no value", same, **_without_value(same, known))
+    if (meant := key_meant(same)) and EVERY.get(meant.lstrip("!")) is not None and EVERY[meant.lstrip("!")].is_flag:
+        return Refused("CLI004", f"{text!r} has no value", meant.lstrip("!"), fix=setting_of(meant, "true", {}))
     if not text.strip("\\ \t\n"):
         message = f"{text!r} is a word of its own: the last letter of a line that goes on is \\, with no space after it"
         return Refused("CLI004", message, hint="the same without it", fix="")
-    if not text.strip("&;|") or text.startswith("#") or text == "override":
+    if not text.strip("&;|<>") or text.startswith("#") or text.lower() in FILLERS:
         return Refused("CLI004", f"{short(text)!r} sets nothing", hint="the same without it", fix="")
     if "/" in text and re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         group, _, option = text.partition("/")
         if (near := nearest(option, known.options(group))) is not None:
             return Refused("CLI004", f"{short(text)!r} is no key=value", group, fix=f"{group}={near}")
         return Refused("CLI004", f"{short(text)!r} is no key=value", "model", fix=f"model={short(text)}")
-    if spaced := re.fullmatch(r"(\w+)(?:\s+=\s*|\s*=\s+|\s+)([^\s=]+)", text):
+    if _MAPPING.fullmatch(text):
+        pairs = (pair.partition(":") for pair in text.strip("{} ").split(","))
+        words = [word(key.strip("\"' "), value.strip("\"' ")) for key, _, value in pairs]
+        return Refused("CLI004", f"{short(text)!r} is YAML, and several overrides", fix=short(" ".join(words), 400))
+    if _COMMAND.match(text):
+        message = f"{short(text)!r} is a command of another program"
+        return Refused("CLI004", message, hint=f"{program()} import {short(shlex.quote(text), 300)} reads it")
+    if spaced := re.fullmatch(
+        r"([\w.-]+)(?:\s*=\s*|\s+)([^\s=]+|\[[^]=]*]|\{[^=]*}|[^\s=]+,(?:\s[^\s=]+)+|\d[\d.,]*(?:\s\S+)+)", text
+    ):
         key, value = spaced[1], HIDDEN if is_secret_name(spaced[1]) else spaced[2]
-        typed = short(text) if value == spaced[2] else key
-        message = f"{typed!r}: key=value is written without spaces around ="
+        if key in EVERY and EVERY[key].is_list and " " in value.strip("[]"):
+            value = f"[{value.strip('[]')}]"
+        if value[:1] != "{":
+            value = re.sub(r"[,\s]+", "," if value[:1] == "[" else "", value)
+        typed = key if value == HIDDEN else short(text)
+        message = f"{typed!r}: key=value is written without spaces{'' if ' ' in spaced[2] else ' around ='}"
         return Refused("CLI004", message, key, fix=short(word(key, value)))
-    key, equals, value = text.partition("=" if "=" in text else ":")
+    if os.path.isfile(f"{text}.yaml"):
+        return Refused("CLI004", f"{short(text)!r} is no key=value", fix=f"{text}.yaml")
+    sizes = re.findall(r"([a-z]{2,4})[-_]?(\d+)[-_x]?", text.lower())
+    named = [f"{key_meant(letters)}={size}" for letters, size in sizes if f"{key_meant(letters)}" in EVERY]
+    if named and len(named) == len(sizes) and re.fullmatch(r"(?:[a-z]{2,4}[-_]?\d+[-_x]?)+", text.lower()):
+        return Refused("CLI004", f"{short(text)!r} is no key=value", fix=" ".join(named))
+    key, equals, value = re.sub("[-=:]+>", "=", text, count=1).partition("=" if re.search("=|->", text) else ":")
     if equals and not key:
         return Refused("CLI004", f"{short(text)!r} has no key", hint="key=value is written without spaces around =")
     near = nearest(key, [*EVERY, *NODES]) if equals else None
     message = f"{short(key)!r} cannot be a key" if "=" in text else f"{short(text)!r} is no key=value"
-    fix = short(word(near, value.strip())) if near else None
-    return Refused("CLI004", message, fix=fix, hint=None if near else f"{program()} --help")
+    fix = short(word(near, value.strip(" \"'" + "}" * (text[0] == "{")))) if near else None
+    if text.partition(".")[0] in NODES and re.fullmatch(r"[\w.]+", text):
+        return Refused("CLI004", f"{short(text)!r} has no value", text, hint=f"{short(text)}=VALUE")
+    helps = f"key={text}, and several as 'key=[1,2]'" if is_digits(text) else f"{program()} --help"
+    return Refused("CLI004", message, fix=fix, hint=None if near else helps)
 
 
 def _as_a_file(text: str) -> tuple[str, ...]:
@@ -237,10 +275,17 @@ def _dashed(text: str, known: Known) -> Refused:
     group = flag.lstrip("-")
     if text.startswith("-") and not text.startswith("--") and (short_of := counterpart(flag)) is not None:
         group = short_of.argument or group
-    if known.options(group) and (flagged(flag) is None or value in known.options(group)):
+    theirs_in_full = (field := flagged(flag)) is not None and flag.replace("_", "-") in field.flags
+    if known.options(group) and (not theirs_in_full or value in known.options(group)):
         if not value:
             return Refused("CLI004", message, group, **_without_value(group, known))
         return Refused("CLI004", message, group, fix=f"{group}={short(value)}", hint=theirs)
+    if value.endswith((".yaml", ".yml")) and os.path.isfile(value):
+        return Refused("CLI004", f"{short(flag)}: a file is typed without a flag", fix=value)
+    own = [name for ours in FLAGS for name in ours.names if name.startswith(flag) and len(flag) > 3]
+    if own and flag not in own:
+        fix = own[0] if len(own) == 1 else None
+        return Refused("CLI004", f"{short(flag)} is no flag of this program", fix=fix, hint=", ".join(own))
     plain = group.replace("-", "_")
     meant = getattr(flagged(flag), "name", None) or (group if group in EVERY else key_meant(group))
     if (verb := OTHER_VERBS.get(group, group)) in _LOOKING:  # before sweep.dry_run: only a sweep has that
@@ -251,7 +296,7 @@ def _dashed(text: str, known: Known) -> Refused:
     if meant is None and ("had" in notes().get(plain, {}) or plain in ADVICE or plain in OF_REQUESTS):
         return unknown_key("", group, value or "true", known)
     meant = meant or mistyped(group)
-    if meant is None:
+    if meant is None or (value and not may_be(meant, value)):
         like = f"near names: {', '.join(listed)}" if (listed := keys_like(group, _MOST_NEAR)) else None
         return Refused("CLI004", message, hint=(like, theirs, f"{program()} --help VERB has the flags of a verb"))
     field = EVERY.get(meant.lstrip("!"))
@@ -319,6 +364,9 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
             hint=f"put {name}/NAME.yaml into a folder of yours and type --config-dir FOLDER {name}=NAME",
         )
     near = near_key(key)
+    if value and (inner := re.match(r"\{\W*(\w+)\W*:", value)) and inner[1] in (*EVERY, *NODES) and name not in NODES:
+        message = f"{short(key)!r} is neither an argument of SGLang nor a config group"
+        return Refused("CLI001", message, short(key), hint=f"{inner[1]}=VALUE and the others, without {short(key)}")
     message = f"{short(key)!r} is neither an argument of SGLang nor a config group"
     if name.lower().replace("-", "_") in OF_REQUESTS:
         message = f"{short(key)} is set by each request, and not by the server"
@@ -337,9 +385,22 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
     theirs = counterpart("--" + name.replace("_", "-"))
     if theirs is not None and theirs.argument is None:
         return Refused("CLI001", message, short(key), hint=f"{short(name)} is vLLM's: {theirs.why}")
+    named = name.lower().removeprefix("enable_").removeprefix("use_")
+    if (
+        value
+        and switch_meant(value) == "true"
+        and (near is None or not may_be(near, value))
+        and (takers := taking(named))
+    ):
+        return Refused("CLI001", message, short(key), hint=takers)
     fix: str | None = None
     listed = keys_like(name, _MOST_NEAR)
-    hint: Hint = f"near names: {', '.join(listed)}" if listed else f"{program()} --help WORD finds arguments"
+    if near is None and is_of_config(name):
+        in_config = f"json_model_override_args='{{\"{name.replace('-', '_')}\": VALUE}}' sets that field of config.json"
+        hints = in_config, f"near names: {', '.join(listed)}" if listed else None
+        return Refused("CLI001", message, short(key), hint=hints)
+    found = f"{program()} --help {part_known(name) or 'WORD'} finds arguments"
+    hint: Hint = f"near names: {', '.join(listed)}" if listed else found
     if near is not None and value is not None and not may_be(near, value):
         hint = f"near names: {', '.join(dict.fromkeys((near.lstrip('!'), *listed)))}"
         near = None
@@ -367,7 +428,7 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
         message = f"{group}={short(value)} ends in a sign that is no part of a name"
         return Refused("CLI006", message, group, fix=word(group, name) if name in options else None)
     parts = [part.strip() for part in value.split(",")]
-    if (len(parts) > 1 and any(part in options for part in parts)) or _SWEEPS.fullmatch(value):
+    if (len(parts) > 1 and all(part in options for part in parts)) or _SWEEPS.fullmatch(value):
         message = f"{group}={short(value)}: {group} takes one option, and several were given"
         return Refused("CLI007", message, group, hint=_for_each(f"{group}={short(value)}"))
     message = f"{group}={short(value)} does not exist"
@@ -380,13 +441,15 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
         meant = [f"engine.version={version[1]}"]
     if group == "model" and (path := path_meant(value)):
         meant = [word(group, path)]
+    if group == "model" and not meant:
+        meant = [f"model={one}" for one in presets_of(value)]
     if not meant and group != "gpu":
         near = nearest(_ENDING.sub("", value), options)
         if near is not None and group == "model" and re.findall(r"\d", near) != re.findall(r"\d", value):
             near = None  # another size or generation is another model
         if near is not None and letters_behind(value, near):
             near = None
-        containing = sorted((one for one in options if value and _plain(value) in _plain(one)), key=as_usual)
+        containing = sorted((one for one in options if "" < _plain(value) in _plain(one)), key=as_usual)
         alone = near is not None and (_plain(near) == _plain(value) or not containing)
         meant = [f"{group}={option}" for option in ([near] if alone else containing[:_MOST_NEAR])]
     sure, hints = meant if len(meant) == 1 else [], meant if len(meant) > 1 else []  # of several nobody knows which
@@ -470,8 +533,9 @@ def _example(field: Field) -> str:
     if field.is_flag:
         return "true"
     one = {"int": "8", "float": "0.8"}.get(field.kind, "VALUE")
-    if field.default is not None and not field.required and not field.is_list and field.default != "":
-        one = _spelled(field.default)
+    default = FIELDS[field.name].default if field.default is None and field.name in FIELDS else field.default
+    if default is not None and not field.required and not field.is_list and default != "":
+        one = _spelled(default)
     return f"[{one}]" if field.is_list else one
 
 

@@ -56,6 +56,7 @@ _SIMPLE = re.compile(
     r"(?P<value>(?P<name>[A-Za-z_][\w-]*)|(?:0|-?[1-9][0-9]{0,15})(?P<point>\.[0-9]{1,15})?)",
     re.ASCII,
 )
+_MODEL_FILE = re.compile(r"(.*/|)(?:config\.json|[\w.-]+\.safetensors(?:\.index\.json)?|pytorch_model[\w.-]*\.bin)")
 _SPECIAL_WORDS = ("null", "true", "false", "nan", "inf")
 _INTERPOLATION = re.compile(r"\$\{.*\}", re.DOTALL)
 
@@ -284,6 +285,8 @@ def _read(request: Request, known: Known) -> list[Wanted]:
         return _read_field(request, name, value, known)
     if name == "extra" and (own := canonical_name(rest)):  # as earlier versions spelled it
         return _read_field(request, own, value, known)
+    if rest == "name" and name not in known.typed and value in known.options(name) and request.is_word:
+        raise Refused("CLI004", f"{key} names no choice, {name} does", key, fix=f"{name}={value}")
     if name in NODES:
         return _read_node(request, key, value)
     if known.is_own_key(name):
@@ -330,6 +333,7 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
     if group == "model" and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+/", choice) and not os.path.isdir(choice):
         choice = choice[:-1]  # a repository of the hub
     path = _expanded(choice)
+    _refuse_file_of_model(group, choice)
     if group == "model" and (page := hub_page(choice)) is not None:
         set_on_it = {"model_path": page[0], **({"revision": page[1]} if page[1] else {})}
         words = [Wanted(_change(name, item, as_override(name, item)), request) for name, item in set_on_it.items()]
@@ -348,12 +352,20 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
     return [Wanted(parsed(f"{prefix}{key}={choice}", group), request)]
 
 
+def _refuse_file_of_model(key: str, path: str) -> None:
+    """Raises Refused for the path of a config.json or of weights, as SGLang takes the folder that has them."""
+    if key in ("model", "model_path") and "://" not in path and (found := _MODEL_FILE.fullmatch(path)):
+        message = f"{key}={path} is one file of a model, and SGLang takes its folder"
+        raise Refused("CLI006", message, key, fix=word(key, found[1].rstrip("/") or "."))
+
+
 def _read_field(request: Request, name: str, value: str, known: Known) -> list[Wanted]:
     field = EVERY[name]
     if field.arg.secret and value not in ("", "null") and not _INTERPOLATION.fullmatch(value):
         return [Wanted(_change(name, "***", f"{name}='***'"), request, secret=unquoted(value))]
     if field.kind == "int" and not field.is_list and (size := size_of(value)) is not None:
         return [Wanted(_change(name, size, f"{name}={size}"), _with_size(request, value))]
+    _refuse_file_of_model(name, unquoted(value))
     if name == "model_path" and hub_page(unquoted(value)) is not None:
         return _read_group(replace(request, text=f"model={value}"), "", "model", value, ["unset"])[1:]
     if "," in value and _looks_like_a_sweep(field, value):

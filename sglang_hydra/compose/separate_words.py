@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.vllm import counterpart
+from sglang_hydra.compose.corrections import key_meant
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
+from sglang_hydra.text.words import is_digits
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.overrides import Request
+
+_NUMBER = re.compile(r"^ ?\d[\d., ]*$")
+_UNIT = re.compile(r"[kmgt]i?b?|%|percent|pct|gpus?|req(uest)?s?|steps?|layers?|tok(en)?s?|m?s(ec)?", re.IGNORECASE)
 
 
 def joined(requests: Iterable[Request]) -> Iterator[Request]:
@@ -33,9 +38,17 @@ def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
     if request.key is not None or first.key is not None or re.match("-(?![0-9.])", text):
         return False
     if first.is_flag or (first.key is None and counterpart(first.text) is not None):
-        return len(waiting) == 1 and "=" not in text
+        several = is_digits(text) and _takes_list(first.text)
+        return (len(waiting) == 1 or several) and "=" not in text
     so_far = " ".join(item.text for item in waiting)
-    if first.text.rstrip("=: ") not in (*EVERY, *NO_CHOICE) or so_far.count("=") > 1:
+    key, equals, value = so_far.partition("=")
+    left_open = value[:1] in ("[", "{") and value.count(value[0]) > value.count({"[": "]", "{": "}"}[value[0]])
+    left_open = left_open or (value.endswith(",") and _takes_list(key.strip()))
+    if equals and (left_open or _NUMBER.search(value)):  # [1, 2 and 128 k
+        goes_on = _UNIT.fullmatch(text) is not None or (is_digits(text) and _takes_list(key.strip()))
+        return "=" not in text and (left_open or goes_on)
+    known = key.strip(": ") in (*EVERY, *NO_CHOICE) or ("=" in so_far + text[:1] and key_meant(key.strip(": ")))
+    if not known or so_far.count("=") > 1:
         return False
     if so_far.endswith("="):
         return "=" not in text and text != ""
@@ -48,4 +61,11 @@ def _as_one(waiting: Sequence[Request]) -> Iterator[Request]:
         yield from waiting
         return
     first, words = waiting[0], tuple(item.text for item in waiting)
-    yield replace(first, text=("=" if first.text.startswith("-") else " ").join(words), words=words)
+    sign = "=" if first.text.startswith("-") else " "
+    text = f"{words[0]}=[{','.join(words[1:])}]" if sign == "=" and len(words) > 2 else sign.join(words)
+    yield replace(first, text=text, words=words)
+
+
+def _takes_list(flag: str) -> bool:
+    field = EVERY.get(flag.lstrip("-").replace("-", "_"))
+    return field is not None and field.is_list

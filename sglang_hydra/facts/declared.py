@@ -124,6 +124,8 @@ def model_facts(
 def _with_resembling(finding: Finding, known: str | None) -> Finding:
     if known is None or finding.id != "HUB004":
         return finding
+    if re.sub(r"\W|_", "", known.lower()) == re.sub(r"\W|_", "", finding.message.partition(": ")[0].lower()):
+        return finding.said(f"model={known}, as the hub spells it")
     return finding.said(f"model.facts_from={known} if it has that one's shapes and format; else {finding.hint}")
 
 

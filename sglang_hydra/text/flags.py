@@ -47,6 +47,9 @@ TASKS: Mapping[str, Sequence[str]] = _TABLE["tasks"]
 OTHER_VERBS: Mapping[str, str] = _TABLE["other_verbs"]
 """What people call a verb, with ours."""
 
+FILLERS = frozenset(_TABLE["fillers"].split())
+"""Words of a sentence, which set nothing."""
+
 
 def _flag(row: Mapping[str, Any]) -> Flag:
     lists = {name: tuple(row.get(name, ())) for name in ("names", "verbs", "apart")}

@@ -87,7 +87,7 @@ def _slip(typed: str, name: str) -> int | None:
 def _wrong_letters(word: str, meant: str) -> int | None:
     if len(word) > 2 and word != meant and word in (meant[: len(word)], re.sub("[aeiou]", "", meant), f"{meant}s"):
         return 1
-    letters, most = _edits(word, meant), 2 if len(meant) > 6 else 1
+    letters, most = _edits(word, meant), 2 if len(meant) > 6 and word[:1] == meant[:1] else 1
     is_short = len(word) < 3 or len(meant) < 4
     return None if letters > most or (is_short and set(word) != set(meant)) else letters
 

@@ -83,7 +83,7 @@ TRAPS = [
     ("tp_size=range(1,4)", "CLI007", "several were given", "bench -m"),
     ("attention_backend=fa3,triton", "CLI007", "several were given", "bench -m"),
     ("gpu=glob(h*)", "CLI007", "gpu takes one option, and several were given", "bench -m ... gpu=glob(h*)"),
-    ("gpu=h100,h2000", "CLI007", "gpu takes one option, and several were given", "bench -m ... gpu=h100,h2000"),
+    ("gpu=h100,h2000", "CLI006", "gpu=h100,h2000 does not exist", "h100"),
     ("gpu=h100,h200", "CLI007", "gpu takes one option, and several were given", "bench -m ... gpu=h100,h200"),
     ("cuda_graph_bs=1,2,4", "CLI007", "a list needs brackets", "cuda_graph_bs=[1,2,4]"),
     ("launch.stop_timeout=1,2", "CLI007", "several were given", "bench -m"),

@@ -43,7 +43,7 @@ FORMATS: Mapping[str, Format] = {
 
 _OTHER_NAMES = {
     **dict.fromkeys(("helm", "kubernetes", "kubectl", "manifest", "yaml", "deployment", "kustomize"), "k8s"),
-    **dict.fromkeys(("bash", "sh", "script", "systemd", "command"), "shell"),
+    **dict.fromkeys(("bash", "sh", "script", "command"), "shell"),
     **dict.fromkeys(("docker-compose", "docker_compose", "podman-compose"), "compose"),
     **dict.fromkeys(("podman", "dockerfile", "container"), "docker"),
     **dict.fromkeys(("sbatch", "srun"), "slurm"),

@@ -147,6 +147,8 @@ def _other_schema(schema: Any) -> str:
     if match is not None:
         age = "a later" if int(match[1]) > int(_NUMBER) else "an earlier"
         return f"{age} sglang-hydra wrote it: its schema is {schema!r}, and this one reads {PLAN_SCHEMA!r}"
+    if schema is None:
+        return "it is no plan, as it names no schema; a model's folder is model=./folder"
     return f"its schema is {schema!r}, and only {PLAN_SCHEMA!r} can be"
 
 

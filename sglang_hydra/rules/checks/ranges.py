@@ -7,7 +7,7 @@ from typing import Any
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.checks.releases import Arguments, arguments_of
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
-from sglang_hydra.text.words import short, typed
+from sglang_hydra.text.words import nearest, short, typed
 
 # The least and the most that make sense of each: beyond that a digit too many was typed.
 _SIZES = "tp_size pp_size dp_size ep_size nnodes attn_dp_size attn_cp_size moe_dp_size dcp_size"
@@ -26,7 +26,14 @@ _LAST_PORT = 65535
 _NO_DEVICES = ("gpu", "nvidia", "amd", "rocm", "hip")
 _LEVELS = ("critical", "fatal", "error", "warning", "warn", "info", "debug", "notset")
 _LEVELS_OF_UVICORN = ("critical", "error", "warning", "info", "debug", "trace")
-_LEVELS_MEANT = {"warn": "warning", "verbose": "debug", "trace": "debug", "fatal": "critical"}
+_LEVELS_MEANT = {
+    "warn": "warning",
+    "verbose": "debug",
+    "trace": "debug",
+    "fatal": "critical",
+    "quiet": "error",
+    "silent": "error",
+}
 
 
 @rule("ARG020", stage="plan")
@@ -97,8 +104,9 @@ def check_words(args: ServerArgs, facts: Facts) -> Outcome:
     for name, known in (("log_level", _LEVELS), (of_uvicorn, _LEVELS_OF_UVICORN)):
         level = getattr(args, name)
         if isinstance(level, str) and level.lower() not in known:
-            meant = _LEVELS_MEANT.get(level.lower(), "info")
-            return Refusal(f"{name}={short(level, 20)} is none of {', '.join(known)}", name, offers=f"{name}={meant}")
+            meant = _LEVELS_MEANT.get(level.lower()) or nearest(level, known)
+            offers = f"{name}={meant}" if meant else ()
+            return Refusal(f"{name}={short(level, 20)} is none of {', '.join(known)}", name, offers=offers)
     return None
 
 

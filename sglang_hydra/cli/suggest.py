@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show
+from sglang_hydra.compose.corrections import GOALS_MEANT, OF_SUGGEST
 from sglang_hydra.compose.override_errors import ADDED_GROUPS, near_key
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
@@ -39,24 +40,7 @@ REPLICAS = "sglang_hydra.replicas/1"
 _CONTEXT, _CONCURRENCY, _GOAL = "context", "concurrency", "goal"
 _RESULTS, _RATE = "results", "rate"
 _TTFT, _TPOT = "slo.ttft", "slo.tpot"
-_GOALS_MEANT = {
-    "speed": "latency",
-    "tpot": "latency",
-    "tps": "throughput",
-    "tokens": "throughput",
-    "price": COST,
-    "cheap": COST,
-    "cheapest": COST,
-}
 _KNOWN = (*NODES, *ADDED_GROUPS, "replicas", "lock", "hydra", "ignore")
-_NAMES_MEANT = {
-    **dict.fromkeys(("users", "batch", "batch_size", "max_concurrency", "requests"), _CONCURRENCY),
-    **dict.fromkeys(("context_len", "ctx", "length", "tokens", "max_model_len"), _CONTEXT),
-    **dict.fromkeys(("tpot", "itl"), _TPOT),
-    "ttft": _TTFT,
-    "optimize": _GOAL,
-}
-"""What people call the words of this verb."""
 _LONGEST_ANSWER = 1024
 NOTE = "An interval holds 80 % of measurements: explain forecast has the parts, docs/forecast.md where it is bad."
 
@@ -69,9 +53,9 @@ def run(invocation: Invocation) -> int:
     own, typed = _taken(invocation.requests)
     for request in typed:
         name, _, value = request.text.partition("=")
-        if name in _NAMES_MEANT:
+        if name in OF_SUGGEST:
             message = f"suggest has no word {name}"
-            fix = f"{_NAMES_MEANT[name]}={value}"
+            fix = f"{OF_SUGGEST[name]}={value}"
             raise ConfigError(Finding("error", "SUG001", message, (name,), typed=(request.text,), fix=fix))
         if "=" in request.text and "." not in name and near_key(name) is None and name not in _KNOWN:
             every = ", ".join((_CONTEXT, _CONCURRENCY, _GOAL, _TTFT, _TPOT, _RESULTS, _RATE))
@@ -80,7 +64,7 @@ def run(invocation: Invocation) -> int:
         return _replicas(invocation, own, typed)
     goal = own.get(_GOAL, FEWEST)
     if goal not in GOALS:
-        meant = _GOALS_MEANT.get(goal) or nearest(goal, GOALS)
+        meant = GOALS_MEANT.get(goal) or nearest(goal, GOALS)
         hint = f"goals: {', '.join(GOALS)}"
         instead = f"goal={meant}" if meant else None
         raise ConfigError(Finding("error", "SUG001", f"goal={goal} is no goal", ("goal",), hint, fix=instead))

@@ -30,6 +30,11 @@ ADVICE: Mapping[str, str] = {name: row["hint"] for row in _TABLE["advice"] for n
 """What to type for a name that no single key stands for."""
 OF_TOOLS: Mapping[str, Mapping[str, str]] = _TABLE["of_tools"]
 """The options of what runs a server, without their dashes, with our keys, by the word of ``export`` that names it."""
+FORMATS_MEANT, OF_SUGGEST, GOALS_MEANT = (
+    {other: name for name, others in _TABLE[kind].items() for other in others.split()}
+    for kind in ("formats", "of_suggest", "goals")
+)
+"""What people call the formats of ``export``, and the words and the goals of ``suggest``."""
 _OF_HELP, _OF_NODE, _LEAST_SHARED = 0.6, 0.85, 0.3
 """What a word of the help and one of a key of ours count beside one of an argument's name, and the least share of a
 name's words that makes a near name."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from sglang_hydra.compose.corrections import FORMATS_MEANT
 from sglang_hydra.convert.export import argv, compose, docker, engine_kwargs, framework, k8s, shell, slurm
 from sglang_hydra.convert.export.job import Artifact, Job
 from sglang_hydra.convert.frameworks.adapters import ADAPTERS
@@ -41,17 +42,6 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
-_OTHER_NAMES = {
-    **dict.fromkeys(("helm", "kubernetes", "kubectl", "manifest", "yaml", "deployment", "kustomize"), "k8s"),
-    **dict.fromkeys(("bash", "sh", "script", "command"), "shell"),
-    **dict.fromkeys(("docker-compose", "docker_compose", "podman-compose"), "compose"),
-    **dict.fromkeys(("podman", "dockerfile", "container"), "docker"),
-    **dict.fromkeys(("sbatch", "srun"), "slurm"),
-    **dict.fromkeys(("python", "kwargs", "engine"), "engine-kwargs"),
-}
-"""What people call a format."""
-
-
 def render(format: str, job: Job) -> Artifact:
     """The artifact of a known format. Raises ConfigError for what it cannot say."""
     return FORMATS[format].export(job)
@@ -65,6 +55,6 @@ def check_format(word: str | None) -> str:
     if word is None:
         example = f"{program()} export shell gpu=h200 model=deepseek_v3 tp_size=8"
         raise ConfigError(Finding("error", "EXP012", "export needs a format", hint=(example, hint)))
-    near = _OTHER_NAMES.get(word.lower()) or nearest(word, FORMATS)
+    near = FORMATS_MEANT.get(word.lower()) or nearest(word, FORMATS)
     message = f"{short(word)!r} is no format of export"
     raise ConfigError(Finding("error", "EXP012", message, hint=hint, typed=(word,), fix=near))

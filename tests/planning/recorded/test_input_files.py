@@ -93,7 +93,7 @@ def test_an_environment_is_no_folder_of_launch_files(run: Run, tmp_path: Path) -
         ("a.yaml", "defaults:\n- gpu: [h100, h200]\n", "includes another config"),
         ("a.yaml", "defaults:\n- gpu: nope\n", "a.yaml:1: gpu=nope does not exist"),
         ("a.json", "{", "a.json:1:2 cannot be read: it is no JSON"),
-        ("a.json", "[]", "its schema is None"),
+        ("a.json", "[]", "it is no plan, as it names no schema"),
         ("a.json", '{"schema": "other/1"}', "its schema is 'other/1', and only 'sglang_hydra.plan/3' can be"),
         ("a.json", '{"schema": "sglang_hydra.plan/1"}', "it is no whole plan: engine is missing"),
         ("missing.yaml", None, "No such file or directory"),

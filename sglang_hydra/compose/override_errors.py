@@ -216,6 +216,11 @@ def no_override(text: str, known: Known) -> Refused:
         if (near := nearest(option, known.options(group))) is not None:
             return Refused("CLI004", f"{short(text)!r} is no key=value", group, fix=f"{group}={near}")
         return Refused("CLI004", f"{short(text)!r} is no key=value", "model", fix=f"model={short(text)}")
+    return _by_its_signs(text)
+
+
+def _by_its_signs(text: str) -> Refused:
+    """Refuses what is several overrides in one word, or one with other signs than = between key and value."""
     if _MAPPING.fullmatch(text):
         pairs = (pair.partition(":") for pair in text.strip("{} ").split(","))
         words = [word(key.strip("\"' "), value.strip("\"' ")) for key, _, value in pairs]

@@ -52,8 +52,9 @@ def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
         return False
     if so_far.endswith("="):
         return "=" not in text and text != ""
-    is_key = text in EVERY or text in NODES
-    return len(waiting) == 1 and "=" not in so_far and not is_key and ("=" not in text or text.startswith("="))
+    if len(waiting) > 1 or "=" in so_far or text in EVERY or text in NODES:
+        return False
+    return "=" not in text or text.startswith("=")
 
 
 def _as_one(waiting: Sequence[Request]) -> Iterator[Request]:

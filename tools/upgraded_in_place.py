@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--to", required=True)
     parser.add_argument("words", nargs="*")
-    options = parser.parse_args(argv)
+    options = parser.parse_intermixed_args(argv)
     files, counts = sorted(options.folder.resolve().iterdir()), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

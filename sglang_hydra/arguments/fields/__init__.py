@@ -41,7 +41,7 @@ def _read(table: Mapping[str, Mapping[str, Any]], kind: type) -> dict[str, Field
 def _about(row: Mapping[str, Any]) -> Arg:
     """Reads what is said of an argument. Choices that other code may extend are named by their list."""
     named = row.get("choices")
-    listed = getattr(choices, named) if isinstance(named, str) else named
+    listed = getattr(choices, named) if isinstance(named, str) else named and tuple(named)
     return Arg(**{**row, "choices": listed, "flags": tuple(row.get("flags", ()))})
 
 

@@ -245,13 +245,13 @@ def test_what_only_a_file_can_spell_begins_no_sweep() -> None:
 def test_a_sweep_of_a_file_is_made_again_from_its_folder_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from sglang_hydra.measure.sweep import runner as sweeps
     from sglang_hydra.measure.sweep.points import Sweep
-    from sglang_hydra.measure.sweep.runner import without_keys
+    from sglang_hydra.measure.sweep.runner import _without_keys
     from sglang_hydra.measure.sweep.store import Store
 
     begun: list[Sweep] = []
 
     def begin(sweep: Sweep) -> int:
-        begun.append(without_keys(sweep))
+        begun.append(_without_keys(sweep))
         Store(sweep.folder).begin(begun[-1])
         return 0
 

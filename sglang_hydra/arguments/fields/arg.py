@@ -15,7 +15,8 @@ class Arg:
     ``help`` is one line: what it does and when to touch it. ``unit`` is the unit of the number (``tokens``,
     ``seconds``, ``GiB``), None where there is none. ``none`` says what None means; every field that may be None
     has it. ``choices`` are the values allowed: a tuple, or where other code may add some the live
-    list of ``fields.choices``. ``flags`` are SGLang's spellings in its own order, empty for ``--name-with-dashes`` alone.
+    list of ``fields.choices``. ``flags`` are SGLang's spellings in its own order, empty for
+    ``--name-with-dashes`` alone.
     ``json`` marks text that must be JSON, ``secret`` a value that is never shown.
 
     The rest is for unusual flags. ``nargs`` and ``const`` are as in argparse. ``parser`` names

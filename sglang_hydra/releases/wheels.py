@@ -31,6 +31,7 @@ from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.private import make_private, require_private
 from sglang_hydra.text.progress import growing
+from sglang_hydra.text.words import plural
 
 _FOLDER = "wheels"
 _MIB = 1 << 20
@@ -117,7 +118,7 @@ def complete(record: Record, names: Mapping[Path, Collection[str]], progress: Pr
         if place is None or not wanted:
             continue
         with _scratch(place.parent) as scratch, _written(wheel):
-            progress(f"fetching {len(wanted)} more files of {wheel.name} {wheel.version}, into {place}")
+            progress(f"fetching {plural(len(wanted), 'more file')} of {wheel.name} {wheel.version}, into {place}")
             found = fetch_parts([wheel], wanted, scratch, lambda _: None)
             with tempfile.TemporaryDirectory(dir=scratch) as empty:
                 file = found.get(wheel) or download(wheel, Path(empty))

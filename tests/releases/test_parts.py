@@ -217,7 +217,7 @@ def test_a_file_that_was_not_fetched_is_fetched_when_it_is_asked_for(
     lines: list[str] = []
     monkeypatch.setattr(fetching, "_progress", lines.append)
     assert ask_release(VERSION, [_case("--ask", "lazy")])[0].values["found"] == "~/lazy"
-    assert [line.partition(", into")[0] for line in lines] == [f"fetching 1 more files of sglang {VERSION}"]
+    assert [line.partition(", into")[0] for line in lines] == [f"fetching 1 more file of sglang {VERSION}"]
 
 
 LAZY = "sglang/srt/lazy.py"

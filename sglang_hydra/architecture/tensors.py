@@ -58,7 +58,8 @@ def layer_matrices(decoder: Decoder, layer: Layer, ranks: Ranks, experts_format:
     if layer.dense:
         matrices += mlp_matrices(decoder, layer.dense, ranks.dense, DENSE, "mlp") * decoder.blocks
     if layer.experts:
-        matrices += expert_matrices(decoder, ranks, experts_format)
+        # Beside an MLP of the layer's own they are no part of it: Gemma 4's layers.N.experts.
+        matrices += expert_matrices(decoder, ranks, experts_format, "" if layer.dense else "mlp.")
     matrices.append(Matrix(NORMS, "norm", decoder.norms * decoder.blocks, decoder.hidden, format=PLAIN_FORMAT))
     return matrices
 
@@ -80,7 +81,7 @@ def mlp_matrices(decoder: Decoder, width: int, gpus: int, part: str, module: str
     ]
 
 
-def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored) -> list[Matrix]:
+def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored, within: str = "mlp.") -> list[Matrix]:
     """Routed and shared experts and the router, which every GPU holds whole (layers/moe/fused_moe_triton/layer.py).
 
     A shared expert that is fused with the routed ones takes the same memory.
@@ -92,14 +93,16 @@ def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored) -> list[Matr
     width = _padded(share(experts.width, ranks.expert_slices), stored.pad[0])
     hidden = _padded(experts.latent or decoder.hidden, stored.pad[1])
     matrices = [
-        Matrix(ROUTED, "mlp.experts.0.gate_proj", width, hidden, (2 if decoder.gated else 1) * mine, EXPERTS_FORMAT),
-        Matrix(ROUTED, "mlp.experts.0.down_proj", hidden, width, mine, EXPERTS_FORMAT),
+        Matrix(
+            ROUTED, f"{within}experts.0.gate_proj", width, hidden, (2 if decoder.gated else 1) * mine, EXPERTS_FORMAT
+        ),
+        Matrix(ROUTED, f"{within}experts.0.down_proj", hidden, width, mine, EXPERTS_FORMAT),
         Matrix(OTHER, "mlp.gate", experts.number, decoder.hidden, format=PLAIN_FORMAT),
     ]
     if experts.latent:  # into the size that the experts work in, and back
         matrices.append(Matrix(OTHER, "mixer.fc1_latent_proj", experts.latent, decoder.hidden, 2))
     if experts.biased:  # float32: two 16 bit weights each
-        matrices.append(Matrix(ROUTED, "mlp.experts", 2 * (2 * width + hidden), mine, format=PLAIN_FORMAT))
+        matrices.append(Matrix(ROUTED, f"{within}experts", 2 * (2 * width + hidden), mine, format=PLAIN_FORMAT))
     if experts.shared:
         matrices += mlp_matrices(decoder, experts.shared, ranks.shared, SHARED, "mlp.shared_experts")
     return matrices

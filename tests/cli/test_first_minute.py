@@ -100,7 +100,8 @@ def test_lists_of_presets(run: Run) -> None:
     sizes = {row["model"]: (row["weights_gib"], row["context"]) for row in models}
     assert sizes["qwen3_8b"] == (15.3, 40960)
     assert {row["model"] for row in valid("presets", run("models", "qwen3", "coder", "--json").out)["presets"]} == {
-        "qwen3_coder_480b"
+        "qwen3_coder_30b",
+        "qwen3_coder_480b",
     }
     gpus = {row["gpu"]: row for row in valid("presets", run("gpus", "--json").out)["presets"]}
     assert (gpus["h200"]["memory_gib"], gpus["h200"]["compute_capability"]) == (140.4, "9.0")

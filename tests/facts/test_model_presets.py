@@ -218,11 +218,13 @@ def test_fields_of_a_preset_lie_over_its_whole_config_json_and_a_null_format_tak
 OVER_THE_FILE: dict[str, Any] = {
     "deepseek_v3_1": {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
     "gemma_2_9b": {"torch_dtype": "bfloat16"},
+    "gemma_4_31b": {"quantization_config": None},
     "grok_2": {"num_hidden_layers": 64},
     "kimi_k2_6": {"eos_token_id": 163586},
     "kimi_k2_7_code": {"eos_token_id": 163586},
     "qwen2_5_7b": {"max_position_embeddings": 32768, "eos_token_id": 151645},
     "qwen2_5_vl_7b": {"head_dim": 128},
+    "qwen3_coder_30b": {"max_position_embeddings": 262144},
     "qwen3_6_27b": {"quantization_config": None},
     "qwen3_6_35b": {"quantization_config": None},
 }

@@ -107,6 +107,7 @@ _OWN = {
     "releases/child/source.py": "code of a pinned wheel",
     "releases/reasons.py": "likewise",
     "releases/parts.py": "what its parent asks",
+    "releases/adopting.py": "an annotation in a wheel that the user trusted",
     "run/diagnose/server_args.py": "a value of a bounded length in a line of a log",
     "run/launch/child_srun.py": "the orders of its parent",
     "run/launch/slurm/keys.py": "secrets that we left",

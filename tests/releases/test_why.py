@@ -368,3 +368,41 @@ def test_a_sum_is_followed_to_numbers_that_can_be_added(tmp_path: Path, monkeypa
     assert [each.inputs.get("size") for each in size.via] == [None, 10.0]
     assert size.via[-1].inputs["args.tp_size"] == 2
     assert change.after == round((returned.inputs["gpu_mem"] - 4212.0) / returned.inputs["gpu_mem"], 3)
+
+
+PHASES = DECIDES.replace(
+    "def decide_graph(args):\n    declared = {}\n",
+    """@dataclasses.dataclass
+class Phase:
+    most: int = None
+
+
+@dataclasses.dataclass
+class Phases:
+    decode: Phase = dataclasses.field(default_factory=Phase)
+    prefill: Phase = dataclasses.field(default_factory=Phase)
+
+
+def decide_graph(args):
+    declared = {}
+    phases = Phases()
+    if args.tp_size < 4:
+        phases.decode.most = 256
+    phases.prefill.most = args.chunk
+    return {"graph": phases}
+""",
+)
+
+
+def test_each_field_of_a_value_that_was_written_on_its_own_has_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked_release(tmp_path, monkeypatch, {**FILES, FILE: PHASES})
+    case = Case(("--model-path", "org/name"), dict(H200), {"org/name": CONFIG})
+    (answer,) = ask_release(VERSION, [case], why=True)
+    step = changes(answer)["graph"].step
+    assert step is not None
+    line = {number: text.strip() for number, text in enumerate(PHASES.splitlines(), 1)}
+    found = {line[each.line]: each for each in step.via if each.line in line}
+    assert "phases.prefill.most = args.chunk" in found
+    assert [each.operands for each in found["phases.decode.most = 256"].conditions] == [{"args.tp_size": 1}]

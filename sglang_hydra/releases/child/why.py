@@ -93,7 +93,7 @@ class Why:
         self.stash: tuple[Any, int] = (None, 0)
         self.seen: list[Any] = []
         self.records: set[str] = set()  # fields whose value has fields of its own, which are written one by one
-        self.parts: dict[str, tuple[Run, Done, Any]] = {}  # the last value that an attribute of some object got
+        self.parts: dict[str, list[tuple[Run, Done, Any]]] = {}  # the values that an attribute of some object got
         self.moved: list[str] = []
         self.shown: set[int] = set()
         self.secrets: list[str] = []
@@ -220,7 +220,7 @@ class Why:
                 run.done.reads = self._read(head.after, frame, run.done.results) | run.done.reads
             for part, target in head.parts:
                 value = self._read([(part, target)], frame, {}).get(part, HIDDEN)
-                self.parts[part] = (run, run.done, value)
+                self.parts[part] = [*self.parts.get(part, [])[1 - _LONGEST_CHAIN :], (run, run.done, value)]
             if self.owner is not None:
                 for name in head.writes:
                     self._look(name, run, self._place)
@@ -278,9 +278,10 @@ class Why:
         for name, value in after.items() if isinstance(after, dict) else ():
             if isinstance(value, dict):
                 found += self._written_within(value)
-            elif name in self.parts and self.parts[name][2] == value:
-                run, done, _ = self.parts[name]
-                found += self._steps(run, [done], 0)
+            else:
+                same = [(run, done) for run, done, written in self.parts.get(name, ()) if written == shortened(value)]
+                for run, done in same[-1:]:
+                    found += self._steps(run, [done], 0)
         return found
 
     def _plain(self, value: Any) -> Any:

@@ -295,13 +295,13 @@ def _larger(gpu: GpuFacts, classes: Iterable[GpuFacts]) -> list[GpuFacts]:
 
 
 def _wording(overrides: Change, fitted: Fit, wanted: Wanted) -> str:
-    """``tp_size=16 nnodes=2: 40.5 GiB of weights on each GPU, 412345 KV tokens, 3 requests of 131,072 tokens``"""
+    """``tp_size=16 nnodes=2: 40.5 GiB of weights on each GPU, 412,345 KV tokens, 3 requests of 131,072 tokens``"""
     typed = " ".join(f"{name}={spelled(value)}" for name, value in overrides.items())
     weights, context = gib(fitted.weights.total), wanted.context or (fitted.kv.context if fitted.kv else 0)
     size = "" if weights is None else f"{weights:.1f} GiB of weights on each GPU, "
     requests = fitted.concurrent_requests(context)
     held = "" if requests is None else f", {requests_of(requests, context)}"
-    return f"{typed}: {size}{fitted.kv_tokens} KV tokens{held}"
+    return f"{typed}: {size}{fitted.kv_tokens or 0:,} KV tokens{held}"
 
 
 def spelled(value: Any) -> str:

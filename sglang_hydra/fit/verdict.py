@@ -161,8 +161,8 @@ def _surely_fails(need: Need, free: Range | None) -> list[str]:
         tokens, least_tokens = need.window_floor
         hangs = "; releases before 0.5.20 start, and every request waits for ever" if need.window_hangs else ""
         reasons.append(
-            f"the pool for sliding windows holds {tokens} tokens, and one request needs more than {least_tokens} there "
-            f"(swa_full_tokens_ratio){hangs}"
+            f"the pool for sliding windows holds {tokens:,} tokens, and one request needs more than {least_tokens:,} "
+            f"there (swa_full_tokens_ratio){hangs}"
         )
     after = need.after_cache
     if after is not None and after.low > _outside(need, need.fraction, free.high, least):

@@ -71,7 +71,7 @@ def test_every_remedy_fits_and_says_how() -> None:
     assert [remedy.kind for remedy in shown] == ["class", "class", "nodes"]
     for remedy in shown:
         assert (remedy.fit.fits, remedy.fit.tight) == (True, False)
-        assert str(remedy.fit.kv_tokens) in remedy.change
+        assert f"{remedy.fit.kv_tokens:,} KV tokens" in remedy.change
     assert shown[-1].overrides == {"tp_size": 16, "nnodes": 2}
 
 

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,18 @@ def write_zip(path: Path, files: dict[str, bytes]) -> None:
 
 
 def loosened(file: Path) -> bytes:
-    """Returns the file's bytes; a gzip file without compression, so that releases' equal parts are sent once."""
-    content = file.read_bytes()
-    return gzip.compress(gzip.decompress(content), 0, mtime=0) if file.suffix == ".gz" else content
+    """Returns the file's bytes; a gzip file without compression, so that releases' equal parts are sent once. Where it
+    has several members, the first says how long the others are (sglang_hydra/releases/recorded.py)."""
+    content, members = file.read_bytes(), []
+    if file.suffix != ".gz":
+        return content
+    while content:
+        member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        members.append(gzip.compress(member.decompress(content), 0, mtime=0))
+        content = member.unused_data
+    if len(members) > 1:
+        members[0] = gzip.compress(json.dumps([len(member) for member in members[1:]]).encode(), 0, mtime=0)
+    return b"".join(members)
 
 
 def package_files() -> dict[str, bytes]:

@@ -93,11 +93,12 @@ def _hide(package: Path, version: str, before: Sequence[str]) -> dict[str, Any]:
 def _run(package: Path, order: Path, asked: Mapping[str, Any], settings: str) -> dict[str, Any]:
     """What the package in a folder makes of the cases, in a process of its own with no settings."""
     order.write_text(json.dumps(asked), encoding="utf-8")
+    own = {"SGLANG_HYDRA_SETTINGS": str(Path(settings, "settings", "settings.yaml"))}
     done = subprocess.run(
         [sys.executable, __file__, "--inside", str(order)],
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": str(package), "XDG_CONFIG_HOME": settings, "SGLANG_HYDRA_OFFLINE": "1"},
+        env={**os.environ, **own, "PYTHONPATH": str(package), "SGLANG_HYDRA_OFFLINE": "1"},
         check=True,
     )
     result: dict[str, Any] = json.loads(done.stdout)

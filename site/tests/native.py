@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+os.environ["SGLANG_HYDRA_SETTINGS"] = ""  # a browser has none of the settings of whoever runs this
+
 ROOT = Path(__file__).resolve().parents[2]
 SEED, NUMBER = 20260, 200
 CACHE = "/home/pyodide/.cache/sglang_hydra"

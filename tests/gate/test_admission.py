@@ -206,7 +206,9 @@ def test_over_https_and_what_it_refuses(tmp_path: Path, judging: Judge) -> None:
         big.connection.endheaders()
         assert big.connection.getresponse().status == 413
         chunked = Client(server.server_address[1], cert)
-        chunked.connection.request("POST", "/", iter([b"x"]), encode_chunked=True)
+        chunked.connection.putrequest("POST", "/")
+        chunked.connection.putheader("Transfer-Encoding", "chunked")
+        chunked.connection.endheaders()
         assert chunked.connection.getresponse().status == 411
 
 

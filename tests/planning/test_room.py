@@ -52,7 +52,7 @@ def test_every_remedy_can_be_launched_and_says_its_room(typed: tuple[str, ...]) 
         assert plan.launchable
         assert not [finding for finding in plan.findings if finding.id.startswith("FIT")]
         assert plan.fit is not None
-        assert f"{plan.fit.kv_tokens} KV tokens" in why
+        assert f"{plan.fit.kv_tokens:,} KV tokens" in why
         assert " of " in why
 
 

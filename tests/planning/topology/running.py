@@ -121,11 +121,17 @@ def nothing_left(processes: list[psutil.Process], ports: list[int]) -> bool:
     """Whether these processes are gone and nobody listens on these ports, waiting for it a while."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
-        alive = [process for process in processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
-        if not alive and not any(_listens(port) for port in ports):
+        if not any(map(_is_alive, processes)) and not any(_listens(port) for port in ports):
             return True
         time.sleep(0.05)
     return False
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two questions
+        return False
 
 
 def _listens(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""Makes the pictures of a terminal in README.md and docs/: SVG of what the commands really print there, in colour.
+"""Makes the SVG pictures in README.md and docs/: what commands really print in colour, and the memory of one plan.
 
     python tools/terminal_pictures.py [--check]
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import json
 import os
 import pty
 import re
@@ -54,6 +55,9 @@ PICTURES = {
     "first_h100": Picture("", 10, H100S),
 }
 """By the name of the file."""
+NAMES = ("memory", *PICTURES)
+BAR = "gpu=h200 model=gpt_oss"
+"""The plan whose memory is drawn."""
 _ON_A_MACHINE = """
 import sys
 from sglang_hydra.cli.main import entry
@@ -112,14 +116,53 @@ def picture(command: str, lines: int, machine: str | None = None) -> str:
     return _FONTS.sub("", console.export_svg(title=PROGRAM, unique_id="picture")) + "\n"
 
 
+def memory_bar(words: str = BAR) -> str:
+    """Draws the SVG of a plan's memory: a bar in GiB, its legend, the verdict and the capacity."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = json.loads(printed_by(["plan", *words.split(), "--json"], folder))
+        screen = printed_by(["plan", *words.split()], folder).splitlines()
+    fit = plan["fit"]
+    parts = [
+        ("weights", fit["weights"]["total_gib"], "#4c78a8"),
+        ("KV cache", fit["kv_cache"]["size_gib"], "#54a24b"),
+        ("graphs and activations", fit["cuda_graphs_gib"]["mid"] + fit["activations_gib"]["mid"], "#eeca3b"),
+        ("left", fit["left_gib"], "#d8dee4"),
+    ]
+    other = fit["memory_gib"] - sum(gib for _, gib, _ in parts)
+    parts.insert(2, ("context, tables, workspaces", other, "#b279a2"))
+    (found,) = (line for line in screen if "Capacity" in line)
+    capacity = " ".join(re.sub(r"\x1b\[[\d;]*m", "", found).split()).replace("Capacity", "Capacity:")
+    title = f"{plan['launchable'] and 'Can be launched' or 'Cannot be launched'}: sglang-hydra plan {words}"
+    shapes, x, place = [], 20.0, 20
+    for label, gib, colour in parts:
+        width = 860 * gib / fit["memory_gib"]
+        shapes.append(f'<rect x="{x:.1f}" y="52" width="{width:.1f}" height="44" fill="{colour}"/>')
+        shapes.append(f'<rect x="{place}" y="112" width="12" height="12" fill="{colour}"/>')
+        shapes.append(f'<text x="{place + 18}" y="123" font-size="14">{label} {gib:.1f}</text>')
+        x, place = x + width, place + 66 + 7 * len(label)
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 174" font-family="sans-serif" fill="#1f2328">\n'
+        '<rect width="900" height="174" rx="8" fill="#ffffff" stroke="#d0d7de"/>\n'
+        f'<text x="20" y="34" font-size="18" font-weight="bold">{title}</text>\n'
+        + "\n".join(shapes)
+        + f'\n<text x="20" y="154" font-size="16">{capacity}; {fit["memory_gib"]:.1f} GiB in all</text>'
+        "\n</svg>\n"
+    )
+
+
+def made(name: str) -> str:
+    """Returns the SVG of a name."""
+    return memory_bar() if name == "memory" else picture(*PICTURES[name])
+
+
 def main() -> int:
     stale = []
-    for name, shown in PICTURES.items():
-        file, made = FOLDER / f"{name}.svg", picture(*shown)
+    for name in NAMES:
+        file, svg = FOLDER / f"{name}.svg", made(name)
         if "--check" in sys.argv:
-            stale += [name] if not file.is_file() or file.read_text(encoding="utf-8") != made else []
+            stale += [name] if not file.is_file() or file.read_text(encoding="utf-8") != svg else []
         else:
-            file.write_text(made, encoding="utf-8")
+            file.write_text(svg, encoding="utf-8")
             print(f"wrote {file.relative_to(ROOT)}")
     if stale:
         print(f"stale: {', '.join(stale)}; python tools/terminal_pictures.py makes them again")

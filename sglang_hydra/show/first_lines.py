@@ -1,4 +1,4 @@
-"""The first lines of a plan: whether it can be launched, the GPUs that it takes, the room that it has, the command."""
+"""The first lines of a plan: whether it can be launched, the GPUs that it takes, its capacity, the command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sglang_hydra.text.screen import Line, Span, folded, room, text
 from sglang_hydra.text.words import number, plural
 
 _STYLES = {"yes": "bold green", "no": "bold red", "unknown": "bold yellow"}
-_TITLE_WIDTH = 9
+_TITLE_WIDTH = 10
 
 
 def launch_lines(verdict: Verdict, by: str) -> list[Line]:
@@ -30,7 +30,7 @@ def not_known(verdict: Verdict) -> Line:
 
 
 def titled(title: str, content: str, style: str = "") -> list[Line]:
-    """``GPUs     1 of 8 x h200``: further lines stand under the content."""
+    """``GPUs     1 of 8 x h200``: further lines are indented to the content."""
     return _under_title([text(title.ljust(_TITLE_WIDTH)), text(content, style)])
 
 
@@ -50,11 +50,11 @@ def no_command(is_corrected: bool) -> str:
 
 
 def first_lines(plan: Plan) -> list[Line]:
-    """Returns the verdict, the GPUs and the room of one server; the command is the caller's."""
+    """Returns the verdict, the GPUs and the capacity of one server; the command is the caller's."""
     return [
         *launch_lines(plan.verdict, server_name(plan)),
         *titled("GPUs", gpus_line(plan)),
-        *titled("Room", room_line(plan)),
+        *titled("Capacity", room_line(plan)),
     ]
 
 

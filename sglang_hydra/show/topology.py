@@ -52,7 +52,7 @@ def topology_screen(topology: Topology, *, everything: bool = False, corrected: 
 
 
 def _first_lines(topology: Topology, is_corrected: bool) -> list[Line]:
-    """Whether it can be launched, its GPUs, the room of the first server of each role, and where the commands are."""
+    """Whether it can be launched, its GPUs, the capacity of the first server of each role, and where the commands are."""
     servers = topology.servers
     lines = launch_lines(topology.verdict, server_name(servers[0].plan))
     gpu = topology.common.gpu
@@ -62,7 +62,7 @@ def _first_lines(topology: Topology, is_corrected: bool) -> list[Line]:
     lines += titled("GPUs", f"{on}, for {plural(len(servers), 'server')}")
     for number, role in enumerate(dict.fromkeys(server.role for server in servers)):
         first = next(server for server in servers if server.role == role)
-        lines += titled("" if number else "Room", f"{role}: {room_line(first.plan)}")
+        lines += titled("" if number else "Capacity", f"{role}: {room_line(first.plan)}")
     command = "one for each server and the router, below"
     return [*lines, *titled("Command", no_command(is_corrected) if topology.launchable is False else command)]
 

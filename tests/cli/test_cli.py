@@ -139,7 +139,7 @@ def test_plan_shows_the_plan(run: Run) -> None:
     assert printed.code == 0
     assert printed.err == ""
     assert printed.out.startswith(
-        "Launch   yes, by SGLang 0.5.2\nGPUs     2 of 8 x h200, 143771 MiB each\nRoom     1,707,534 KV"
+        "Launch    yes, by SGLang 0.5.2\nGPUs      2 of 8 x h200, 143771 MiB each\nCapacity  1,707,534 KV"
     )
     assert "argument 4" in printed.out
 

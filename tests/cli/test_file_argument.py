@@ -121,7 +121,7 @@ def test_every_verb_that_plans_takes_a_file(words: tuple[str, ...], said: str, r
 def test_what_stands_below_one_key_is_the_server(file: str, run: Run) -> None:
     made = valid("plan", run("plan", "--json", file, "gpu=h100", "model.facts_from=qwen3_8b").out)
     assert made["intent"] == {"model_path": "lab/ours", "tp_size": 4}
-    assert run("plan", "ours.yaml").out.startswith("Launch   yes")
+    assert run("plan", "ours.yaml").out.startswith("Launch    yes")
 
 
 @pytest.mark.parametrize("words", [("refused.yaml",), ("serve", "refused.yaml")], ids=" ".join)

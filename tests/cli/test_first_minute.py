@@ -47,7 +47,7 @@ def test_a_correction_starts_no_more_than_what_was_typed(row: dict[str, str]) ->
 def test_nothing_is_started_where_a_dry_run_is_asked_for(words: list[str], run: Run) -> None:
     shown = run(*words, "gpu=h200", "model=qwen3_8b")
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out.startswith("Launch   yes")
+    assert shown.out.startswith("Launch    yes")
     assert "Not started" not in shown.out
 
 
@@ -90,9 +90,9 @@ def test_the_first_line_of_serve_is_about_this_machine(run: Run) -> None:
     shown = run("serve", "gpu=h200", "model=gpt_oss")
     assert shown.code == 3
     first, *rest = shown.out.splitlines()
-    assert first.startswith("Launch   no: the plan is for gpu=h200 (nvidia), and this machine has no accelerator")
+    assert first.startswith("Launch    no: the plan is for gpu=h200 (nvidia), and this machine has no accelerator")
     assert next(line for line in rest if line.startswith("  error ")).startswith("  error GPU002")
-    assert run("plan", "gpu=h200", "model=gpt_oss").out.startswith("Launch   yes")
+    assert run("plan", "gpu=h200", "model=gpt_oss").out.startswith("Launch    yes")
 
 
 def test_lists_of_presets(run: Run) -> None:

@@ -67,7 +67,7 @@ def test_a_machine_with_gpus_gets_a_model_that_fits_it(
     assert "plans are for 0.5.23" in machine[2]
     assert [command.split("=")[1].split()[0] for command in commands] == [model] * 3
     planned = run(*shlex.split(commands[0])[1:])
-    assert (planned.code, planned.out.startswith("Launch   no")) == (0, False)
+    assert (planned.code, planned.out.startswith("Launch    no")) == (0, False)
 
 
 def test_a_machine_with_gpus_lacks_sglang_itself(monkeypatch: pytest.MonkeyPatch) -> None:

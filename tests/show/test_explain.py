@@ -57,7 +57,7 @@ def printed(lines: Sequence[Line]) -> str:
 def test_every_preset_has_a_verdict_first_and_its_identity_last(case: list[str]) -> None:
     plan = planned(*case, "random_seed=42")
     first, *_, last = printed(plan_screen(plan)).splitlines()
-    verdict = re.match(r"Launch   (yes|no|unknown)\b", first)
+    verdict = re.match(r"Launch    (yes|no|unknown)\b", first)
     assert verdict is not None, first
     assert {"yes": True, "no": False, "unknown": None}[verdict[1]] is plan.launchable
     assert plan.server_id in last
@@ -66,10 +66,10 @@ def test_every_preset_has_a_verdict_first_and_its_identity_last(case: list[str])
 def test_a_plan_says_what_it_is_for_who_set_what_and_what_became_of_it() -> None:
     screen = printed(plan_screen(planned("gpu=h200", "model=deepseek_v3", "tp_size=8")))
     assert screen.splitlines()[:4] == [
-        "Launch   yes, by SGLang 0.5.2",
-        "GPUs     8 of 8 x h200, 143771 MiB each",
-        "Room     646,231 KV tokens, 3 requests of 163,840 tokens at a time",
-        "Command  python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --random-seed 42 --tp-size 8",
+        "Launch    yes, by SGLang 0.5.2",
+        "GPUs      8 of 8 x h200, 143771 MiB each",
+        "Capacity  646,231 KV tokens, 3 requests of 163,840 tokens at a time",
+        "Command   python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --random-seed 42 --tp-size 8",
     ]
     for line in (
         "SGLang 0.5.2 serving deepseek-ai/DeepSeek-V3 on h200",
@@ -111,8 +111,8 @@ def test_errors_come_first_and_an_unlaunchable_plan_shows_no_command() -> None:
     screen = printed(plan_screen(planned(*H200, "api_key=x", "tp_size=3")))
     assert screen.index("error CFG004") < screen.index("warning CLI010")
     assert "launch_server" not in screen
-    assert screen.startswith("Launch   no: 32 attention heads do not divide by 3 ranks")
-    assert "\nCommand  none\n" in screen
+    assert screen.startswith("Launch    no: 32 attention heads do not divide by 3 ranks")
+    assert "\nCommand   none\n" in screen
     for overrides, verdict in (
         (["tp_size=3"], "SGLang would accept it and then fail"),
         (["page_size=0"], "SGLang would refuse it"),

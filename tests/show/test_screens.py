@@ -71,7 +71,7 @@ def test_the_first_four_lines_of_a_plan_are_the_verdict_the_gpus_the_room_and_th
     for name, lines in json.loads(GOLDEN.read_text(encoding="utf-8")).items():
         if name.startswith("plan") and lines[0] != "Findings":
             titles = [line.split()[0] for line in lines if re.match(r"\S", line)]
-            assert titles[:4] == ["Launch", "GPUs", "Room", "Command"], name
+            assert titles[:4] == ["Launch", "GPUs", "Capacity", "Command"], name
 
 
 def test_a_refused_plan_ends_with_the_corrected_command_and_no_secret() -> None:

@@ -48,8 +48,8 @@ def test_the_screen_shows_what_is_common_once_and_a_row_for_each_server(run: Run
         "mem_fraction_static",
     ]
     assert "--pd-disaggregation --prefill http://127.0.0.1:30001 8998" in shown.out
-    assert lines[:2] == ["Launch   yes, by SGLang 0.5.2", "GPUs     6 of 8 x h200, for 3 servers"]
-    assert [line.split(":")[0] for line in lines[2:4]] == ["Room     prefill", "         decode"]
+    assert lines[:2] == ["Launch    yes, by SGLang 0.5.2", "GPUs      6 of 8 x h200, for 3 servers"]
+    assert [line.split(":")[0] for line in lines[2:4]] == ["Capacity  prefill", "          decode"]
     assert re.fullmatch(r"Topology [0-9a-f]{16}: 3 servers", lines[-1])
 
 

@@ -132,7 +132,7 @@ def memory_bar(words: str = BAR) -> str:
     parts.insert(2, ("context, tables, workspaces", other, "#b279a2"))
     (found,) = (line for line in screen if "Capacity" in line)
     capacity = " ".join(re.sub(r"\x1b\[[\d;]*m", "", found).split()).replace("Capacity", "Capacity:")
-    title = f"{plan['launchable'] and 'Can be launched' or 'Cannot be launched'}: sglang-hydra plan {words}"
+    title = f"{'Can be launched' if plan['launchable'] else 'Cannot be launched'}: sglang-hydra plan {words}"
     shapes, x, place = [], 20.0, 20
     for label, gib, colour in parts:
         width = 860 * gib / fit["memory_gib"]

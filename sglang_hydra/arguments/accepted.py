@@ -107,7 +107,7 @@ def _take(made: Accepted, name: str, value: Any) -> None:
     if argument is None or name.startswith("_"):
         _take_unknown(made, name, value)
     elif name not in SECRET_FIELDS and is_secret_name(name):
-        message = f"{name}: a secret would stand on the server's command line, where everyone on its machine reads it"
+        message = f"{name}: a secret would be on the server's command line, where everyone on its machine reads it"
         _refuse(made, "VER008", message, name, "--config FILE of SGLang itself keeps it out of there")
     elif (option := parser_of(made.known.version).by_name.get(name)) is None:
         if value != argument.default:

@@ -273,7 +273,7 @@ class _Reader:
 
     def _convert(self, typed: Typed, option: Option, text: str) -> Any:
         if option.reader == "str" and option.name and re.search(r"\s--[a-z]", text):
-            message = f"{option.flag} {text!r}: further flags stand in the quotes of the value"
+            message = f"{option.flag} {text!r}: further flags are inside the quotes of the value"
             self.made.unread.append(option.name)
             word = text if typed.word.explicit is None else typed.word.text
             self._misread("ARG013", message, (option.name,), word, Remedy.fixed(word))

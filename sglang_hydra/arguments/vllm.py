@@ -50,7 +50,7 @@ def counterpart(flag: str) -> Counterpart | None:
     found = counterparts().get(name)
     if found is None or not part:
         return found
-    return Counterpart(why=found.why or f"{found.argument} takes all of it as JSON", is_lost=True)
+    return Counterpart(why=found.why or f"{found.argument} takes the whole object as JSON", is_lost=True)
 
 
 def in_sglangs_words(flag: str, values: Sequence[str], tp_size: str = "1") -> tuple[list[str] | None, str]:

@@ -100,7 +100,7 @@ def drift_lines(plan: Plan, found: Sequence[Drift]) -> Iterator[Line]:
             yield [text(f"{item.name}: "), text(f"cannot be compared: {item.problem}", "red")]
             continue
         if item.problem is not None:
-            yield [text(f"{item.name}: "), text("not told", "bold yellow"), text(f": {item.problem}")]
+            yield [text(f"{item.name}: "), text("not known", "bold yellow"), text(f": {item.problem}")]
             continue
         good = item.is_as_planned(plan)
         held = "as planned" if good else f"{plural(len(item.fields), 'field')} not as planned"

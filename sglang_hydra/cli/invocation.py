@@ -182,7 +182,7 @@ def _check_primary(invocation: Invocation) -> None:
     folder, name = invocation.value("config_path"), invocation.value("config_name") or PRIMARY_NAME
     if folder and not any(os.path.isfile(os.path.join(folder, f"{name}{suffix}")) for suffix in (".yaml", ".yml")):
         message = f"--config-path {folder}: there is no primary config {name}.yaml in it"
-        hint = f"--config-dir {folder} adds its groups to ours; --config-name NAME takes NAME.yaml of it"
+        hint = f"--config-dir {folder} adds its groups to ours; --config-name NAME takes NAME.yaml from there"
         raise ConfigError(Finding("error", "CLI018", message, hint=hint))
 
 

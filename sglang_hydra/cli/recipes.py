@@ -112,7 +112,7 @@ def _recipe_record(recipe: Recipe, judged: Judged) -> dict[str, object]:
 
 def _recipe_lines(chosen: Sequence[Recipe], judged: Sequence[Judged], version: str) -> list[Line]:
     if not chosen:
-        message = "No published configuration matches all of it; each word alone matches some"
+        message = "No published configuration matches all words; each word alone matches some"
         return [[text(f"{message}: {program()} recipes model=..., or gpu=...")]]
     titles = ("recipe=", "GPUs", "for SGLang", f"verdict on {version}", "weights GiB", "KV tokens", "source")
     rows = [[text(title, "bold") for title in titles]]

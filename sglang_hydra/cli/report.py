@@ -53,7 +53,7 @@ def run(invocation: Invocation) -> int:
     for name, content in (("report.html", page(made)), ("points.csv", points_csv(made))):
         if (why := _write_beside(folders[0] / name, content)) is not None:
             message = f"{folders[0] / name} cannot be written: {why}; the sweep is untouched"
-            hint = "the report is above; --json prints all of it"
+            hint = "the report is above; --json prints the whole report"
             raise MachineError(Finding("error", "REP002", message, hint=hint))
         write([[text(f"wrote {shown_path(str(folders[0] / name))}", "dim")]])
     return 0

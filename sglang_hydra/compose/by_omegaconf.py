@@ -182,7 +182,7 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
             above = ".".join(base.mount)
             found = [one.said([_below_node(above, remedy) for remedy in one.remedies]) for one in found]
         if value is None and keys == base.mount[: len(keys)]:
-            message = f"{item.request.text}: what is served stands below this node"
+            message = f"{item.request.text}: the server's keys are below this node"
             found = [
                 Finding("error", "CLI005", message, keys, f"without it; {'.'.join(base.mount)}.KEY=VALUE sets a key")
             ]
@@ -305,7 +305,7 @@ def _too_late(lost: Sequence[str], place: str | None, schema: ResultDefault, mou
     """The finding for values that the defaults of our schema, which is merged later, overwrite."""
     entry = f"/sglang_hydra@{'.'.join(mount)}" if mount else str(schema.config_path)
     shown = ", ".join(lost[:3]) + (f" and {len(lost) - 3} others" if len(lost) > 3 else "")
-    message = f"{place or 'a file'}: {shown} overwritten by {entry}, which stands later in the defaults list"
+    message = f"{place or 'a file'}: {shown} overwritten by {entry}, which comes later in the defaults list"
     hint = f"put '- {entry}' before '- _self_', '- experiment: ...' and everything else that sets its keys"
     return Finding("error", "CLI028", message, tuple(lost[:3]), hint)
 

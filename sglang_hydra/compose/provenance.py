@@ -36,7 +36,7 @@ PROGRAMS = (("engine", "python"), ("topology", "router", "python"))
 
 _WORD = "{} --help WORD finds arguments"
 _MOUNT = (
-    "keys of an app's own stand beside our tree where that is under a node. Two lines of the defaults list: "
+    "an app may have keys of its own beside our tree if our tree is under a node. Two lines of the defaults list: "
     "'- /sglang_hydra@server' and '- override /gpu@server.gpu: h200'; then server.tp_size=8 (docs/mounts.md)"
 )
 _NOBODY = Origin("", None, where="a file")

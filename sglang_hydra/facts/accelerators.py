@@ -134,14 +134,14 @@ for name in ("torch_npu", "habana_frameworks"):
         __import__(name if name == "torch_npu" else "habana_frameworks.torch.hpu")
 found = {}
 for kind in ("cuda", "xpu", "npu", "hpu"):
-    room = getattr(torch, kind, None)
-    if room is None or not room.is_available():
+    part = getattr(torch, kind, None)
+    if part is None or not part.is_available():
         continue
-    found = {"device": kind, "count": room.device_count(), "name": room.get_device_name(0), "hip": torch.version.hip}
+    found = {"device": kind, "count": part.device_count(), "name": part.get_device_name(0), "hip": torch.version.hip}
     if kind in ("cuda", "npu"):
-        found["memory_mib"] = room.mem_get_info()[1] // 1024 // 1024
+        found["memory_mib"] = part.mem_get_info()[1] // 1024 // 1024
     if kind == "cuda":
-        found["capability"] = room.get_device_capability()
+        found["capability"] = part.get_device_capability()
     break
 print(json.dumps(found))
 """

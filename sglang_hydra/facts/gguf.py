@@ -127,7 +127,7 @@ def _length(file: BinaryIO) -> int:
     """Returns the bytes of a text. No file can be searched beyond 2**63."""
     length: int = _take(file, "Q")
     if length > _MOST_ITEMS:
-        raise UnreadableGguf(f"a text of {length} bytes stands in its header")
+        raise UnreadableGguf(f"a text of {length} bytes is in its header")
     return length
 
 
@@ -145,17 +145,17 @@ def _value(file: BinaryIO, kind: int) -> Any:
     if kind == _TEXT:
         return _text(file)
     if kind != _LIST:
-        raise UnreadableGguf(f"a value of the unknown type {kind} stands in its header")
+        raise UnreadableGguf(f"a value of the unknown type {kind} is in its header")
     inner, number = _take(file, "I"), _take(file, "Q")
     if number > (_MOST_NUMBERS if inner in _PLAIN else _MOST_ITEMS):
-        raise UnreadableGguf(f"a list of {number} items stands in its header")
+        raise UnreadableGguf(f"a list of {number} items is in its header")
     if inner in _PLAIN:
         file.seek(struct.calcsize(f"<{_PLAIN[inner]}") * number, os.SEEK_CUR)
     elif inner == _TEXT:
         for _ in range(number):
             file.seek(_length(file), os.SEEK_CUR)
     else:
-        raise UnreadableGguf("a list of lists stands in its header")
+        raise UnreadableGguf("a list of lists is in its header")
     return None
 
 

@@ -24,7 +24,7 @@ from sglang_hydra.text.findings import Finding, Level, Stage
 _HUB_TIMEOUT_S = 5.0
 _REPOSITORY = re.compile(r"(?:[\w.-]+/)?[\w.-]{1,96}")
 _OWN_CODE = "no config class is known that reads it, so what holds where the file leaves a field out is unknown"
-_NOTHING = "nothing is known of it"
+_NOTHING = "nothing is known about it"
 _TELLING = (
     *("architectures", "model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"),
     *("max_position_embeddings", "torch_dtype", "dtype", "text_config", "vision_config", "quantization_config"),

@@ -172,7 +172,7 @@ class Fit:
         if requests < (wanted.users or 1):
             users, held = wanted.users or 1, requests_of(requests, context)
             servers = f": {-(-users // requests):,} servers like this one hold them" if requests else ""
-            return f"room for {held} at a time, and {users:,} are needed (fit.users){servers}"
+            return f"capacity for {held} at a time, and {users:,} are needed (fit.users){servers}"
         return None
 
     def to_json(self) -> dict[str, Any]:

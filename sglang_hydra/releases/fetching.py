@@ -147,7 +147,7 @@ def not_fetched(wheel: Wheel, why: str) -> MachineError:
 
 def other_file(wheel: Wheel) -> MachineError:
     message = f"{wheel.name} {wheel.version} is not the recorded wheel: its sha256 differs"
-    return MachineError(Finding("error", "REL003", message, hint="nothing of it was unpacked or run"))
+    return MachineError(Finding("error", "REL003", message, hint="nothing was unpacked or run"))
 
 
 def _why_of(text: str) -> str:
@@ -156,6 +156,6 @@ def _why_of(text: str) -> str:
     if "Retrying (Retry(" in text:
         return _UNREACHED
     if "(from versions: none)" in text:
-        return f"{_UNREACHED}, or has no file of it"
+        return f"{_UNREACHED}, or has no such file"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
     return (lines[-1] if lines else "pip printed nothing")[:300]

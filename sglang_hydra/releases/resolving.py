@@ -75,7 +75,7 @@ def _asked(given: Accepted, facts: Facts, asking: Asking) -> Answered | NoAnswer
         return NoAnswer(f"its transformers has no model type {(model.config or {}).get('model_type')}")
     if found.answer.by_library and folder_to_read(model, values) is None:
         return NoAnswer(
-            f"what is known of the model is not all that the release reads of it: {_first_line(found.answer)}"
+            f"the release reads more fields of the model than are known: {_first_line(found.answer)}"
         )
     if found.answer.ok is False and not _is_whole(model):
         return NoAnswer(
@@ -161,7 +161,7 @@ def _stand_in(model: ModelFacts, values: Mapping[str, object]) -> Iterator[Findi
     """What stands for code that the model brings: no question runs it."""
     name = own_config_class(model) if values.get("trust_remote_code") else None
     if name is not None:
-        message = f"the model's own config class {name} was not run: the class that the release has stands for it"
+        message = f"the model's own config class {name} was not run: the release's own class is used instead"
         yield Finding("info", "REL014", message, ("trust_remote_code",))
 
 

@@ -326,14 +326,14 @@ def _must_be_plain(archive: zipfile.ZipFile, wheel: Wheel) -> None:
     for member in archive.infolist():
         is_out = member.filename.startswith("/") or ".." in re.split(r"[/\\]", member.filename)
         if is_out or stat.S_ISLNK(member.external_attr >> 16):
-            raise _no_wheel(wheel, f"{member.filename!r} in it leads out of it")
+            raise _no_wheel(wheel, f"{member.filename!r} leads out of the wheel")
     if sum(member.file_size for member in archive.infolist()) > _MOST_UNPACKED:
         raise _no_wheel(wheel, "it is larger than 1 GiB")
 
 
 def _no_wheel(wheel: Wheel, why: str) -> MachineError:
     message = f"{wheel.name} {wheel.version} is not unpacked: {why}"
-    return MachineError(Finding("error", "REL003", message, hint="nothing of it was unpacked or run"))
+    return MachineError(Finding("error", "REL003", message, hint="nothing was unpacked or run"))
 
 
 def sha256_of(file: Path) -> str:

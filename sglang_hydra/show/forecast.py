@@ -20,7 +20,7 @@ FORMULAS = (
     "step = sum of coefficient x term (bytes, FLOPs, exchanges, kernels of each layer)",
     "prompt = sum of coefficient x term (FLOPs, activations, exchanges)",
     "TPOT = step + mixed x B / output_len x prompt",
-    "TTFT = own prompt + waiting for other prompts and for room in the KV cache",
+    "TTFT = own prompt + waiting for other prompts and for space in the KV cache",
     "tokens/s = B x output_len / (TTFT + (output_len - 1) x TPOT)",
 )
 NOTE = "Each interval holds 80 % of the measurements that a fit had not seen: docs/forecast.md says where it is bad."

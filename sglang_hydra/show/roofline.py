@@ -19,7 +19,7 @@ FORMULAS = (
     "tokens/s of a GPU <= 1 / GPUs / max over terms of (step(B) / (B x T) + prompt / output_len)",
     "TTFT >= max(FLOPs of the prompt / (GPUs x peak), weights / bandwidth)",
 )
-NOTE = "A limit is no forecast: of 108 published points the median reached 27 % of it, the best 76 %."
+NOTE = "A limit is no forecast: of 108 published points the median reached 27 % of the limit, the best 76 %."
 _HOW = {
     BANDWIDTH: f"{BANDWIDTH}=NUMBER, in GB/s, from its data sheet",
     "bench.concurrency": "bench.concurrency=8, requests at a time",

@@ -219,7 +219,7 @@ class _Weigher:
             self._level(levels + 1)
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _, _ in self._open):
-                raise OverBudget(f"the alias *{event.anchor} stands within what it stands for")
+                raise OverBudget(f"the alias *{event.anchor} is within the value that it names")
             nodes, levels = self._known.get(str(event.anchor), (1, 0))
             self._nodes += nodes
             self._level(levels)
@@ -276,7 +276,7 @@ class _Expander:
 
     def _check(self, steps: int, letters: int) -> None:
         if steps > EXPANSIONS or letters > EXPANDED:
-            raise OverBudget(f"its interpolations stand for more than {EXPANSIONS} others or {EXPANDED} letters")
+            raise OverBudget(f"its interpolations expand to more than {EXPANSIONS} others or {EXPANDED} letters")
 
 
 def _texts(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -88,7 +88,7 @@ REFUSED: dict[tuple[str, ...], tuple[str, str, str, str]] = {
     ),
     (LATEST, "hybrid_kvcache_ratio=0.5"): ("VER004", "hybrid_kvcache_ratio", "swa_full_tokens_ratio", "leave"),
     (LATEST, "enable_nan_detection=true"): ("VER004", "enable_nan_detection", "SGLANG_SPEC_NAN_DETECTION=1", ""),
-    (LATEST, "admin_api_key=hush"): ("VER008", "admin_api_key", "a secret would stand", "--config"),
+    (LATEST, "admin_api_key=hush"): ("VER008", "admin_api_key", "a secret would be on the server", "--config"),
     ("engine.version=0.5.2", "dcp_size=2"): (
         "VER004", "dcp_size", "SGLang 0.5.2 has no such argument; it came with", "",
     ),

@@ -379,7 +379,7 @@ _BOMB = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}' if i else 'x'] * 10)}]\n
     [
         (b"- 5\n", "it holds a list, not a mapping of keys"),
         (b"name: \xff\n", "it is not UTF-8 text"),
-        (b"a: &a [*a]\n", "the alias *a stands within what it stands for"),
+        (b"a: &a [*a]\n", "the alias *a is within the value that it names"),
         (_BOMB.encode(), "it holds more than 10000 values once its aliases are followed"),
     ],
     ids=["list", "binary", "loop", "bomb"],

@@ -61,7 +61,7 @@ def model(path: str) -> ModelFacts:
         preset = next((listed.facts for listed in models(composer()) if listed.path == original), None)
         if checkpoint is not None and preset is not None:
             return facts_as(checkpoint, preset)
-    return ModelFacts(None, source="nothing is known of it")
+    return ModelFacts(None, source="nothing is known about it")
 
 
 def sized(on: str, facts: ModelFacts | str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Fit:

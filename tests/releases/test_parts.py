@@ -201,7 +201,7 @@ def test_parts_of_another_wheel_are_not_unpacked(attack: Callable[[Path], None],
     attack(index.folder / record.wheel.files[0].name)
     with pytest.raises(MachineError, match="REL003") as failure:
         wheels.fetch(record)
-    assert failure.value.findings[0].hint == "nothing of it was unpacked or run"
+    assert failure.value.findings[0].hint == "nothing was unpacked or run"
     assert not can_answer(VERSION)
 
 

@@ -26,7 +26,7 @@ def unknown_head(job: Job) -> list[Finding]:
     """The warning for data that needs the address of node 0: data cannot ask for it when it is used."""
     if not job.needs_head:
         return []
-    message = f"{nodes.unknown_head(job.plan)} stands for the address of node 0, which the plan does not name"
+    message = f"{nodes.unknown_head(job.plan)} is a placeholder for the address of node 0, which the plan does not name"
     return [Finding("warning", "EXP005", message, ("dist_init_addr",), "dist_init_addr=10.0.0.1:20000")]
 
 

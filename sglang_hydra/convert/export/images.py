@@ -66,7 +66,7 @@ def image_of(plan: Plan) -> Image | None:
     if not _REFERENCE.fullmatch(wanted):
         message = f"launch.image={wanted!r} is no image reference"
         example = known.image if known is not None else images()[0].image
-        hint = f"launch.image={example}, or with @sha256:... for one build of it"
+        hint = f"launch.image={example}, or with @sha256:... for one build"
         raise ConfigError(Finding("error", "EXP003", message, ("launch.image",), hint))
     # An image of the user's own: what starts the server is what that release has everywhere.
     entry = known.entry if known is not None and wanted.partition("@")[0] == known.image else LAUNCH_SERVER

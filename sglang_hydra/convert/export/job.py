@@ -221,7 +221,7 @@ class Job:
         """The findings about any container: where it listens, an image that is not known."""
         found = []
         if not self.is_public and self.intent.get("host") is not None:
-            message = f"host={self.intent['host']}: in a container the server listens on every address of it"
+            message = f"host={self.intent['host']}: in a container the server listens on every address of the container"
             found.append(Finding("info", "EXP006", message, ("host",)))
         if self.image is None:
             found.append(missing_image(self.plan))

@@ -117,7 +117,7 @@ def _take_open(made: Arguments, option: Typed) -> bool:
     """Leaves out an option whose value is known only where it runs, unless it is a secret. Returns whether it was
     one."""
     if option.words[0] in _MORE:
-        message = f"{option.words[0]} stands for flags that the source leaves out"
+        message = f"{option.words[0]} is a placeholder for flags that the source leaves out"
         made.findings.append(Finding("warning", "IMP005", message, hint="put them behind the source as key=value"))
         return True
     if not any(is_open(word) for word in option.words):
@@ -126,7 +126,7 @@ def _take_open(made: Arguments, option: Typed) -> bool:
     names = [name for word in option.words for name in open_names(word)]
     if option.option is None and not option.flag.startswith("--"):
         written = without_marks(option.words[0])
-        message = f"{short(written)} may stand for more flags: nothing in the source says what it is"
+        message = f"{short(written)} may hold more flags: nothing in the source says what it is"
         made.findings.append(Finding("warning", "IMP005", message, hint="put them behind the source as key=value"))
         return True
     flag = without_marks(option.flag)

@@ -89,7 +89,7 @@ def _reason(item: Deviation, states: Mapping[str, str], arguments: Arguments, ty
     name, state = item.name, states.get(item.name)
     flag = "--" + name.replace("_", "-")
     if name in typed.values or (name == "model_path" and "model" in typed.choices):
-        return "what stands behind the source wins", True
+        return "overrides after the source win", True
     if name in ("node_rank", "dist_init_addr") and name in arguments.left_open:
         return "each node's own, which the launch gives", True
     if name == "model_path" and any(item.id == "IMP007" and item.fields == (name,) for item in arguments.findings):

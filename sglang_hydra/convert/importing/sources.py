@@ -78,7 +78,7 @@ def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
             resolved=True,
             version=diagnosis.version,
             gpu_classes=tuple(classes),
-            remarks=(*remarks, *(["the line was cut: what stood behind is not known"] if CUT in values else [])),
+            remarks=(*remarks, *(["the line was cut: the rest is not known"] if CUT in values else [])),
         )
         for line, values in found
     ]

@@ -108,7 +108,7 @@ def _verdicts(before: Checked, after: Checked, word: Word) -> Iterator[str]:
     elif after.launchable is None and before.launchable:
         yield f"leaves it open: {_state(after)}, and before {_state(before)}"
     elif after.launchable is not False and before.launchable is False:
-        yield f"mends it: {_state(after)}, and before {_state(before)}"
+        yield f"fixes it: {_state(after)}, and before {_state(before)}"
     elif before.error_ids != after.error_ids and not explained:
         was, now = (", ".join(map(word, side.error_ids)) or "none" for side in (before, after))
         yield f"changes its errors from {was} to {now}"

@@ -43,7 +43,7 @@ def content_of(made: Upgrade, kind: str, composer: Composer) -> str:
         return json.dumps(made.plan.to_json(), indent=2, allow_nan=False) + "\n"
     if kind == SHELL:
         if not made.plan.command:
-            message = "no script can be written of it: it has no command"
+            message = "no script can be written: the plan has no command"
             raise ConfigError(Finding("error", "UPG005", message, hint="-o FILE.yaml writes an experiment"))
         return render("shell", job_of(made.plan, made.words)).text
     if made.subject.content is not None and made.subject.file is not None:

@@ -276,7 +276,7 @@ def _check(
     if unread := next((text for text in remarks if text.startswith(UNREAD)), None):
         raise _refused(unread)
     if stale := _stale(file, after, made[0], composer):
-        raise _refused(f"{stale} stands in no place of its own")
+        raise _refused(f"{stale} has no place of its own in the file")
     if len(read) != len(made):
         raise _refused(f"{len(made)} servers would become {len(read)}")
     for one, (name, document) in zip(made, read, strict=True):

@@ -73,7 +73,7 @@ def assumed_start(meant: str, arguments: Iterable[str]) -> Start:
     meant = nearest_known(meant) or known_versions()[-1]
     wanted = {name for name in arguments if any(name in release(version).arguments for version in known_versions())}
     if wanted.issubset(release(meant).arguments):
-        return Start(meant, f"no release is named: a plan of it is for {meant}", True)
+        return Start(meant, f"no release is named: it is planned for {meant}", True)
     fitting = (version for version in reversed(known_versions()) if wanted.issubset(release(version).arguments))
     newest = next(fitting, meant)
     return Start(newest, f"no release is named: {newest} is the newest with all of its arguments", True)

@@ -256,7 +256,7 @@ def _is_plain(text: str) -> bool:
 
 def _nothing(request: Request) -> ConfigError:
     key = request.text.partition("=")[0]
-    return _error("SWP001", f"{request.place}: {short(request.text)} stands for no value at all", key, f"{key}=A,B")
+    return _error("SWP001", f"{request.place}: {short(request.text)} gives no value", key, f"{key}=A,B")
 
 
 def _bare(key: str) -> str:

@@ -90,5 +90,5 @@ def cannot_write(failure: OSError, folder: Path) -> tuple[str, str]:
     why = f"{failure.strerror or failure} ({path})"
     if failure.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "the quota" if failure.errno == errno.EDQUOT else "the disk"
-        return why, f"df -h and df -i {shlex.quote(str(folder))} show what is left; make room on {what}"
+        return why, f"df -h and df -i {shlex.quote(str(folder))} show what is left; free space on {what}"
     return why, _HINTS.get(errno.errorcode.get(failure.errno or 0, ""), "sweep.folder=/another/folder")

@@ -304,7 +304,7 @@ def _problem(key: str) -> tuple[str, str | None] | None:
     if node in EVERY or (rest and node in keys()):
         return f"{node} is one value, and has no key {rest[0]}", node
     if node in ("sweep", "ignore"):
-        return f"{node} says how all points are planned, and nothing of one of them", None
+        return f"{node} says how all points are planned, not one point", None
     if node not in NODES:
         near = nearest(node, [*EVERY, *NODES])
         hint = f"did you mean {near}?" if near else f"'{key}' in quotes is a text"

@@ -23,7 +23,7 @@ _MEMORY = re.compile(r"\d+[KMGT]?", re.IGNORECASE)
 _OPTION = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 _MOUNT = re.compile(r"[^:,\s]+(:[^:,]+){0,2}")
 _TEXTS = ("account", "partition", "qos", "constraint", "walltime", "gpu_type", "mem")
-# Options of sbatch that would make another job of it: the key of ours that says the same, if there is one.
+# Options of sbatch that would make it another job: the key of ours that says the same, if there is one.
 _OURS: Mapping[str, str | None] = {
     "account": "account",
     "partition": "partition",
@@ -171,7 +171,7 @@ def _extra_option(option: str, value: object) -> Iterator[Finding]:
     elif name in _OURS:
         own = _OURS[name]
         hint = f"launch.slurm.{own}=..." if own else f"leave out launch.slurm.{key}"
-        why = "has a setting of its own" if own else "would make another job of it"
+        why = "has a setting of its own" if own else "would make it another job"
         yield _wrong(key, value, why, hint)
     elif name == "job-name" and not _JOB_NAME.fullmatch(str(value)):
         yield _wrong(key, value, "must be one plain word", f"launch.slurm.{key}=sglang")

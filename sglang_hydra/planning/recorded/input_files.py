@@ -294,7 +294,7 @@ def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[R
         for group, option in entry.items():
             words = str(group).split()
             if words[-1].startswith("hydra."):
-                message = f"{name}:{line}: {words[-1]} is a key and no group, so it stands in no defaults list"
+                message = f"{name}:{line}: {words[-1]} is a key and no group: no defaults list may name it"
                 hint = f"beside the list: hydra: {{{words[-1].removeprefix('hydra.')}: ...}}"
                 raise ConfigError(Finding("error", "CLI017", message, (words[-1],), hint))
             yield Request(
@@ -353,4 +353,4 @@ def _unreadable(place: str, why: str) -> ConfigError:
 def _problem(problem: str | None) -> str:
     """The parser's words; of a tab our own, since each parser has others."""
     is_tab = problem is not None and ("'\\t'" in problem or "tab character" in problem)
-    return "a tab stands where only spaces may" if is_tab else str(problem)
+    return "a tab is where only spaces may be" if is_tab else str(problem)

@@ -192,7 +192,7 @@ def absent(router: Router) -> Finding | None:
     if not at_least(router.belongs or router.release, FIRST_FOR_EVERY_PYTHON):
         newest = f"{router.python or _path_of(None)} -m pip install {PACKAGE}=={newest_release()}"
         hints.append(f"{newest}, which every Python and platform has")
-    message = f"{whose} has no package {PACKAGE}, which stands in front of the servers"
+    message = f"{whose} has no package {PACKAGE}, which routes requests to the servers"
     return Finding("error", "TOP015", message, ("topology.router.python",), hints)
 
 

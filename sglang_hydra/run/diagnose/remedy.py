@@ -302,7 +302,7 @@ def _worded(change: Change, plans: Sequence[Plan]) -> str:
         low, high = max(item.low for item in intervals), min(item.high for item in intervals)
         return f"{typed} ({low:.2f}-{high:.2f} works)"
     tokens = [fit.kv_tokens for fit in fits if fit.kv_tokens is not None]
-    return f"{typed} (room for {min(tokens):,} KV tokens)" if tokens else typed
+    return f"{typed} (capacity {min(tokens):,} KV tokens)" if tokens else typed
 
 
 _BY_KIND: Mapping[str, Callable[[Diagnosis, Plan], Iterator[Change]]] = {

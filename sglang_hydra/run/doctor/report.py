@@ -53,7 +53,7 @@ def _summary(examinations: Sequence[Examination]) -> Line:
     elif counts["warning"]:
         verdict = text("a server may start here; read the warnings", "yellow")
     else:
-        verdict = text("nothing stands in the way of a server", "bold green")
+        verdict = text("no problems found", "bold green")
     return [text(f"{len(examinations)} looked at; {counted}"), verdict]
 
 

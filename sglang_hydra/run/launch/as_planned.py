@@ -77,7 +77,7 @@ def failing(plan: Plan, compared: Comparison, hidden: bool = False) -> list[Diff
 
 
 def _unnamed(plan: Plan, name: str) -> Difference:
-    return Difference("value", name, masked(name, plain(plan.values[name])), None, ("", "it says nothing of it"))
+    return Difference("value", name, masked(name, plain(plan.values[name])), None, ("", "it reports no value"))
 
 
 def owner_note(owner: Owner | None) -> Finding | None:

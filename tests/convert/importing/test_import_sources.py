@@ -362,4 +362,4 @@ def test_what_only_the_machine_knows_is_left_out_and_said(text: str, name: str, 
 
 def test_flags_that_a_variable_may_hold_are_said() -> None:
     server = the_one(f"{LAUNCH} --tp 2 $EXTRA")
-    assert "$EXTRA may stand for more flags" in " ".join(finding.message for finding in server.findings)
+    assert "$EXTRA may hold more flags" in " ".join(finding.message for finding in server.findings)

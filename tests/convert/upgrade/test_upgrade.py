@@ -429,7 +429,7 @@ def test_where_nothing_names_the_release_it_is_that_of_a_plan_or_the_newest_with
     assert said not in run("upgrade", *TO, *H200, "--from", "0.5.9").out
     meant = default_release()  # which the tests' environment sets
     plain = the_server(run("upgrade", *TO, "--json", *H200, "cuda_graph_max_bs=64"))
-    assert (plain["from"], plain["from_why"]) == (meant, f"no release is named: a plan of it is for {meant}")
+    assert (plain["from"], plain["from_why"]) == (meant, f"no release is named: it is planned for {meant}")
     later = the_server(run("upgrade", *TO, "--json", *H200, "cuda_graph_max_bs_decode=64"))
     newest = next(one for one in reversed(known_versions()) if "cuda_graph_max_bs_decode" in release(one).arguments)
     assert "cuda_graph_max_bs_decode" not in release(meant).arguments

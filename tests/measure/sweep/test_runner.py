@@ -353,14 +353,14 @@ def test_a_full_disk_is_said_and_harms_nothing(here: Place, monkeypatch: pytest.
 
 
 UNWRITABLE = {
-    errno.ENOSPC: "make room on the disk",
-    errno.EDQUOT: "make room on the quota",
+    errno.ENOSPC: "free space on the disk",
+    errno.EDQUOT: "free space on the quota",
     errno.ELOOP: "leads to itself",
     errno.ENAMETOOLONG: "too long",
     errno.EACCES: "may not write there",
     errno.EPERM: "may not write there",
     errno.EROFS: "read-only",
-    errno.ENOTDIR: "a file stands where a folder is needed",
+    errno.ENOTDIR: "a file is where a folder is needed",
     errno.EIO: "the disk or its server fails",
 }
 

@@ -186,7 +186,7 @@ def test_a_file_that_contains_itself_is_refused(content: str, run: Run, tmp_path
     assert printed.code == 2
     (finding,) = valid("check", printed.out)["results"][0]["findings"]
     assert finding["id"] == "CLI017"
-    assert "server.yaml cannot be read: the alias *a stands within what it stands for" in finding["message"]
+    assert "server.yaml cannot be read: the alias *a is within the value that it names" in finding["message"]
 
 
 def test_a_file_may_say_null_where_it_is_a_word(run: Run, tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_it_is_looked_for_with_the_engine_and_then_here(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message", "hint"),
     [
-        ([], "this environment has no package sglang-router, which stands in front of the servers", "==0.1.9; or "),
+        ([], "this environment has no package sglang-router, which routes requests to the servers", "==0.1.9; or "),
         (
             ["topology.router.python=/no/such/python"],
             "topology.router.python=/no/such/python is not a program here",

@@ -282,7 +282,7 @@ def test_where_nothing_else_identifies_it_a_server_has_to_name_what_it_was_passe
     assert mismatch(plan, compared, Owner(OURS)) is None
     found = mismatch(plan, compared, Owner(UNSEEN, "no /proc"))
     assert found is not None
-    assert "max_running_requests: planned 8, the server has null: it says nothing of it" in found.message
+    assert "max_running_requests: planned 8, the server has null: it reports no value" in found.message
 
 
 @pytest.mark.parametrize(("owner", "fails"), [(OURS, False), (UNSEEN, True)])

@@ -59,7 +59,7 @@ def test_a_server_that_reports_next_to_nothing_is_not_as_planned(run: Run) -> No
         words = ["diff", "--exit-code", WORDS, f"http://127.0.0.1:{port}"]
         shown, record = run(*words), valid("drift", run(*words, "--json").out)
     assert shown.code == 3
-    assert "not told: it reports 2 of 2" in shown.out  # model_path and tp_size; 210 arguments and what a release adds
+    assert "not known: it reports 2 of 2" in shown.out  # model_path and tp_size; 210 arguments and what a release adds
     assert (record["as_planned"], record["servers"][0]["as_planned"]) == (False, False)
 
 

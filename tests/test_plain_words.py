@@ -16,14 +16,15 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "sglang_hydra"
-KEPT = {"pages": 140, "messages": 0, "docstrings": 330, "openings": 1990}
+KEPT = {"pages": 0, "messages": 0, "docstrings": 330, "openings": 1990}
 """How many findings are left of each kind."""
 GENERATED = ("sglang_hydra/schemas/config.schema.json", "docs/reference/", "sglang_hydra/arguments/fields/defaults")
 _TABLE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Words we avoid")[2]
 AVOIDED = [word for row in re.findall(r"^\| ([a-z ,]+) \|", _TABLE, re.MULTILINE)[1:] for word in row.split(", ")]
 WORDS = re.compile(rf"\b({'|'.join(AVOIDED)})\b(?!-in)", re.IGNORECASE)
 _ROOM_AS_PACKAGE = ("docs/architecture.md", "CONTRIBUTING.md", "docs/glossary.md")
-_FENCED = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)|^##+ [A-Z]{3}\d{3} .*?$", re.MULTILINE | re.DOTALL)
+"""What is no prose: code, targets of links, headings made from the names of rules."""
 VERB = re.compile(
     r"(?!This|Its|Always|As|Less|Plus|Bytes|Tokens|Seconds|Rows|Requests|Arguments|Groups|Whys)[A-Z][a-z]+s\b"
 )

@@ -35,7 +35,7 @@ sglang-hydra diagnose server.log exit_code=137 gpu=h100 model=qwen3_8b
 
 Any release of SGLang from 0.4 to 0.5.23 is read: colours, progress bars, several ranks, and what Docker, Kubernetes,
 Slurm or Ray put in front of each line. A log may have any size. `exit_code=` is what the process ended with. What
-stands behind the files are overrides: with them, or with the `server_args` line of the log, the server is planned
+comes after the files are overrides: with them, or with the `server_args` line of the log, the server is planned
 again, and only changes whose plan is clean are offered: with the log's own release where it is installed or recorded
 (a log never makes us fetch one), and as the whole corrected command. Where the model is not known, the log's own
 numbers of memory are worked with. Each change says what it costs. `--json` prints `sglang_hydra.diagnosis/2`.
@@ -49,7 +49,7 @@ says what is missing.
 An exception that the release cannot have raised there stays `unknown`. What the log itself advises comes first, where
 the release has the flag and it is not set yet.
 
-What `kubectl describe`, `docker inspect`, `nvidia-smi` and `dmesg` say may stand in the same file: `OOMKilled`, exit
+What `kubectl describe`, `docker inspect`, `nvidia-smi` and `dmesg` say may be in the same file: `OOMKilled`, exit
 codes, `ERR!`, Xid errors (13, 31, 43 and 45 are a process's, the others the hardware's).
 
 The exit code is 0 where every log has a class, and 5 where one is `unknown`: then its last lines are shown. A server
@@ -58,7 +58,7 @@ starts, with nothing failed, is `still loading`: 6. A log of vLLM, TensorRT-LLM,
 said to be theirs, and no argument of SGLang's is offered: 5.
 
 A cause beats its consequences: an exception that ended a process beats the time-outs, watchdogs, lost peers, health
-checks and limits of Slurm that follow, wherever in the log they stand; times and ranks in front of lines order them,
+checks and limits of Slurm that follow, wherever they are in the log; times and ranks in front of lines order them,
 and of several causes the first counts. What a server outlived is no cause. A log that came newest first, as JSON, as a
 table (CSV) or wrapped at a width is read as it was written. `explain DIA004` shows one class.
 

@@ -91,7 +91,7 @@ def _argument(field: Field, about_it: Sequence[str]) -> Iterator[str]:
 
 def _keys(composer: Composer) -> Iterator[str]:
     yield "# Keys of our own\n"
-    yield "What stands beside SGLang's arguments: groups to choose from (`gpu=h200`) and keys to set (`gpu.count=4`)."
+    yield "The keys beside SGLang's arguments: groups to choose from (`gpu=h200`) and keys to set (`gpu.count=4`)."
     yield f"The presets of `gpu`, `model` and `recipe` with their sources: [catalog](../catalog.md). {_GENERATED}\n"
     yield "`explain KEY OVERRIDES` says what a key is, its value in a plan and who set it, `explain GROUP` lists all.\n"
     for group in (name for name in GROUPS if "." not in name):

@@ -180,8 +180,8 @@ def _without_room(kv: KvCache | None, fraction: float | None) -> list[str]:
         return []
     if kv.is_taken_by_requests:
         return [
-            f"mem_fraction_static={fraction:.3g}: what requests keep beside their tokens leaves no memory for a token in "
-            "the KV cache"
+            f"mem_fraction_static={fraction:.3g}: what requests keep beside their tokens leaves no memory for a token "
+            "in the KV cache"
         ]
     return ["the server has no slot for a request"] if kv.slots == 0 else []
 

@@ -11,7 +11,7 @@ BUFFER_WITHOUT_REBALANCING = 1000
 @rule("MOE004", (665, 668))
 def no_shared_fusion_with_trtllm(args: ServerArgs, facts: Facts) -> Outcome:
     """What: moe_runner_backend=flashinfer_trtllm switches the fusion of shared experts off.
-    Why: Inferred: its kernels route and run the routed experts in one step, without room for a fused shared one.
+    Why: Inferred: its kernels route and run the routed experts in one step, without a slot for a fused shared one.
     Example: quantization=fp8 moe_runner_backend=flashinfer_trtllm -> disable_shared_experts_fusion=true
     """
     if args.moe_runner_backend != "flashinfer_trtllm":

@@ -52,7 +52,7 @@ def topology_screen(topology: Topology, *, everything: bool = False, corrected: 
 
 
 def _first_lines(topology: Topology, is_corrected: bool) -> list[Line]:
-    """Whether it can be launched, its GPUs, the capacity of the first server of each role, and where the commands are."""
+    """Writes the verdict, the GPUs, the capacity of the first server of each role, and where the commands are."""
     servers = topology.servers
     lines = launch_lines(topology.verdict, server_name(servers[0].plan))
     gpu = topology.common.gpu

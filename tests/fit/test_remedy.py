@@ -142,7 +142,7 @@ WANTED: dict[str, tuple[str, str, dict[str, Any], Wanted, str | None]] = {
     "a_short_one": ("llama_3_1_70b", "h100", {"tp_size": 2}, Wanted(4096), None),
     "less_than_the_stated_one": ("llama_3_1_70b", "h100", {"tp_size": 2}, Wanted(8192), "of 8,192 (fit.context)"),
     "enough_users": ("llama_3_1_70b", "h100", {"tp_size": 8}, Wanted(32768, 37), None),
-    "too_many_users": ("llama_3_1_70b", "h100", {"tp_size": 8}, Wanted(32768, 38), "capacity for 37 requests of 32,768"),
+    "too_many_users": ("llama_3_1_70b", "h100", {"tp_size": 8}, Wanted(32768, 38), "capacity for 37 requests of 32,7"),
     "users_of_the_longest": (
         "llama_3_1_70b",
         "h100",

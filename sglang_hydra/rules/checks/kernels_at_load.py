@@ -86,7 +86,7 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """What: the MLA backends (flashmla, cutlass_mla, cutedsl_mla, trtllm_mla) serve latent-attention models only, and
         trtllm_mha and hpc_ops none of these.
     Why: the trtllm backends, cutedsl_mla and hpc_ops refuse it by name; flashmla and cutlass_mla read kv_lora_rank,
-        which SGLang sets for latent attention only. All of it happens when the attention is built, after the weights.
+        which SGLang sets for latent attention only. The checks run when the attention is built, after the weights.
     Upstream: model_executor/model_runner.py, _get_attention_backend_from_str; layers/attention/flashmla_backend.py and
         cutlass_mla_backend.py; configs/model_config.py:217-247, 0.5.2. Later releases have it in attention_registry,
         and know latent attention of more classes, whose config has kv_lora_rank.

@@ -65,7 +65,7 @@ def adapters_are_readable(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("LOR006", (2357, 2363), stage="check")
 def all_modules_stands_alone(args: ServerArgs, facts: Facts) -> Outcome:
     """What: with LoRA on, all in lora_target_modules is refused beside other names.
-    Why: it stands for every module already.
+    Why: all means every module already.
     Example: enable_lora=true max_lora_rank=16 lora_target_modules=["all","q_proj"] -> refused
     """
     if not args.enable_lora or not args.lora_target_modules:

@@ -25,9 +25,8 @@ WORDS = re.compile(rf"\b({'|'.join(AVOIDED)})\b(?!-in)", re.IGNORECASE)
 _ROOM_AS_PACKAGE = ("docs/architecture.md", "CONTRIBUTING.md", "docs/glossary.md")
 _FENCED = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)|^##+ [A-Z]{3}\d{3} .*?$", re.MULTILINE | re.DOTALL)
 """What is no prose: code, targets of links, headings made from the names of rules."""
-VERB = re.compile(
-    r"(?!This|Its|Always|As|Less|Plus|Bytes|Tokens|Seconds|Rows|Requests|Arguments|Groups|Whys)[A-Z][a-z]+s\b"
-)
+NO_VERBS = "This Its Always As Less Plus Bytes Tokens Seconds Rows Requests Arguments Groups Thus Besides"
+VERB = re.compile(rf"(?!(?:{NO_VERBS.replace(' ', '|')})\b)[A-Z][a-z]+s\b")
 """The first word of a docstring: ``Reads``, ``Returns``."""
 
 

@@ -27,7 +27,7 @@ class _Run:
 
 
 def main() -> int:
-    """The program: ``sys.argv`` is what was typed. Returns the exit code, 130 after SIGINT, SIGTERM or SIGHUP.
+    """Returns the program: ``sys.argv`` is what was typed. Returns the exit code, 130 after SIGINT, SIGTERM or SIGHUP.
 
     What runs a server, a job or a measurement answers these signals itself as long as it does.
     """
@@ -49,7 +49,8 @@ def main() -> int:
 
 
 def _answer_signals() -> None:
-    """What is ignored stays ignored: nohup, and shells that start us in the background, ask for that."""
+    """Answers signals. What is ignored stays ignored: nohup, and shells that start us in the background, ask for
+    that."""
     for number in _numbers():
         if _signal.getsignal(number) != _signal.SIG_IGN:
             _signal.signal(number, _interrupted)
@@ -73,7 +74,7 @@ def _ignore_signals() -> None:
 
 
 def _numbers() -> dict[int, str]:
-    """The signals by number; a system may lack one."""
+    """Returns the signals by number; a system may lack one."""
     return {getattr(_signal, name): name for name in _NAMES if hasattr(_signal, name)}
 
 

@@ -25,11 +25,11 @@ class Stored(NamedTuple):
     pad: tuple[int, int] = (1, 1)
 
     def weights(self, rows: int, columns: int) -> float:
-        """Bytes of the weights of a matrix with ``rows`` outputs and ``columns`` inputs."""
+        """Returns the bytes of the weights of a matrix with ``rows`` outputs and ``columns`` inputs."""
         return rows * columns * self.bits / 8
 
     def scales(self, rows: int, columns: int) -> float:
-        """Bytes of the scales and zero points that go with them: tensors of their own."""
+        """Returns the bytes of the scales and zero points that go with them: tensors of their own."""
         if not self.group:
             return 0.0
         groups = 1 if self.group == WHOLE_ROW else -(-columns // self.group)
@@ -37,31 +37,32 @@ class Stored(NamedTuple):
         return scales + rows * groups * self.zero_bits / 8
 
     def tensors(self, rows: int, columns: int) -> tuple[float, float]:
-        """Bytes of the weights, and of what goes with them."""
+        """Returns the bytes of the weights, and of what goes with them."""
         return self.weights(rows, columns), self.scales(rows, columns)
 
     def size(self, rows: int, columns: int) -> float:
-        """Bytes of both."""
+        """Returns the bytes of both."""
         return sum(self.tensors(rows, columns))
 
 
 def plain(element_bytes: int) -> Stored:
-    """Not quantized: ``element_bytes`` a weight."""
+    """Stores ``element_bytes`` for each weight: not quantized."""
     return Stored({2: "16 bit", 4: "float32"}.get(element_bytes, f"{8 * element_bytes} bit"), 8.0 * element_bytes)
 
 
 def blocks(name: str, rows: int, columns: int) -> Stored:
-    """8 bits with a float32 scale for each block (fp8.py, blockwise_int8.py: weight_scale_inv)."""
+    """Stores 8 bits a weight and a float32 scale for each block (fp8.py, blockwise_int8.py: weight_scale_inv)."""
     return Stored(name, 8, group=columns, scale_bytes=4, scale_rows=rows)
 
 
 def channels(name: str) -> Stored:
-    """8 bits with a float32 scale for each output (w8a8_int8.py, w8a8_fp8.py, fp8.py when it quantizes itself)."""
+    """Stores 8 bits a weight and a float32 scale for each output (w8a8_int8.py, w8a8_fp8.py, fp8.py when it quantizes
+    itself)."""
     return Stored(name, 8, group=WHOLE_ROW, scale_bytes=4)
 
 
 def grouped(name: str, bits: float, group: int, zero_bits: float = 0.0) -> Stored:
-    """Packed integers with a 16 bit scale for each group (awq.py, gptq.py, moe_wna16.py)."""
+    """Stores packed integers with a 16 bit scale for each group (awq.py, gptq.py, moe_wna16.py)."""
     return Stored(name, bits, group=group, scale_bytes=2, zero_bits=zero_bits)
 
 
@@ -79,5 +80,6 @@ NF4 = Stored("nf4", 4, group=64, scale_bytes=4)
 
 
 def mxfp4(pad: tuple[int, int] = (1, 1)) -> Stored:
-    """4 bits with an 8 bit exponent for 32 weights (mxfp4.py), padded as the kernel of the GPU needs it."""
+    """Stores 4 bits a weight with an 8 bit exponent for 32 weights (mxfp4.py), padded as the kernel of the GPU needs
+    it."""
     return Stored("mxfp4", 4, group=32, scale_bytes=1, pad=pad)

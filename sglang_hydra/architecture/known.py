@@ -95,7 +95,7 @@ class Fields:
         return tuple(value)
 
     def block(self, name: str) -> tuple[int, int] | None:
-        """Rows and columns of a block; None where there is none."""
+        """Returns rows and columns of a block; None where there is none."""
         sizes = self.numbers(name)
         if name not in self:
             return None

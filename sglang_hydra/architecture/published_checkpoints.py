@@ -67,7 +67,7 @@ def alike(path: str) -> tuple[str, str] | None:
 
 
 def others(path: str) -> Iterator[Published]:
-    """Smaller checkpoints of the same weights as ``path``."""
+    """Yields smaller checkpoints of the same weights as ``path``."""
     for checkpoint in CHECKPOINTS:
         if checkpoint.original == path and checkpoint.format != "bf16":
             yield checkpoint

@@ -33,15 +33,16 @@ _NONE = read_skips(())
 
 
 def element_bytes(values: Mapping[str, object], gpu: GpuFacts) -> int:
-    """Bytes of an unquantized weight: 4 only where float32 was asked for (configs/model_config.py: checkpoints in
-    float32 are loaded in 16 bits; GPUs below sm80 always use float16)."""
+    """Returns the bytes of an unquantized weight: 4 only where float32 was asked for (configs/model_config.py:
+    checkpoints in float32 are loaded in 16 bits; GPUs below sm80 always use float16)."""
     asked = str(values.get("dtype") or "auto").lower()
     old = gpu.is_cuda and gpu.compute_capability is not None and gpu.compute_capability[0] < 8
     return 4 if asked in ("float", "float32") and not old else 2
 
 
 def scheme_of(config: Fields, values: Mapping[str, object], gpu: GpuFacts, release: str = SPECIFIED) -> Scheme:
-    """The scheme under ``values`` in ``release``. Raises Missing for a format whose parameters nothing states."""
+    """Returns the scheme under ``values`` in ``release``. Raises Missing for a format whose parameters nothing
+    states."""
     element = element_bytes(values, gpu)
     full = plain(element)
     stored = stored_quantization(config)
@@ -126,7 +127,8 @@ def _awq(stored: Fields, about: _Context) -> Pair:
 
 
 def _gptq(stored: Fields, about: _Context) -> Pair:
-    """gptq.py: the Marlin kernels drop the zero points of linear layers; the plain kernel and the experts keep them."""
+    """Follows gptq.py: the Marlin kernels drop the zero points of linear layers; the plain kernel and the experts keep
+    them."""
     bits, group = stored.size("bits"), _group(stored, "group_size")
     marlin = about.gpu.is_cuda and about.asked != "gptq" and stored.flag("sym", default=True)
     name = f"gptq int{bits}"
@@ -134,7 +136,7 @@ def _gptq(stored: Fields, about: _Context) -> Pair:
 
 
 def _mxfp4(stored: Fields, about: _Context) -> Pair:
-    """Only the experts are MXFP4. Without a kernel for it they are unpacked to 16 bits (mxfp4.py)."""
+    """Stores only the experts in MXFP4. Without a kernel for it they are unpacked to 16 bits (mxfp4.py)."""
     runner = about.values.get("moe_runner_backend")
     if about.gpu.is_sm100 and runner == "flashinfer_mxfp4":
         return about.full, mxfp4(pad=(256, 256))
@@ -157,14 +159,16 @@ def _modelopt(stored: Fields, about: _Context) -> Pair:
 
 
 def _compressed(stored: Fields, about: _Context) -> Pair:
-    """compressed-tensors without groups: only its sparsity is stated, and nothing is quantized; else it is unknown."""
+    """Reads compressed-tensors without groups: only its sparsity is stated, and nothing is quantized; else it is
+    unknown."""
     if stored.part("sparsity_config") is not None:
         return _twice(about.full)
     raise Missing(f"{stored.prefix}config_groups")
 
 
 def _groups_of(stored: Fields, method: str, about: _Context) -> tuple[Group, ...]:
-    """The groups of modules with formats of their own, and last the formats of all others; () where there is none."""
+    """Returns the groups of modules with formats of their own, and last the formats of all others; () where there is
+    none."""
     if method == "compressed-tensors":
         return _compressed_groups(stored, about)
     part = (stored.part("quantization") or stored).part("quantized_layers")
@@ -217,8 +221,8 @@ def _compressed_group(weights: Fields, about: _Context) -> Pair:
 
 
 def _gguf(stored: Fields, element: int, full: Stored) -> Scheme:
-    """A GGUF file keeps each tensor as it is stored (vLLM's GGUFConfig, which SGLang 0.5.2 takes): by the formats in
-    its header, or by the one that its name says of all (facts/gguf.py reads both)."""
+    """Reads the scheme of a GGUF file, which keeps each tensor as it is stored (vLLM's GGUFConfig, which SGLang 0.5.2
+    takes): by the formats in its header, or by the one that its name says of all (facts/gguf.py reads both)."""
     bits = stored.part("bits")
     if bits is None:
         raise Missing(f"{stored.prefix}bits (the formats of the GGUF file's tensors)")
@@ -302,7 +306,7 @@ def _quantized_while_loading(asked: str, element: int, full: Stored) -> Scheme:
 
 
 def _with_torchao(scheme: Scheme, values: Mapping[str, object]) -> Scheme:
-    """torchao_config quantizes linear layers after loading (layers/torchao_utils.py)."""
+    """Applies torchao_config, which quantizes linear layers after loading (layers/torchao_utils.py)."""
     asked = str(values.get("torchao_config") or "")
     if asked.startswith("int4wo"):
         group = asked.partition("-")[2]

@@ -50,12 +50,12 @@ class Ranks(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """GPUs that hold one copy of the model."""
+        """Returns GPUs that hold one copy of the model."""
         return self.tp * self.stages
 
     @property
     def all_gpus(self) -> int:
-        """GPUs of the whole server: plain data parallelism multiplies them, DP attention shares them."""
+        """Returns GPUs of the whole server: plain data parallelism multiplies them, DP attention shares them."""
         return self.gpus * self.copies
 
 
@@ -94,15 +94,15 @@ def stage_layers(layers: int, stages: int) -> list[range]:
 
 
 def padded_vocabulary(rows: int) -> int:
-    """Rows of an embedding or of lm_head, all GPUs together."""
+    """Returns rows of an embedding or of lm_head, all GPUs together."""
     return -(-rows // _VOCABULARY_PADDING) * _VOCABULARY_PADDING
 
 
 def share(size: int, gpus: int) -> int:
-    """One GPU's part of ``size``, rounded up: an uneven split is refused elsewhere."""
+    """Returns one GPU's part of ``size``, rounded up: an uneven split is refused elsewhere."""
     return -(-size // gpus)
 
 
 def kv_share(heads: int, gpus: int) -> int:
-    """KV heads on each GPU: at least one, repeated where there are fewer heads than GPUs."""
+    """Returns KV heads on each GPU: at least one, repeated where there are fewer heads than GPUs."""
     return max(1, heads // gpus)

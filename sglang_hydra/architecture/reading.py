@@ -47,7 +47,8 @@ def architecture_of(config: Fields) -> str:
 
 
 def read_decoder(config: Fields, architecture: str) -> Decoder:
-    """The language model that ``config`` describes. Raises Missing with the first field that is needed and not there.
+    """Returns the language model that ``config`` describes. Raises Missing with the first field that is needed and not
+    there.
 
     A class that SGLang 0.5.2 does not have is read by its fields alone and marked ``assumed``.
     """
@@ -109,7 +110,7 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
 
 
 def _completed(decoder: Decoder, text: Fields, architecture: str, traits: Traits) -> Decoder:
-    """``decoder`` with what few families have."""
+    """Returns ``decoder`` with the parts that only few families have."""
     return decoder._replace(
         layer_positions=_layer_positions(text, architecture),
         window=_window(text),
@@ -191,7 +192,8 @@ def _searched_layer(text: Fields, block: object, hidden: int) -> Layer:
 
 
 def _mixers(text: Fields, architecture: str, number: int, windows: bool) -> list[str]:
-    """How each layer mixes tokens; a window that the class keeps from the KV pools (``windows``) is full attention."""
+    """Returns how each layer mixes tokens; a window that the class keeps from the KV pools (``windows``) is full
+    attention."""
     named = text.words("layer_types")
     if len(named) >= number:
         return [_mixer(name, windows) for name in named[:number]]
@@ -224,7 +226,7 @@ def _mixer(name: str, windows: bool) -> str:
 
 
 def _learned_positions(text: Fields, architecture: str, context: int) -> int:
-    """Rows of a learned embedding of positions, and of the kinds of a text where an encoder has these."""
+    """Returns rows of a learned embedding of positions, and of the kinds of a text where an encoder has these."""
     return context + text.count("type_vocab_size", default=0) if architecture.startswith(_LEARNED_POSITIONS) else 0
 
 
@@ -262,16 +264,18 @@ def _rotary(text: Fields, architecture: str, head_dim: int) -> tuple[int, int]:
 
 
 def _rotates(text: Fields, architecture: str) -> bool:
-    """Whether the class makes a table of rotary angles: of the hybrids, some leave the order of tokens to the layers
-    that keep a state (0.5.23: models/nemotron_h.py, kimi_linear.py, granitemoehybrid.py; transformers: jamba)."""
+    """Returns whether the class makes a table of rotary angles: of the hybrids, some leave the order of tokens to
+    the layers that keep a state (0.5.23: models/nemotron_h.py, kimi_linear.py, granitemoehybrid.py; transformers:
+    jamba)."""
     if architecture.startswith("GraniteMoeHybrid"):
         return str(text.get("position_embedding_type")) == "rope"
     return not architecture.startswith(_WITHOUT_ROTARY)
 
 
 def _layer_positions(text: Fields, architecture: str) -> int:
-    """Rows of a table of rotary angles that each layer has for itself: Grok's class makes one wherever its config names
-    a rope_type, past the cache of tables that others share (srt/models/grok.py, ScalingRotaryEmbedding)."""
+    """Returns rows of a table of rotary angles that each layer has for itself: Grok's class makes one wherever its
+    config names a rope_type, past the cache of tables that others share (srt/models/grok.py,
+    ScalingRotaryEmbedding)."""
     if not architecture.startswith("Grok1") or "rope_type" not in text:
         return 0
     return int(text.size("original_max_position_embeddings") * text.number("scaling_factor"))

@@ -50,7 +50,7 @@ def read_extras(text: Fields, architecture: str, hidden: int, layers: int) -> tu
 
 
 def read_windowed(text: Fields, usual: Heads) -> Heads | None:
-    """The heads of layers with a sliding window where they are stated apart; None where they are as the others."""
+    """Returns the heads of layers with a sliding window where they are stated apart; None if they are as the others."""
     other = text.part("attention_other_setting")
     if other is not None:
         number, kv = other.size("num_attention_heads"), other.size("num_attention_groups")

@@ -13,7 +13,7 @@ from sglang_hydra.architecture.known import Fields, Missing
 
 
 def read_latent(text: Fields, architecture: str) -> Latent | None:
-    """Multi-head latent attention; None where keys and values have heads of their own."""
+    """Returns multi-head latent attention; None where keys and values have heads of their own."""
     if "kv_lora_rank" not in text or not text.flag("use_mla", default=True):
         return None
     if "q_lora_rank" not in text.values:
@@ -43,7 +43,7 @@ def read_indexer(text: Fields, latent: Latent | None) -> Indexer | None:
 
 
 def read_compressed(text: Fields) -> Compressed | None:
-    """DeepSeek-V4's attention; None for other models."""
+    """Returns DeepSeek-V4's attention; None for other models."""
     if "compress_ratios" not in text:
         return None
     if "kv_source_layer_ids" in text:  # DeepSeek-V4.1: ratios 1 and 2, tables of n-grams

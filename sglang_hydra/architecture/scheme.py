@@ -56,7 +56,7 @@ class Scheme(NamedTuple):
 
     @property
     def as_stored(self) -> bool:
-        """Whether the GPU holds the formats of the checkpoint."""
+        """Returns whether the GPU holds the formats of the checkpoint."""
         return not self.online and self.experts.name != UNPACKED
 
     @property

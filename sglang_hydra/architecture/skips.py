@@ -39,7 +39,8 @@ class Skips(NamedTuple):
     seen: dict[tuple[str, tuple[int, ...]], frozenset[int]]
 
     def skipped(self, module: str, layers: Collection[int]) -> frozenset[int]:
-        """Those of ``layers`` whose module (``self_attn.o_proj``) is named here. Answers are kept in ``seen``."""
+        """Returns those of ``layers`` whose module (``self_attn.o_proj``) is named here. Answers are kept in
+        ``seen``."""
         asked = (module, tuple(layers))
         answer = self.seen.get(asked)
         if answer is None:

@@ -82,7 +82,8 @@ def mlp_matrices(decoder: Decoder, width: int, gpus: int, part: str, module: str
 
 
 def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored, within: str = "mlp.") -> list[Matrix]:
-    """Routed and shared experts and the router, which every GPU holds whole (layers/moe/fused_moe_triton/layer.py).
+    """Lists the matrices of routed and shared experts and of the router, which every GPU holds whole
+    (layers/moe/fused_moe_triton/layer.py).
 
     A shared expert that is fused with the routed ones takes the same memory.
     """
@@ -129,7 +130,8 @@ def _mixer(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
 
 
 def _attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
-    """Attention with KV heads; they are repeated where there are fewer than GPUs (layers/linear.QKVParallelLinear)."""
+    """Lists the matrices of attention with KV heads; they are repeated where there are fewer than GPUs
+    (layers/linear.QKVParallelLinear)."""
     shape = decoder.heads_of(layer.mixer)
     heads, kv_heads = share(shape.number, ranks.attention), kv_share(shape.kv, ranks.attention)
     output = Matrix(ATTENTION, "self_attn.o_proj", decoder.hidden, heads * shape.value)
@@ -150,7 +152,8 @@ def _attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
 
 
 def _latent_attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
-    """Multi-head latent attention: the compressing projections are whole on every GPU (deepseek_v2.py)."""
+    """Lists the matrices of multi-head latent attention: the compressing projections are whole on every GPU
+    (deepseek_v2.py)."""
     latent = decoder.latent
     assert latent is not None
     heads = share(decoder.heads, ranks.attention)
@@ -183,8 +186,9 @@ def _latent_attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matr
 
 
 def _compressed_attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
-    """DeepSeek-V4's attention (0.5.23 models/deepseek_v4.py:1028-1165, 3165-3200; layers/attention/dsv4/compressor.py:
-    37-78, indexer.py:1154-1215): the mixing of its streams is in float32, two 16 bit weights each."""
+    """Lists the matrices of DeepSeek-V4's attention (0.5.23 models/deepseek_v4.py:1028-1165, 3165-3200;
+    layers/attention/dsv4/compressor.py: 37-78, indexer.py:1154-1215): the mixing of its streams is in float32, two 16
+    bit weights each."""
     shape = decoder.compressed
     assert shape is not None
     heads, groups = share(decoder.heads, ranks.attention), share(shape.groups, ranks.attention)

@@ -24,9 +24,9 @@ class Tower(NamedTuple):
 
 
 def has_tower(config: Fields, architecture: str, values: Mapping[str, object]) -> bool:
-    """Whether the server builds a tower. Llama 4 does only where multimodality was asked for (mllama4.py); the other
-    classes always do, but for Grok, whose config.json names a model type (git) that has one (models/grok.py has none).
-    """
+    """Returns whether the server builds a tower. Llama 4 does only where multimodality was asked for (mllama4.py); the
+    other classes always do, but for Grok, whose config.json names a model type (git) that has one (models/grok.py has
+    none)."""
     if architecture not in _TOWERS and config.part("vision_config") is None:
         return False
     if architecture.startswith("Llama4"):
@@ -35,7 +35,8 @@ def has_tower(config: Fields, architecture: str, values: Mapping[str, object]) -
 
 
 def read_tower(config: Fields, architecture: str, decoder: Decoder) -> Tower:
-    """The tower of a multimodal model. Raises Missing where its fields are not stated or its kind is not modelled."""
+    """Returns the tower of a multimodal model. Raises Missing where its fields are not stated or its kind is not
+    modelled."""
     reader = _TOWERS.get(architecture)
     vision = config.part("vision_config", "audio_config")
     if vision is None:
@@ -60,7 +61,7 @@ def _patches(vision: Fields, hidden: int, *, frames: int = 1, default: int = 14)
 
 
 def _merger(vision: Fields, hidden: int, out: int) -> int:
-    """Neighbouring patches are joined and projected: (k d)^2 + k d x out, with k patches."""
+    """Counts a merger's weights: neighbouring patches are joined and projected: (k d)^2 + k d x out, with k patches."""
     joined = vision.size("spatial_merge_size", default=2) ** 2 * hidden
     return joined * joined + joined * out
 
@@ -79,7 +80,7 @@ def _qwen2_5(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _merged(vision: Fields, decoder: Decoder) -> Tower:
-    """Qwen3-VL and later: one merger more for each layer that feeds the language model."""
+    """Describes Qwen3-VL and later: one merger more for each layer that feeds the language model."""
     _, hidden, attention, mlp = _blocks(vision, gated=False)
     mergers = 1 + len(vision.numbers("deepstack_visual_indexes"))
     merger = mergers * _merger(vision, hidden, vision.size("out_hidden_size"))
@@ -96,13 +97,13 @@ def _glm4(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _projected(vision: Fields, decoder: Decoder) -> Tower:
-    """Gemma 3: SigLIP and one projection."""
+    """Describes Gemma 3: SigLIP and one projection."""
     _, hidden, attention, mlp = _blocks(vision, gated=False)
     return Tower(attention, mlp, _patches(vision, hidden) + _positions(vision, hidden) + hidden * decoder.hidden)
 
 
 def _two_projections(vision: Fields, decoder: Decoder) -> Tower:
-    """LLaVA: the towers of transformers, whole on each GPU, and an MLP of two layers."""
+    """Describes LLaVA: the towers of transformers, whole on each GPU, and an MLP of two layers."""
     _, hidden, attention, mlp = _blocks(vision, gated=False)
     projector = decoder.hidden * (hidden + decoder.hidden)
     return Tower(0, 0, attention + mlp + projector + _patches(vision, hidden) + _positions(vision, hidden))
@@ -115,14 +116,15 @@ def _pixtral(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _intern(vision: Fields, decoder: Decoder) -> Tower:
-    """InternViT: MLPs and the projector whole on each GPU."""
+    """Describes InternViT: MLPs and the projector whole on each GPU."""
     _, hidden, attention, mlp = _blocks(vision, gated=False)
     projector = decoder.hidden * (4 * hidden + decoder.hidden)
     return Tower(attention, 0, mlp + projector + _patches(vision, hidden) + _positions(vision, hidden))
 
 
 def _moon(vision: Fields, decoder: Decoder) -> Tower:
-    """MoonViT, whole on each GPU. Kimi K3's has queries of their own size (0.5.23 models/kimi_k3_vl.py:388-420)."""
+    """Describes MoonViT, whole on each GPU. Kimi K3's has queries of their own size (0.5.23
+    models/kimi_k3_vl.py:388-420)."""
     layers, hidden, attention, mlp = _blocks(vision, gated=False)
     attention = layers * 4 * hidden * vision.size("qkv_hidden_size", default=hidden)
     joined = 4 * hidden
@@ -132,7 +134,8 @@ def _moon(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _gemma_4(vision: Fields, decoder: Decoder) -> Tower:
-    """Gemma 4: a gated MLP, two learned tables of positions (0.5.23 models/gemma4_vision.py:141-315, 427-432)."""
+    """Describes Gemma 4: a gated MLP, two learned tables of positions (0.5.23 models/gemma4_vision.py:141-315,
+    427-432)."""
     layers, hidden, _, mlp = _blocks(vision, gated=True)
     queries, keys = vision.size("num_attention_heads"), vision.size("num_key_value_heads")
     attention = layers * 2 * hidden * vision.size("head_dim") * (queries + keys)
@@ -141,7 +144,8 @@ def _gemma_4(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _minimax(vision: Fields, decoder: Decoder) -> Tower:
-    """MiniMax-M3: a projector of two layers, and one more for merged patches (0.5.23 models/minimax_vl_common.py)."""
+    """Describes MiniMax-M3: a projector of two layers, and one more for merged patches (0.5.23
+    models/minimax_vl_common.py)."""
     _, hidden, attention, mlp = _blocks(vision, gated=False)
     merged = vision.part("img_token_compression_config")
     frames = merged.size("temporal_patch_size", default=1) if merged else 1
@@ -152,8 +156,8 @@ def _minimax(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _perception(vision: Fields, decoder: Decoder) -> Tower:
-    """Step-3.7: two convolutions of 3 x 3 that double the width, a projection (0.5.23 models/step3_vl_10b.py:297-390,
-    step3p7.py:55-75)."""
+    """Describes Step-3.7: two convolutions of 3 x 3 that double the width, a projection (0.5.23
+    models/step3_vl_10b.py:297-390, step3p7.py:55-75)."""
     hidden = vision.size("width")
     _, _, attention, mlp = _blocks(vision, gated=False, width=round(hidden * vision.number("mlp_ratio")))
     convolutions = 9 * (2 + 8) * hidden * hidden
@@ -189,7 +193,7 @@ def _deepseek_vl2(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _resampled(vision: Fields, decoder: Decoder) -> Tower:
-    """MiniCPM-V: SigLIP and a resampler with one cross attention."""
+    """Describes MiniCPM-V: SigLIP and a resampler with one cross attention."""
     _, hidden, attention, mlp = _blocks(vision, gated=False)
     resampler = decoder.hidden * (hidden + 5 * decoder.hidden)
     return Tower(attention, mlp, resampler + _patches(vision, hidden) + _positions(vision, hidden))

@@ -84,7 +84,7 @@ class Layout(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """GPUs of the whole server, on all of its nodes."""
+        """Returns GPUs of the whole server, on all of its nodes."""
         return self.tp * self.stages * self.copies
 
     @property
@@ -94,12 +94,12 @@ class Layout(NamedTuple):
 
     @property
     def attention(self) -> int:
-        """GPUs over which the heads of an attention layer are divided."""
+        """Returns GPUs over which the heads of an attention layer are divided."""
         return max(1, self.tp // self.attention_groups // self.attention_contexts)
 
     @property
     def expert_slices(self) -> int:
-        """GPUs over which each expert is divided."""
+        """Returns GPUs over which each expert is divided."""
         return max(1, self.tp // self.expert_groups // self.experts)
 
     @property
@@ -135,7 +135,8 @@ class Layout(NamedTuple):
 
 
 def layout_of(values: Mapping[str, Any], release: str) -> Layout:
-    """The layout of a server of ``release`` with these resolved ``values``, by the names that it has for them."""
+    """Returns the layout of a server of ``release`` with these resolved ``values``, by the names that it has for
+    them."""
 
     def read(meaning: str) -> Any:
         return _value(meaning, values, release)[0]

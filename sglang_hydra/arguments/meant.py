@@ -23,7 +23,7 @@ _LETTERS_FOR_DIGITS = str.maketrans("OolI", "0011")
 
 
 def word(key: str, value: str) -> str:
-    """``key=value`` as one types it in a shell."""
+    """Returns ``key=value`` as one types it in a shell."""
     return shlex.join([f"{key}={value}"])
 
 
@@ -52,7 +52,7 @@ def values_meant(field: Field, value: Any) -> Iterator[str]:
 
 
 def taking(value: str) -> list[str]:
-    """The words that set the arguments which people name by a value: ``quantization=awq`` for ``awq``."""
+    """Returns the words that set the arguments which people name by a value: ``quantization=awq`` for ``awq``."""
     plain, names = re.sub(r"[\W_]", "", value).lower(), _TABLE["named_by_value"]
     exact = [word(name, plain) for name in names if plain in map(str, FIELDS[name].arg.choices or ())]
     own = [(name, _TABLE["values"].get(name, {}).get(plain)) for name in names]
@@ -102,7 +102,7 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
 
 
 def _as_json(text: str) -> Iterator[str]:
-    """JSON for an object without its quotes, as a shell leaves it."""
+    """Yields JSON for an object without its quotes, as a shell leaves it."""
     import json
 
     from sglang_hydra.text.budget import read_yaml

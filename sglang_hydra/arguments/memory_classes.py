@@ -23,7 +23,7 @@ class MemoryClass(NamedTuple):
     graph_max_bs: tuple[int, int] | None
 
     def reserved_mib(self, gpus: int) -> float:
-        """MiB kept free on each of ``gpus`` GPUs. Exact to the bit: the order of operations is upstream's."""
+        """Returns MiB kept free on each of ``gpus`` GPUs. Exact to the bit: the order of operations is upstream's."""
         if self.gpus_per_gib is None:
             return self.reserved_gib * 1024
         return (self.reserved_gib + gpus / self.gpus_per_gib) * 1024

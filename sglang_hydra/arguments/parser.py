@@ -80,11 +80,12 @@ class Parser:
 
     @cached_property
     def flags(self) -> Sequence[str]:
-        """What may be typed, in the release's order."""
+        """Returns what may be typed, in the release's order."""
         return (*self.options, HELP)
 
     def word(self, text: str) -> Word:
-        """What a word can be, whatever stands before it: argparse decides this word by word, before any value."""
+        """Classifies a word by itself, whatever comes before it: argparse decides this word by word, before any
+        value."""
         if not text.startswith("-") or text == "-":
             return Word(text)
         if text in self.options or text == HELP:
@@ -201,7 +202,8 @@ def _graph_backend(text: str) -> str:
 
 
 def _adapter(text: str) -> Any:
-    """An adapter: a path, ``name=path``, or JSON. Raises ValueError, in words, for JSON without name or path."""
+    """Returns an adapter: a path, ``name=path``, or JSON. Raises ValueError, in words, for JSON without name or
+    path."""
     text = text.strip()
     if not (text.startswith("{") and text.endswith("}")):
         return text

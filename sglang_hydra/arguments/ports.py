@@ -19,12 +19,12 @@ def server_url(values: Mapping[str, Any]) -> str:
 
 
 def host_and_port(host: str, port: int) -> str:
-    """``HOST:PORT``, an address of IPv6 in brackets."""
+    """Returns ``HOST:PORT``, an address of IPv6 in brackets."""
     return f"[{host}]:{port}" if _is_ipv6(host) else f"{host}:{port}"
 
 
 def head_address(values: Mapping[str, Any]) -> tuple[str, int]:
-    """Host and port of the first node, the host of IPv6 in its brackets.
+    """Returns host and port of the first node, the host of IPv6 in its brackets.
 
     Raises ConfigError for a dist_init_addr that is no HOST:PORT, and where several nodes have none.
     """

@@ -52,17 +52,17 @@ class Typed:
 
     @property
     def flag(self) -> str:
-        """The option as it was typed, without a value behind ``=``."""
+        """Returns the option as it was typed, without a value behind ``=``."""
         return self.word.text.partition("=")[0]
 
     @property
     def name(self) -> str | None:
-        """The argument that it sets, if it is one option and sets one."""
+        """Returns the argument that it sets, if it is one option and sets one."""
         return self.option.name if self.option else None
 
     @property
     def values(self) -> list[str]:
-        """The words that belong to it. argparse drops the word ``--`` from every value: of ``--x=--`` nothing
+        """Returns the words that belong to it. argparse drops the word ``--`` from every value: of ``--x=--`` nothing
         remains."""
         explicit = self.word.explicit
         own = [] if explicit in (None, "--") or not (self.word.options or self.word.unknown) else [str(explicit)]
@@ -85,7 +85,8 @@ class Reading:
 
 
 def parse_argv(argv: Sequence[str], version: str = SPECIFIED_VERSION) -> dict[str, Any]:
-    """The arguments that ``argv`` (without the program's name) gives, as ``version`` would read them, by its names.
+    """Returns the arguments that ``argv`` (without the program's name) gives, as ``version`` would read them, by its
+    names.
 
     Only what was typed: every other argument has its default there too. Values have the types that SGLang hands to
     its constructor, so 0.5.2's ``--debug-tensor-dump-inject false`` is the text ``"false"``. Raises ConfigError with a
@@ -106,7 +107,7 @@ def read(words: Sequence[str], version: str, *, needs_model: bool = True) -> Rea
 
 
 def options_in(words: Sequence[str], version: str | None) -> Iterator[Typed]:
-    """Groups words by the option that they belong to; one that belongs to none stands alone. Without a version, an
+    """Sorts words by the option that they belong to; a word that belongs to none is on its own. Without a version, an
     option takes what it takes in the first release that has it."""
     parser = parser_of(version)
     read = [parser.word(word) for word in words]
@@ -131,7 +132,8 @@ def _most_words(word: Word, option: Option | None) -> int:
 
 
 def read_options(options: Iterable[Typed], version: str, *, needs_model: bool = True) -> Reading:
-    """What ``options``, grouped under the same version, say there. One that ``needs_model`` is refused without one."""
+    """Returns what ``options``, grouped under the same version, say there. One that ``needs_model`` is refused without
+    one."""
     reader = _Reader(parser_of(version), needs_model)
     reader.read(options)
     return reader.made
@@ -215,7 +217,7 @@ class _Reader:
         return True
 
     def _unknown(self, typed: Typed) -> None:
-        """An option of another release, or of vLLM, is named by what this one has; any other by what is near."""
+        """Names an option of another release, or of vLLM, by what this one has; any other by what is near."""
         flag, version = typed.flag, self.parser.version
         since = first_with_flag(flag) or notes().get(_as_name(flag), {}).get("had")
         message = f"SGLang {version} has no option {flag}"
@@ -225,7 +227,8 @@ class _Reader:
         self._unread(typed, "ARG010", message, *self._instead(typed, since))
 
     def _of_vllm(self, typed: Typed) -> tuple[str | None, Remedy | None]:
-        """What to type for an option of vLLM's; nothing is sure where leaving it out loses what was asked for."""
+        """Returns what to type for an option of vLLM's; nothing is sure where leaving it out loses what was asked
+        for."""
         tp_sizes = [one.values[0] for one in self.options if one.values and one.option and one.option.name == "tp_size"]
         words, note = in_sglangs_words(typed.flag, typed.values, *tp_sizes[-1:])
         found = counterpart(typed.flag)
@@ -233,7 +236,7 @@ class _Reader:
         return note or (None if words else "leave it out"), None if is_lost else _fix(words or [])
 
     def _ambiguous(self, typed: Typed) -> None:
-        """A shortened option; one that another release has in full is named by what took its place."""
+        """Reports a shortened option; one that another release has in full is named by what took its place."""
         options = typed.word.options
         names = dict.fromkeys(self.parser.options[one].name for one in options if one != HELP)
         since = first_with_flag(typed.flag)

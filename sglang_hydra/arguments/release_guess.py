@@ -45,7 +45,7 @@ def guess_release(options: Sequence[Typed], architectures: Iterable[str] = ()) -
 
 @lru_cache(maxsize=4096)
 def _costs(flag: str, values: tuple[str, ...]) -> tuple[int, ...]:
-    """For each release what is lost of an option there."""
+    """Returns for each release what an option loses there."""
     return tuple(_cost(flag, values, version) for version in known_versions())
 
 

@@ -93,7 +93,7 @@ def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None
 
 
 def masked(name: str, value: object) -> object:
-    """``value`` of the key ``name`` with every secret in it replaced by what stands for it."""
+    """Returns ``value`` of the key ``name`` with every secret in it replaced by what stands for it."""
     if isinstance(value, Mapping):
         return {key: masked(str(key), item) for key, item in value.items()}
     if value is None or not is_secret_name(name):
@@ -114,7 +114,7 @@ def secret_keys(node: Mapping[str, object], path: str = "") -> list[str]:
 
 
 def masked_word(word: str) -> str:
-    """``key=value`` or ``--flag=value`` as it may be shown: a secret that is no reference is hidden."""
+    """Returns ``key=value`` or ``--flag=value`` as it may be shown: a secret that is no reference is hidden."""
     key, _, value = word.partition("=")
     is_open = not value or "${" in value or not holds_secret(key)
     return word if is_open else f"{key}={HIDDEN}"

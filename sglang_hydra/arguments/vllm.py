@@ -74,12 +74,13 @@ def in_sglangs_words(flag: str, values: Sequence[str], tp_size: str = "1") -> tu
 
 
 def _size(text: str) -> int | None:
-    """vLLM's ``32k`` (32,000) and ``32K`` (32,768): vllm/engine/arg_utils.py, human_readable_int."""
+    """Reads vLLM's ``32k`` (32,000) and ``32K`` (32,768): vllm/engine/arg_utils.py, human_readable_int."""
     return size_of(f"{text}i") if text[-1:].isupper() else size_of(text.replace("m", "M").replace("g", "G"))
 
 
 def translated(words: Sequence[str]) -> tuple[list[str], list[Finding]]:
-    """The flags of SGLang for the words behind ``vllm serve``, and a finding for each that has no counterpart."""
+    """Returns the flags of SGLang for the words behind ``vllm serve``, and a finding for each that has no
+    counterpart."""
     argv, findings = [], []
     options = _options(words)
     sizes = [values[0] for flag, values in options if flag in ("--tensor-parallel-size", "-tp") and values]

@@ -49,7 +49,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _given(invocation: Invocation) -> tuple[dict[str, str], list[Request]]:
-    """The flags of this verb, and the overrides beside them. Raises ConfigError for any other word."""
+    """Returns the flags of this verb, and the overrides beside them. Raises ConfigError for any other word."""
     given, overrides, words = dict(_FLAGS), [], list(invocation.requests)
     while words:
         word = words.pop(0)

@@ -69,7 +69,7 @@ _FIELDS = {"gpu": "gpu", "count": "tp_size", "release": "engine.version", "users
 
 
 def form_words(form: Mapping[str, str]) -> list[str]:
-    """The overrides that a form stands for. Raises ValueError for quotes that do not end."""
+    """Returns the overrides that a form stands for. Raises ValueError for quotes that do not end."""
     words = [f"{key}={form[name]}" for name, key in _FIELDS.items() if form.get(name)]
     model = form.get("model")
     if model:
@@ -78,7 +78,7 @@ def form_words(form: Mapping[str, str]) -> list[str]:
 
 
 def filled(form: Mapping[str, str], words: Sequence[str]) -> dict[str, str]:
-    """A form with ``words`` in place of what it has for the same keys."""
+    """Returns a form with ``words`` in place of what it has for the same keys."""
     form = dict(form)
     rest = shlex.split(form.get("more") or "")
     names = {**{key: name for name, key in _FIELDS.items()}, "model": "model", "model_path": "model"}
@@ -97,12 +97,12 @@ def _fill(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _options(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The presets, those of the user included."""
+    """Returns the presets, those of the user included."""
     return {"gpus": _composer().options("gpu"), "models": _composer().options("model")}
 
 
 def _words(asked: Mapping[str, Any]) -> list[str]:
-    """What was asked about; a pasted config.json is written where the planner finds it."""
+    """Returns the words of the question; a pasted config.json is written where the planner finds it."""
     words = [*asked.get("words", ()), *form_words(asked.get("form") or {})]
     config = asked.get("config")
     if not config:
@@ -113,7 +113,7 @@ def _words(asked: Mapping[str, Any]) -> list[str]:
 
 
 def _verb(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What a command line prints, and its exit code."""
+    """Returns what a command line prints, and its exit code."""
     words = [*asked["verb"], *_words(asked), *(word for folder in _own() for word in ("--config-dir", folder))]
     if words[:1] == [] or words[0] not in VERBS:
         raise ValueError(f"{words[:1]} is none of {', '.join(VERBS)}")
@@ -128,7 +128,8 @@ def _verb(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _paste(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The servers that a text starts, each with its form; the diagnosis where it is a log, or no server was found."""
+    """Returns the servers that a text starts, each with its form; the diagnosis where it is a log, or no server was
+    found."""
     imported, diagnosed = (
         _verb({"verb": [verb, "-", "--json"], "stdin": asked["text"]}) for verb in ("import", "diagnose")
     )
@@ -165,7 +166,7 @@ _COMPOSERS: list[Composer] = []
 
 
 def _composer() -> Composer:
-    """One composer for all questions: nothing below the page changes its presets."""
+    """Returns one composer for all questions: nothing below the page changes its presets."""
     if not _COMPOSERS:
         _COMPOSERS.append(Composer(_own()))
     return _COMPOSERS[0]
@@ -176,7 +177,7 @@ def _own() -> list[str]:
 
 
 def plan_answer(plan: Plan) -> dict[str, Any]:
-    """A plan as a page shows it: the record, and the parts of its screen as text."""
+    """Returns a plan as a page shows it: the record, and the parts of its screen as text."""
     launch, why = plan.verdict
     constant = constant_fields(plan)
     entries = zip(plan.resolution.ledger, _cells(changed_rows(plan)), strict=True)
@@ -198,7 +199,7 @@ def plan_answer(plan: Plan) -> dict[str, Any]:
 
 
 def _finding(finding: Finding, plan: Plan | None = None) -> dict[str, Any]:
-    """A finding with its remedies as words, each planned before it is named."""
+    """Returns a finding with its remedies as words, each planned before it is named."""
     remedies = [{"words": list(offer.words), "note": offer.note.strip()} for offer in finding.offers]
     return {**finding.to_json(), "remedies": remedies, "set_by": setters_of(finding, plan) if plan else []}
 

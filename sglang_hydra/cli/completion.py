@@ -105,7 +105,7 @@ def _groups(before: Sequence[str], index: dict[str, dict[str, list[str]]]) -> It
 
 
 def _search_path(before: Sequence[str]) -> Iterator[Path]:
-    """The folders of presets: those that the command line names, then ours."""
+    """Yields the folders of presets: those that the command line names, then ours."""
     for position, word in enumerate(before):
         flag, has_value, value = word.partition("=")
         if flag in ("--config-dir", "-cd"):
@@ -131,13 +131,13 @@ def _folders(parent: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """``python completion.py SHELL LINE``: a candidate a line."""
+    """Prints a candidate a line: ``python completion.py SHELL LINE``."""
     for word in candidates(sys.argv[2]):
         print(word)
 
 
 def run(invocation: Invocation) -> int:
-    """The completion script for a shell."""
+    """Returns the completion script for a shell."""
     from sglang_hydra.text.errors import ConfigError
     from sglang_hydra.text.findings import Finding
     from sglang_hydra.text.words import program

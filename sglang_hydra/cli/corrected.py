@@ -35,7 +35,7 @@ _VERBS = ("serve", "plan", "check", "fit", "export")
 def corrected_lines(
     invocation: Invocation, findings: Sequence[Finding], composer: Composer | None = None
 ) -> list[Line]:
-    """``Corrected`` and the command; nothing where no hint leads to a plan that can be launched."""
+    """Returns ``Corrected`` and the command; nothing where no hint leads to a plan that can be launched."""
     if invocation.verb not in _VERBS or invocation.has("multirun") or not findings:
         return []
     names = [item.text for item in invocation.requests if _is_name(item)]
@@ -50,7 +50,7 @@ def corrected_lines(
 def corrected_file(
     invocation: Invocation, name: str, findings: Sequence[Finding], is_good: Callable[[Sequence[Request]], bool]
 ) -> list[Line]:
-    """The same for one file of ``check``; ``is_good`` judges that file with other words beside it."""
+    """Returns the same for one file of ``check``; ``is_good`` judges that file with other words beside it."""
     if not any(_is_name(item) and item.text == name for item in invocation.requests):
         return []  # a file of a folder, or a server of a file
     return _corrected(invocation, composer_of(invocation), [name], findings, is_good)
@@ -93,8 +93,8 @@ def _corrected_requests(
     *,
     adds_only: bool,
 ) -> list[Request] | None:
-    """``requests`` with the remedy of one error, else with those of all, each in place of what it corrects; None where
-    that leads to nothing that ``is_good``."""
+    """Returns ``requests`` with the remedy of one error, else with those of all, each in place of what it corrects;
+    None where that leads to nothing that ``is_good``."""
     errors = [finding for finding in findings if finding.level == "error"]
     errors.sort(key=lambda finding: finding.id == "REL010")  # a rule knows what was meant, SGLang only what it refuses
     known = [found for finding in errors if (found := list(_changes(finding, requests, adds_only=adds_only)))]
@@ -114,8 +114,8 @@ def _corrected_requests(
 
 
 def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) -> Iterator[list[str]]:
-    """The remedies of a finding that are overrides and that nobody has to choose, the first one first. What unsets a
-    word that was typed is none: it was asked for; nor, where it ``adds_only``, what gives one another value."""
+    """Yields the remedies of a finding that are overrides and that nobody has to choose, the first one first. What
+    unsets a word typed is none: it was asked for; nor, where it ``adds_only``, what gives one another value."""
     own = [item for item in requests if item.layer == "cli" and not item.text.endswith("=null")]
     typed = {key_of(item): item.text.partition("=")[2] for item in own}
     for remedy in finding.offers or finding.remedies:
@@ -136,7 +136,7 @@ def _parted(word: str) -> tuple[str, str, str]:
 
 
 def _is_spelling(typed: str | None, value: str) -> bool:
-    """Whether a value is what was typed in another spelling; nothing was typed where ``typed`` is None."""
+    """Returns whether a value is what was typed in another spelling; nothing was typed where ``typed`` is None."""
     return typed is None or (not is_digits(value) and nearest(typed, [value]) is not None)
 
 
@@ -155,7 +155,7 @@ def _can_be_launched(composer: Composer, requests: Sequence[Request]) -> bool:
 
 
 def _spelled(request: Request) -> str:
-    """A request as one types it in a shell, a secret hidden."""
+    """Returns a request as one types it in a shell, a secret hidden."""
     shown = masked_word(request.text)
     is_plain = request.key and isinstance(request.value, str) and _PLAIN.fullmatch(request.value)
     if shown != request.text:
@@ -166,8 +166,8 @@ def _spelled(request: Request) -> str:
 def corrected_sweep(
     invocation: Invocation, axes: Sequence[Axis], points: Sequence[tuple[Sequence[Request], bool]]
 ) -> list[Line]:
-    """``Corrected`` and the sweep without the values that no point can be launched with; nothing where none is left,
-    or where more than typed lists varies. ``points`` are each point's words and whether it can be launched."""
+    """Returns ``Corrected`` and the sweep without the values that no point can be launched with; nothing where none is
+    left, or where more than typed lists varies. ``points`` are each point's words and whether it can be launched."""
     words, dropped = [request.text for request in invocation.requests], False
     for axis in axes:
         at = [place for place, word in enumerate(words) if len(axis.keys) == 1 and _key_of(word) == axis.keys[0]]
@@ -182,8 +182,8 @@ def corrected_sweep(
 
 
 def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[Line]:
-    """``Corrected`` and the command with other words in place of the wrong ones, secrets hidden; nothing where what to
-    type is not known for one of the errors, or where it is refused too.
+    """Returns ``Corrected`` and the command with other words in place of the wrong ones, secrets hidden; nothing where
+    what to type is not known for one of the errors, or where it is refused too.
 
     ``words`` is the command line after the program's name. The fix of a finding, else the first of its offers, takes
     the place of the words that it is about, else of the override for its first field. What is refused of the new line
@@ -200,8 +200,8 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
 
 
 def _launchable(line: Sequence[str]) -> list[Line]:
-    """The corrected command, with what else it takes for a plan that can be launched; nothing where no hint of its plan
-    leads there."""
+    """Returns the corrected command, with what else it takes for a plan that can be launched; nothing where no hint of
+    its plan leads there."""
     from sglang_hydra.planning.making.make import make_plan
 
     shown = _shown_as(list(map(_shown, line, ["", *line])))
@@ -223,7 +223,7 @@ def _launchable(line: Sequence[str]) -> list[Line]:
 
 
 def _correct(line: list[str], finding: Finding) -> bool:
-    """Whether ``line`` could be corrected for one finding."""
+    """Returns whether ``line`` could be corrected for one finding."""
     if len(finding.typed) == 1 and finding.typed[0] in VERBS and finding.typed[0] in line[1:]:
         verb = line.pop(line.index(finding.typed[0], 1))
         line[:0] = [] if line[0] in VERBS else [verb]
@@ -249,7 +249,7 @@ def _correct(line: list[str], finding: Finding) -> bool:
 
 
 def _correct_item(line: list[str], finding: Finding, fix: Sequence[str]) -> bool:
-    """Whether one value of a list (``gpu=h200,h300``) could be corrected."""
+    """Returns whether one value of a list (``gpu=h200,h300``) could be corrected."""
     key, _, value = (finding.typed[0] if len(finding.typed) == 1 else "").partition("=")
     for at, word in enumerate(line):
         items = word.partition("=")[2].split(",")
@@ -281,7 +281,7 @@ def _shown_as(words: Sequence[str], invocation: Invocation | None = None) -> lis
 
 
 def _place_of(finding: Finding, line: Sequence[str]) -> slice | None:
-    """Where the words stand in a line that a finding is about."""
+    """Returns where the words stand in a line that a finding is about."""
     typed, width = list(finding.typed), len(finding.typed)
     keys = [_key_of(word) or None for word in line]
     if not typed:
@@ -291,7 +291,7 @@ def _place_of(finding: Finding, line: Sequence[str]) -> slice | None:
 
 
 def _shown(word: str, before: str) -> str:
-    """A word as one types it, a secret hidden: its own value, or the one of the flag before it."""
+    """Returns a word as one types it, a secret hidden: its own value, or the one of the flag before it."""
     if not word.startswith("-") and holds_secret(before) and before.startswith("-"):
         return HIDDEN
     shown = masked_word(word)

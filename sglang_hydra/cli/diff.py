@@ -53,7 +53,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _with_rest(side: Request, beside: Request) -> Request:
-    """A side that names only a release is the other side under that release."""
+    """Returns a side that names only a release is the other side under that release."""
 
     def is_release(text: str) -> bool:
         return text.startswith(_RELEASE) and len(text.split()) == 1
@@ -93,7 +93,7 @@ def _drift(invocation: Invocation, live: Sequence[Request]) -> int:
 
 
 def drift_lines(plan: Plan, found: Sequence[Drift]) -> Iterator[Line]:
-    """A line for each server, and one for each field that differs."""
+    """Yields a line for each server, and one for each field that differs."""
     yield [text("plan   "), text(f"{plan.server_id}, SGLang {plan.engine.version}", "bold")]
     for item in found:
         if item.compared is None:
@@ -127,8 +127,8 @@ class Side:
 
 
 def _planned(composer: Composer, side: str, place: str, others: ReadOthers | None = None) -> Side:
-    """The plan of overrides in one word, or of a file; ``others`` reads what is not ours. Raises ConfigError that says
-    which side is meant."""
+    """Returns the plan of overrides in one word, or of a file; ``others`` reads what is not ours. Raises ConfigError
+    that says which side is meant."""
     try:
         if is_document(side):
             found = named_documents(side, others)
@@ -154,7 +154,7 @@ def _with_all_servers(composer: Composer, requests: Sequence[Request], plan: Pla
 
 
 def _screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Line]:
-    """The two sides, and a row for each difference; verdicts last."""
+    """Yields the two sides, and a row for each difference; verdicts last."""
     yield [text("left   "), text(left.name, "bold")]
     yield [text("right  "), text(right.name, "bold")]
     yield []

@@ -12,7 +12,7 @@ from sglang_hydra.run.doctor import Request, doctor_record, doctor_screen, exami
 
 
 def run(invocation: Invocation) -> int:
-    """What this machine has and lacks for the plan that was named, if any. 3 where something stands in the way."""
+    """Shows what this machine has and lacks for the plan named, if any. Returns 3 where a server could not start."""
     named = any(request.text.startswith(("model", "recipe")) for request in invocation.requests)
     plan = make_plan(composer_of(invocation), invocation.requests)
     values = plan.values

@@ -39,7 +39,7 @@ _TOPICS: Sequence[Mapping[str, Any]] = json_beside(__file__)
 
 
 def run(invocation: Invocation) -> int:
-    """``explain FIELD|KEY|GROUP|roofline|forecast [overrides]`` or ``explain ID``; 0 once it is shown."""
+    """Runs ``explain FIELD|KEY|GROUP|roofline|forecast [overrides]`` or ``explain ID``; 0 once it is shown."""
     if not invocation.requests:
         raise ConfigError(
             Finding("error", "CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
@@ -97,8 +97,8 @@ def _argument(composer: Composer, invocation: Invocation, name: str, overrides: 
 
 
 def _release_of(name: str) -> str:
-    """The release whose argument is explained without a plan: the one that a plan would be for, or the newest one that
-    has it."""
+    """Returns the release whose argument is explained without a plan: the one that a plan would be for, or the newest
+    one that has it."""
     planned = plan_engine(EngineNode("sglang")).version
     if name in release(nearest_known(planned) or newest_release()).arguments:
         return planned
@@ -106,7 +106,7 @@ def _release_of(name: str) -> str:
 
 
 def _not_in(name: str, version: str) -> Finding:
-    """The error for an argument that only other releases have."""
+    """Returns the error for an argument that only other releases have."""
     since = first_with(name)
     message = f"{name} is an argument of SGLang {since}, and {version} does not have it"
     newer = name_in(name, version)
@@ -123,7 +123,7 @@ def _own(composer: Composer, invocation: Invocation, name: str, overrides: list[
 
 
 def _limit_or_forecast(composer: Composer, invocation: Invocation, name: str, overrides: list[Request]) -> int:
-    """The hardware's limit of a plan, or its forecast. 0 where it is shown, or what is missing is named."""
+    """Returns the hardware's limit of a plan, or its forecast. 0 where it is shown, or what is missing is named."""
     made = make_plan(composer, overrides)
     if name == "forecast":
         from sglang_hydra.measure.report.reading import points_of
@@ -146,7 +146,7 @@ def _argument_meant(word: str) -> str | None:
 
 
 def _topic(word: str) -> list[Line]:
-    """The pages on a topic, a line each, and what to type first; empty for a word that is none."""
+    """Returns the pages on a topic, a line each, and what to type first; empty for a word that is none."""
     names = next((row["pages"] for row in _TOPICS if word.lower().replace("_", " ") in row["words"]), ())
     rows = [
         [text(f"{program()} explain {name}", VERBATIM), text(_title(name), "dim")] for name in names if name[0] != "!"
@@ -156,7 +156,7 @@ def _topic(word: str) -> list[Line]:
 
 
 def _title(name: str) -> str:
-    """What a page is about: of an id, an argument, or a key or group of ours."""
+    """Returns what a page is about: of an id, an argument, or a key or group of ours."""
     if name in FIELDS:
         return FIELDS[name].arg.help.partition(";")[0]
     key = key_of(name)
@@ -164,7 +164,7 @@ def _title(name: str) -> str:
 
 
 def _option_or_value(name: str, composer: Composer) -> str | None:
-    """What explains the option of a group (``gpu=h200``), or the argument that takes this value."""
+    """Returns what explains the option of a group (``gpu=h200``), or the argument that takes this value."""
     for group in ("gpu", "model", "engine", "launch", "topology"):
         options = composer.options(group)
         same = next((one for one in options if one.replace("_", "") == re.sub(r"[\W_]", "", name).lower()), None)
@@ -174,7 +174,7 @@ def _option_or_value(name: str, composer: Composer) -> str | None:
 
 
 def _nothing(name: str, composer: Composer) -> Finding:
-    """The error for a word that names nothing here, with the nearest name."""
+    """Returns the error for a word that names nothing here, with the nearest name."""
     plain = name.lstrip("-").replace("-", "_")
     message = f"{short(name)!r} is neither an argument, a key of ours nor the id of a finding"
     if name in composer.groups():

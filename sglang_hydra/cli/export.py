@@ -31,7 +31,8 @@ from sglang_hydra.text.whole_file import write_whole
 
 
 def run(invocation: Invocation) -> int:
-    """``export FORMAT OVERRIDES [-o FILE] [--json]``. 2 for a plan that cannot be launched; nothing is written then."""
+    """Runs ``export FORMAT OVERRIDES [-o FILE] [--json]``. 2 for a plan that cannot be launched; nothing is written
+    then."""
     composer = composer_of(invocation)
     words = [request.text for request in invocation.requests]
     if " ".join(words[:2]) == "docker compose":
@@ -122,7 +123,7 @@ def _refusals(errors: Sequence[Finding], plan: Plan, upstream_only: bool) -> lis
 
 
 def _without_refusable(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings without the errors: those that are there were forced."""
+    """Returns the findings without the errors: those that are there were forced."""
     return [finding for finding in findings if finding.level != "error"]
 
 
@@ -134,7 +135,7 @@ def _remade_from(invocation: Invocation) -> list[str]:
 
 
 def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str:
-    """The record of ``--json``: the artifact, and the arguments of each node or each server of it."""
+    """Returns the record of ``--json``: the artifact, and the arguments of each node or each server of it."""
     first = jobs[0]
     content = {
         "schema": "sglang_hydra.export/1",

@@ -70,7 +70,7 @@ def read_file_argument(invocation: Invocation) -> None:
 
 
 def no_such_file(word: str) -> Finding:
-    """The error for a file's name where there is no file, with what it may have been meant for."""
+    """Returns the error for a file's name where there is no file, with what it may have been meant for."""
     message = f"{short(word)!r} is no key=value, and there is no such file"
     if word.endswith(".json"):
         return Finding("error", "CLI004", message, hint=f"lock={short(word)} plans a saved plan again")
@@ -87,7 +87,7 @@ def no_such_file(word: str) -> Finding:
 
 
 def files_of(invocation: Invocation) -> Iterator[Request]:
-    """The words that name a file or a folder. What follows a flag of SGLang's is its value."""
+    """Yields the words that name a file or a folder. What follows a flag of SGLang's is its value."""
     named = invocation.verb not in _NAME_FIRST
     before = ""
     for request in invocation.requests:
@@ -104,8 +104,8 @@ def files_of(invocation: Invocation) -> Iterator[Request]:
 
 
 def _beside(files: Sequence[Request]) -> list[str]:
-    """The folder of presets that experiments lie in: DIR of DIR/experiment/mine.yaml, of DIR/experiment and of DIR
-    itself. None where they lie in several, as nobody could tell whose preset is meant."""
+    """Returns the folder of presets that experiments lie in: DIR of DIR/experiment/mine.yaml, of DIR/experiment and of
+    DIR itself. None where they lie in several, as nobody could tell whose preset is meant."""
     found: dict[str, str] = {}
     for request in files:
         path = Path(request.text)

@@ -19,7 +19,7 @@ _ELSEWHERE = "gpu=h200"
 
 
 def first_screen() -> list[Line]:
-    """The screen; each command of it is one that works on this machine."""
+    """Returns the screen; each command of it is one that works on this machine."""
     composer = Composer()
     composer.for_start = True
     plan, model = next(_tried(composer))
@@ -33,7 +33,7 @@ def first_screen() -> list[Line]:
 
 
 def _tried(composer: Composer) -> Iterator[tuple[Plan, str]]:
-    """The largest of the models that can be launched here, else the tiny one, which any machine can."""
+    """Yields the largest of the models that can be launched here, else the tiny one, which any machine can."""
     for model in _MODELS:
         plan = _plan_of(composer, model)
         if plan.gpu.device in (None, "cpu"):

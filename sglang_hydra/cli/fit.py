@@ -26,7 +26,7 @@ from sglang_hydra.text.screen import Line, folded, print_json, room, table, text
 
 
 def run(invocation: Invocation) -> int:
-    """The memory of a plan, 2 where it has an error; with ``-m`` of several side by side."""
+    """Returns the memory of a plan, 2 where it has an error; with ``-m`` of several side by side."""
     composer = composer_of(invocation)
     points = (
         _points(composer, invocation.requests) if invocation.has("multirun") else [("the plan", invocation.requests)]
@@ -48,7 +48,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:
-    """The plan of one point by its name; of several servers that of the first of each role."""
+    """Yields the plan of one point by its name; of several servers that of the first of each role."""
     plan = make_plan(composer, requests)
     if not has_several_servers(plan.nodes):
         yield name, plan
@@ -148,7 +148,8 @@ def _wanted(plan: Plan) -> Wanted:
 
 
 def _holds(plan: Plan) -> bool | None:
-    """Whether ``fit.users`` requests of ``fit.context`` tokens (one of the longest) run at a time; None: unknown."""
+    """Returns whether ``fit.users`` requests of ``fit.context`` tokens (one of the longest) run at a time; None:
+    unknown."""
     if plan.fit is None or plan.fit.kv_tokens is None:
         return None
     return bool(plan.fit.fits) and plan.fit.shortage(_wanted(plan)) is None

@@ -154,7 +154,7 @@ def _group_lines(group: str, options: Sequence[str]) -> Iterator[Line]:
 
 
 def _node_lines(group: str) -> Iterator[Line]:
-    """The names of the keys that a node declares."""
+    """Yields the names of the keys that a node declares."""
     from sglang_hydra.show.key_help import below
 
     keys = [key.name for key in below(group) if key.name not in (f"{group}.name", f"{group}.args")]

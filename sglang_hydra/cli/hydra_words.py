@@ -69,7 +69,7 @@ def check_hydra_keys_of_file(invocation: Invocation) -> None:
 
 
 def asks_for_sweep(composer: Composer, invocation: Invocation) -> bool:
-    """Whether a file that was chosen says ``hydra.mode: MULTIRUN``. Only files of the user's own may."""
+    """Returns whether a file that was chosen says ``hydra.mode: MULTIRUN``. Only files of the user's own may."""
     if any(item.layer == FILE_LAYER and item.text.lower() == "hydra.mode=multirun" for item in invocation.requests):
         return True
     own = invocation.value("config_name") or invocation.config_dirs
@@ -94,7 +94,7 @@ def _kind(invocation: Invocation) -> str:
 
 
 def _problem(request: Request, verb: str, kinds: Sequence[str]) -> Finding | None:
-    """Why a key of Hydra's is refused; None where it is obeyed."""
+    """Returns why a key of Hydra's is refused; None where it is obeyed."""
     table: Mapping[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
     typed, _, value = request.text.lstrip("+~").partition("=")
     key = typed.partition("@")[0]

@@ -15,12 +15,12 @@ _ORIGINS = {"DIA": "a class of failure"}
 
 
 def known_ids() -> frozenset[str]:
-    """Every id that a plan, a diagnosis or another command can show."""
+    """Returns every id that a plan, a diagnosis or another command can show."""
     return plan_ids() | frozenset(failures.ids())
 
 
 def id_record(id: str) -> dict[str, Any] | None:
-    """``explain ID --json``; None for an id that nothing has."""
+    """Returns ``explain ID --json``; None for an id that nothing has."""
     rule = _page_of(id)
     page = textwrap.dedent(rule.page).strip() if rule else meaning_of(id)
     if page is None:
@@ -35,7 +35,7 @@ def id_record(id: str) -> dict[str, Any] | None:
 
 
 def id_screen(id: str) -> list[Line] | None:
-    """The page of a rule, or what else the id of a finding means; None for an id that nothing has."""
+    """Returns the page of a rule, or what else the id of a finding means; None for an id that nothing has."""
     record = id_record(id)
     if record is None:
         return None
@@ -51,7 +51,7 @@ def id_screen(id: str) -> list[Line] | None:
 
 
 def _page_of(id: str) -> Any:
-    """The rule, check or class of failure that has the id; None for any other id."""
+    """Returns the rule, check or class of failure that has the id; None for any other id."""
     if id.startswith("DIA"):
         return failures.page_of(id)
     if id.startswith("DOC"):

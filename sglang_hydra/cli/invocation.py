@@ -61,27 +61,27 @@ class Invocation:
     given: dict[str, str | bool] = field(default_factory=dict)
 
     def has(self, flag: str) -> bool:
-        """Whether a flag of the table was typed."""
+        """Returns whether a flag of the table was typed."""
         return self.given.get(BY_VALUE[flag].sets) not in (None, False) or bool(getattr(self, flag, None))
 
     def value(self, flag: str) -> str | None:
-        """The value of a flag of the table; None where it was not typed."""
+        """Returns the value of a flag of the table; None where it was not typed."""
         found = self.given.get(BY_VALUE[flag].sets)
         return None if found is None else str(found)
 
     @property
     def hydra(self) -> bool:
-        """Whether a flag that only Hydra reads was typed."""
+        """Returns whether a flag that only Hydra reads was typed."""
         return bool(self.hydra_flags)
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables that ``--env`` fills."""
+        """Returns the variables that ``--env`` fills."""
         return dict(word.partition("=")[::2] for word in self.env)
 
     @property
     def allowed(self) -> dict[str, list[str]]:
-        """The flags that say what files of others may do, by the keys of the settings."""
+        """Returns the flags that say what files of others may do, by the keys of the settings."""
         return {
             "trusted_folders": self.trusted_folders,
             "allowed_env": self.allowed_env,
@@ -171,7 +171,7 @@ def _take_value(invocation: Invocation, flag: Flag, typed: str, value: str) -> N
 
 
 def _take_variables(invocation: Invocation) -> None:
-    """The words NAME=VALUE beside ``--env`` fill variables too."""
+    """Takes the words NAME=VALUE beside ``--env`` as variables too."""
     beside = [item for item in invocation.requests if _VARIABLE.match(item.text)]
     invocation.requests = [item for item in invocation.requests if item not in beside]
     invocation.env += [item.text for item in beside]
@@ -187,7 +187,7 @@ def _check_primary(invocation: Invocation) -> None:
 
 
 def _is_verb(word: str) -> bool:
-    """Whether a word may be a verb: it is no flag, no override and no file."""
+    """Returns whether a word may be a verb: it is no flag, no override and no file."""
     return bool(word) and not word.startswith(("-", "~")) and "=" not in word and not word.endswith(_FILES)
 
 
@@ -207,7 +207,8 @@ def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
 
 
 def _choice_of(word: str) -> str | None:
-    """``model=qwen3_8b`` for the name of a preset, ``model=org/name`` for a repository; None for anything else."""
+    """Returns ``model=qwen3_8b`` for the name of a preset, ``model=org/name`` for a repository; None for anything
+    else."""
     group, slash, option = word.partition("/")
     if slash and group in ("gpu", "model") and (conf_dir() / group / f"{option}.yaml").is_file():
         return f"{group}={option}"
@@ -257,7 +258,7 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
 
 
 def _of_vllm(words: Sequence[str]) -> ConfigError:
-    """The error for a command of vLLM's, with a plan of the same in SGLang's flags."""
+    """Returns the error for a command of vLLM's, with a plan of the same in SGLang's flags."""
     from sglang_hydra.arguments.vllm import counterpart, translated
 
     first = next(at for at, word in enumerate(words) if word in ("serve", "vllm-serve", _VLLM))
@@ -288,14 +289,14 @@ def _refuse_foreign_signs(words: Sequence[str]) -> None:
 
 
 def _key_of_tool(flag: str, of_tool: Mapping[str, str]) -> str | None:
-    """The key for an option of what the exported file is run by: any long one of sbatch has one."""
+    """Returns the key for an option of what the exported file is run by: any long one of sbatch has one."""
     name = flag.lstrip("-")
     is_other = "qos" not in of_tool or not flag.startswith("--") or flag in (*BY_NAME, *names_by_flag())
     return of_tool.get(name) or (None if is_other else f"launch.slurm.sbatch.{name}")
 
 
 def _of_tool(key: str, word: str, behind: str) -> Finding:
-    """The error for an option of sbatch or docker; ``behind`` is its value where that is a word of its own."""
+    """Returns the error for an option of sbatch or docker; ``behind`` is its value where that is a word of its own."""
     flag, _, value = word.partition("=")
     typed = (word, behind) if behind else (word,)
     fix = Remedy.fixed(override := f"{key}={shlex.quote(behind or value)}", override)
@@ -304,7 +305,8 @@ def _of_tool(key: str, word: str, behind: str) -> Finding:
 
 
 def _stands_for(word: str, behind: str) -> ConfigError:
-    """The error for a flag that something else stands for; ``behind`` is the next word, which may be its value."""
+    """Returns the error for a flag that something else stands for; ``behind`` is the next word, which may be its
+    value."""
     flag, _, value = word.partition("=")
     typed: tuple[str, ...] = (word,)
     fix = None

@@ -21,8 +21,8 @@ def code_of(invocation: Invocation, made: Plan | Topology | None, findings: Sequ
 
 
 def is_good(invocation: Invocation, made: Plan | Topology | None, findings: Sequence[Finding] | None = None) -> bool:
-    """Whether ``made``, with its ``findings`` or with others, has no error, and nothing that ``--fail-on`` names; with
-    ``--upstream-only``, whether SGLang would accept it. None is what cannot be composed."""
+    """Returns whether ``made``, with its ``findings`` or with others, has no error, and nothing that ``--fail-on``
+    names; with ``--upstream-only``, whether SGLang would accept it. None is what cannot be composed."""
     levels = _levels(invocation)
     if made is None:
         return False

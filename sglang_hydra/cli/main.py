@@ -95,7 +95,7 @@ def _run(invocation: Invocation) -> int:
 
 
 def _verb(name: str) -> Callable[[Invocation], int]:
-    """The function that runs a verb: ``run`` of ``cli/NAME.py``; ``import_.py`` where the name is a keyword."""
+    """Returns the function that runs a verb: ``run`` of ``cli/NAME.py``; ``import_.py`` where the name is a keyword."""
     module = import_module(f"sglang_hydra.cli.{name}_" if iskeyword(name) else f"sglang_hydra.cli.{name}")
     run: Callable[[Invocation], int] = module.run
     return run

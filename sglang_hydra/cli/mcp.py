@@ -47,7 +47,7 @@ def run(invocation: Invocation) -> int:
 
 
 def server() -> FastMCP:
-    """The server with its tools."""
+    """Returns the server with its tools."""
     from mcp.server.fastmcp import FastMCP
     from mcp.types import ToolAnnotations
 
@@ -66,7 +66,7 @@ def _tool(name: str) -> Callable[..., dict[str, Any]]:
 
 
 def answer(tool: str, words: Sequence[str], text: str, file_name: str, detail: bool) -> dict[str, Any]:
-    """What the tool says: the verb's screen, or with ``detail`` its record. ``text`` is a file by that name."""
+    """Returns what the tool says: the verb's screen, or with ``detail`` its record. ``text`` is a file by that name."""
     with tempfile.TemporaryDirectory(prefix="sglang-hydra-") as made, asking_once():
         folder = Path(made).resolve()
         given = _with_text(tool, list(words), text, folder / (PurePath(file_name).name or "launch.sh"))
@@ -98,7 +98,7 @@ def _code(tool: str, words: Sequence[str], shown: io.StringIO, detail: bool) -> 
 
 
 def _with_text(tool: str, words: list[str], text: str, file: Path) -> list[str]:
-    """The words with the file that holds the text, behind the name of what ``explain`` explains."""
+    """Returns the words with the file that holds the text, behind the name of what ``explain`` explains."""
     if not text:
         return words
     file.write_text(text[:_LONGEST], encoding="utf-8", errors="replace")
@@ -107,8 +107,8 @@ def _with_text(tool: str, words: list[str], text: str, file: Path) -> list[str]:
 
 
 def _parted(tool: str, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """The words before a bare ``--``, and the rest. Raises ConfigError for a flag that writes a file, allows something,
-    or is none of the tool's, and for a word of Hydra's, which may name code."""
+    """Returns the words before a bare ``--``, and the rest. Raises ConfigError for a flag that writes a file, allows
+    something, or is none of the tool's, and for a word of Hydra's, which may name code."""
     allowed, cut = TOOLS[tool]["flags"], list(words).index("--") if "--" in words else len(words)
     for word in words[:cut]:
         if word.startswith("-") and word.partition("=")[0] not in allowed:

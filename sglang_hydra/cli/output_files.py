@@ -14,12 +14,12 @@ from sglang_hydra.text.findings import Finding
 
 
 def reason_of(failure: OSError | ValueError) -> str:
-    """Why a file cannot be written, without its name."""
+    """Returns why a file cannot be written, without its name."""
     return failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
 
 
 def paths_of(output: Path | None, names: Sequence[str]) -> list[Path]:
-    """A YAML file, or one of the suffix of ``output``, for each server; none without ``output``."""
+    """Returns a YAML file, or one of the suffix of ``output``, for each server; none without ``output``."""
     if output is None:
         return []
     suffix = output.suffix or ".yaml"

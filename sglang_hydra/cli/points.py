@@ -23,7 +23,8 @@ _SHOWN_NAME = 60
 
 
 def run(invocation: Invocation) -> int:
-    """The verdict on each point, and nothing merged or started. ``check`` ends with 2 where one has an error."""
+    """Returns the verdict on each point, and nothing merged or started. ``check`` ends with 2 where one has an
+    error."""
     composer = composer_of(invocation)
     grid = read_grid(composer, invocation.requests, measured=False)
     write(finding_lines(grid.remarks), sys.stderr)
@@ -41,7 +42,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _is_good(judged: Judged, invocation: Invocation) -> bool:
-    """Of a point, without what is refused for the load alone."""
+    """Returns whether a point is good, without what is refused for the load alone."""
     made = judged.server.plan if judged.server else None
     findings = dict.fromkeys((*judged.refused, *(made.findings if made else ())))
     return is_good(invocation, made, list(findings))
@@ -52,7 +53,7 @@ def _name_of(own: Sequence[Request]) -> str:
 
 
 def _record(name: str, judged: Judged) -> dict[str, object]:
-    """One result of the schema that ``check`` has."""
+    """Returns one result of the schema that ``check`` has."""
     plan = judged.server.plan if judged.server else None
     findings = dict.fromkeys((*judged.refused, *(plan.findings if plan else ())))
     return {

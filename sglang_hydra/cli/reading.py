@@ -36,7 +36,7 @@ def read_words(invocation: Invocation) -> None:
 
 
 def refused(words: Sequence[str]) -> Sequence[Finding]:
-    """What is wrong with the words of a command line, as far as it shows before the verb runs."""
+    """Returns what is wrong with the words of a command line, as far as it shows before the verb runs."""
     from sglang_hydra.planning.making.make import plan_composed
 
     try:
@@ -80,7 +80,8 @@ def _refuse_misplaced(invocation: Invocation) -> None:
 
 
 def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> list[Request]:
-    """SGLang's own flags as overrides, each with the place of the flag. Raises ConfigError as its parser refuses.
+    """Returns SGLang's own flags as overrides, each with the place of the flag. Raises ConfigError as its parser
+    refuses.
 
     They are read by the release that a plan of ``others`` is for, and need no model where those name one.
     """

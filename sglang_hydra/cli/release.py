@@ -30,7 +30,7 @@ _MIB = 1 << 20
 
 
 def run(invocation: Invocation) -> int:
-    """What is here and what it would cost; fetching or removing the releases that are named."""
+    """Shows which releases are here and what they would cost; fetches or removes the named ones."""
     is_trusted = any(request.text == TRUST for request in invocation.requests)
     is_none = any(request.text == NONE for request in invocation.requests)
     invocation.requests = [request for request in invocation.requests if request.text not in (TRUST, NONE)]
@@ -136,8 +136,8 @@ def _trust(action: str, named: Sequence[str]) -> int:
 
 
 def _say(version: str, row: Mapping[str, object], *, whole: bool) -> None:
-    """What a trusted release has otherwise than the one before; ``whole`` with each name, which a person has to decide
-    on before the release is recorded."""
+    """Prints what a trusted release has otherwise than the one before; ``whole`` with each name, which a person has to
+    decide on before the release is recorded."""
     from sglang_hydra.releases.adopting import said_of
 
     said = [(title, names) for title, names in said_of(row) if names]
@@ -148,7 +148,7 @@ def _say(version: str, row: Mapping[str, object], *, whole: bool) -> None:
 
 
 def _bundle(named: Sequence[str]) -> int:
-    """``release bundle DIR [VERSION...] [WHEEL...] [model=ORG/NAME...]``: for a machine without network."""
+    """Runs ``release bundle DIR [VERSION...] [WHEEL...] [model=ORG/NAME...]``: for a machine without network."""
     from pathlib import Path
 
     from sglang_hydra.releases import wheels
@@ -200,7 +200,7 @@ def _remove_stale() -> int:
 
 
 def _use(versions: Sequence[str], *, is_none: bool) -> int:
-    """``release use VERSION``: what is planned for where no release is named and none is installed."""
+    """Runs ``release use VERSION``: what is planned for where no release is named and none is installed."""
     from sglang_hydra.arguments.accepted import unknown_version
     from sglang_hydra.text.user_settings import KEYS, settings, use_release
 

@@ -105,7 +105,7 @@ def _gate(invocation: Invocation, folders: Sequence[Path], slo: Mapping[str, flo
 
 
 def report_lines(made: Report) -> Iterator[Line]:
-    """The report in a terminal: counts, points, the best of them, what does not count."""
+    """Yields the report in a terminal: counts, points, the best of them, what does not count."""
     yield [text(", ".join(sweep.name for sweep in made.sweeps), "bold"), text(f": {counts(made)}")]
     for sweep in made.sweeps:
         for problem in sweep.problems:
@@ -152,7 +152,7 @@ def _winner_lines(made: Report, winner: Winner) -> Iterator[Line]:
 
 
 def points_csv(made: Report) -> str:
-    """Every point of every sweep, a line each: ids, state, the settings that vary, all measures."""
+    """Returns every point of every sweep, a line each: ids, state, the settings that vary, all measures."""
     rows = [row for sweep in made.sweeps for row in sweep.rows]
     measures = sorted({name for row in rows for name in flat(row.measures)})
     lines: list[Sequence[object]] = []
@@ -167,7 +167,7 @@ def points_csv(made: Report) -> str:
 
 
 def _cell(value: object) -> object:
-    """A cell as text: one that a spreadsheet would take for a formula gets an apostrophe in front of it.
+    """Returns a cell as text: one that a spreadsheet would take for a formula gets an apostrophe in front of it.
 
     A program that separates cells at semicolons must find none either; numbers stay numbers.
     """
@@ -178,7 +178,7 @@ def _cell(value: object) -> object:
 
 
 def to_json(made: Report) -> dict[str, object]:
-    """The report for programs."""
+    """Returns the report for programs."""
     return {
         "schema": SCHEMA,
         "sweeps": [

@@ -61,8 +61,8 @@ def _reviews(invocation: Invocation, base: Tree | None) -> list[Review]:
 
 
 def _forms(invocation: Invocation) -> dict[str, str | None]:
-    """The forms that were asked for, each with the file to write it to. Raises ConfigError for another form, for two on
-    the screen, and for a file of a form that is only shown."""
+    """Returns the forms that were asked for, each with the file to write it to. Raises ConfigError for another form,
+    for two on the screen, and for a file of a form that is only shown."""
     asked = invocation.value("format") or ("json" if invocation.has("json") else "text")
     forms = {form: file or None for form, _, file in (item.partition("=") for item in asked.split(","))}
     for form in forms:
@@ -130,7 +130,7 @@ class Judged(NamedTuple):
 
 
 def github(results: Sequence[Judged]) -> str:
-    """A workflow command for each finding, which GitHub shows at its line."""
+    """Returns a workflow command for each finding, which GitHub shows at its line."""
     lines = []
     for judged in results:
         for finding, place in judged.findings:
@@ -145,7 +145,7 @@ def github(results: Sequence[Judged]) -> str:
 
 
 def sarif(results: Sequence[Judged]) -> str:
-    """One run, whose rules are the ids of its findings with their pages."""
+    """Returns one run, whose rules are the ids of its findings with their pages."""
     found = [item for judged in results for item in judged.findings]
     ids = sorted({finding.id for finding, _ in found})
     driver = {"name": _TOOL, "version": VERSION, "rules": [_rule(id) for id in ids]}
@@ -158,7 +158,7 @@ def sarif(results: Sequence[Judged]) -> str:
 
 
 def junit(results: Sequence[Judged]) -> str:
-    """A test case for each thing that was judged; its failure has the findings."""
+    """Returns a test case for each thing that was judged; its failure has the findings."""
     from xml.etree import ElementTree
 
     bad = str(sum(not judged.good for judged in results))
@@ -182,14 +182,14 @@ FORMS = {"github": github, "sarif": sarif, "junit": junit}
 
 
 def _said(finding: Finding) -> str:
-    """The message, and below it a line for each remedy."""
+    """Returns the message, and below it a line for each remedy."""
     words = ["hint", *["or"] * len(finding.shown)]
     said = [f"{word}: {remedy}" for word, remedy in zip(words, finding.shown, strict=False)]
     return "\n".join(printable(line) for line in (finding.message, *said))
 
 
 def _escaped(content: str, more: str = "") -> str:
-    """The content without the signs that end a workflow command or its property."""
+    """Returns the content without the signs that end a workflow command or its property."""
     for sign in f"%\r\n{more}":
         content = content.replace(sign, f"%{ord(sign):02X}")
     return content

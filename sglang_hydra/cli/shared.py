@@ -27,7 +27,7 @@ _STARTING = ("serve", "bench", "resume", "doctor")
 
 
 def composer_of(invocation: Invocation) -> Composer:
-    """The composer over the folders that the command line names."""
+    """Returns the composer over the folders that the command line names."""
     composer = Composer(invocation.config_dirs, invocation.value("config_name") or PRIMARY_NAME)
     composer.for_start = invocation.verb in _STARTING
     composer.searched = [request for request in invocation.requests if "hydra.searchpath=" in request.text]
@@ -35,7 +35,7 @@ def composer_of(invocation: Invocation) -> Composer:
 
 
 def config_flags(invocation: Invocation) -> list[str]:
-    """The flags that name the folders and the primary config of a command line."""
+    """Returns the flags that name the folders and the primary config of a command line."""
     flags = [word for folder in invocation.config_dirs for word in ("--config-dir", folder)]
     if invocation.value("config_name") not in (None, PRIMARY_NAME):
         flags += ["--config-name", str(invocation.value("config_name"))]
@@ -43,7 +43,7 @@ def config_flags(invocation: Invocation) -> list[str]:
 
 
 def typed_words(invocation: Invocation) -> list[str]:
-    """The names that were typed. Raises ConfigError for an option that the verb does not have."""
+    """Returns the names that were typed. Raises ConfigError for an option that the verb does not have."""
     verb, options = invocation.verb, _OPTIONS[invocation.verb]
     words = [request.text for request in invocation.requests]
     for word in words:

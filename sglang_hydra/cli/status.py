@@ -9,7 +9,7 @@ from sglang_hydra.cli.shared import typed_words
 
 
 def run(invocation: Invocation) -> int:
-    """The detached servers, or a sweep."""
+    """Returns the detached servers, or a sweep."""
     words = typed_words(invocation)
     if len(words) == 1 and (os.path.isdir(words[0]) or os.sep in words[0]):
         from sglang_hydra.measure.sweep.progress import status

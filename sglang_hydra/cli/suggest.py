@@ -49,7 +49,7 @@ _WIDE = 100
 
 
 def run(invocation: Invocation) -> int:
-    """``suggest model=M gpu=A,B context=32k concurrency=64 goal=gpus``. 2 where no plan holds the load."""
+    """Runs ``suggest model=M gpu=A,B context=32k concurrency=64 goal=gpus``. 2 where no plan holds the load."""
     own, typed = _taken(invocation.requests)
     for request in typed:
         name, _, value = request.text.partition("=")
@@ -90,14 +90,15 @@ def run(invocation: Invocation) -> int:
 
 
 def _taken(requests: Sequence[Request]) -> tuple[dict[str, str], list[Request]]:
-    """The words of this verb by name, and the overrides."""
+    """Returns the words of this verb by name, and the overrides."""
     names = (_CONTEXT, _CONCURRENCY, _GOAL, _RESULTS, _RATE, _TTFT, _TPOT)
     own = {name: value for name, _, value in (request.text.partition("=") for request in requests) if name in names}
     return own, [request for request in requests if request.text.partition("=")[0] not in names]
 
 
 def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Request]) -> int:
-    """``suggest results=multirun/SWEEP rate=200``: how many replicas an arrival rate needs. 2 where no point says."""
+    """Runs ``suggest results=multirun/SWEEP rate=200``: how many replicas an arrival rate needs. 2 where no point
+    says."""
     from pathlib import Path
 
     from sglang_hydra.measure.report.reading import read_sweeps
@@ -162,7 +163,7 @@ def _replica_lines(rate: float, found: Sequence[Needed]) -> list[Line]:
 
 
 def _size(name: str, typed: str) -> int:
-    """``32k`` is 32,000 and ``32Ki`` 32,768, as SGLang reads them. Raises ConfigError for what is no number."""
+    """Returns ``32k`` is 32,000 and ``32Ki`` 32,768, as SGLang reads them. Raises ConfigError for what is no number."""
     size = int(typed) if is_digits(typed) else size_of(typed)
     if size:
         return size
@@ -178,7 +179,8 @@ def _size(name: str, typed: str) -> int:
 
 
 def _load(context: int | None, users: int | None, typed: Sequence[Request]) -> list[Request]:
-    """What the fit and the limit are about: requests of ``context`` tokens, of which the last are the answer."""
+    """Returns what the fit and the limit are about: requests of ``context`` tokens, of which the last are the
+    answer."""
     words = []
     if context is not None:
         answer = min(_LONGEST_ANSWER, max(1, context // 4))
@@ -213,7 +215,7 @@ def _record(typed: Sequence[str], item: Suggestion, best: Suggestion, goal: str)
 
 
 def _equal(item: Suggestion, best: Suggestion, goal: str) -> bool:
-    """Whether what the goal ranks by differs by less than the forecast can tell."""
+    """Returns whether what the goal ranks by differs by less than the forecast can tell."""
     own, other = (_ranked(suggestion, goal) for suggestion in (item, best))
     return own is not None and other is not None and abs(own / other - 1) < EQUAL
 

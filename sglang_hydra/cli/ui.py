@@ -32,7 +32,7 @@ _MOST_BYTES = 8 << 20
 
 
 def run(invocation: Invocation) -> int:
-    """``ui [FILE.yaml] [OVERRIDES] [--config-dir FOLDER]``: serves until it is interrupted, and opens the plan."""
+    """Runs ``ui [FILE.yaml] [OVERRIDES] [--config-dir FOLDER]``: serves until it is interrupted, and opens the plan."""
     composer_of(invocation)  # refuses a folder that is not there
     typed = [request.text for request in files_of(invocation)]
     own = own_files(invocation.config_dirs, typed)
@@ -46,7 +46,7 @@ def run(invocation: Invocation) -> int:
 
 
 def site_folder() -> Path:
-    """The built site: that of the extra ``ui``, or this checkout's. Raises ConfigError where there is none."""
+    """Returns the built site: that of the extra ``ui``, or this checkout's. Raises ConfigError where there is none."""
     spec = importlib.util.find_spec(DISTRIBUTION)
     installed = map(Path, (spec.submodule_search_locations or ()) if spec else ())
     built = Path(__file__).resolve().parents[2] / "build" / "site"
@@ -58,9 +58,9 @@ def site_folder() -> Path:
 
 
 def own_files(folders: Sequence[str], typed: Sequence[str] = ()) -> dict[str, str]:
-    """What the page gets, by the path that it has there: the presets below the folders of ``--config-dir``, where the
-    first folder wins, and the files that were typed. Raises ConfigError for a file that is not there, and where all of
-    them are more than 8 MiB."""
+    """Returns what the page gets, by the path that it has there: the presets below the folders of ``--config-dir``,
+    where the first folder wins, and the files that were typed. Raises ConfigError for a file that is not there, and
+    where all of them are more than 8 MiB."""
     files: dict[str, Path] = {}
     for folder in map(Path, folders):
         for file in sorted(folder.rglob("*")):
@@ -78,7 +78,7 @@ def own_files(folders: Sequence[str], typed: Sequence[str] = ()) -> dict[str, st
 
 
 def _on_page(word: str) -> str:
-    """A typed file as the page names it: as typed below the working directory, else by its own name alone."""
+    """Returns a typed file as the page names it: as typed below the working directory, else by its own name alone."""
     path = Path(word)
     return path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
 
@@ -94,13 +94,13 @@ class PageServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def address(self, form: dict[str, str]) -> str:
-        """The address of the plan of a form."""
+        """Returns the address of the plan of a form."""
         page = f"plan.html#{urlencode({'p': json.dumps(form)})}" if form else "index.html"
         return f"http://127.0.0.1:{self.server_port}/{self.token}/{page}"
 
 
 def served(folder: Path, own: dict[str, str]) -> PageServer:
-    """The server, bound and not yet answering; a context that closes it."""
+    """Returns the server, bound and not yet answering; a context that closes it."""
     return PageServer(folder, own)
 
 
@@ -145,4 +145,4 @@ class _Handler(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing is logged."""
+        """Logs nothing."""

@@ -46,7 +46,7 @@ class Base(NamedTuple):
 
     @property
     def tree(self) -> DictConfig:
-        """Our tree."""
+        """Returns our tree."""
         from omegaconf import OmegaConf
 
         return OmegaConf.select(self.config, ".".join(self.mount)) if self.mount else self.config
@@ -72,7 +72,7 @@ class Base(NamedTuple):
         return root
 
     def origin(self, key: str) -> tuple[str, bool]:
-        """Where a key of ours was set, and whether that was typed; no place for what nobody named."""
+        """Returns where a key of ours was set, and whether that was typed; no place for what nobody named."""
         origin = self.layers.origin_at(key.removeprefix("".join(f"{name}." for name in self.mount)))
         return (origin.place, origin.file is None and origin.layer == "cli") if origin else ("", True)
 
@@ -206,7 +206,8 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
 
 
 def _below(keys: tuple[str, ...], value: Any, mount: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
-    """The values for our keys in a mapping for our node, or for one above it (``serving={sglang: {tp_size: 2}}``)."""
+    """Returns the values for our keys in a mapping for our node, or for one above it (``serving={sglang: {tp_size:
+    2}}``)."""
     if mount[: len(keys)] != keys:
         return {}
     for name in mount[len(keys) :]:
@@ -215,18 +216,18 @@ def _below(keys: tuple[str, ...], value: Any, mount: tuple[str, ...]) -> dict[tu
 
 
 def _below_node(node: str, remedy: Remedy) -> Remedy:
-    """The remedy with the key that was meant below ``node``."""
+    """Returns the remedy with the key that was meant below ``node``."""
     return Remedy.meant(f"{node}.{remedy.renames}") if remedy.renames else remedy
 
 
 def _is_ours(keys: tuple[str, ...], mount: tuple[str, ...]) -> bool:
-    """Whether a key that an app does not have is one of ours below the node that our tree stands under."""
+    """Returns whether a key that an app does not have is one of ours below the node that our tree stands under."""
     return bool(mount) and (keys[0] in EVERY or keys[0] in NODES)
 
 
 def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding | None:
-    """What is wrong with an override of one of our keys. Hydra's message has no suggestion, and with a + it adds a key
-    that nobody reads."""
+    """Returns what is wrong with an override of one of our keys. Hydra's message has no suggestion, and with a + it
+    adds a key that nobody reads."""
     name = path[0]
     if name in EVERY and override.is_delete():
         return not_deletable(name).finding
@@ -244,7 +245,7 @@ def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding |
 def origins_below(
     repository: Repository, chosen: Sequence[Override], leaves: Sequence[Wanted], mount: tuple[str, ...]
 ) -> dict[str, Origin]:
-    """The file or the override that sets each key right below the node ``mount`` of an app."""
+    """Returns the file or the override that sets each key right below the node ``mount`` of an app."""
     found: dict[str, Origin] = {}
     with hydra_errors_as_findings():
         for default, loaded in loaded_configs(repository, repository.defaults(chosen).defaults):
@@ -302,7 +303,7 @@ def record_files(
 
 
 def _too_late(lost: Sequence[str], place: str | None, schema: ResultDefault, mount: tuple[str, ...]) -> Finding:
-    """The finding for values that the defaults of our schema, which is merged later, overwrite."""
+    """Returns the finding for values that the defaults of our schema, which is merged later, overwrite."""
     entry = f"/sglang_hydra@{'.'.join(mount)}" if mount else str(schema.config_path)
     shown = ", ".join(lost[:3]) + (f" and {len(lost) - 3} others" if len(lost) > 3 else "")
     message = f"{place or 'a file'}: {shown} overwritten by {entry}, which comes later in the defaults list"
@@ -342,7 +343,7 @@ def record(
 
 
 def package_of(default: ResultDefault) -> tuple[str, ...]:
-    """The keys that lead to the node that a config is merged into; empty for the root."""
+    """Returns the keys that lead to the node that a config is merged into; empty for the root."""
     return tuple(filter(None, str(default.package or "").split(".")))
 
 
@@ -370,7 +371,7 @@ def loaded_configs(repository: Repository, defaults: Sequence[ResultDefault]) ->
 
 
 def is_schema(config: Any) -> bool:
-    """Whether a config declares SGLang's arguments: our schema, or an app's extension of it."""
+    """Returns whether a config declares SGLang's arguments: our schema, or an app's extension of it."""
     from omegaconf import OmegaConf
 
     kind = OmegaConf.get_type(config)

@@ -50,7 +50,7 @@ class PlainBase:
     calls: tuple[tuple[str, ...], ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """The nodes and arguments, every interpolation in them resolved."""
+        """Returns the nodes and arguments, every interpolation in them resolved."""
         root = dict(self.root)
         for keys in self.calls:
             if _value_at(root, keys) in CALLS:
@@ -58,8 +58,8 @@ class PlainBase:
         return root
 
     def overridden(self, wanted: Sequence[Wanted]) -> PlainBase:
-        """With these overrides of values on top. Raises NotPlain where only OmegaConf can apply one, or says what is
-        wrong with it."""
+        """Returns the base with these overrides of values on top. Raises NotPlain where only OmegaConf can apply one,
+        or says what is wrong with it."""
         root, layers = dict(self.root), self.layers.copy()
         for item in wanted:
             _apply(root, item.override)
@@ -102,7 +102,8 @@ class PlainBases:
         self._pairs: dict[str, bool] = {}
 
     def base(self, chosen: Sequence[Override]) -> PlainBase:
-        """The base of these choices. Raises NotPlain where only Hydra can compose them, and where they are wrong."""
+        """Returns the base of these choices. Raises NotPlain where only Hydra can compose them, and where they are
+        wrong."""
 
         def make() -> PlainBase | None:
             try:
@@ -114,8 +115,8 @@ class PlainBases:
         return _plain(kept(self._bases, key, make), chosen)
 
     def pair(self, gpu: str, model: str) -> tuple[Content, ...]:
-        """The configs of the pair file of these two, weakest first; empty where there is none. Raises NotPlain where
-        only Hydra can compose it."""
+        """Returns the configs of the pair file of these two, weakest first; empty where there is none. Raises NotPlain
+        where only Hydra can compose it."""
         name = f"{gpu}-{model}"
         exists = kept(self._pairs, name, lambda: self._repository.config_exists(f"{PAIR}/{name}"))
         return self.presets.preset(PAIR, name).parts if exists else ()
@@ -139,7 +140,8 @@ class PlainBases:
         return PlainBase(root, layers, {**outline.choices, **chosen_options}, calls=tuple(_calls_in(root)))
 
     def _slot(self, override: Override) -> _Slot | None:
-        """The slot of a choice; None for one that must be Hydra's (an option that chooses others, a deletion)."""
+        """Returns the slot of a choice; None for one that must be Hydra's (an option that chooses others, a
+        deletion)."""
         value = override.value()
         if not isinstance(value, str) or override.package is not None or override.is_delete():
             return None
@@ -152,7 +154,7 @@ class PlainBases:
         return _Slot(override.key_or_group, str(override.type), content.package if content else None)
 
     def _without_defaults(self, override: Override) -> Override:
-        """The choice of a preset that the chosen one begins with, and that has no defaults list of its own."""
+        """Returns the choice of a preset that the chosen one begins with, and that has no defaults list of its own."""
         group = override.key_or_group
         for config_path in self.presets.chain(f"{group}/{override.value()}"):
             content = self.presets.content(config_path)
@@ -211,7 +213,7 @@ class PlainBases:
         return kept(self._contributions, (config_path, str(default.primary), *package), make)
 
     def _choices_of_recipes(self, chosen: Sequence[Override]) -> Iterator[Override]:
-        """What a published recipe chooses, as if it had been typed: Hydra takes it where nothing else was."""
+        """Yields what a published recipe chooses, as if it had been typed: Hydra takes it where nothing else was."""
         typed = {override.key_or_group for override in chosen}
         for override in chosen:
             id = id_of(f"{RECIPE}/{override.value()}") if override.key_or_group == RECIPE else None

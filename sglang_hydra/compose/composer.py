@@ -114,20 +114,22 @@ class Composer:
         self._group_keys: dict[str, str] | None = None
 
     def options(self, group: str) -> list[str]:
-        """The options of a config group, sorted, also in the folders that ``searched`` adds; empty for what is no
-        group."""
+        """Returns the options of a config group, sorted, also in the folders that ``searched`` adds; empty for what is
+        no group."""
         return self._repository(self.searched).options(group)
 
     def is_path(self, model: str) -> bool:
-        """Whether the choice of a model is a folder or the name of a repository, and no option that Hydra finds."""
+        """Returns whether the choice of a model is a folder or the name of a repository, and no option that Hydra
+        finds."""
         return self._repository(self.searched).is_path(model)
 
     def groups(self) -> list[str]:
-        """The names of the top-level config groups, without Hydra's own."""
+        """Returns the names of the top-level config groups, without Hydra's own."""
         return [name for name in self._repository().groups() if name not in ("hydra", PAIR)]
 
     def listed_groups(self) -> set[str]:
-        """The groups that the primary config's defaults list chooses from, as they are typed: ``gpu@server.gpu``.
+        """Returns the groups that the primary config's defaults list chooses from, as they are typed:
+        ``gpu@server.gpu``.
 
         Raises ConfigError for a list that cannot be read."""
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
@@ -137,8 +139,8 @@ class Composer:
             return set(listed.overrides.known_choices)
 
     def preset(self, group: str, name: str, requests: Sequence[Request] = ()) -> Preset:
-        """The option ``name`` of a group, composed with its defaults list and with nothing else: what the primary
-        config or an override sets beside it is not in it. ``requests`` may add a folder that is searched.
+        """Returns the option ``name`` of a group, composed with its defaults list and with nothing else: what the
+        primary config or an override sets beside it is not in it. ``requests`` may add a folder that is searched.
 
         Raises ConfigError for an option that is not there, and with every mistake in the preset's files.
         """
@@ -154,8 +156,8 @@ class Composer:
                     return preset_of(repository, self._spelled_groups().get(group, group), name)
 
     def presets(self, group: str, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Preset]:
-        """The presets of a group, of each folder that is searched in turn. One that only gives another one a second
-        name is left out.
+        """Returns the presets of a group, of each folder that is searched in turn. One that only gives another one a
+        second name is left out.
 
         A broken one is left out too: its mistakes are reported where it is chosen. With ``strict`` ConfigError is
         raised, with the findings on all of them.
@@ -179,7 +181,7 @@ class Composer:
         return presets
 
     def model_presets(self, requests: Sequence[Request] = ()) -> ModelPresets:
-        """What the presets of the ``model`` group know of checkpoints."""
+        """Returns what the presets of the ``model`` group know of checkpoints."""
         with self._lock:
             key = id(self._repository(requests))
             if key not in self._models:
@@ -187,7 +189,8 @@ class Composer:
             return self._models[key]
 
     def canonical(self, requests: Sequence[Request]) -> list[str]:
-        """The overrides as Hydra itself would take them, a secret as its reference; for Hydra's own record of a run.
+        """Returns the overrides as Hydra itself would take them, a secret as its reference; for Hydra's own record of a
+        run.
 
         Raises ConfigError as ``compose`` does.
         """
@@ -200,14 +203,14 @@ class Composer:
         return words
 
     def with_choice(self, requests: Sequence[Request], group: str, choice: str, why: str) -> list[Request]:
-        """``requests`` with another option of ``group``, which was chosen here and not by the user: ``why``."""
+        """Returns ``requests`` with another option of ``group``, which was chosen here and not by the user: ``why``."""
         key = self._spelled_groups().get(group, group)
         kept = [request for request in requests if request.name not in (group, key)]
         return [*kept, Request(f"{key}={choice}", why, group)]
 
     def spelled(self, request: Request) -> Request | None:
-        """An override of ours as this app spells it: below the node that our tree stands under, in Hydra's own syntax.
-        None for the choice of a group that the app has not."""
+        """Returns an override of ours as this app spells it: below the node that our tree stands under, in Hydra's own
+        syntax. None for the choice of a group that the app has not."""
         if not self.hydra_syntax:
             return request
         if request.key is None:
@@ -220,11 +223,12 @@ class Composer:
 
     @property
     def mount(self) -> str:
-        """What stands before our keys in the composed config: ``server.``, or nothing at the root."""
+        """Returns the prefix of our keys in the composed config: ``server.``, or nothing at the root."""
         return self._spelled_groups().get("gpu", "gpu").partition("@")[2].removesuffix("gpu")
 
     def _spelled_groups(self) -> dict[str, str]:
-        """Each group as this app spells it (``gpu@server.gpu``): as it was composed last, else by its defaults list."""
+        """Returns each group as this app spells it (``gpu@server.gpu``): as it was composed last, else by its defaults
+        list."""
         if self._group_keys is None:
             self._group_keys = {key.partition("@")[0]: key for key in self.listed_groups()}
         return self._group_keys
@@ -236,7 +240,8 @@ class Composer:
             self._read(requests, self._repository(requests))
 
     def hydra_keys(self, requests: Sequence[Request]) -> dict[str, Any]:
-        """What the files that are merged set below Hydra's own node, unresolved, by key: ``hydra.sweep.dir``."""
+        """Returns what the files that are merged set below Hydra's own node, unresolved, by key:
+        ``hydra.sweep.dir``."""
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 
         with self._lock, self._reading(requests), hydra_errors_as_findings():
@@ -244,7 +249,8 @@ class Composer:
             return repository.hydra_keys(repository.defaults([item.override for item in chosen]).defaults)
 
     def origins_below(self, mount: tuple[str, ...], requests: Sequence[Request]) -> dict[str, Origin]:
-        """Who set each key right below a node of an app, which need not hold SGLang's arguments; the last one wins."""
+        """Returns who set each key right below a node of an app, which need not hold SGLang's arguments; the last one
+        wins."""
         from sglang_hydra.compose.by_omegaconf import origins_below
 
         with self._lock, self._reading(requests):
@@ -252,7 +258,7 @@ class Composer:
             return origins_below(repository, [item.override for item in chosen], leaves, mount)
 
     def mounts(self, requests: Sequence[Request]) -> list[tuple[str, ...]]:
-        """Every node of an app under which a server's arguments stand; at the root it is empty."""
+        """Returns every node of an app under which a server's arguments stand; at the root it is empty."""
         from sglang_hydra.compose.by_omegaconf import mounts_of
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 
@@ -261,7 +267,8 @@ class Composer:
             return mounts_of(repository, repository.defaults([item.override for item in chosen]).defaults)
 
     def tree(self, requests: Sequence[Request]) -> tuple[DictConfig, tuple[str, ...]]:
-        """Our tree as these requests compose it, unresolved within the whole config, and the node that it stands under.
+        """Composes our tree from these requests, unresolved within the whole config, and names the node that it is
+        under.
 
         Raises ConfigError as ``compose`` does.
         """
@@ -283,7 +290,7 @@ class Composer:
 
     @contextlib.contextmanager
     def _reading(self, requests: Sequence[Request]) -> Iterator[None]:
-        """What ``requests`` have typed may read any variable; so may all files of a Hydra app of the user's own. Raises
+        """Lets typed ``requests`` read any variable, and so all files of a Hydra app of the user's own. Raises
         ConfigError (CLI009) for what costs more than its budget."""
         typed = [item.text for item in requests if item.layer == "cli"]
         places = dict.fromkeys(item.place.partition(":")[0] for item in requests if not item.is_word)
@@ -305,7 +312,7 @@ class Composer:
             return self._merged_by_omegaconf(repository, chosen, leaves)
 
     def _split(self, requests: Sequence[Request]) -> tuple[Repository, list[Wanted], list[Wanted]]:
-        """What can be composed, the requests that choose options, and those that set values."""
+        """Returns what can be composed, the requests that choose options, and those that set values."""
         repository = self._repository(requests)
         own = [item for item in self._read(requests, repository) if not item.override.is_hydra_override()]
         chosen = [item for item in own if repository.chooses(item.override)]
@@ -369,7 +376,7 @@ class Composer:
         return wanted
 
     def _keep_words(self, requests: Sequence[Request], wanted: Sequence[Wanted], release: str | None) -> None:
-        """A word means the same next time. One that stands for several, or for none, is read again."""
+        """Keeps what each word means. A word that means several things, or none, is read again."""
         if len(self._words) > _MOST_WORDS:
             self._words.clear()
         for request, item in zip(requests, wanted, strict=True) if len(requests) == len(wanted) else ():
@@ -377,14 +384,16 @@ class Composer:
                 self._words[request.text, request.place, request.layer, release] = item
 
     def _is_own_key(self, key: str) -> bool:
-        """Whether the app's config has this key beside our tree; possible only where ours stands under a node."""
+        """Returns whether the app's config has this key beside our tree; possible only where ours stands under a
+        node."""
         if self.config_name == PRIMARY_NAME:
             return False
         base = self._base(self._repository(), [])
         return bool(base.mount) and key in base.config
 
     def _repository(self, requests: Sequence[Request] = ()) -> Repository:
-        """What can be composed, with the folders that a ``hydra.searchpath=...`` of a typed word or file adds."""
+        """Returns what can be composed, with the folders that a ``hydra.searchpath=...`` of a typed word or file
+        adds."""
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
         from sglang_hydra.compose.hydra_internals import Repository
         from sglang_hydra.compose.override_errors import Refused
@@ -405,7 +414,8 @@ class Composer:
         return self._repositories[key]
 
     def _base(self, repository: Repository, chosen: Sequence[Wanted]) -> Base:
-        """The base for these choices, the caller's own. What is asked for twice is kept: a copy costs a seventh."""
+        """Returns the base for these choices, the caller's own. What is asked for twice is kept: a copy costs a
+        seventh."""
         from sglang_hydra.compose.by_omegaconf import make_base
 
         key = (str(id(repository)), *(str(item.override.input_line) for item in chosen))
@@ -422,7 +432,7 @@ class Composer:
 
 
 def _own_groups(base: Base | PlainBase) -> dict[str, str]:
-    """Each group, and how its choice is typed: ``gpu@server.gpu``, of the server that is composed."""
+    """Returns each group, and how its choice is typed: ``gpu@server.gpu``, of the server that is composed."""
     below = "".join(f"{name}." for name in base.mount)
     own_last = sorted(base.choices, key=lambda key: bool(below) and key.partition("@")[2].startswith(below))
     return {key.partition("@")[0]: key for key in own_last}

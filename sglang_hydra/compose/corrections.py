@@ -54,7 +54,7 @@ _TIMES = re.compile(r"(?:(\d+)\s*[x*]?\s*([a-z].*?)|([a-z].*?\d.*?)\s*[x*:]\s*(\
 
 
 def key_meant(name: str) -> str | None:
-    """The key that a name means which is none: ``!`` before it where it means the opposite."""
+    """Returns the key that a name means which is none: ``!`` before it where it means the opposite."""
     if re.fullmatch(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+", name) and name.lower() not in EVERY:
         return None if name.partition("_")[2].lower() in EVERY else f"engine.env.{name}"
     plain = name.lower().replace("-", "_")
@@ -72,8 +72,8 @@ def key_meant(name: str) -> str | None:
 
 
 def mistyped(name: str) -> str | None:
-    """The key that one slip away is spelled so, by us, by SGLang's flags or elsewhere, or that has the same words; None
-    where two keys are."""
+    """Returns the key that one slip away is spelled so, by us, by SGLang's flags or elsewhere, or that has the same
+    words; None where two keys are."""
     known, words = {**_spellings(), **{key: key for key in known_keys()}}, sorted(_words(name))
     meant = {key for one in surest(name, known) if (key := known[one])}
     meant = meant or {key for one, key in known.items() if key and len(words) > 1 and sorted(_words(one)) == words}
@@ -82,7 +82,7 @@ def mistyped(name: str) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _spellings() -> Mapping[str, str | None]:
-    """The key for each way in which one is known to be spelled."""
+    """Returns the key for each way in which one is known to be spelled."""
     theirs = {
         flag.lstrip("-").replace("-", "_"): row.argument for flag, row in counterparts().items() if flag[:2] == "--"
     }
@@ -91,8 +91,8 @@ def _spellings() -> Mapping[str, str | None]:
 
 
 def keys_like(name: str, most: int) -> list[str]:
-    """The keys that share the rarest words of a name that is none, in one of their spellings or in their help, the
-    likest first; none where what is shared is less than half of it."""
+    """Returns the keys that share the rarest words of a name that is none, in one of their spellings or in their help,
+    the likest first; none where what is shared is less than half of it."""
     typed, score = _words(name) if len(name) > 1 else set(), dict[str, float]()
     spelled = {**{key: key for key in known_keys()}, **_spellings()}
     texts = [(key.lstrip("!"), _words(one), _OF_NODE if "." in key else 1.0) for one, key in spelled.items() if key]
@@ -112,13 +112,13 @@ def keys_like(name: str, most: int) -> list[str]:
 
 
 def is_of_config(name: str) -> bool:
-    """Whether a config.json that we have holds a field of this name."""
+    """Returns whether a config.json that we have holds a field of this name."""
     field = f'"{name.lower().replace("-", "_")}": '
     return any(field in path.read_text(encoding="utf-8") for path in (conf_dir() / "configs").glob("*--*.json"))
 
 
 def part_known(name: str) -> str | None:
-    """The longest word of a name that some argument has in its own."""
+    """Returns the longest word of a name that some argument has in its own."""
     parts = sorted(_words(name) - _USUAL, key=len, reverse=True)
     return next((part for part in parts if any(part in one for one in EVERY)), None)
 
@@ -132,7 +132,7 @@ def _is_word(typed: str, word: str) -> bool:
 
 
 def _opposite(name: str) -> str | None:
-    """``disable_cuda_graph`` for ``enable_cuda_graph``."""
+    """Returns ``disable_cuda_graph`` for ``enable_cuda_graph``."""
     stem = next((name.removeprefix(head) for head in _OPPOSITES if name.startswith(head)), None)
     same, other = ("enable_", "disable_") if name.startswith(("enable_", "use_")) else ("disable_", "enable_")
     if stem is None:
@@ -141,7 +141,8 @@ def _opposite(name: str) -> str | None:
 
 
 def _below_a_node(name: str) -> str | None:
-    """``bench.concurrency`` for ``concurrency``; none where an argument ends so too (timeout), or a node is near."""
+    """Returns ``bench.concurrency`` for ``concurrency``; none where an argument ends so too (timeout), or a node is
+    near."""
     if any(argument.endswith(f"_{name}") for argument in EVERY) or nearest(name, NODES):
         return None
     known = list(known_keys())
@@ -150,7 +151,7 @@ def _below_a_node(name: str) -> str | None:
 
 
 def known_keys() -> Iterator[str]:
-    """Every argument, and every key of two or three names below a node of ours."""
+    """Yields every argument, and every key of two or three names below a node of ours."""
     yield from EVERY
     for item in fields(Root):
         if item.name in NODES and is_dataclass(item.type):
@@ -161,8 +162,8 @@ def known_keys() -> Iterator[str]:
 
 
 def may_be(meant: str, value: str) -> bool:
-    """Whether ``value`` can be meant for the key which ``key_meant`` found: a switch takes no name, and nothing else
-    true or false."""
+    """Returns whether ``value`` can be meant for the key which ``key_meant`` found: a switch takes no name, and nothing
+    else true or false."""
     field, plain = EVERY.get(meant.lstrip("!")), value.lower()
     if meant.startswith("gpu.") and plain in ("true", "false"):
         return False
@@ -183,7 +184,8 @@ def switch_meant(value: str) -> str | None:
 
 
 def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
-    """The word that sets the key which ``key_meant`` found; ``typed`` are the other values of the command line."""
+    """Returns the word that sets the key which ``key_meant`` found; ``typed`` are the other values of the command
+    line."""
     if meant == "ep_size" and not is_digits(value):
         size = typed.get("tp_size", "")
         value = size if is_digits(size) else "${tp_size}"
@@ -200,8 +202,8 @@ def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
 
 
 def hub_page(address: str) -> tuple[str, str | None] | None:
-    """The repository whose page on the Hugging Face hub this is, and its revision (None: main); None for anything
-    else."""
+    """Returns the repository whose page on the Hugging Face hub this is, and its revision (None: main); None for
+    anything else."""
     page = _HUB_PAGE.fullmatch(address) or re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w./-]+)", address)
     if page is None or page[1].partition("/")[0] in ("datasets", "spaces"):
         return None
@@ -229,7 +231,7 @@ def path_meant(path: str) -> str | None:
 
 
 def presets_of(checkpoint: str) -> list[str]:
-    """The presets for a checkpoint, by its name on the hub without the organisation, however it is spelled."""
+    """Returns the presets for a checkpoint, by its name on the hub without the organisation, however it is spelled."""
     plain = re.sub(r"[\W_]", "", checkpoint).lower()
     paths = {
         path.stem: re.search(r"^model_path: .*/(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
@@ -239,8 +241,8 @@ def presets_of(checkpoint: str) -> list[str]:
 
 
 def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
-    """``gpu=h100 gpu.count=8`` for ``8xh100``; the class in ``NVIDIA H100 80GB``: the words for each class that was
-    probably meant, the likeliest first."""
+    """Returns ``gpu=h100 gpu.count=8`` for ``8xh100``; the class in ``NVIDIA H100 80GB``: the words for each class that
+    was probably meant, the likeliest first."""
     if family := _TABLE["families"].get(value.lower()):
         return [f"gpu={option}" for option in family.split()]
     flat = {option.replace("_", ""): option for option in options}
@@ -271,7 +273,7 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
 
 
 def _says_memory_of(option: str, words: Sequence[str]) -> bool:
-    """Whether words behind the name of a class say no more than its memory."""
+    """Returns whether words behind the name of a class say no more than its memory."""
     sizes = [int(size[1]) for word in words if (size := _MEMORY.fullmatch(word)) and size[1]]
     known = _memory_mib(option)
     return all(map(_MEMORY.fullmatch, words)) and all(
@@ -287,7 +289,7 @@ def _memory_mib(option: str) -> int | None:
 
 
 def letters_behind(typed: str, name: str) -> str:
-    """What letters stand behind a name that was typed in full: another product (GLM-4.5V is no GLM-4.5)."""
+    """Returns the letters after a name that was typed in full: another product (GLM-4.5V is no GLM-4.5)."""
     plain, begin = (re.sub(r"[\W_]", "", text).lower() for text in (typed, name))
     rest = plain[len(begin) :] if plain.startswith(begin) else ""
     return rest if rest.isalpha() and rest not in ("it", "yaml", "exp") else ""

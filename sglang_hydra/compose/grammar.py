@@ -11,14 +11,15 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 def quoted(text: str) -> str:
-    """``text`` as a quoted value of Hydra's override grammar, so that it comes out as the very same string."""
+    """Returns ``text`` as a quoted value of Hydra's override grammar, so that it comes out as the very same string."""
     escaped = re.sub(r"(\\*)'", lambda run: run.group(1) * 2 + "\\'", text)
     trailing = len(escaped) - len(escaped.rstrip("\\"))
     return "'" + escaped + "\\" * trailing + "'"
 
 
 def literal(value: Any) -> Any:
-    """``value`` with every ``${`` in its texts escaped, so that OmegaConf resolves it to the very same value."""
+    """Returns ``value`` with every ``${`` in its texts escaped, so that OmegaConf resolves it to the very same
+    value."""
     if isinstance(value, str):
         return re.sub(r"(\\*)\$\{", lambda run: run.group(1) * 2 + "\\${", value)
     if isinstance(value, (list, tuple)):
@@ -31,7 +32,7 @@ def literal(value: Any) -> Any:
 
 
 def has_interpolation(value: Any) -> bool:
-    """Whether some text in ``value`` is only known once the whole configuration is (``${gpu.count}``)."""
+    """Returns whether some text in ``value`` is only known once the whole configuration is (``${gpu.count}``)."""
     if isinstance(value, str):
         return "${" in value
     if isinstance(value, dict):
@@ -40,7 +41,7 @@ def has_interpolation(value: Any) -> bool:
 
 
 def as_override(key: str, value: Any) -> str:
-    """``key=value`` in Hydra's grammar for any value of plain types: the way from typed values back to text.
+    """Returns ``key=value`` in Hydra's grammar for any value of plain types: the way from typed values back to text.
 
     The value is meant literally: a ``${`` in it is no interpolation. Raises ValueError for a mapping with a key that
     the grammar cannot spell (one with spaces or quotes).
@@ -49,12 +50,12 @@ def as_override(key: str, value: Any) -> str:
 
 
 def written(key: str, value: Any) -> str:
-    """The same for a value in which a ``${`` means what it means to OmegaConf."""
+    """Returns the same for a value in which a ``${`` means what it means to OmegaConf."""
     return f"{key}={_spelled(value)}"
 
 
 def typed_word(key: str, value: Any) -> str:
-    """``written`` as one would type it: a name, and a text that is one interpolation, without quotes."""
+    """Returns ``written`` as one would type it: a name, and a text that is one interpolation, without quotes."""
     bare = isinstance(value, str) and (_INTERPOLATION.fullmatch(value) or _is_name(value))
     return f"{key}={value}" if bare else written(key, value)
 
@@ -84,12 +85,12 @@ def _spelled_key(key: Any) -> str:
 
 
 def unquoted(text: str) -> str:
-    """``text`` without the quotes around it, if it has some; what stands inside stays as it is."""
+    """Returns ``text`` without the quotes around it, if it has some; the inside stays as it is."""
     return text[1:-1] if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0] else text
 
 
 def unescaped(value: Any) -> Any:
-    """The inverse of ``literal`` for a text that has no interpolation in it; anything else stays as it is."""
+    """Returns the inverse of ``literal`` for a text that has no interpolation in it; anything else stays as it is."""
     if isinstance(value, str) and "${" in value:
         plain = re.sub(r"(\\*)\\\$\{", lambda run: run.group(1)[: len(run.group(1)) // 2] + "${", value)
         return plain if literal(plain) == value else value
@@ -101,7 +102,7 @@ def unescaped(value: Any) -> Any:
 
 
 def split_sweep(value: str) -> list[str]:
-    """The points that commas separate, those inside brackets and quotes left alone: ``h100,h200`` is two."""
+    """Returns the points that commas separate, those inside brackets and quotes left alone: ``h100,h200`` is two."""
     parts, depth, quote, start = [], 0, "", 0
     for position, letter in enumerate(value):
         if quote:

@@ -68,8 +68,8 @@ def watch_apps(refused: Callable[[Exception, Sequence[str] | None], None]) -> No
 
 
 def composed_words(failure: BaseException) -> list[str] | None:
-    """The overrides of the composition in which Hydra's loader raised ``failure``, none where another part of Hydra
-    did; None for what a job raised."""
+    """Returns the overrides of the composition in which Hydra's loader raised ``failure``, none where another part of
+    Hydra did; None for what a job raised."""
     found = None
     for frame, _ in traceback.walk_tb(failure.__traceback__):
         if frame.f_code.co_name in ("run_job", "return_value"):
@@ -81,7 +81,8 @@ def composed_words(failure: BaseException) -> list[str] | None:
 
 
 def take_starting_app() -> StartingApp | None:
-    """The app that is starting, once: a search path that is made later belongs to something else. None outside."""
+    """Returns the app that is starting, once: a search path that is made later belongs to something else. None
+    outside."""
     app = _STARTING.get()
     _STARTING.set(None)
     return app

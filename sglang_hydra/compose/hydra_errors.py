@@ -52,7 +52,7 @@ def hydra_errors_as_findings(place_of: Callable[[str], str | None] = lambda key:
 
 
 def _finding_of(failure: Exception, place_of: Callable[[str], str | None]) -> Finding:
-    """A finding with the message of Hydra or OmegaConf, the key that it is about and its place in front."""
+    """Returns a finding with the message of Hydra or OmegaConf, the key that it is about and its place in front."""
     if isinstance(failure, MissingConfigException) and (unknown := _no_such_option(failure)) is not None:
         return unknown
     cause = failure.__cause__
@@ -70,8 +70,8 @@ def _finding_of(failure: Exception, place_of: Callable[[str], str | None]) -> Fi
 
 
 def _no_such_option(failure: MissingConfigException) -> Finding | None:
-    """The finding for an option that its group does not have; None for another missing file. It begins with the config
-    that chose the option, as Hydra sees it: the primary one for a choice on the command line."""
+    """Returns the finding for an option that its group does not have; None for another missing file. It begins with the
+    config that chose the option, as Hydra sees it: the primary one for a choice on the command line."""
     from sglang_hydra.compose.override_errors import unknown_option
 
     file = failure.missing_cfg_file or ""
@@ -103,7 +103,7 @@ def _no_such_option(failure: MissingConfigException) -> Finding | None:
 
 
 def _hint_of_group(message: str) -> str | None:
-    """What to type where a second option is added to a group, or where a file of a group has no package."""
+    """Returns what to type where a second option is added to a group, or where a file of a group has no package."""
     if group := re.match(r"Multiple values for ([\w@.]+)\. To override a value use 'override \1: (\w+)'", message):
         return f"without the +: {group[1]}={group[2]}"
     if loose := re.match(rf"(?s)In '(bench|experiment)/([\w/.-]+)': (ConfigKeyError|{UNMATCHED} '\w+@\1\.)", message):
@@ -114,7 +114,7 @@ def _hint_of_group(message: str) -> str | None:
 
 
 def _hint_of_interpolation(message: str, key: str) -> str | None:
-    """What to type where an interpolation leads nowhere."""
+    """Returns what to type where an interpolation leads nowhere."""
     if variable := re.search(r"Environment variable '(\w+)' not found", message):
         return f"export {variable[1]}=..., or {key}='${{oc.env:{variable[1]},DEFAULT}}'"
     if missing := re.search(r"Interpolation key '(.*)' not found", message):

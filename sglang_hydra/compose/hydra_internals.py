@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 
 def loader_of(config_dirs: Sequence[str | Path]) -> ConfigLoaderImpl:
-    """Hydra's loader over the given folders (or ``scheme://`` paths), then what plugins name, then ours."""
+    """Returns Hydra's loader over the given folders (or ``scheme://`` paths), then what plugins name, then ours."""
     if version.getbase() is version._UNSPECIFIED_:  # with Hydra 1.4 it never is
         version.setbase("1.3")
     ours = f"file://{conf_dir()}"
@@ -145,7 +145,7 @@ class Repository(CachingConfigRepository):
         return super().config_exists(config_path)
 
     def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
-        """For ``hydra.searchpath``: other sources for this repository alone."""
+        """Sets other sources for this repository alone, for ``hydra.searchpath``."""
         self.delegate = copy.copy(self.delegate)
         super().initialize_sources(config_search_path)
 
@@ -180,7 +180,8 @@ class Repository(CachingConfigRepository):
         return result
 
     def _outlined_schema(self) -> ConfigResult | None:
-        """Our schema without its keys, which only ``merged`` needs. None where the app has a config of its name."""
+        """Returns our schema without its keys, which only ``merged`` needs. None where the app has a config of its
+        name."""
         first = next((source for source in self.get_sources() if source.is_config(SCHEMA_NAME)), None)
         stored = [getattr(store.repo.get(f"{SCHEMA_NAME}.yaml"), "node", None) for store in self._stores()]
         if first is None or first.scheme() != "structured" or not all(isinstance(i, UnmadeSchema) for i in stored):
@@ -190,7 +191,8 @@ class Repository(CachingConfigRepository):
         return ConfigResult("sglang_hydra", "structured://", config, {"package": None}, [])
 
     def hydra_keys(self, defaults: Sequence[ResultDefault]) -> dict[str, object]:
-        """What these configs set below Hydra's own node, unresolved, by key: ``hydra.mode``, ``hydra/launcher``."""
+        """Returns what these configs set below Hydra's own node, unresolved, by key: ``hydra.mode``,
+        ``hydra/launcher``."""
         found: dict[str, object] = {}
         for default in defaults:
             found |= self._hydra_nodes.get(str(default.config_path), {})
@@ -217,7 +219,7 @@ class Repository(CachingConfigRepository):
             return  # Hydra's message is clear
 
     def _file(self, config_path: str) -> str | None:
-        """The file of a config; None for what lies in no file, or nowhere."""
+        """Returns the file of a config; None for what lies in no file, or nowhere."""
         found = next((source for source in self.get_sources() if source.is_config(config_path)), None)
         if found is None or found.scheme() != "file":
             return None
@@ -228,7 +230,7 @@ class Repository(CachingConfigRepository):
         return config_path if file is None else shown_path(file)
 
     def _offer_recipe(self, config_path: str) -> None:
-        """The published recipes become known to Hydra one by one, when they are asked for."""
+        """Makes a published recipe known to Hydra when it is asked for."""
         id = recipes.id_of(config_path)
         if id is None:
             return
@@ -237,17 +239,19 @@ class Repository(CachingConfigRepository):
             recipes.register(id, store)  # with Hydra 1.3 this repository works on a copy
 
     def is_registered(self, config_path: str) -> bool:
-        """Whether code has registered a config of this name, which Hydra holds a file of the same name against."""
+        """Returns whether code has registered a config of this name, which Hydra holds a file of the same name
+        against."""
         return any(source.scheme() == "structured" and source.is_config(config_path) for source in self.get_sources())
 
     def is_ours(self, config_path: str) -> bool:
-        """Whether the published recipe of this name is what Hydra would find, and no config that code registered."""
+        """Returns whether the published recipe of this name is what Hydra would find, and no config that code
+        registered."""
         group, _, name = config_path.partition("/")
         nodes = [store.repo.get(group, {}).get(f"{name}.yaml") for store in self._stores()]
         return bool(nodes) and all(node is None or node.provider == recipes.PROVIDER for node in nodes)
 
     def is_path(self, model: str) -> bool:
-        """Whether the choice of a model is no option, or one that stands for a path."""
+        """Returns whether the choice of a model is no option, or one that stands for a path."""
         if "/" not in model:
             return False
         name = f"model/{model.rstrip('/')}"
@@ -255,18 +259,19 @@ class Repository(CachingConfigRepository):
         return source is None or source.load_config(name).provider == PATH_PROVIDER
 
     def _stores(self) -> list[ConfigStore]:
-        """The stores that the sources read. Each source of Hydra 1.3 has one of its own, a copy; later ones share."""
+        """Returns the stores that the sources read. Each source of Hydra 1.3 has one of its own, a copy; later ones
+        share."""
         shared = ConfigStore.instance()
         return [getattr(source, "store", shared) for source in self.get_sources() if source.scheme() == "structured"]
 
     def options(self, group: str) -> list[str]:
-        """The options of a group, sorted; empty for what is no group."""
+        """Returns the options of a group, sorted; empty for what is no group."""
         if group not in self._options:
             self._options[group] = sorted(self.options_by_source(group))
         return self._options[group]
 
     def options_by_source(self, group: str) -> list[str]:
-        """The same, those of the source that is searched first in front."""
+        """Returns the same, those of the source that is searched first in front."""
         # A group is a folder below a search path, and no way out of it.
         if re.fullmatch(r"\w[\w/-]*", group) is None or not self.group_exists(group):
             return []
@@ -278,12 +283,12 @@ class Repository(CachingConfigRepository):
         return sorted({*self.get_group_options("", ObjectType.GROUP), recipes.GROUP})
 
     def chooses(self, override: Override) -> bool:
-        """Whether an override chooses an option of a group, and does not set a value."""
+        """Returns whether an override chooses an option of a group, and does not set a value."""
         return not isinstance(override.value(), dict) and self.group_exists(override.key_or_group)
 
     def defaults(self, choices: Sequence[Override], *, skip_missing: bool = False) -> DefaultsList:
-        """The expanded defaults list of the primary config under these choices. With ``skip_missing`` a choice that is
-        still to be made (``model: ???``) is left out; else it is an error."""
+        """Returns the expanded defaults list of the primary config under these choices. With ``skip_missing`` a choice
+        that is still to be made (``model: ???``) is left out; else it is an error."""
         from hydra._internal.defaults_list import create_defaults_list
 
         self.cache.clear()  # Hydra writes into what it has read: the choices into the lists, other files into a config
@@ -314,8 +319,8 @@ class Repository(CachingConfigRepository):
         return listed
 
     def _line_of_choice(self, config_path: str, any_option: str = "") -> tuple[str, str] | None:
-        """Place and text of the line, in what was read for this defaults list, that chooses ``config_path``, or any
-        option of its group."""
+        """Returns place and text of the line, in what was read for this defaults list, that chooses ``config_path``, or
+        any option of its group."""
         group, _, option = config_path.rpartition("/")
         chosen = rf"(?:override\s+|optional\s+)*/?([\w/]+)(?:@[\w.]+)?:\s*{any_option or re.escape(option)}"
         wanted = re.compile(rf"\s*-\s+({chosen})\s*(#.*)?")
@@ -363,7 +368,7 @@ def _refuse_second_choice(defaults: Sequence[ResultDefault], choice: Override) -
 
 
 def file_of(loaded: ConfigResult | None, config_path: str) -> str:
-    """The file that a config was read from; '' for what lies in no file (the ConfigStore, a package)."""
+    """Returns the file that a config was read from; '' for what lies in no file (the ConfigStore, a package)."""
     if loaded is None or not str(loaded.path).startswith("file://"):
         return ""
     return str(Path(str(loaded.path).removeprefix("file://")) / f"{config_path.removesuffix('.yaml')}.yaml")
@@ -375,14 +380,14 @@ def _is_hydras(default: InputDefault) -> bool:
 
 
 def _flat(key: str, value: object) -> dict[str, object]:
-    """``{"hydra.run.dir": "x"}`` of ``{"run": {"dir": "x"}}``."""
+    """Returns ``{"hydra.run.dir": "x"}`` of ``{"run": {"dir": "x"}}``."""
     if not isinstance(value, dict) or not value:
         return {key: value}
     return {path: item for name, inner in value.items() for path, item in _flat(f"{key}.{name}", inner).items()}
 
 
 def search_path_of(config_dirs: Sequence[str]) -> ConfigSearchPath:
-    """Where the composer looks, in its order: the folders that were named, then ours; and Hydra's own beside them."""
+    """Returns where the composer looks, in its order: the folders named, then ours; and Hydra's own beside them."""
     search_path = create_config_search_path(str(conf_dir()))
     add_folders(search_path, config_dirs)
     return search_path
@@ -402,15 +407,15 @@ def add_folders(search_path: ConfigSearchPath, folders: Sequence[str]) -> None:
 
 
 def hydra_over(job: str, config_dirs: Sequence[str]) -> Hydra:
-    """Hydra itself over ``search_path_of(config_dirs)``, for a job of this name. It is Hydra's global one until the
-    caller clears that."""
+    """Returns Hydra itself over ``search_path_of(config_dirs)``, for a job of this name. It is Hydra's global one until
+    the caller clears that."""
     from hydra._internal.hydra import Hydra
 
     return Hydra.create_main_hydra2(job, search_path_of(config_dirs))
 
 
 def context_of(hydra: Hydra, config: DictConfig) -> HydraContext:
-    """What a launcher or a sweeper is instantiated with, for a ``config`` that ``hydra`` has composed."""
+    """Returns what a launcher or a sweeper is instantiated with, for a ``config`` that ``hydra`` has composed."""
     from hydra._internal.callbacks import Callbacks
     from hydra.types import HydraContext
 
@@ -418,7 +423,7 @@ def context_of(hydra: Hydra, config: DictConfig) -> HydraContext:
 
 
 def error_of(job: JobReturn) -> object:
-    """What a job that failed has raised."""
+    """Returns what a job that failed has raised."""
     return job._return_value
 
 
@@ -428,13 +433,14 @@ def apply_override(override: Override, config: DictConfig) -> None:
 
 
 def header_package(text: str) -> str | None:
-    """The package in the header of a config file (``# @package bench``). Raises ValueError for a broken header."""
+    """Returns the package in the header of a config file (``# @package bench``). Raises ValueError for a broken
+    header."""
     return ConfigSource._get_header_dict(text)["package"]
 
 
 def yaml_loader() -> object:
-    """The class of the loader with which OmegaConf reads YAML: ``1e5`` is a number, a date is text, and a key that
-    stands twice is an error."""
+    """Returns the class of the loader with which OmegaConf reads YAML: ``1e5`` is a number, a date is text, and a key
+    that stands twice is an error."""
     try:
         module = import_module("omegaconf._yaml")
     except ModuleNotFoundError:  # before OmegaConf 2.4
@@ -443,7 +449,7 @@ def yaml_loader() -> object:
 
 
 def key_and_text(node: Node | None) -> tuple[str, str]:
-    """The full key of a node and its text before it is resolved; empty for none."""
+    """Returns the full key of a node and its text before it is resolved; empty for none."""
     return ("", "") if node is None else (str(node._get_full_key(None)), str(node._value()))
 
 

@@ -30,8 +30,8 @@ class ModelPresets:
         self._read_presets = read_presets
 
     def facts_of(self, path: str) -> ModelFacts | None:
-        """What is known of a hub id: a preset's model, other weights of its shapes, or its weights in another published
-        format."""
+        """Returns what is known of a hub id: a preset's model, other weights of its shapes, or its weights in another
+        published format."""
         from sglang_hydra.architecture.published_checkpoints import alike, facts_as, find_published, originals
 
         if path in self._facts:
@@ -44,19 +44,20 @@ class ModelPresets:
         return next((facts_as(published, facts) for facts in known if published and facts), None)
 
     def facts_named(self, named: str) -> ModelFacts | None:
-        """What is known of a preset, by its name, or of a checkpoint, by its hub id."""
+        """Returns what is known of a preset, by its name, or of a checkpoint, by its hub id."""
         path = self._paths.get(named, named)
         return self.facts_of(path)
 
     def resembling(self, path: str) -> str | None:
-        """The hub id of a preset whose name is part of that of ``path``, as of a model that was tuned further; of
-        several the longest. A name that states a format (``-AWQ``) has a preset's shapes only where that states it."""
+        """Returns the hub id of a preset whose name is part of that of ``path``, as of a model that was tuned
+        further; of several the longest. A name that states a format (``-AWQ``) has a preset's shapes only where that
+        states it."""
         name, stated = _flat(path), _formats(path)
         known = (own for own in self._facts if len(_flat(own)) >= _LEAST and _flat(own) in name)
         return max((own for own in known if stated <= _formats(own)), key=len, default=None)
 
     def same_weights(self, path: str, other: str) -> bool:
-        """Whether ``path`` is the checkpoint ``other`` or one of the same shapes, in whatever format."""
+        """Returns whether ``path`` is the checkpoint ``other`` or one of the same shapes, in whatever format."""
         from sglang_hydra.architecture.published_checkpoints import find_published, originals
 
         published = find_published(path)
@@ -64,7 +65,7 @@ class ModelPresets:
 
     @cached_property
     def _paths(self) -> Mapping[str, str]:
-        """The checkpoint of each preset by the preset's name."""
+        """Returns the checkpoint of each preset by the preset's name."""
         return {preset.name: str(preset.node["model_path"]) for preset in self._presets}
 
     @cached_property
@@ -73,7 +74,8 @@ class ModelPresets:
 
     @cached_property
     def _facts(self) -> Mapping[str, ModelFacts]:
-        """By checkpoint. Of several presets for one, those that name it come before those that inherit its name."""
+        """Returns the facts by checkpoint. Of several presets for one, those that name it come before those that
+        inherit its name."""
         found: dict[str, ModelFacts] = {}
         for preset in sorted(self._presets, key=lambda preset: "model_path" not in preset.own_keys):
             path = preset.node["model_path"]
@@ -84,11 +86,11 @@ class ModelPresets:
 
 
 def _formats(path: str) -> frozenset[str]:
-    """The formats of weights that a name states: ``{"nvfp4"}`` of ``nvidia/GLM-5-NVFP4``."""
+    """Returns the formats of weights that a name states: ``{"nvfp4"}`` of ``nvidia/GLM-5-NVFP4``."""
     words = "".join(letter if letter.isalnum() else " " for letter in path.rpartition("/")[2].lower()).split()
     return _FORMATS.intersection(words)
 
 
 def _flat(path: str) -> str:
-    """``llama318binstruct`` of ``meta-llama/Llama-3.1-8B-Instruct``."""
+    """Returns ``llama318binstruct`` of ``meta-llama/Llama-3.1-8B-Instruct``."""
     return "".join(filter(str.isalnum, path.rpartition("/")[2])).lower()

@@ -37,12 +37,12 @@ class Problem(NamedTuple):
 
     @property
     def advice(self) -> Hint:
-        """What to say where nobody typed the key."""
+        """Returns what to say where nobody typed the key."""
         return (Remedy.meant(self.near) if self.near else None), self.hint
 
 
 def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> Iterator[Problem]:
-    """Everything that is wrong with ``value`` at the place that ``keys`` lead to, from the root on.
+    """Yields everything that is wrong with ``value`` at the place that ``keys`` lead to, from the root on.
 
     Below a mapping (``model.config``, ``engine.env``) every key is free. An interpolation fits everywhere until it is
     ``resolved``.
@@ -69,7 +69,7 @@ def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> I
 
 
 def is_text(keys: Sequence[str]) -> bool:
-    """Whether the place that ``keys`` lead to holds text and nothing else."""
+    """Returns whether the place that ``keys`` lead to holds text and nothing else."""
     return not any(problems_at(keys, "")) and any(problems_at(keys, True))
 
 
@@ -106,7 +106,8 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
 
 
 def _meant(key: str, kind: Any, value: Any) -> str | None:
-    """The value that was probably meant: ``81920`` for 80GB where MiB are counted, ``4`` for 4.0, ``true`` for on."""
+    """Returns the value that was probably meant: ``81920`` for 80GB where MiB are counted, ``4`` for 4.0, ``true`` for
+    on."""
     text = str(value).strip().lower()
     if kind is bool:
         return {**dict.fromkeys(_TRUE, "true"), **dict.fromkeys(_FALSE, "false")}.get(text)
@@ -136,7 +137,7 @@ def _fits(kind: Any, value: Any) -> bool:
 
 
 def types_of(schema: Any) -> Mapping[str, Any]:
-    """The type of every key of a node."""
+    """Returns the type of every key of a node."""
     return _types_of(schema)
 
 
@@ -146,7 +147,7 @@ def _types_of(schema: Any) -> Mapping[str, Any]:
 
 
 def without_none(schema: Any) -> Any:
-    """``schema`` without None."""
+    """Returns ``schema`` without None."""
     if _optional(schema) and schema is not Any:
         return next(part for part in typing.get_args(schema) if part is not types.NoneType)
     return schema

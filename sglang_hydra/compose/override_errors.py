@@ -94,7 +94,7 @@ class Refused(CarriedError):
 
 
 def unreadable(text: str, key: str, failure: Exception) -> Refused:
-    """A value that Hydra's grammar cannot read; ``failure`` is its message."""
+    """Returns a value that Hydra's grammar cannot read; ``failure`` is its message."""
     if "=" not in text:
         hint = "key=value is written without spaces around ="
         return Refused("CLI004", f"{short(text)!r} has no value", key, hint=hint)
@@ -128,7 +128,7 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
 
 
 def several_values(field: Field | None, text: str, value: str) -> Refused:
-    """``tp_size=1,2,4`` where one plan is made."""
+    """Returns ``tp_size=1,2,4`` where one plan is made."""
     name = field.name if field else text.partition("=")[0]
     if value.startswith("="):
         return Refused("CLI004", f"{short(text)} has = twice", name, fix=short(word(name, value.lstrip("="))))
@@ -147,17 +147,17 @@ def several_values(field: Field | None, text: str, value: str) -> Refused:
 
 
 def _for_each(text: str) -> Remedy:
-    """What plans or measures several values."""
+    """Returns the commands that plan or measure several values."""
     return Remedy(f"{program()} bench -m ... {text} measures each of them, plan -m ... judges each", flag="-m")
 
 
 def _ends_in_a_sign(value: str) -> bool:
-    """Whether a comma or a semicolon stands behind a single value."""
+    """Returns whether a comma or a semicolon stands behind a single value."""
     return value.endswith((",", ";")) and not set(value.rstrip(",;")) & set(",;()")
 
 
 def several_overrides(text: str) -> Refused | None:
-    """A whole line of overrides in one pair of quotes; None for one override."""
+    """Returns a whole line of overrides in one pair of quotes; None for one override."""
     apart = _NEXT.sub(lambda sign: sign[0] if sign[1] and sign[1] not in (*EVERY, *NODES, *NO_CHOICE) else " ", text)
     if not _SEVERAL.fullmatch(apart):
         return None
@@ -175,7 +175,7 @@ def not_deletable(key: str) -> Refused:
 
 
 def no_override(text: str, known: Known) -> Refused:
-    """A word that is no ``key=value``."""
+    """Returns a word that is no ``key=value``."""
     from sglang_hydra.text.flags import FILLERS, VERBS
 
     if text.startswith("-") and text[1:2] != " ":
@@ -258,7 +258,7 @@ def _by_its_signs(text: str) -> Refused:
 
 
 def _as_a_file(text: str) -> tuple[str, ...]:
-    """What takes a file: the verbs of the command line as it lies, a plan as a lock, YAML as an experiment of its
+    """Lists what takes a file: the verbs of the command line as it lies, a plan as a lock, YAML as an experiment of its
     folder in an app."""
     word = short(text)
     if text.endswith(".json"):
@@ -314,21 +314,21 @@ def _dashed(text: str, known: Known) -> Refused:
 
 
 def _without_value(key: str, known: Known) -> _Help:
-    """What to type for a key that stands alone: a switch is meant to be on; of another nobody knows the value."""
+    """Returns what to type for a key without a value: a switch is meant to be on; of another nobody knows the value."""
     if key in EVERY and EVERY[key].is_flag:
         return {"fix": f"{key}=true"}
     return {"hint": f"such as {key}={_example_of(key, known)}; {program()} --help {key} says what it takes"}
 
 
 def _example_of(key: str, known: Known) -> str:
-    """Something that can stand behind ``key=``."""
+    """Returns a value that can follow ``key=``."""
     if key in EVERY:
         return _example(EVERY[key])
     return {"gpu": "h100", "model": "llama_3_1_8b"}.get(key) or next(iter(known.options(key)), "...")
 
 
 def flagged(flag: str) -> Field | None:
-    """The argument that SGLang itself would take this flag for: spelled out, or the only one that begins so."""
+    """Returns the argument that SGLang itself would take this flag for: spelled out, or the only one that begins so."""
     spelled = flag.replace("_", "-")
     for known in (FIELDS, EVERY):
         meant = {field.name: field for field in known.values() if spelled in field.flags}
@@ -340,7 +340,8 @@ def flagged(flag: str) -> Field | None:
 
 
 def near_key(key: str) -> str | None:
-    """The key that was probably meant by one that nothing reads, ``!`` before it where it means the opposite."""
+    """Returns the key that was probably meant by one that nothing reads, ``!`` before it where it means the
+    opposite."""
     (name, _, rest), last = key.partition("."), key.rpartition(".")[2]
     if name == "env" and rest:
         return f"engine.{key}"
@@ -359,7 +360,7 @@ def near_key(key: str) -> str | None:
 
 
 def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | None = None) -> Refused:
-    """A key that nothing reads. ``+key=1`` is refused too: Hydra would add it, and nobody would look at it."""
+    """Returns a key that nothing reads. ``+key=1`` is refused too: Hydra would add it, and nobody would look at it."""
     name = key.partition(".")[0]
     if name in ADDED_GROUPS:
         return Refused(
@@ -427,7 +428,7 @@ _ELSEWHERE = {
 
 
 def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
-    """An option that a group does not have."""
+    """Returns an option that a group does not have."""
     if _ends_in_a_sign(value):
         name = value.rstrip(",;")
         message = f"{group}={short(value)} ends in a sign that is no part of a name"
@@ -465,8 +466,8 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
 
 
 def _other_choices(name: str, value: str, version: str | None) -> list[str]:
-    """How to type a value that the named release does not take and others do: with the first and the newest of them,
-    which a model of today may need."""
+    """Returns how to type a value that the named release does not take and others do: with the first and the newest of
+    them, which a model of today may need."""
     having = [] if version is None else releases_with_choice(name, value)
     return [f"engine.version={one} {name}={value}" for one in dict.fromkeys([*having[:1], *having[-1:]])]
 
@@ -487,13 +488,13 @@ class WrongValue(NamedTuple):
     offers: tuple[str, ...] = ()
 
     def finding(self, name: str, place: str | None = None) -> Finding:
-        """It as a finding on the argument ``name``; ``place`` says where the value stands."""
+        """Returns the finding on the argument ``name``; ``place`` says where the value is."""
         message = f"{place}: {self.message}" if place else self.message
         return Finding("error", "CLI002", message, (name,), self.hint, offers=self.offers)
 
 
 def wrong_value(field: Field, value: object, message: str, version: str | None = None) -> WrongValue:
-    """What to type for an argument whose value does not fit ``field``, as the named release has it."""
+    """Returns what to type for an argument whose value does not fit ``field``, as the named release has it."""
     name, choices = field.name, field.arg.choices
     if field.is_flag and isinstance(value, (str, int)):
         word = str(value).lower()

@@ -84,7 +84,7 @@ class Request:
 
     @classmethod
     def typed(cls, key: str, value: Any, place: str, layer: str = "cli", *, interpolate: bool = False) -> Request:
-        """The request that sets ``key`` to ``value``, whatever is in it."""
+        """Returns the request that sets ``key`` to ``value``, whatever is in it."""
         try:
             text = typed_word(key, value) if interpolate else as_override(key, value)
         except ValueError:
@@ -93,12 +93,12 @@ class Request:
 
     @property
     def is_word(self) -> bool:
-        """Whether it is read as somebody typed it."""
+        """Returns whether it is read as somebody typed it."""
         return self.layer in ("cli", KEPT)
 
     @property
     def name(self) -> str:
-        """The key that it sets, or the group whose option it chooses."""
+        """Returns the key that it sets, or the group whose option it chooses."""
         return self.key or named_by(self.text)
 
     @property
@@ -116,12 +116,12 @@ class Wanted:
 
 
 def named_by(word: str) -> str:
-    """The key of a typed override, or its group: ``tp_size`` of ``++tp_size=2``."""
+    """Returns the key of a typed override, or its group: ``tp_size`` of ``++tp_size=2``."""
     return word.lstrip("+~").partition("=")[0]
 
 
 def is_hydras(text: str) -> bool:
-    """Whether an override is about Hydra's own node: ``hydra.run.dir=x``, ``hydra/launcher=x``."""
+    """Returns whether an override is about Hydra's own node: ``hydra.run.dir=x``, ``hydra/launcher=x``."""
     return _HYDRA.match(text) is not None
 
 
@@ -159,7 +159,7 @@ def _key_and_text(request: Request) -> tuple[str, str]:
 
 
 def named_release(requests: Sequence[Request]) -> str | None:
-    """The release that is named among the words; the last one counts."""
+    """Returns the release that is named among the words; the last one counts."""
     named = [
         str(request.value) if request.key else unquoted(request.text.partition("=")[2])
         for request in requests
@@ -169,8 +169,8 @@ def named_release(requests: Sequence[Request]) -> str | None:
 
 
 def parse_requests(requests: Iterable[Request], is_path: Callable[[str], bool]) -> tuple[list[Wanted], list[Finding]]:
-    """The same for overrides that Hydra has already accepted, in its own syntax. A secret is taken out; a model that
-    ``is_path`` (``model=org/name``) becomes the choice of no preset and its ``model_path``."""
+    """Returns the same for overrides that Hydra has already accepted, in its own syntax. A secret is taken out; a model
+    that ``is_path`` (``model=org/name``) becomes the choice of no preset and its ``model_path``."""
     wanted: list[Wanted] = []
     findings: list[Finding] = []
     for request in requests:
@@ -197,7 +197,7 @@ def parse_requests(requests: Iterable[Request], is_path: Callable[[str], bool]) 
 
 
 def _typed_change(request: Request, key: str, value: Any) -> Wanted:
-    """A typed value of an app's config, wherever our tree stands in it."""
+    """Returns a typed value of an app's config, wherever our tree stands in it."""
     name = key.rpartition(".")[2]
     if name in SECRET_FIELDS and value is not None:
         return Wanted(_change(key, HIDDEN, f"{key}='{HIDDEN}'"), request, secret=str(request.value))
@@ -216,7 +216,7 @@ def value_problem(name: str, value: Any, version: str | None = None) -> WrongVal
 
 
 def parsed(text: str, key: str) -> Override:
-    """``text`` read by Hydra's own grammar. Raises Refused, naming ``key``, for what it cannot read."""
+    """Returns ``text`` read by Hydra's own grammar. Raises Refused, naming ``key``, for what it cannot read."""
     simple = _simple(text)
     if simple is not None:
         return simple
@@ -231,8 +231,8 @@ def parsed(text: str, key: str) -> Override:
 
 
 def _simple(text: str) -> Override | None:
-    """A key with a number or a name, which most overrides are; Hydra's grammar reads the same, in thirty times the
-    time. None for anything else."""
+    """Returns a key with a number or a name, which most overrides are; Hydra's grammar reads the same, in thirty times
+    the time. None for anything else."""
     match = _SIMPLE.fullmatch(text)
     if match is None or match["value"].lower() in _SPECIAL_WORDS:
         return None
@@ -245,14 +245,14 @@ def _simple(text: str) -> Override | None:
 
 @lru_cache(maxsize=1)
 def _parser() -> OverridesParser:
-    """Hydra's parser. It keeps nothing between two texts, and making it costs more than using it."""
+    """Returns Hydra's parser. It keeps nothing between two texts, and making it costs more than using it."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     return OverridesParser.create()
 
 
 def _placed(finding: Finding, request: Request) -> Finding:
-    """A mistake in a file is reported with its line; what was just typed needs none, and may be typed otherwise."""
+    """Reports a mistake in a file with its line; what was just typed needs none, and may be typed otherwise."""
     if request.layer == "cli":
         return replace(finding, typed=request.words or (request.text,))
     return replace(finding, message=f"{request.place}: {finding.message}")
@@ -297,7 +297,7 @@ def _read(request: Request, known: Known) -> list[Wanted]:
 
 
 def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
-    """A value that came typed; only the choice of a group is read like a typed word."""
+    """Returns a value that came typed; only the choice of a group is read like a typed word."""
     name, _, rest = key.partition(".")
     value = request.value if request.interpolate else literal(request.value)
     if request.interpolate and key in _PATH_FIELDS and isinstance(value, str):
@@ -384,7 +384,7 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
 
 
 def _with_size(request: Request, typed: str) -> Request:
-    """``request`` with the number that is read beside its place, and the one that the other suffix means."""
+    """Returns ``request`` with the number that is read beside its place, and the one that the other suffix means."""
     return replace(request, place=f"{request.place} ({both_sizes(typed)})")
 
 
@@ -424,7 +424,7 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
 
 
 def _change(key: str, value: Any, text: str) -> Override:
-    """An override made without the grammar. ``text`` is how Hydra's own record of a run spells it."""
+    """Returns an override made without the grammar. ``text`` is how Hydra's own record of a run spells it."""
     from hydra.core.override_parser.types import Override, OverrideType, ValueType
 
     # Below a node the keys are free (model.config.x, extra.x), so they may be new ones.
@@ -435,7 +435,7 @@ def _change(key: str, value: Any, text: str) -> Override:
 
 
 def _expanded(path: str) -> str:
-    """``path`` with a leading ~ replaced, where it can be one at all."""
+    """Returns ``path`` with a leading ~ replaced, where it can be one at all."""
     try:
         return os.path.expanduser(path)
     except ValueError:  # a zero byte, half a character
@@ -447,17 +447,17 @@ def _is_text(field: Field) -> bool:
 
 
 def _has_word_null(field: Field) -> bool:
-    """disaggregation_mode is the word null where it is off."""
+    """Returns whether the word null is a choice: disaggregation_mode is the word null where it is off."""
     return not field.optional and "null" in (field.arg.choices or ())
 
 
 def _is_grammar(value: str) -> bool:
-    """True for a value that means more than its own letters: quoted, an interpolation, null."""
+    """Returns True for a value that means more than its own letters: quoted, an interpolation, null."""
     return value == "null" or "${" in value or unquoted(value) != value
 
 
 def _unwrapped(text: str) -> str:
-    """A constraint without quotes around the whole of it; it may as well begin and end with quoted words."""
+    """Returns a constraint without quotes around the whole of it; it may as well begin and end with quoted words."""
     inner = unquoted(text)
     return text if text[:1] in inner else inner
 

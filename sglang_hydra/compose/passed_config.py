@@ -32,7 +32,7 @@ _OURS = frozenset(("model_path", "tp_size", "gpu", "model"))
 
 
 def differences(composer: Composer, requests: Sequence[Request], config: DictConfig) -> list[Request]:
-    """An override for each value below our node of ``config`` that is not what ``requests`` compose to.
+    """Returns an override for each value below our node of ``config`` that is not what ``requests`` compose to.
 
     Raises ConfigError as composing does, and for a value that cannot be resolved.
     """
@@ -41,7 +41,7 @@ def differences(composer: Composer, requests: Sequence[Request], config: DictCon
 
 
 def composer_of_api(config_dirs: Sequence[str | Path], config_name: str) -> Composer:
-    """The composer over these folders, and over those of Hydra's compose API where it is initialized."""
+    """Returns the composer over these folders, and over those of Hydra's compose API where it is initialized."""
     from hydra.core.global_hydra import GlobalHydra
 
     instance = GlobalHydra.instance()
@@ -51,8 +51,8 @@ def composer_of_api(config_dirs: Sequence[str | Path], config_name: str) -> Comp
 
 
 def requests_of(composer: Composer, config: Any) -> list[Request]:
-    """What a config of the compose API holds, as overrides of our own primary config: a choice for each group whose
-    option it names, then every other value. Our tree is ``config``, or a node of it.
+    """Returns what a config of the compose API holds, as overrides of our own primary config: a choice for each group
+    whose option it names, then every other value. Our tree is ``config``, or a node of it.
 
     Raises ConfigError where no node, or more than one, is our tree.
     """
@@ -74,7 +74,7 @@ def requests_of(composer: Composer, config: Any) -> list[Request]:
 
 
 def _trees(config: DictConfig, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The paths of the nodes that hold our keys."""
+    """Yields the paths of the nodes that hold our keys."""
     from omegaconf import DictConfig, OmegaConf
 
     if {str(name) for name in config} >= _OURS:
@@ -96,7 +96,7 @@ def _select(config: DictConfig, path: Sequence[str]) -> DictConfig:
 
 
 def _overrides(composed: DictConfig, passed: DictConfig, mount: Sequence[str], place: str) -> list[Request]:
-    """The overrides that make ``composed`` the same as ``passed``; both are our tree."""
+    """Returns the overrides that make ``composed`` the same as ``passed``; both are our tree."""
     found = []
     with hydra_errors_as_findings():
         own = {name: value for name, value in unresolved(passed).items() if name in EVERY or name in NODES}
@@ -108,7 +108,7 @@ def _overrides(composed: DictConfig, passed: DictConfig, mount: Sequence[str], p
 
 
 def _different(composed: Any, passed: Any, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The keys below which two trees differ, and those of every interpolation."""
+    """Yields the keys below which two trees differ, and those of every interpolation."""
     if isinstance(passed, Mapping) and isinstance(composed, Mapping) and not (keys and keys[0] in EVERY):
         for name, value in passed.items():
             yield from _different(composed.get(name), value, (*keys, str(name)))
@@ -126,7 +126,7 @@ def _resolved(tree: DictConfig, keys: Sequence[str]) -> Any:
 
 
 def _resolved_or_none(tree: DictConfig, keys: Sequence[str]) -> Any:
-    """The same; None for what cannot be resolved or is not there."""
+    """Returns the same; None for what cannot be resolved or is not there."""
     from omegaconf.errors import OmegaConfBaseException
 
     try:

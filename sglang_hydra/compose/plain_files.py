@@ -24,12 +24,12 @@ class Content(NamedTuple):
     defaults: Any = None
 
     def key_paths(self) -> Iterator[tuple[str, ...]]:
-        """Every key, with the keys that it stands below."""
+        """Yields every key, with the keys that it stands below."""
         yield from _key_paths(self.tree, ())
 
 
 def content_of(repository: Repository, config_path: str) -> Content | None:
-    """The content of a config by its name (``gpu/h100``); None for what only Hydra itself can read."""
+    """Returns the content of a config by its name (``gpu/h100``); None for what only Hydra itself can read."""
     for source in repository.get_sources():
         if source.scheme() not in ("file", "structured"):
             return None
@@ -72,7 +72,7 @@ def _of_file(folder: str, config_path: str) -> Content | None:
 
 
 def _parsed(text: str, *, ours: bool) -> dict[str, Any] | None:
-    """The mapping in a YAML text; None if it is none, or none that can be read."""
+    """Returns the mapping in a YAML text; None if it is none, or none that can be read."""
     import yaml
 
     try:
@@ -91,7 +91,7 @@ def _loader() -> Any:
 
 @lru_cache(maxsize=1)
 def _fast_loader() -> Any:
-    """OmegaConf's way of reading scalars (``1e5`` is a number, a date is text) over the parser in C."""
+    """Returns OmegaConf's way of reading scalars (``1e5`` is a number, a date is text) over the parser in C."""
     import yaml
 
     if not hasattr(yaml, "CSafeLoader"):

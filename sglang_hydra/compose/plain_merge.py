@@ -25,7 +25,7 @@ class NotPlain(Exception):
 
 
 def merged_root(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole tree over another one; of the arguments each holds those that somebody named."""
+    """Returns a whole tree over another one; of the arguments each holds those that somebody named."""
     result = dict(below)
     types = types_of(Root)
     for name, value in above.items():
@@ -39,7 +39,7 @@ def merged_root(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
 
 
 def argument(name: str, below: Any, value: Any) -> Any:
-    """The value of an argument of SGLang, as its type holds it."""
+    """Returns the value of an argument of SGLang, as its type holds it."""
     if isinstance(below, dict) or isinstance(value, dict):
         raise NotPlain(name)
     field = EVERY[name]
@@ -49,7 +49,7 @@ def argument(name: str, below: Any, value: Any) -> Any:
 
 
 def merged(schema: Any, below: Any, above: Any) -> Any:
-    """``above`` merged over ``below`` at a place of type ``schema``. Neither is changed."""
+    """Returns ``above`` merged over ``below`` at a place of type ``schema``. Neither is changed."""
     if isinstance(above, str):
         return _text(schema, above)
     kind = without_none(schema)
@@ -75,8 +75,8 @@ def merged(schema: Any, below: Any, above: Any) -> Any:
 
 
 def with_value(schema: Any, node: Any, keys: Sequence[str], value: Any, *, may_add: bool = False) -> Any:
-    """``node`` with ``value`` merged in below it, where ``keys`` lead. Raises NotPlain or LookupError where no such
-    place is, or only OmegaConf may make it; ``may_add`` a key of a free mapping."""
+    """Returns ``node`` with ``value`` merged in below it, where ``keys`` lead. Raises NotPlain or LookupError where no
+    such place is, or only OmegaConf may make it; ``may_add`` a key of a free mapping."""
     if not keys:
         return merged(schema, node, value)
     kind, (name, *rest) = without_none(schema), keys
@@ -87,7 +87,7 @@ def with_value(schema: Any, node: Any, keys: Sequence[str], value: Any, *, may_a
 
 
 def literal(value: Any) -> Any:
-    """A value that means nothing but itself, as containers that OmegaConf would give back. Raises NotPlain."""
+    """Returns a value that means nothing but itself, as containers that OmegaConf would give back. Raises NotPlain."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
@@ -102,7 +102,7 @@ def literal(value: Any) -> Any:
 
 
 def _text(schema: Any, above: str) -> str:
-    """Text fits where text or anything may stand; an interpolation could stand anywhere."""
+    """Reads text, which fits where text or anything is allowed; an interpolation fits anywhere."""
     if above in CALLS and without_none(schema) is str:
         return above
     return str(literal(above))

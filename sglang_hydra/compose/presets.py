@@ -38,7 +38,7 @@ class Preset(NamedTuple):
     own_keys: frozenset[str]
 
     def is_alias_in(self, presets: Mapping[str, Preset]) -> bool:
-        """Whether it only gives a second name to one of ``presets``."""
+        """Returns whether it only gives a second name to one of ``presets``."""
         other = presets.get(str(self.node.get("name")))
         return other is not None and other.name != self.name and other.node == self.node
 
@@ -54,12 +54,12 @@ class PlainPresets:
         self._presets: dict[str, Preset] = {}
 
     def content(self, config_path: str) -> Content | None:
-        """The content of one config by its name (``gpu/h100``), without its defaults list; None if Hydra must read
-        it."""
+        """Returns the content of one config by its name (``gpu/h100``), without its defaults list; None if Hydra must
+        read it."""
         return kept(self._contents, config_path, lambda: content_of(self._repository, config_path))
 
     def chain(self, config_path: str) -> tuple[str, ...]:
-        """The configs that an option is composed of, weakest first: those of its defaults list, and itself.
+        """Returns the configs that an option is composed of, weakest first: those of its defaults list, and itself.
 
         Raises NotPlain for a defaults list with more than names of the same group, and for a broken one.
         """
@@ -133,7 +133,7 @@ def _default_of(item: Any) -> Any:
 
 
 def kept(store: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
-    """The value of ``key``, made when it is first asked for. A store that has grown too large starts anew."""
+    """Returns the value of ``key``, made when it is first asked for. A store that has grown too large starts anew."""
     if key not in store:
         if len(store) >= _MOST_KEPT:
             store.clear()

@@ -75,8 +75,8 @@ class Layers:
     def add_file(
         self, layer: str, content: Mapping[str, Any], file: str, at: tuple[str, ...], config: str = ""
     ) -> None:
-        """What one file says below our root. ``at`` leads to that root inside the file; ``config`` is the name of what
-        is no file (``recipe/deepseek_v3-h200-8``)."""
+        """Adds what one file says below our root. ``at`` leads to that root inside the file; ``config`` is the name of
+        what is no file (``recipe/deepseek_v3-h200-8``)."""
         for name, value in content.items():
             origin = Origin(layer, value, file=file or None, keys=(*at, name), where="" if file else config or layer)
             if name in EVERY:
@@ -87,14 +87,14 @@ class Layers:
                 self._unknown(name, origin)
 
     def add_preset(self, group: str, content: Mapping[str, Any], file: str) -> None:
-        """The file of a ``gpu`` or ``model`` option, whose content is that node."""
+        """Adds the file of a ``gpu`` or ``model`` option, whose content is that node."""
         self._add_node((group,), content, group, file, (), inside=True)
         ours = conf_dir() / group / f"{file.rpartition('/')[2]}"
         if file and ours.exists() and str(ours) != file:
             self.shadowed.append(f"{shown_path(file)}{HIDES}{shown_path(str(ours))} of sglang_hydra")
 
     def add_option(self, package: tuple[str, ...], content: Mapping[str, Any], file: str, config: str) -> None:
-        """The file of an option of another group (``engine/mine.yaml``): it may name a program."""
+        """Adds the file of an option of another group (``engine/mine.yaml``): it may name a program."""
         for path in _leaves(package, content):
             if path in PROGRAMS:
                 keys = path[len(package) :]
@@ -102,7 +102,7 @@ class Layers:
                 self._programs[path] = Origin(package[0], value, file=file or None, keys=keys, where=config)
 
     def typed(self, key: str, value: Any, request: Request) -> None:
-        """What an override set. Its value has been checked where it was read."""
+        """Adds what an override set. Its value has been checked where it was read."""
         origin = Origin(request.layer, unescaped(value), where=request.place)
         if key in EVERY:
             self._origins.setdefault(key, []).append(origin)
@@ -113,7 +113,7 @@ class Layers:
                 self._programs[path] = origin
 
     def lift(self, layer: str, name: str, value: Any, path: tuple[str, ...]) -> None:
-        """An argument that a preset brings, or an override below it (``model.args.tp_size=8``)."""
+        """Lifts an argument that a preset brings, or an override below it (``model.args.tp_size=8``)."""
         inside = self._inside.get(path)
         self._named(
             name,
@@ -183,7 +183,8 @@ class Layers:
             raise ConfigError(*findings)
 
     def winners(self, root: Mapping[str, Any]) -> dict[str, Any]:
-        """The value of every named argument: the root's where a root layer named it, else the strongest preset's."""
+        """Returns the value of every named argument: the root's where a root layer named it, else the strongest
+        preset's."""
         intent: dict[str, Any] = {}
         for name, chain in self._origins.items():
             chain.sort(key=lambda origin: _PRESETS.index(origin.layer) if origin.layer in _PRESETS else len(_PRESETS))
@@ -197,13 +198,14 @@ class Layers:
         return {name: intent[name] for name in EVERY if name in intent}
 
     def place_of(self, key: str) -> str | None:
-        """The place that set an argument or a key of a node last; None if nobody named it."""
+        """Returns the place that set an argument or a key of a node last; None if nobody named it."""
         chain = self._origins.get(key)
         origin = chain[-1] if chain else self._inside.get(tuple(key.split(".")))
         return origin.place if origin else None
 
     def origin_at(self, key: str) -> Origin | None:
-        """Who had the last word on an argument, on a key of a node or on what that lies in; None if nobody named it."""
+        """Returns who had the last word on an argument, on a key of a node or on what that lies in; None if nobody
+        named it."""
         path = tuple(re.sub(r"\[(\w+)\]", r".\1", key).split("."))
         for depth in range(len(path), 0, -1):
             chain = self._origins.get(path[0]) if depth == 1 else None
@@ -213,7 +215,7 @@ class Layers:
         return None
 
     def was_typed(self, key: str) -> bool:
-        """Whether the last word on an argument was typed, and stands in no file."""
+        """Returns whether the last word on an argument was typed, and stands in no file."""
         chain = self._origins.get(key)
         origin = chain[-1] if chain else None
         if origin is not None and origin.layer in _PRESETS:  # lifted from the preset's node
@@ -221,11 +223,11 @@ class Layers:
         return origin is not None and origin.layer == "cli"
 
     def named(self) -> frozenset[str]:
-        """Every argument and every key of a node that some file or override names, as ``gpu.count``."""
+        """Returns every argument and every key of a node that some file or override names, as ``gpu.count``."""
         return frozenset((*self._origins, *(".".join(path) for path in self._inside)))
 
     def programs(self, root: Mapping[str, Any]) -> dict[str, Named]:
-        """The programs that the configuration names, by their keys, with who named each."""
+        """Returns the programs that the configuration names, by their keys, with who named each."""
         found = {}
         for path in PROGRAMS:
             value: Any = functools.reduce(lambda node, name: node[name], path, root)
@@ -234,7 +236,8 @@ class Layers:
         return found
 
     def settings(self) -> dict[str, Origin]:
-        """Every key inside a node that somebody set beside the preset's own file, as ``gpu.count``, with who did."""
+        """Returns every key inside a node that somebody set beside the preset's own file, as ``gpu.count``, with who
+        did."""
         return {
             ".".join(path): origin
             for path, origin in self._inside.items()
@@ -243,7 +246,7 @@ class Layers:
         }
 
     def chains(self) -> dict[str, tuple[Origin, ...]]:
-        """The origins, a secret as the reference that stands for it."""
+        """Returns the origins, a secret as the reference that stands for it."""
         return {
             name: tuple(_hidden(name, origin) if is_secret_name(name) else origin for origin in chain)
             for name, chain in self._origins.items()
@@ -256,7 +259,7 @@ def _hidden(name: str, origin: Origin) -> Origin:
 
 
 def _leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, ...]]:
-    """Every path below ``path`` where a value stands, down to the arguments of a preset and no deeper."""
+    """Yields every path below ``path`` where a value stands, down to the arguments of a preset and no deeper."""
     if isinstance(value, Mapping) and len(path) < 3 and value:
         for name, item in value.items():
             yield from _leaves((*path, str(name)), item)

@@ -44,17 +44,17 @@ class Recipe:
 
     @property
     def unknown_args(self) -> tuple[str, ...]:
-        """Arguments that no release has."""
+        """Returns arguments that no release has."""
         return tuple(name for name in self.args if canonical_name(name) is None)
 
     @property
     def left_open(self) -> tuple[str, ...]:
-        """Arguments whose value the source takes from a variable of its own script."""
+        """Returns arguments whose value the source takes from a variable of its own script."""
         return tuple(name for name, value in self.args.items() if str(value).startswith("$"))
 
     @property
     def node(self) -> dict[str, object]:
-        """The recipe as a config: its hardware and model as choices, its arguments at the root."""
+        """Returns the recipe as a config: its hardware and model as choices, its arguments at the root."""
         model: dict[str, object] = {}
         if self.checkpoint == "bf16" and "model_path" not in self.args:
             model["config"] = {"quantization_config": None}  # the source converts the checkpoint first
@@ -72,19 +72,19 @@ class Recipe:
 
 @lru_cache(maxsize=1)
 def recipes() -> Mapping[str, Recipe]:
-    """Every published configuration by its id. Raises OSError or ValueError for a broken installation."""
+    """Returns every published configuration by its id. Raises OSError or ValueError for a broken installation."""
     content = json.loads((conf_dir() / "recipes.json").read_text(encoding="utf-8"))
     return {id: Recipe(id=id, **record) for id, record in content.items()}
 
 
 def id_of(config_path: str) -> str | None:
-    """The published configuration that a config's name stands for (``recipe/deepseek_v3-h200-8``), if any."""
+    """Returns the published configuration that a config's name stands for (``recipe/deepseek_v3-h200-8``), if any."""
     group, _, id = config_path.lstrip("/").partition("/")
     return id if group == GROUP and id in recipes() else None
 
 
 def choices(id: str) -> dict[str, str]:
-    """The options that a recipe takes of other groups, where nobody typed another one."""
+    """Returns the options that a recipe takes of other groups, where nobody typed another one."""
     recipe = recipes()[id]
     return {"gpu": recipe.gpu, "model": recipe.model}
 
@@ -97,7 +97,8 @@ def register(id: str, store: ConfigStore) -> None:
 
 
 def recipe_findings(id: str | None) -> list[Finding]:
-    """What there is to say of a chosen recipe: arguments that no release has, what its script sets, its own note."""
+    """Returns what there is to say of a chosen recipe: arguments that no release has, what its script sets, its own
+    note."""
     recipe = recipes().get(id) if id is not None else None
     if recipe is None:
         return []

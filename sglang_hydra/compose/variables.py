@@ -31,8 +31,8 @@ PlaceOf = Callable[[str], tuple[str, bool]]
 
 
 def may_read(name: str) -> bool:
-    """Whether a file may read this variable: by its exact name, one that SGLang or what starts it asks for, or one that
-    the user allows. A secret one only if the user named it exactly."""
+    """Returns whether a file may read this variable: by its exact name, one that SGLang or what starts it asks for, or
+    one that the user allows. A secret one only if the user named it exactly."""
     allowed = settings().allowed_env
     if is_secret_name(name.upper()):
         return any(item.value == name for item in allowed)
@@ -42,7 +42,7 @@ def may_read(name: str) -> bool:
 
 
 def allowing(name: str) -> str:
-    """What to type so that files may read a variable."""
+    """Returns what to type so that files may read a variable."""
     return f"--allow-env {name}, or allowed_env: [{name}] in the settings (docs/security.md)"
 
 
@@ -58,7 +58,7 @@ class Reader:
     refused: list[Finding] = field(default_factory=list)
 
     def value(self, name: str, default: Sequence[Any], node: Any) -> Any:
-        """The value of a variable for the text in ``node``. Where it may not be read, a finding is kept."""
+        """Returns the value of a variable for the text in ``node``. Where it may not be read, a finding is kept."""
         from omegaconf.resolvers.oc import env
 
         from sglang_hydra.compose.hydra_internals import key_and_text
@@ -81,7 +81,7 @@ class Reader:
         return found_value
 
     def without_values(self, text: str) -> str:
-        """``text`` with each value that came from a variable replaced by its reference."""
+        """Returns ``text`` with each value that came from a variable replaced by its reference."""
         for name, value in self.read.items():
             for spelled in {value, repr(value)[1:-1]} - {""}:
                 pattern = re.escape(spelled)
@@ -127,13 +127,13 @@ def without_values(text: str) -> str:
 
 
 def trusts_files() -> bool:
-    """Whether a Hydra app of the user's own is composed."""
+    """Returns whether a Hydra app of the user's own is composed."""
     reader = _READER.get()
     return reader is not None and reader.trusts_files
 
 
 def has_read(value: Any) -> bool:
-    """Whether ``value`` holds what was read from a variable whose value no error may show."""
+    """Returns whether ``value`` holds what was read from a variable whose value no error may show."""
     reader = _READER.get()
     text = str(value)
     return reader is not None and any(found in text for found in reader.read.values() if found)
@@ -147,7 +147,7 @@ def set_places(place_of: PlaceOf | None) -> None:
 
 
 def is_reference(text: Any) -> bool:
-    """Whether a text is made of variables alone that are named in it, and can be read when it is needed."""
+    """Returns whether a text is made of variables alone that are named in it, and can be read when it is needed."""
     return isinstance(text, str) and "${" in text and "${" not in _REFERENCE.sub("", text)
 
 
@@ -174,14 +174,14 @@ class Secrets(Mapping[str, str]):
         return len(self._texts)
 
     def literals(self) -> list[str]:
-        """Those that were typed or written out, and are in no variable."""
+        """Returns those that were typed or written out, and are in no variable."""
         return [text for text in self._texts.values() if not is_reference(text)]
 
     def __repr__(self) -> str:
         return f"Secrets({sorted(self._texts)})"
 
     def withheld(self) -> Iterator[Finding]:
-        """A warning for each variable that will not be read although a file names it."""
+        """Yields a warning for each variable that will not be read although a file names it."""
         for name, place in self._places.items():
             for found in _REFERENCE.finditer(self._texts[name]):
                 if not _may_hand_over(name, found[1]):
@@ -199,7 +199,8 @@ class Secrets(Mapping[str, str]):
 
 
 def _may_hand_over(name: str, variable: str) -> bool:
-    """Whether a server gets a variable that a file names: its key, what it would inherit anyway, what is allowed."""
+    """Returns whether a server gets a variable that a file names: its key, what it would inherit anyway, what is
+    allowed."""
     return variable in (API_KEY_VARIABLE, name) or may_read(variable)
 
 

@@ -23,7 +23,7 @@ _WORD = re.compile(r"[\w.+-]+")
 
 
 def made_for(plan: Plan) -> str:
-    """``gpu=h200 engine.version=0.5.23 plan=0123456789abcdef seed=drawn``, without what is not known."""
+    """Returns ``gpu=h200 engine.version=0.5.23 plan=0123456789abcdef seed=drawn``, without what is not known."""
     words: dict[str, object] = {"gpu": plan.choices.get("gpu")}
     if plan.probed:
         words |= {"gpu.count": plan.gpu.count, "gpu.memory_mib": plan.gpu.memory_mib}
@@ -36,7 +36,8 @@ def made_for(plan: Plan) -> str:
 
 
 def made_for_all(topology: Topology) -> str:
-    """The same for several servers, with what none of them says: how many there are, and how the router is set."""
+    """Returns the same for several servers, with what none of them says: how many there are, and how the router is
+    set."""
     node, router = topology.common.nodes.topology, topology.common.nodes.topology.router
     words: dict[str, object] = {"topology": topology.name, "host": topology.router.host, "port": topology.router.port}
     words["replicas"] = topology.common.nodes.replicas

@@ -41,7 +41,8 @@ def find_habana(search: Search) -> Found | None:
 
 
 def find_by_torch(search: Search) -> Found | None:
-    """What only torch knows (Ascend, Intel XPU): a child process, and only for a torch that was built for one."""
+    """Finds what only torch knows (Ascend, Intel XPU) in a child process, and only for a torch that was built for
+    one."""
     from sglang_hydra.facts.installed import find_package, torch_build
 
     build = torch_build(search.paths)
@@ -169,7 +170,7 @@ class Search:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The folders that the engine's interpreter imports from."""
+        """Returns the folders that the engine's interpreter imports from."""
         if self._paths is None:
             from sglang_hydra.facts.installed import interpreter_paths
 
@@ -241,7 +242,7 @@ def smallest(devices: Sequence[Device]) -> float | None:
 
 
 def counted(devices: Sequence[Device]) -> str:
-    """``8 x NVIDIA H200 143771 MiB``: the devices for a sentence."""
+    """Returns ``8 x NVIDIA H200 143771 MiB``: the devices for a sentence."""
     if not devices:
         return "no GPU"
     kinds = sorted({f"{device.name or 'unnamed'} {device.memory_mib or 0:g} MiB" for device in devices})

@@ -63,12 +63,12 @@ class ConfigView(NamedTuple):
 
     @property
     def architecture(self) -> Any:
-        """The first architecture: the one that SGLang goes by. Raises what indexing a malformed list raises."""
+        """Returns the first architecture: the one that SGLang goes by. Raises what indexing a malformed list raises."""
         return self.architectures[0]
 
     @property
     def vision(self) -> Mapping[str, Any] | None:
-        """The vision tower's fields; None if there is none.
+        """Returns the vision tower's fields; None if there is none.
 
         SGLang reads attributes of the nested config. A ``vision_config`` that comes from the overrides is a
         plain dict there, without attributes: it counts as present and empty.
@@ -110,7 +110,8 @@ def read_overrides(text: Any) -> Mapping[str, Any]:
 
 
 def view_of(model: ModelFacts, override_text: Any) -> ConfigView | None:
-    """The config under its overrides, or None: nothing is known of the model, or the overrides are unreadable."""
+    """Returns the config under its overrides, or None: nothing is known of the model, or the overrides are
+    unreadable."""
     if model.config is None:
         return None
     try:

@@ -42,7 +42,7 @@ class _Unreadable(Exception):
 
 
 def completed(stated: Mapping[str, Any], name: str, *, trust_remote_code: bool = False) -> Completed:
-    """``stated``, the content of a config.json, with what its class adds.
+    """Returns ``stated``, the content of a config.json, with what its class adds.
 
     ``name`` is the model's path: a config without ``model_type`` is read by the type that the path names. With
     ``trust_remote_code`` SGLang runs the code that a checkpoint brings; what that adds is unknown.
@@ -69,8 +69,8 @@ def completed(stated: Mapping[str, Any], name: str, *, trust_remote_code: bool =
 
 
 def as_read(facts: ModelFacts, name: str, *, trust_remote_code: bool = False) -> ModelFacts:
-    """``facts`` as SGLang reads them from a file. An excerpt says nothing about what it leaves out and stays; a whole
-    file is known as one, or names the version of transformers that wrote it."""
+    """Returns ``facts`` as SGLang reads them from a file. An excerpt says nothing about what it leaves out and stays; a
+    whole file is known as one, or names the version of transformers that wrote it."""
     if facts.config is None or "stated" in facts.extra:
         return facts
     if "transformers_version" not in facts.config and not facts.extra.get("whole"):
@@ -81,7 +81,7 @@ def as_read(facts: ModelFacts, name: str, *, trust_remote_code: bool = False) ->
 
 
 def made_by(class_name: str) -> str:
-    """``LlavaConfig of transformers 4.56.1``, for a sentence."""
+    """Returns ``LlavaConfig of transformers 4.56.1``, for a sentence."""
     return f"{class_name.rstrip('_')} of {_reader()}"
 
 
@@ -130,7 +130,7 @@ def _why_refused(stated: Mapping[str, Any], own_code: bool) -> str:
 
 
 def _filled(class_name: str, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """``stated`` as the class makes it. Raises _Unreadable."""
+    """Returns ``stated`` as the class makes it. Raises _Unreadable."""
     record = _table()["classes"][class_name]
     other = next((name for name in stated if name not in record.get("strict", stated)), None)
     if other is not None:
@@ -217,7 +217,8 @@ def _class_of_part(name: str, part: Mapping[str, Any], value: Mapping[str, Any])
 
 
 def _with_copied(config: dict[str, Any], *, copies: bool) -> dict[str, Any]:
-    """``config`` with what SGLang copies out of the language model's part (hf_transformers_utils.get_config)."""
+    """Returns ``config`` with what SGLang copies out of the language model's part
+    (hf_transformers_utils.get_config)."""
     parts = (config.get(name) for name in TEXT_PARTS[:2])
     text = next((part for part in parts if isinstance(part, Mapping)), None)
     if text is not None and copies:

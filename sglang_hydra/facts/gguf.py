@@ -71,8 +71,9 @@ def read_header(path: str) -> Header:
 
 
 def config_of(header: Header) -> dict[str, Any] | None:
-    """The fields of a config.json that the header states, with the formats of its tensors as a quantization_config;
-    None for an architecture that SGLang 0.5.2 does not read from a GGUF file, or a file that is only a part."""
+    """Returns the fields of a config.json that the header states, with the formats of its tensors as a
+    quantization_config; None for an architecture that SGLang 0.5.2 does not read from a GGUF file, or a file that is
+    only a part."""
     kind = header.values.get("general.architecture")
     if kind not in _ARCHITECTURES or int(header.values.get("split.count") or 1) > 1:
         return None
@@ -100,7 +101,8 @@ def bits_by_name(path: str) -> float | None:
 
 
 def _bits(header: Header, layers: int) -> dict[str, Any]:
-    """Average bits of a weight: of the embedding, lm_head, and each module of each layer (null where there is none)."""
+    """Returns average bits of a weight: of the embedding, lm_head, and each module of each layer (null where there is
+    none)."""
 
     def average(names: list[str]) -> float | None:
         found = [header.tensors[name] for name in names if name in header.tensors]

@@ -39,22 +39,23 @@ class GpuFacts:
 
     @property
     def is_cuda(self) -> bool:
-        """NVIDIA CUDA, as SGLang's ``is_cuda()``."""
+        """Returns whether it is NVIDIA CUDA, as SGLang's ``is_cuda()``."""
         return self.vendor == "nvidia"
 
     @property
     def is_hip(self) -> bool:
-        """AMD ROCm, as SGLang's ``is_hip()``; torch calls this device ``cuda`` too."""
+        """Returns whether it is AMD ROCm, as SGLang's ``is_hip()``; torch calls this device ``cuda`` too."""
         return self.vendor == "amd"
 
     @property
     def is_sm90(self) -> bool:
-        """Hopper. The test is on the major version, so an RTX 5090 (12.0) is neither Hopper nor Blackwell."""
+        """Returns whether it is Hopper. The test is on the major version, so an RTX 5090 (12.0) is neither Hopper nor
+        Blackwell."""
         return self.compute_capability is not None and self.compute_capability[0] == 9
 
     @property
     def is_sm100(self) -> bool:
-        """Datacenter Blackwell (B200, GB200): major version 10."""
+        """Returns whether it is datacenter Blackwell (B200, GB200): major version 10."""
         return self.compute_capability is not None and self.compute_capability[0] == 10
 
     def capacity_mib(self, device: str | None) -> float | None:

@@ -15,8 +15,8 @@ _PROCESSORS = Path("/proc/cpuinfo")
 
 @functools.cache
 def host_facts() -> dict[str, Any]:
-    """Memory in MiB, NUMA nodes and processor cores of each, the architecture, and whether it has AMX; what cannot be
-    read is left out. Reads a few small files and starts nothing."""
+    """Returns memory in MiB, NUMA nodes and processor cores of each, the architecture, and whether it has AMX; what
+    cannot be read is left out. Reads a few small files and starts nothing."""
     found: dict[str, Any] = {"processor": platform.machine()}
     nodes = max(1, len(list(_NODES.glob("node[0-9]*"))))
     found |= {"numa_nodes": nodes, "cores_per_node": max(1, (os.cpu_count() or 1) // nodes)}

@@ -132,7 +132,8 @@ def read_config(path: str) -> dict[str, Any]:
 
 
 def cached_folder(model_path: str, revision: str | None = None, env: Mapping[str, str] = os.environ) -> str | None:
-    """The snapshot of a hub id in the local Hugging Face cache, None if that revision (default: main) is not there."""
+    """Returns the snapshot of a hub id in the local Hugging Face cache, None if that revision (default: main) is not
+    there."""
     base = os.path.join(cache_root(env), "models--" + model_path.replace("/", "--"))
     wanted = revision or "main"
     with contextlib.suppress(OSError, ValueError):  # a commit hash has no ref
@@ -201,7 +202,8 @@ def _from_hub(
 def _download(
     model_path: str, revision: str | None, env: Mapping[str, str], tried: list[str], access: Access
 ) -> str | None:
-    """The path of the config.json fetched from the hub, or None and a sentence in ``tried``. One brief attempt."""
+    """Returns the path of the config.json fetched from the hub, or None and a sentence in ``tried``. One brief
+    attempt."""
     if _is_true(env.get("HF_HUB_OFFLINE") or env.get("TRANSFORMERS_OFFLINE")):
         tried.append("the hub was not asked: HF_HUB_OFFLINE is set")
         return None
@@ -235,7 +237,7 @@ def _download(
 
 
 def _reach(url: str) -> None:
-    """One request without a token. Raises OSError where no server answers, or one that is out of order."""
+    """Sends one request without a token. Raises OSError where no server answers, or one that is out of order."""
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
@@ -249,7 +251,8 @@ def _reach(url: str) -> None:
 
 
 def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
-    """The facts in a GGUF file's header; where it says too little, those of a config.json beside it, or named."""
+    """Returns the facts in a GGUF file's header; where it says too little, those of a config.json beside it, or
+    named."""
     from sglang_hydra.facts.gguf import UnreadableGguf, bits_by_name, config_of, read_header
 
     try:
@@ -300,8 +303,8 @@ def _given(model_path: str, facts_from: str | None, tried: list[str], trust_remo
 
 
 def _with_format_beside(facts: ModelFacts, path: str) -> ModelFacts:
-    """``facts`` with the format that hf_quant_config.json states beside ``path``, where config.json states none, as
-    SGLang reads it (configs/model_config.py 0.5.2 410-449, 0.5.23 _parse_quant_hf_config)."""
+    """Returns ``facts`` with the format that hf_quant_config.json states beside ``path``, where config.json states
+    none, as SGLang reads it (configs/model_config.py 0.5.2 410-449, 0.5.23 _parse_quant_hf_config)."""
     import json
 
     beside = os.path.join(os.path.dirname(path), QUANTIZATION)
@@ -321,7 +324,8 @@ def _with_format_beside(facts: ModelFacts, path: str) -> ModelFacts:
 def _facts(
     config: dict[str, Any], source: str, *, name: str, trust_remote_code: bool, revision: str | None = None
 ) -> ModelFacts:
-    """The facts in the content of a config.json: what it states, and what its class makes of what it leaves out."""
+    """Returns the facts in the content of a config.json: what it states, and what its class makes of what it leaves
+    out."""
     made = completed(config, name, trust_remote_code=trust_remote_code)
     extra: dict[str, Any] = {
         "stated": config,
@@ -345,7 +349,8 @@ def _unknown(tried: list[str]) -> ModelFacts:
 
 
 def _with_torch_dtype(config: dict[str, Any]) -> dict[str, Any]:
-    """``config`` with ``torch_dtype`` wherever a newer transformers wrote ``dtype``: SGLang reads the first name."""
+    """Returns ``config`` with ``torch_dtype`` wherever a newer transformers wrote ``dtype``: SGLang reads the first
+    name."""
     parts = {key: _renamed(value) for key, value in config.items() if isinstance(value, dict)}
     return _renamed({**config, **parts})
 

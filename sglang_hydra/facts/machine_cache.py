@@ -14,7 +14,7 @@ _kept: ContextVar[dict[Hashable, Any] | None] = ContextVar("asked_once", default
 
 @contextlib.contextmanager
 def asking_once() -> Iterator[None]:
-    """While it lasts, an answer that was given stands. Plans made inside are for one environment."""
+    """Keeps each answer that was given while it lasts. Plans made inside are for one environment."""
     token = _kept.set({} if (outer := _kept.get()) is None else outer)
     try:
         yield
@@ -23,7 +23,7 @@ def asking_once() -> Iterator[None]:
 
 
 def once(question: Hashable, ask: Callable[[], _Answer]) -> _Answer:
-    """``ask()``, or what it gave for the same ``question`` before, where ``asking_once`` lasts."""
+    """Returns ``ask()``, or what it gave for the same ``question`` before, where ``asking_once`` lasts."""
     kept = _kept.get()
     if kept is None:
         return ask()

@@ -43,18 +43,19 @@ class ModelFacts:
 
     @property
     def identity(self) -> Mapping[str, Any] | None:
-        """The fields that tell this model's server from others: a preset's excerpt, else the whole config."""
+        """Returns the fields that tell this model's server from others: a preset's excerpt, else the whole config."""
         fields: Mapping[str, Any] | None = self.extra.get("identity", self.config)
         return fields
 
     def details(self) -> dict[str, Any]:
-        """What a saved plan keeps beside ``config``, so that it is judged as it was made: see ``with_details``."""
+        """Returns what a saved plan keeps beside ``config``, so that it is judged as it was made: see
+        ``with_details``."""
         kept = {key: plain(self.extra[key]) for key in KEPT if key in self.extra}
         found = {**kept, "config_class": self.config_class, "refused": self.refused}
         return {key: value for key, value in found.items() if value is not None}
 
     def with_details(self, details: Mapping[str, Any]) -> ModelFacts:
-        """These facts with what a saved plan kept."""
+        """Returns these facts with what a saved plan kept."""
         extra = {key: details[key] for key in KEPT if key in details}
         return replace(self, extra=extra, config_class=details.get("config_class"), refused=details.get("refused"))
 
@@ -63,13 +64,13 @@ class KnownModels(Protocol):
     """The models that presets state facts of."""
 
     def facts_of(self, path: str) -> ModelFacts | None:
-        """The facts of a checkpoint by its path; None for an unknown one."""
+        """Returns the facts of a checkpoint by its path; None for an unknown one."""
 
     def facts_named(self, named: str) -> ModelFacts | None:
-        """The facts of a preset by its name or its checkpoint's path; None for an unknown one."""
+        """Returns the facts of a preset by its name or its checkpoint's path; None for an unknown one."""
 
     def resembling(self, path: str) -> str | None:
-        """The preset whose facts are likely those of ``path``; None where none is."""
+        """Returns the preset whose facts are likely those of ``path``; None where none is."""
 
     def same_weights(self, path: str, other: str) -> bool:
-        """Whether two paths name the same weights."""
+        """Returns whether two paths name the same weights."""

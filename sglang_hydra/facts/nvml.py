@@ -18,8 +18,8 @@ class NoNvml(Exception):
 
 @contextmanager
 def nvml_library() -> Iterator[Any]:
-    """The module ``pynvml``, started, while the block lasts. Raises NoNvml where it cannot be imported or started, and
-    for what it raises within the block."""
+    """Yields the module ``pynvml``, started, while the block lasts. Raises NoNvml where it cannot be imported or
+    started, and for what it raises within the block."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an outdated package of the same name warns when imported

@@ -46,7 +46,7 @@ class GpuProbe:
 
     @property
     def found(self) -> bool:
-        """Whether there is an accelerator that a process of this environment can use."""
+        """Returns whether there is an accelerator that a process of this environment can use."""
         return self.vendor != "none"
 
     @property

@@ -41,7 +41,7 @@ def recognise(probe: GpuProbe, presets: Mapping[str, Mapping[str, Any]]) -> str 
 
 
 def _likeness(first: str, second: str) -> float:
-    """0 for different chips, else the share of words in common, 1 for the same name."""
+    """Returns 0 for different chips, else the share of words in common, 1 for the same name."""
     if not _chip(first) or _chip(first) != _chip(second):
         return 0.0
     ours, theirs = set(_words(first)), set(_words(second))

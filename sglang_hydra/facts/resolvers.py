@@ -32,7 +32,7 @@ def register_resolver(name: str, resolver: Callable[..., Any]) -> None:
 
 
 def probed(key: str) -> str | int | float | None:
-    """One value of this machine's probe, by its key in conf/gpu; None where it is unknown.
+    """Returns one value of this machine's probe, by its key in conf/gpu; None where it is unknown.
 
     Raises ValueError for any other key.
     """

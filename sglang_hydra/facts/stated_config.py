@@ -19,8 +19,8 @@ ORG--NAME.hf_quant_config.json where the checkpoint's format stands in that file
 
 
 def preset_facts(node: Mapping[str, Any], source: str) -> ModelFacts | None:
-    """What a ``model`` node states: the file that ``config_file`` names, with ``config`` laid over it, also inside its
-    nested configs. None where the node states neither. ``source`` is what is shown where the node names none.
+    """Returns what a ``model`` node states: the file that ``config_file`` names, with ``config`` laid over it, also
+    inside its nested configs. None if the node states neither. ``source`` is what is shown where the node names none.
 
     The format that hf_quant_config.json states is a ``quantization_config`` too, as SGLang reads it
     (configs/model_config.py 0.5.2, _parse_quant_hf_config). ``quantization_config: null`` takes the format away, since
@@ -69,7 +69,7 @@ def _whole(name: str) -> Mapping[str, Any]:
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """``above`` over ``below``, key by key, also inside the mappings that both have."""
+    """Returns ``above`` over ``below``, key by key, also inside the mappings that both have."""
     both = dict(below)
     for key, value in above.items():
         inner = both.get(key)

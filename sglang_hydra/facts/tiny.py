@@ -38,7 +38,7 @@ def tiny_path(cache_dir: Path | None = None) -> Path:
 
 
 def default_cache() -> Path:
-    """This package's folder in the user's cache; ``SGLANG_HYDRA_CACHE`` names another."""
+    """Returns this package's folder in the user's cache; ``SGLANG_HYDRA_CACHE`` names another."""
     named = os.environ.get("SGLANG_HYDRA_CACHE", "")
     if os.path.isabs(named):
         return Path(named)
@@ -47,7 +47,8 @@ def default_cache() -> Path:
 
 
 def ensure_tiny(cache_dir: Path | None = None) -> Path:
-    """The folder with the checkpoint, written first if it is not there (3 MB, about 0.1 s, always the same bytes).
+    """Returns the folder with the checkpoint, written first if it is not there (3 MB, about 0.1 s, always the same
+    bytes).
 
     The folder appears whole or not at all, also when several processes make it at once. Raises MachineError: HUB007
     where it cannot be written (a home that may only be read, a full disk), REL015 where others can write it.
@@ -104,7 +105,8 @@ def _bytes_as_letters() -> list[str]:
 
 
 def _tokenizer() -> dict[str, Any]:
-    """A byte-level BPE that can spell anything; its merges make two-letter syllables and words of two of them."""
+    """Returns a byte-level BPE that can spell anything; its merges make two-letter syllables and words of two of
+    them."""
     space = _bytes_as_letters()[ord(" ")]
     merges = [(consonant, vowel) for consonant in "bcdfghjklmnprstvwyz" for vowel in "aeiou"]
     syllables = [first + second for first, second in merges]

@@ -88,8 +88,9 @@ def begin_to_start(programs: Mapping[str, Named]) -> list[str]:
 
 
 def refused_search_path(file: str, paths: Iterable[str], was_typed: bool) -> Finding | None:
-    """The finding on ``hydra.searchpath`` in a primary config that is neither ours nor in a trusted folder: a package
-    is imported to be searched, and a folder outside of the config's own is not for a file to name that nobody typed."""
+    """Returns the finding on ``hydra.searchpath`` in a primary config that is neither ours nor in a trusted folder: a
+    package is imported to be searched, and a folder outside of the config's own is not for a file to name that nobody
+    typed."""
     home = os.path.dirname(os.path.realpath(file))
     for path in paths:
         scheme, _, rest = path.rpartition("://")

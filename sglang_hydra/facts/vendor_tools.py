@@ -13,7 +13,8 @@ _AFTER_POOL = 5
 
 
 def read_gfx(text: str) -> tuple[int, int] | None:
-    """AMD's architecture as the (major, minor) that torch reports: gfx942 is (9, 4), gfx90a (9, 0), gfx1100 (11, 0)."""
+    """Returns AMD's architecture as the (major, minor) that torch reports: gfx942 is (9, 4), gfx90a (9, 0), gfx1100
+    (11, 0)."""
     found = re.match(r"gfx(\d+)(\d)[0-9a-f](?![0-9a-f])", text)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -72,7 +73,7 @@ def _within(lines: list[str], mark: str, after: int) -> list[str]:
 
 
 def _kib(text: str) -> float | None:
-    """``200998912(0xbfb0000) KB`` in MiB."""
+    """Returns ``200998912(0xbfb0000) KB`` in MiB."""
     found = _NUMBER.match(text)
     return float(found[0]) / 1024 if found else None
 

@@ -12,7 +12,8 @@ _OF_THE_TRAINER = ("training_args.", "optimizer.", "scheduler.", "rng_state", "s
 
 
 def weights_bytes(folder: str | os.PathLike[str]) -> int | None:
-    """The size of a checkpoint's weights in bytes: what its index states, else its weight files; None if unknown.
+    """Returns the size of a checkpoint's weights in bytes: what its index states, else its weight files; None if
+    unknown.
 
     ``folder`` may start with ``~`` and may be a GGUF file. One kind of file counts, the others are copies: safetensors
     before .bin files, as SGLang loads them; Mistral's ``consolidated`` copy counts only where it is alone.

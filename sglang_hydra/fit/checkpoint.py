@@ -28,8 +28,8 @@ class CheckpointSize(NamedTuple):
     tensors: Mapping[str, int] | None = None
 
     def loaded(self, layers: int) -> int | None:
-        """Bytes of what a model with ``layers`` layers loads: without layers that only a draft loads. None where the
-        files have such layers and do not say how large they are."""
+        """Returns the bytes of what a model with ``layers`` layers loads: without layers that only a draft loads. None
+        where the files have such layers and do not say how large they are."""
         if self.layers <= layers:
             return self.total
         if self.tensors is None:
@@ -92,7 +92,8 @@ def _from_headers(files: list[str], source: str) -> CheckpointSize:
 
 
 def _header(file: str) -> dict[str, int]:
-    """Bytes of each tensor in a safetensors file. Its first eight bytes are the length of the JSON that follows."""
+    """Returns the bytes of each tensor in a safetensors file. Its first eight bytes are the length of the JSON that
+    follows."""
     try:
         size = os.path.getsize(file)
         with open_plain(file) as opened:

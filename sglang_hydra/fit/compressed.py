@@ -61,7 +61,8 @@ def compressed_pool(
     rules: Allocation,
     context: int,
 ) -> Pool:
-    """The pools that fit into ``room`` bytes: tokens of the full context, of the window, and requests with a state."""
+    """Returns the pools that fit into ``room`` bytes: tokens of the full context, of the window, and requests with a
+    state."""
     shape, page = _shape(decoder), int(values.get("page_size") or _PAGE)
     page = page if page % 128 == 0 else _PAGE
     many = sum(layer.kind == 128 for layer in decoder.layers)
@@ -86,7 +87,7 @@ def compressed_pool(
 
 
 def window_ratio(values: Mapping[str, Any]) -> float:
-    """Tokens of the window's pool for each of the full one."""
+    """Returns the tokens of the window's pool for each of the full one."""
     stated = values.get("swa_full_tokens_ratio")
     return _RATIO if stated is None or stated == 0.8 else float(stated)
 
@@ -94,7 +95,7 @@ def window_ratio(values: Mapping[str, Any]) -> float:
 def _window_tokens(
     shape: Compressed, ranks: Ranks, values: Mapping[str, Any], rules: Allocation, page: int
 ) -> int | None:
-    """Tokens of the window's pool where the requests decide it; None where the ratio does."""
+    """Returns the tokens of the window's pool where the requests decide it; None where the ratio does."""
     if not _by_requests(values, rules):
         return None
     requests = int(values["max_running_requests"]) // ranks.groups
@@ -112,8 +113,8 @@ def _by_requests(values: Mapping[str, Any], rules: Allocation) -> bool:
 
 
 def _row(shape: Compressed, ratio: int, values: Mapping[str, Any], rules: Allocation) -> float:
-    """Bytes of one cached row: the plain part in FP8, the rotated one in 16 bits, and scales; later rounded by pages.
-    The TensorRT-LLM kernels read all of it in FP8."""
+    """Returns the bytes of one cached row: the plain part in FP8, the rotated one in 16 bits, and scales; later rounded
+    by pages. The TensorRT-LLM kernels read all of it in FP8."""
     if values.get("dsv4_attn_backend") == "trtllm":
         return float(shape.dim)
     row = shape.dim + shape.rope + _SCALES
@@ -124,7 +125,8 @@ def _row(shape: Compressed, ratio: int, values: Mapping[str, Any], rules: Alloca
 
 
 def _state_row(shape: Compressed, ratio: int, values: Mapping[str, Any], rules: Allocation) -> float:
-    """Bytes of the state of compression for each token of the window's pool: a ring of rows for each of its pages."""
+    """Returns the bytes of the state of compression for each token of the window's pool: a ring of rows for each of its
+    pages."""
     drafting = values.get("speculative_algorithm") is not None
     ring = {4: 16 if drafting else 8, 128: 256 if drafting else 128}[ratio]
     page = shape.window if not rules.compressed_by_page else int(values.get("page_size") or 1)
@@ -133,7 +135,7 @@ def _state_row(shape: Compressed, ratio: int, values: Mapping[str, Any], rules: 
 
 
 def _drafting(values: Mapping[str, Any], layers: int) -> float:
-    """Speculative decoding reserves the cache of one layer more."""
+    """Sizes the cache that speculative decoding reserves: one layer more."""
     return (layers + 1) / layers if values.get("speculative_algorithm") else 1.0
 
 

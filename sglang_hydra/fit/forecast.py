@@ -104,7 +104,8 @@ def coefficients() -> Mapping[str, Any]:
 def forecast(
     server: Server, demand: Demand, given: Mapping[str, Any] | None = None, own: Own | None = None
 ) -> Forecast:
-    """What ``server`` delivers under ``demand``, by the coefficients ``given`` (those that ship with the package)."""
+    """Returns what ``server`` delivers under ``demand``, by the coefficients ``given`` (those that ship with the
+    package)."""
     known, own = given or coefficients(), own or Own()
     context = demand.input_len + demand.output_len / 2
     most = server.most(context)
@@ -154,8 +155,9 @@ def first_token(
     tpot: float,
     fitted: Mapping[str, float],
 ) -> float:
-    """Seconds to the first token, mean over all requests: of the first wave, which meets a cold server, of later waves
-    that are less and less together, of the queue in between, and of those that wait for room in the KV cache."""
+    """Returns the seconds to the first token, mean over all requests: of the first wave, which meets a cold server, of
+    later waves that are less and less together, of the queue in between, and of those that wait for space in the KV
+    cache."""
     one, started = sum(prompt.values()), prompt["prompt, layer"]
     mine = running / server.roofline.copies
     cycle = demand.output_len * tpot

@@ -61,7 +61,7 @@ def _measured(points: Sequence[Point]) -> dict[str, tuple[float, float]]:
 
 
 def _improved(points: Sequence[Point], step: float, prompt: float) -> tuple[float, float]:
-    """One step of Gauss and Newton on two factors, with a ridge towards 1."""
+    """Returns one step of Gauss and Newton on two factors, with a ridge towards 1."""
     a = b = c = d = e = 0.0
     for point in points:
         off = _off(point, step, prompt)

@@ -55,17 +55,17 @@ class Server(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """GPUs of all copies."""
+        """Returns GPUs of all copies."""
         return self.roofline.gpus * self.roofline.copies
 
     @property
     def shape(self) -> str:
-        """What models of one family have in common, whatever the format of their weights."""
+        """Returns what models of one family have in common, whatever the format of their weights."""
         return f"{self.architecture} {self.layers} x {self.hidden}"
 
     def most(self, context: float) -> float | None:
-        """Requests of ``context`` tokens that run at a time on the whole server; None where that is unknown, or where
-        by our count the server holds none: then the rest of the forecast is of a server that does start."""
+        """Returns requests of ``context`` tokens that run at a time on the whole server; None where that is unknown, or
+        where by our count the server holds none: then the rest of the forecast is of a server that does start."""
         limits = [self.running] if self.running else []
         if self.held:
             limits.append(max(1, int(self.held / max(1.0, context))))
@@ -118,6 +118,7 @@ def server_of(
 
 @cache
 def _networks() -> Mapping[str, Any]:
-    """By GPU class: how many GPUs the fast link connects, GB/s of a GPU to others in one direction, and the source."""
+    """Returns by GPU class how many GPUs the fast link connects, GB/s of a GPU to others in one direction, and the
+    source."""
     found: Mapping[str, Any] = json.loads(Path(__file__).with_name("forecast_networks.json").read_text("utf-8"))
     return found

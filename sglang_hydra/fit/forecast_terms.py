@@ -40,7 +40,8 @@ _MICROSECOND, _MILLISECOND = 1e-6, 1e-3
 
 
 def step_terms(server: Server, running: float, context: float) -> dict[str, float]:
-    """Seconds of a decode step with ``running`` requests on the whole server, ``context`` tokens cached of each."""
+    """Returns the seconds of a decode step with ``running`` requests on the whole server, ``context`` tokens cached of
+    each."""
     roofline, layers = server.roofline, server.layers
     step = roofline.step(running, context)
     band = roofline.bandwidth
@@ -78,7 +79,7 @@ def step_terms(server: Server, running: float, context: float) -> dict[str, floa
 
 
 def prompt_terms(server: Server, tokens: float) -> dict[str, float]:
-    """Seconds of one prompt of ``tokens`` that are not cached, beside others that keep the GPUs busy."""
+    """Returns the seconds of one prompt of ``tokens`` that are not cached, beside others that keep the GPUs busy."""
     roofline, band = server.roofline, server.roofline.bandwidth
     latent, sparse = _attention(server)
     width = tokens * server.hidden * server.layers / band
@@ -105,7 +106,8 @@ def prompt_terms(server: Server, tokens: float) -> dict[str, float]:
 
 
 def assumed(server: Server, running: float) -> float:
-    """Seconds of a decode step for what nobody measured: kernels without CUDA graphs, exchanges between nodes."""
+    """Returns the seconds of a decode step for what nobody measured: kernels without CUDA graphs, exchanges between
+    nodes."""
     batch = running / server.roofline.copies / server.dp
     eager = _EAGER * server.layers if batch > server.graphs else 0.0
     far = 2 * _FAR * server.layers if crosses(server) else 0.0
@@ -118,8 +120,8 @@ def crosses(server: Server) -> bool:
 
 
 def _sent(server: Server) -> float:
-    """Seconds to exchange one token's hidden states, in 16 bits, twice a layer; between nodes the share of one GPU.
-    With an all-to-all backend a GPU sends what it has of the token, and to the chosen experts alone."""
+    """Returns the seconds to exchange one token's hidden states, in 16 bits, twice a layer; between nodes the share of
+    one GPU. With an all-to-all backend a GPU sends what it has of the token, and to the chosen experts alone."""
     gpus, all_bytes, chosen_bytes = server.roofline.gpus, 4.0 * server.layers * server.hidden, 0.0
     if server.all_to_all:
         attention = server.layers / server.dp if server.tp > 1 else 0.0

@@ -45,12 +45,12 @@ class HostMemory(NamedTuple):
 
     @property
     def pinned(self) -> float | None:
-        """What cannot be less: no page of it can be given back."""
+        """Returns what cannot be less: no page of it can be given back."""
         return self.offloaded if self.elastic else None if self.cache is None else self.cache + self.offloaded
 
     @property
     def requested(self) -> float | None:
-        """What a container requests."""
+        """Returns what a container requests."""
         return None if self.cache is None else self.cache + self.offloaded + self.ranks * PROCESS_GIB * GIB
 
 

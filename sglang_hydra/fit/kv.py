@@ -56,7 +56,7 @@ class Pool(NamedTuple):
 
 
 def cache_bytes(values: Mapping[str, Any], usual: float) -> float:
-    """Bytes of one cached number: ``usual`` where kv_cache_dtype is auto."""
+    """Returns the bytes of one cached number: ``usual`` where kv_cache_dtype is auto."""
     dtype = str(values.get("kv_cache_dtype") or "auto")
     sizes = {"auto": usual, "bf16": 2.0, "bfloat16": 2.0, "mxfp8": _MXFP8_NUMBER, "nvfp4": _FP4_NUMBER}
     sizes |= {"fp4_e2m1": _FP4_NUMBER, "fp4_mx_block16": _FP4_NUMBER}
@@ -106,7 +106,7 @@ INDEX = "index keys"
 
 
 def _each(decoder: Decoder, mixer: str, ranks: Ranks, element: float) -> float:
-    """Bytes of one token in one layer with KV heads."""
+    """Returns the bytes of one token in one layer with KV heads."""
     heads = decoder.heads_of(mixer)
     return _whole(kv_share(heads.kv, ranks.cached) * heads.cached * element)
 
@@ -137,7 +137,7 @@ def _index_key(decoder: Decoder) -> int:
 
 
 def _whole(size: float) -> float:
-    """``size`` as an int where it is a whole number of bytes."""
+    """Returns ``size`` as an int where it is a whole number of bytes."""
     return int(size) if size == int(size) else size
 
 
@@ -150,7 +150,8 @@ def pool_of(
     context: int,
     rules: Allocation,
 ) -> Pool:
-    """The pool that fits into ``room`` bytes. Its tokens are 0 or less where the server would refuse to start."""
+    """Returns the pool that fits into ``room`` bytes. Its tokens are 0 or less where the server would refuse to
+    start."""
     page = int(values.get("page_size") or 1)
     limit = values.get("max_total_tokens")
     pooled = rules.windows_by_bytes and pools_windows(decoder, values, rules)
@@ -198,7 +199,8 @@ def _windowed_pool(
 
 
 def window_cap(values: Mapping[str, Any], window: int, page: int, requests: int) -> int:
-    """Tokens of a window's pool that ``requests`` can hold at once (0.5.23 pool_configurator.py:924-968)."""
+    """Returns the tokens of a window's pool that ``requests`` can hold at once (0.5.23
+    pool_configurator.py:924-968)."""
     drafting = values.get("speculative_algorithm") is not None
     drafts = int(values.get("speculative_num_draft_tokens") or 1) if drafting else 1
     steps = int(values.get("speculative_num_steps") or 0) * int(values.get("speculative_eagle_topk") or 1)
@@ -213,8 +215,8 @@ def window_cap(values: Mapping[str, Any], window: int, page: int, requests: int)
 def request_slots(
     values: Mapping[str, Any], ranks: Ranks, profiled: int, context: int, states: int | None, rules: Allocation
 ) -> int:
-    """Requests that the table of token locations has rows for (init_memory_pool), from the tokens that the memory
-    allows: before a limit, drafts or a split of the pool. ``states`` is for how many there are states of linear
+    """Returns requests that the table of token locations has rows for (init_memory_pool), from the tokens that the
+    memory allows: before a limit, drafts or a split of the pool. ``states`` is for how many there are states of linear
     attention (None: there is none)."""
     asked = values.get("max_running_requests")
     estimated = min(max(profiled * 512 // max(1, context), 2048), 4096)
@@ -225,7 +227,7 @@ def request_slots(
 
 
 def _speculative_headroom(values: Mapping[str, Any], tokens: int, context: int) -> int:
-    """Tokens that the target's pool gets on top, for draft and verified tokens of every request."""
+    """Returns the tokens that the target's pool gets on top, for draft and verified tokens of every request."""
     if values.get("speculative_algorithm") is None:
         return 0
     slots = values.get("max_running_requests") or min(max(tokens * 512 // max(1, context), 2048), 4096)
@@ -236,7 +238,7 @@ def _speculative_headroom(values: Mapping[str, Any], tokens: int, context: int) 
 def _split(
     decoder: Decoder, values: Mapping[str, Any], tokens: int, context: int, page: int, rules: Allocation
 ) -> tuple[int, int | None]:
-    """Tokens of the pool for full attention and of the one for sliding windows, where there are two."""
+    """Returns the tokens of the pool for full attention and of the one for sliding windows, where there are two."""
     sliding = sum(layer.mixer == SLIDING for layer in decoder.layers)
     if not sliding or tokens <= 0:
         return tokens, None
@@ -252,7 +254,8 @@ def _split(
 def _split_llama4(
     values: Mapping[str, Any], tokens: int, context: int, chunk: int, page: int
 ) -> tuple[int, int | None]:
-    """Three of four layers attend within chunks; hybrid_kvcache_ratio says how much less their pool may hold."""
+    """Splits the pool of Llama 4: three of four layers attend within chunks; hybrid_kvcache_ratio says how much less
+    their pool may hold."""
     hybrid = values.get("hybrid_kvcache_ratio")
     if not hybrid or not chunk or context <= chunk:
         return tokens, None

@@ -52,7 +52,7 @@ def exactly(size: float) -> Range:
 
 
 def about(size: float, low: float, high: float) -> Range:
-    """``size`` bytes, between the factors ``low`` and ``high``."""
+    """Returns ``size`` bytes, between the factors ``low`` and ``high``."""
     return Range(size * low, size, size * high)
 
 
@@ -133,8 +133,9 @@ def expert_buffers(values: Mapping[str, Any], decoder: Decoder, ranks: Ranks) ->
 
 
 def libraries() -> Range:
-    """What kernels and the libraries around them (cuBLAS, the attention backends) take at their first use, after the
-    memory for the KV cache was shared out: what the logs' free memory at the end lacks beyond all other parts."""
+    """Returns what kernels and the libraries around them (cuBLAS, the attention backends) take at their first use,
+    after the memory for the KV cache was shared out: what the logs' free memory at the end lacks beyond all other
+    parts."""
     return Range(0.1 * GIB, 0.5 * GIB, 1.3 * GIB)
 
 
@@ -162,9 +163,9 @@ def captured_sizes(
 def graphs(
     values: Mapping[str, Any], decoder: Decoder, ranks: Ranks, backend: str, sizes: tuple[int, ...], context: int
 ) -> Range:
-    """CUDA graphs: the nodes of each graph, the activations of the largest batch, and the buffers that the attention
-    backend sizes for it. A kernel in a graph keeps 4 KiB (SM100) to 60 KiB on the GPU in the logs, and the first
-    capture 0.03 to 0.11 GiB whatever it is of."""
+    """Returns the memory of CUDA graphs: the nodes of each graph, the activations of the largest batch, and the buffers
+    that the attention backend sizes for it. A kernel in a graph keeps 4 KiB (SM100) to 60 KiB on the GPU in the logs,
+    and the first capture 0.03 to 0.11 GiB whatever it is of."""
     if not sizes:
         return NOTHING
     speculative = values.get("speculative_algorithm") is not None
@@ -185,9 +186,10 @@ def graphs(
 
 
 def activations(decoder: Decoder, ranks: Ranks, tokens: int, sampled: int) -> Range:
-    """The largest tensors that live at once while ``tokens`` pass through a layer, and the logits of ``sampled``
-    positions: hidden states, residual and norm; queries, keys, values; the MLP's inputs and products; for each
-    chosen expert of a token its products and its output (16 bit). Logits are made in 16 bits and copied to float32."""
+    """Returns the largest tensors that live at once while ``tokens`` pass through a layer, and the logits of
+    ``sampled`` positions: hidden states, residual and norm; queries, keys, values; the MLP's inputs and products; for
+    each chosen expert of a token its products and its output (16 bit). Logits are made in 16 bits and copied to
+    float32."""
     gathered = tokens * (ranks.tp // ranks.attention)
     base = 3 * gathered * decoder.hidden * 2
     heads = share(decoder.heads, ranks.attention)
@@ -208,7 +210,7 @@ def activations(decoder: Decoder, ranks: Ranks, tokens: int, sampled: int) -> Ra
 
 
 def prefill_tokens(values: Mapping[str, Any], context: int) -> int:
-    """Tokens of the largest prefill batch on one GPU."""
+    """Returns the tokens of the largest prefill batch on one GPU."""
     chunk = values.get("chunked_prefill_size") or 0
     most = values.get("max_prefill_tokens") or 16384
     return int(chunk) if chunk and chunk > 0 else min(int(most), max(context, 1))

@@ -144,8 +144,8 @@ def _working_fraction(values: Mapping[str, Any], found: Fit) -> Iterator[Change]
 
 
 def _idle_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
-    """Twice as many of the GPUs that the nodes have, and so on: for tensor parallelism; with DP attention where every
-    GPU would hold the whole cache; with whole experts on each GPU; as copies of a server that fits."""
+    """Yields twice as many of the GPUs that the nodes have, and so on: for tensor parallelism; with DP attention where
+    every GPU would hold the whole cache; with whole experts on each GPU; as copies of a server that fits."""
     stages, copies = server.layout.stages, server.layout.copies
     there = (gpu.count or 8) * server.layout.nodes
     latent = found.kv is not None and any(kind.kind == "latent" for kind in found.kv.kinds)
@@ -181,7 +181,8 @@ def _two_changes(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
 
 
 def cache_type(gpu: GpuFacts) -> str:
-    """The FP8 type for the cache: e4m3 has more digits, and kernels for it begin with compute capability 8.9."""
+    """Returns the FP8 type for the cache: e4m3 has more digits, and kernels for it begin with compute capability
+    8.9."""
     return "fp8_e5m2" if gpu.is_cuda and (gpu.compute_capability or (0, 0)) < (8, 9) else "fp8_e4m3"
 
 
@@ -195,7 +196,8 @@ def _largest_fraction(found: Fit) -> Iterator[Change]:
 
 
 def _more_room(server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted) -> Iterator[Change]:
-    """More tokens on the same GPUs: what limits the pool taken away, a larger share for it, DP attention, FP8."""
+    """Yields more tokens on the same GPUs: what limits the pool taken away, a larger share for it, DP attention,
+    FP8."""
     values, tp = server.values, server.layout.tp
     if wanted.context and found.kv is not None and wanted.context > found.kv.context:
         yield {"context_length": wanted.context}
@@ -220,7 +222,7 @@ def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
 
 
 def _single_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
-    """Where the weights fit, the rest of the memory can be shared out otherwise."""
+    """Yields other divisions of the memory, where the weights fit."""
     if found.interval is None or found.interval.low >= 1:
         return
     if found.request_table is not None and found.request_table > _LARGE_TABLE:
@@ -231,13 +233,14 @@ def _single_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]
 
 
 def _fewer_requests(found: Fit) -> Iterator[Mapping[str, Any]]:
-    """Fewer requests at a time, where what each keeps beside its tokens takes the whole pool."""
+    """Yields fewer requests at a time, where what each keeps beside its tokens takes the whole pool."""
     most = found.running or math.inf
     yield from ({"max_running_requests": number} for number in (256, 64, 16) if number < most)
 
 
 def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:
-    """A shorter longest context or fewer requests, where the table of token locations is what takes the memory."""
+    """Yields a shorter longest context or fewer requests, where the table of token locations is what takes the
+    memory."""
     context, slots = (found.kv.context, found.kv.slots or 0) if found.kv is not None else (0, 0)
     yield from ({"context_length": length} for length in _CONTEXTS[:1] if context > length)
     yield from ({"max_running_requests": number} for number in (256,) if slots > number)
@@ -245,7 +248,7 @@ def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:
 
 
 def _two_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
-    """Less outside the static part, and a fraction just above what the weights need."""
+    """Yields less outside the static part, and a fraction just above what the weights need."""
     interval = found.interval
     if interval is not None and interval.low < 1:
         fraction = round(min(interval.low + 0.02, 0.97), 2)
@@ -253,7 +256,7 @@ def _two_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
 
 
 def _smaller(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
-    """Less of what is allocated outside the static part, and smaller numbers in the KV cache."""
+    """Yields less of what is allocated outside the static part, and smaller numbers in the KV cache."""
     values, made = server.values, server.layout.graphs
     chunk = values.get("chunked_prefill_size") or 0
     graphs = (made.largest or 160) if made.made else 0
@@ -276,7 +279,7 @@ def _checkpoints(values: Mapping[str, Any], gpu: GpuFacts) -> Iterator[Mapping[s
 
 
 def _more_nodes(server: Server, gpu: GpuFacts) -> Iterator[Change]:
-    """Twice as many GPUs and so on, on more nodes than there are."""
+    """Yields twice as many GPUs and so on, on more nodes than there are."""
     stages, copies = server.layout.stages, server.layout.copies
     size, here, nodes = server.layout.tp, gpu.count or 8, server.layout.nodes
     while size * stages * copies * 2 <= _MOST_GPUS:
@@ -295,7 +298,8 @@ def _larger(gpu: GpuFacts, classes: Iterable[GpuFacts]) -> list[GpuFacts]:
 
 
 def _wording(overrides: Change, fitted: Fit, wanted: Wanted) -> str:
-    """``tp_size=16 nnodes=2: 40.5 GiB of weights on each GPU, 412,345 KV tokens, 3 requests of 131,072 tokens``"""
+    """Returns ``tp_size=16 nnodes=2: 40.5 GiB of weights on each GPU, 412,345 KV tokens, 3 requests of 131,072
+    tokens``"""
     typed = " ".join(f"{name}={spelled(value)}" for name, value in overrides.items())
     weights, context = gib(fitted.weights.total), wanted.context or (fitted.kv.context if fitted.kv else 0)
     size = "" if weights is None else f"{weights:.1f} GiB of weights on each GPU, "

@@ -11,7 +11,7 @@ from sglang_hydra.fit.overheads import GIB, Range
 
 
 def gib(size: float | None) -> float | None:
-    """Bytes as GiB."""
+    """Converts bytes to GiB."""
     return None if size is None else size / GIB
 
 
@@ -27,7 +27,7 @@ NOTHING_STATED = Wanted()
 
 
 def requests_of(number: int, context: int) -> str:
-    """``1,180 requests of 2,048 tokens``"""
+    """Returns ``1,180 requests of 2,048 tokens``"""
     return f"{number:,} request{'' if number == 1 else 's'} of {context:,} tokens"
 
 
@@ -75,7 +75,7 @@ class KvCache:
 
     @property
     def is_taken_by_requests(self) -> bool:
-        """Whether what requests keep beside their tokens leaves no room for a token."""
+        """Returns whether what requests keep beside their tokens leaves no room for a token."""
         return self.tokens is not None and self.tokens <= 0 and (self.size or 0) + self.state > 0
 
 
@@ -138,16 +138,18 @@ class Fit:
 
     @property
     def error_gib(self) -> float | None:
-        """How far ``left`` may be off, in GiB."""
+        """Returns how far ``left`` may be off, in GiB."""
         return gib(self.error)
 
     @property
     def kv_tokens(self) -> int | None:
-        """Tokens that the KV cache of one replica holds; None where it is unknown, 0 where there is no room."""
+        """Returns the tokens that the KV cache of one replica holds; None where it is unknown, 0 where there is no
+        memory for one."""
         return None if self.kv is None or self.kv.tokens is None else max(0, self.kv.tokens)
 
     def concurrent_requests(self, context: int) -> int | None:
-        """Requests of ``context`` tokens that run at a time on the whole server; None where the KV cache is unknown."""
+        """Returns requests of ``context`` tokens that run at a time on the whole server; None where the KV cache is
+        unknown."""
         tokens = self.kv_tokens
         if tokens is None or self.kv is None or context < 1:
             return None
@@ -156,7 +158,7 @@ class Fit:
         return min([most, *limits]) * self.replicas
 
     def shortage(self, wanted: Wanted) -> str | None:
-        """What is missing of the room that is wanted, in words; None where it is there, or nothing is known of it."""
+        """Returns the missing capacity in words; None where nothing is missing, or nothing is known."""
         tokens = self.kv_tokens
         if tokens is None or self.kv is None or not self.kv.context:
             return None
@@ -176,7 +178,7 @@ class Fit:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: sizes in GiB to four digits, null for what is unknown."""
+        """Returns plain values: sizes in GiB to four digits, null for what is unknown."""
         return {
             "fits": self.fits,
             "tight": self.tight,

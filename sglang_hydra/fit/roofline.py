@@ -32,11 +32,11 @@ class Cache(NamedTuple):
     most: int | None = None
 
     def read(self, context: float) -> float:
-        """Cached tokens that one token reads after ``context`` tokens."""
+        """Returns cached tokens that one token reads after ``context`` tokens."""
         return context if self.most is None else min(context, self.most)
 
     def pairs(self, tokens: float) -> float:
-        """Cached tokens that a prompt of ``tokens`` reads, all of its tokens together."""
+        """Returns cached tokens that a prompt of ``tokens`` reads, all of its tokens together."""
         full = self.read(tokens)
         return full * full / 2 + (tokens - full) * full
 
@@ -68,7 +68,7 @@ class Step(NamedTuple):
 
     @property
     def time(self) -> float:
-        """Seconds."""
+        """Returns the seconds."""
         return self.seconds[self.bound]
 
 
@@ -83,7 +83,7 @@ class Load(NamedTuple):
 
     @property
     def context(self) -> float:
-        """Tokens cached of a request in the middle of its answer."""
+        """Returns the tokens cached of a request in the middle of its answer."""
         return self.input_len + self.output_len / 2
 
 
@@ -130,7 +130,8 @@ class Roofline:
     verified: int = 1
 
     def touched(self, tokens: float) -> float:
-        """The share of the routed experts that ``tokens`` tokens choose, each evenly: E[1 - (1 - k/E)^tokens]."""
+        """Returns the share of the routed experts that ``tokens`` tokens choose, each evenly: E[1 - (1 -
+        k/E)^tokens]."""
         if not self.expert_number:
             return 0.0
         return 1.0 - float((1.0 - self.expert_chosen / self.expert_number) ** tokens)
@@ -194,7 +195,7 @@ class Roofline:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, in bytes, FLOP/s and bytes/s."""
+        """Returns plain numbers, in bytes, FLOP/s and bytes/s."""
         record = asdict(self)
         return {**record, "caches": [c._asdict() for c in self.caches], "work": [w._asdict() for w in self.work]}
 

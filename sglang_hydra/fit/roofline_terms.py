@@ -111,9 +111,9 @@ def _work(decoder: Decoder, scheme: Scheme, tflops: Mapping[str, Any]) -> Iterat
 
 
 def peak_of(stored: Stored, tflops: Mapping[str, Any]) -> float:
-    """FLOP/s of one GPU for weights of this format: the highest that its data sheet states without sparsity for numbers
-    as short as these, or for longer ones (``tflops``: bf16, fp8, fp4; INT8 counts twice BF16 where there is no FP8).
-    0 where it states none."""
+    """Returns FLOP/s of one GPU for weights of this format: the highest that its data sheet states without sparsity for
+    numbers as short as these, or for longer ones (``tflops``: bf16, fp8, fp4; INT8 counts twice BF16 where there is no
+    FP8). 0 where it states none."""
     bf16, fp8, fp4 = (float(tflops.get(name) or 0) for name in ("bf16", "fp8", "fp4"))
     if stored.bits > 8:
         return bf16 * _TERA
@@ -155,8 +155,8 @@ def _caches(known: Understanding, decoder: Decoder, ranks: Ranks, values: Mappin
 
 
 def _chosen_blocks(text: Fields, decoder: Decoder) -> tuple[int, float]:
-    """Tokens that a token reads of layers with KV heads and an indexer (MiniMax-M3: the blocks that score best), and
-    the share of the layers that have one; 0 where none has."""
+    """Returns the tokens that a token reads of layers with KV heads and an indexer (MiniMax-M3: the blocks that score
+    best), and the share of the layers that have one; 0 where none has."""
     sparse = text.part("sparse_attention_config") if decoder.latent is None and decoder.indexer is not None else None
     if sparse is None:
         return 0, 0.0
@@ -182,7 +182,8 @@ def _products(decoder: Decoder) -> dict[str, float]:
 
 
 def _exchanged(decoder: Decoder, ranks: Ranks) -> float:
-    """Bytes that a GPU sends at least for each token in the layers of a stage: after attention and after the MLP its
-    part of the hidden state, one byte a number, summed up on the way. DP attention exchanges otherwise: 0."""
+    """Returns the bytes that a GPU sends at least for each token in the layers of a stage: after attention and after
+    the MLP its part of the hidden state, one byte a number, summed up on the way. DP attention exchanges otherwise:
+    0."""
     divided = ranks.attention == ranks.tp > 1
     return 2.0 * len(decoder.layers) / ranks.stages * decoder.hidden if divided else 0.0

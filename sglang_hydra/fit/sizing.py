@@ -37,7 +37,8 @@ def fit(
     release: str | None = None,
     estimated: bool = False,
 ) -> Fit:
-    """What the server with ``values`` (resolved arguments by name) needs on each GPU, and whether that is there.
+    """Returns what the server with ``values`` (resolved arguments by name) needs on each GPU, and whether that is
+    there.
 
     ``release`` is SGLang's, whose pools are made: without it 0.5.2's, or those of the last release that was read where
     0.5.2 has no such class; ``estimated`` says that ``values`` are 0.5.2's all the same.
@@ -69,8 +70,8 @@ def fit(
 
 
 def _with_an_end_that_works(found: Fit, need: Need, memory: Memory, size: Callable[[Need], None]) -> Fit:
-    """``found`` with an upper end of its interval that also works when it is asked for: more requests fit into a larger
-    pool, and their tables are outside of it. An end below what is asked for is sized for even larger ones."""
+    """Returns ``found`` with an upper end of its interval that also works when it is asked for: more requests fit into
+    a larger pool, and their tables are outside of it. An end below what is asked for is sized for even larger ones."""
     interval, asked = found.interval, found.asked
     if interval is None or interval.empty or asked is None or asked >= interval.high:
         return found
@@ -96,9 +97,9 @@ def logged_pool(
     release: str | None = None,
     draft: ModelFacts | None = None,
 ) -> int | None:
-    """KV tokens of a server that logged ``before_gib`` free before loading and ``after_gib`` after it; None where the
-    model's cache is unknown. Where a release loads the ``draft`` first, ``after_gib`` is after that. Without the tokens
-    that 0.5.2 adds for speculative decoding, and on request without the states of linear attention."""
+    """Returns KV tokens of a server that logged ``before_gib`` free before loading and ``after_gib`` after it; None
+    where the model's cache is unknown. Where a release loads the ``draft`` first, ``after_gib`` is after that. Without
+    the tokens that 0.5.2 adds for speculative decoding, and on request without the states of linear attention."""
     known = understand(values, gpu, model, release)
     decoder, fraction = known.decoder, values.get("mem_fraction_static")
     if decoder is None or fraction is None:
@@ -198,8 +199,9 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
 def _size_draft_cache(
     need: Need, draft: Draft, decoder: Decoder, rules: Allocation, states: States, tokens: int
 ) -> None:
-    """The draft's own cache, and the states that each request keeps after every drafted token until it is verified
-    (mem_cache/memory_pool.MambaPool). Releases that count them before they size the pool take nothing for it later."""
+    """Sizes the draft's own cache, and the states that each request keeps after every drafted token until it is
+    verified (mem_cache/memory_pool.MambaPool). Releases that count them before they size the pool take nothing for it
+    later."""
     values, ranks = need.values, need.known.ranks
     cells = need.cells
     if rules.draft_counted and cells is not None and cells.drafted:

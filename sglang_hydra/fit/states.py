@@ -31,8 +31,8 @@ NO_STATES = States(None, None, 0.0, 0.0)
 
 
 def state_bytes(decoder: Decoder, ranks: Ranks, values: Mapping[str, Any]) -> int:
-    """Bytes of one request's state in the stage with most such layers: the last inputs of the convolution in 16 bits,
-    and its matrices in mamba_ssm_dtype."""
+    """Returns the bytes of one request's state in the stage with most such layers: the last inputs of the convolution
+    in 16 bits, and its matrices in mamba_ssm_dtype."""
     linear = decoder.linear
     if linear is None:
         return 0

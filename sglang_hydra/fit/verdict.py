@@ -64,19 +64,19 @@ class Need:
 
     @property
     def before_cache(self) -> float | None:
-        """What is there before the KV cache is made."""
+        """Returns the memory that is used before the KV cache is made."""
         return None if self.weights.total is None or self.lora is None else self.weights.total + self.lora
 
     @property
     def at_least(self) -> float:
-        """The weights and adapters as far as they are known: a lower bound where a part is not."""
+        """Returns the weights and adapters as far as they are known: a lower bound where a part is not."""
         if self.weights.total is not None:
             return self.weights.total + (self.lora or 0.0)
         return sum(size for size in self.weights.parts.values() if size is not None)
 
     @property
     def after_cache(self) -> Range | None:
-        """What is allocated after it; a draft of unknown size counts as nothing here."""
+        """Returns the memory that is allocated after it; a draft of unknown size counts as nothing here."""
         if self.graphs is None or self.activations is None:
             return None
         tables = exactly(self.request_table + self.workspace) + self.libraries
@@ -84,12 +84,12 @@ class Need:
 
     @property
     def drafting(self) -> Range:
-        """The draft model with its own KV cache."""
+        """Returns the draft model with its own KV cache."""
         return about(self.draft or 0.0, 0.98, 1.02) + exactly(self.draft_cache)
 
     @property
     def page(self) -> float:
-        """The smallest pool."""
+        """Returns the smallest pool."""
         return float((self.values.get("page_size") or 1) * self.cells.bytes_per_token) if self.cells else 0.0
 
 
@@ -134,7 +134,8 @@ def judge(need: Need, memory: Memory) -> Fit:
 
 
 def _surely_fails(need: Need, free: Range | None) -> list[str]:
-    """Why the server cannot work even with the least it may need and the most that may be free; [] where it can."""
+    """Returns why the server cannot work even with the least it may need and the most that may be free; [] where it
+    can."""
     if free is None:
         return []
     held = need.at_least
@@ -187,8 +188,8 @@ def _without_room(kv: KvCache | None, fraction: float | None) -> list[str]:
 
 
 def _outside(need: Need, fraction: float, free: float, held: float) -> float:
-    """Memory outside the static part: less what speculative decoding adds to the pool, more where max_total_tokens
-    keeps the pool small."""
+    """Returns memory outside the static part: less what speculative decoding adds to the pool, more where
+    max_total_tokens keeps the pool small."""
     outside = free * (1 - fraction) - need.headroom
     limit = need.values.get("max_total_tokens")
     if limit and need.cells is not None:
@@ -197,7 +198,8 @@ def _outside(need: Need, fraction: float, free: float, held: float) -> float:
 
 
 def interval_of(need: Need, free: Range | None) -> Interval | None:
-    """The fractions that work with the likeliest numbers, as far as all else is as it is with the one asked for."""
+    """Returns the fractions that work with the likeliest numbers, as far as all else is as it is with the one asked
+    for."""
     held, after = need.before_cache, need.after_cache
     if held is None or free is None or after is None or free.mid <= 0:
         return None

@@ -31,7 +31,8 @@ _HIP = 0.03 * GIB
 
 
 def weigh(known: Understanding, values: Mapping[str, Any], checkpoint: CheckpointSize | None) -> Weights:
-    """The weights on the fullest GPU; total None where a part is unknown and no checkpoint says how large all are."""
+    """Returns the weights on the fullest GPU; total None where a part is unknown and no checkpoint says how large all
+    are."""
     decoder, scheme = known.decoder, known.scheme
     if decoder is None or scheme is None:
         return _from_checkpoint(known, checkpoint)
@@ -55,7 +56,7 @@ def weigh(known: Understanding, values: Mapping[str, Any], checkpoint: Checkpoin
 
 
 def on_hip(weights: Weights) -> Weights:
-    """``weights`` as an AMD GPU logs them."""
+    """Returns ``weights`` as an AMD GPU logs them."""
     if weights.total is None or weights.loading is None:
         return weights
     parts = {**weights.parts, OTHER: (weights.parts.get(OTHER) or 0.0) + _HIP}
@@ -64,7 +65,7 @@ def on_hip(weights: Weights) -> Weights:
 
 
 def lora_of(known: Understanding, values: Mapping[str, Any]) -> float | None:
-    """Bytes of the LoRA adapters' buffers on one GPU; None where their rank is unknown."""
+    """Returns the bytes of the LoRA adapters' buffers on one GPU; None where their rank is unknown."""
     if not values.get("enable_lora") and not values.get("lora_paths"):
         return 0.0
     rank, decoder, scheme = values.get("max_lora_rank"), known.decoder, known.scheme
@@ -78,7 +79,8 @@ def lora_of(known: Understanding, values: Mapping[str, Any]) -> float | None:
 
 
 def _slack(relative: float, total: float) -> float:
-    """How much less than ``total`` the weights may take: a model's own uncertainty only where shapes are assumed."""
+    """Returns how much less than ``total`` the weights may take: a model's own uncertainty only where shapes are
+    assumed."""
     return _ROUNDING + (_ROUNDING_RELATIVE if relative == _RELATIVE else relative) * total
 
 
@@ -97,7 +99,8 @@ def _correction(decoder: Decoder, scheme: Scheme, known: Understanding, checkpoi
 
 
 def _from_checkpoint(known: Understanding, checkpoint: CheckpointSize | None) -> Weights:
-    """Without shapes or a format, the files' size is divided by the GPUs; what each GPU repeats makes the bar wide."""
+    """Estimates the weights without shapes or a format: the files' size is divided by the GPUs; what each GPU repeats
+    makes the bar wide."""
     parts: dict[str, float | None] = dict.fromkeys(PARTS, None)
     if checkpoint is None:
         return Weights(parts, None, 0.0, 0.0, None, None, "unknown")
@@ -112,7 +115,7 @@ def _from_checkpoint(known: Understanding, checkpoint: CheckpointSize | None) ->
 def _offloaded(
     total: float, stage: StageWeights, values: Mapping[str, Any], known: Understanding
 ) -> tuple[float, float]:
-    """cpu_offload_gb keeps so many GiB of each GPU's weights in host memory."""
+    """Applies cpu_offload_gb, which keeps that many GiB of each GPU's weights in host memory."""
     offload = min(float(values.get("cpu_offload_gb") or 0) * GIB, total)
     if offload:
         known.notes.append(f"{offload / GIB:.1f} GiB of the weights are offloaded to host memory")

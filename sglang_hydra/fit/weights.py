@@ -66,7 +66,8 @@ _LAST: deque[tuple[tuple[Any, ...], list[StageWeights]]] = deque(maxlen=8)
 
 
 def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, element: int) -> float:
-    """Bytes of the tensors in the checkpoint's files, ``element`` bytes for a weight that is not quantized there."""
+    """Returns the bytes of the tensors in the checkpoint's files, ``element`` bytes for a weight that is not quantized
+    there."""
     once = ranks_of(Layout(), shares_attention=False)
 
     def kept(stored: Stored) -> Stored:
@@ -165,9 +166,9 @@ _SEGMENT, _ROUND = 20 * MIB, 2 * MIB
 
 
 def lost_bytes(tensors: Iterable[tuple[float, int]]) -> float:
-    """Bytes that the driver gives beyond ``tensors``: the tensors of layers that are alike, in the order in which a
-    layer makes them, each with the number of layers that have it so. The gaps that are left at the end count as filled
-    by others."""
+    """Returns the bytes that the driver gives beyond ``tensors``: the tensors of layers that are alike, in the order in
+    which a layer makes them, each with the number of layers that have it so. The gaps that are left at the end count as
+    filled by others."""
     sizes = [(size, number) for size, number in tensors if size > _SMALL and number]
     least = min((size for size, _ in sizes), default=0.0)
     gaps: list[float] = []

@@ -91,44 +91,45 @@ class PlanFields:
 
     @property
     def intent(self) -> Mapping[str, Any]:
-        """The arguments that some layer named. Sealed: resolving writes to a copy."""
+        """Returns the arguments that some layer named. Sealed: resolving writes to a copy."""
         return self.resolution.intent
 
     @property
     def layout(self) -> Layout:
-        """The groups that the server's GPUs form: ranks, replicas, parallel groups, nodes, drafts, CUDA graphs."""
+        """Returns the groups that the server's GPUs form: ranks, replicas, parallel groups, nodes, drafts, CUDA
+        graphs."""
         return self.resolution.layout
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """All arguments of the plan's release as SGLang would hold them after start-up (210 in 0.5.2); an estimate for
-        one of ``unknown``."""
+        """Returns all arguments of the plan's release as SGLang would hold them after start-up (210 in 0.5.2); an
+        estimate for one of ``unknown``."""
         return self.resolution.values
 
     @property
     def basis(self) -> Basis:
-        """What made ``values``: ``exact`` (the release's own code, or our rules for 0.5.2), ``recorded`` (an answer of
-        its own code that ships with this package) or ``rules`` (an estimate by 0.5.2's rules)."""
+        """Returns what made ``values``: ``exact`` (the release's own code, or our rules for 0.5.2), ``recorded`` (an
+        answer of its own code that ships with this package) or ``rules`` (an estimate by 0.5.2's rules)."""
         return self.resolution.basis
 
     @property
     def unknown(self) -> frozenset[str]:
-        """Arguments whose value the release decides, and that were not asked of it."""
+        """Returns arguments whose value the release decides, and that were not asked of it."""
         return self.resolution.unknown
 
     @property
     def by_own_rules(self) -> bool:
-        """Whether the plan's release is 0.5.2, whose rules these are, or its engine is another one."""
+        """Returns whether the plan's release is 0.5.2, whose rules these are, or its engine is another one."""
         return self.release.is_by_rules
 
     @property
     def release(self) -> Provider:
-        """The release that made ``values``: for the embedded engine 0.5.2."""
+        """Returns the release that made ``values``: for the embedded engine 0.5.2."""
         return Provider(self.resolution.release)
 
     @property
     def is_exact(self) -> bool:
-        """Whether ``values`` are the release's own, and no estimate."""
+        """Returns whether ``values`` are the release's own, and no estimate."""
         return self.basis != "rules"
 
     @property
@@ -141,5 +142,5 @@ class PlanFields:
 
     @property
     def shown_environment(self) -> dict[str, str]:
-        """``environment`` with every value hidden whose name says that it is a secret (HF_TOKEN)."""
+        """Returns ``environment`` with every value hidden whose name says that it is a secret (HF_TOKEN)."""
         return {name: str(masked(name, value)) for name, value in self.environment.items()}

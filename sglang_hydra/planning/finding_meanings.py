@@ -20,7 +20,7 @@ still know them, and no new rule takes one."""
 
 
 def plan_ids() -> frozenset[str]:
-    """Every id that a finding or a ledger entry of a plan can have."""
+    """Returns every id that a finding or a ledger entry of a plan can have."""
     from sglang_hydra.arguments.reading import MEANINGS as ARGUMENTS
     from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
     from sglang_hydra.rules.order import ORDER
@@ -29,7 +29,7 @@ def plan_ids() -> frozenset[str]:
 
 
 def meaning_of(id: str) -> str | None:
-    """One or two sentences about a finding's id; None for an id that is not used."""
+    """Returns one or two sentences about a finding's id; None for an id that is not used."""
     from sglang_hydra.arguments.reading import MEANINGS as ARGUMENTS
 
     if id in ARGUMENTS:
@@ -40,7 +40,7 @@ def meaning_of(id: str) -> str | None:
 
 
 def title_of(id: str) -> str | None:
-    """What an id means in one sentence, for a legend; None for an id that is not used."""
+    """Returns what an id means in one sentence, for a legend; None for an id that is not used."""
     from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
     from sglang_hydra.rules.order import ORDER
 

@@ -11,8 +11,8 @@ from sglang_hydra.planning.verdict import Verdict
 
 
 def plan_html(plan: PlanFields, server_id: str, verdict: Verdict) -> str:
-    """A heading, a table of the arguments that somebody named, one of the findings, and the command. A secret is shown
-    as its reference."""
+    """Returns a heading, a table of the arguments that somebody named, one of the findings, and the command. A secret
+    is shown as its reference."""
     answer = verdict.sentence + (f" ({verdict.why})" if verdict.why else "")
     named = [
         (name, plan.values.get(name), f"{chain[-1].layer}: {chain[-1].place}") for name, chain in plan.origins.items()

@@ -98,24 +98,24 @@ class Plan(PlanFields):
     """
 
     def __repr__(self) -> str:
-        """The verdict, the GPUs and the command in a line; ``to_json`` has all of it."""
+        """Returns the verdict, the GPUs and the command in a line; ``to_json`` has all of it."""
         wrong = ", ".join(dict.fromkeys(finding.id for finding in self.errors))
         verdict = f"cannot be launched: {wrong}" if wrong else "can be launched"
         return f"<Plan {self.server_id}, {verdict}, on {self.layout.gpus} x {self.gpu.name}: {' '.join(self.command)}>"
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Whether it can be launched, in the one place that decides it, and why."""
+        """Returns whether it can be launched, in the one place that decides it, and why."""
         return verdict_on(self.findings, [self])
 
     @property
     def launchable(self) -> bool | None:
-        """Whether it can be launched; None where that is not known: the release was not asked, a fact is missing."""
+        """Returns whether it can be launched; None if unknown: the release was not asked, a fact is missing."""
         return self.verdict.launchable
 
     @cached_property
     def server_id(self) -> str:
-        """16 hex digits: equal for plans whose servers compute the same."""
+        """Returns 16 hex digits: equal for plans whose servers compute the same."""
         known = self.resolution.known_values
         ignored = NOT_IDENTITY | ({"random_seed"} if self.seed_drawn else frozenset())
         return digest(
@@ -130,47 +130,49 @@ class Plan(PlanFields):
 
     @cached_property
     def roofline(self) -> Roofline | None:
-        """The terms of the hardware's limit; None where a fact is missing."""
+        """Returns the terms of the hardware's limit; None where a fact is missing."""
         from sglang_hydra.planning.choosing.forecast import known_limit
 
         return known_limit(self).roofline
 
     @cached_property
     def forecast(self) -> dict[str, Any] | None:
-        """What it will deliver under the load of ``bench``, with its error; None where a fact is missing."""
+        """Returns what it will deliver under the load of ``bench``, with its error; None where a fact is missing."""
         from sglang_hydra.planning.choosing.forecast import forecast_of_plan
 
         return forecast_of_plan(self).to_json()
 
     def _setting_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What was set inside the nodes: the value that holds now."""
+        """Yields what was set inside the nodes: the value that holds now."""
         for key, origin in self.settings.items():
             yield key, {"layer": origin.layer, "place": origin.place, "value": plain(self.setting(key))}
 
     def setting(self, key: str) -> Any:
-        """The value of ``launch.image``, a secret hidden; None where nothing is set."""
+        """Returns the value of ``launch.image``, a secret hidden; None where nothing is set."""
         return masked(key.rpartition(".")[2], value_at(self.nodes.plain, key))
 
     def as_argv(self, node: int = 0) -> list[str]:
-        """SGLang's own flags for one node, without interpreter and API key."""
+        """Returns SGLang's own flags for one node, without interpreter and API key."""
         from sglang_hydra.planning.passing.passed import flags_of_nodes
 
         return flags_of_nodes(self)[node]
 
     def as_engine_kwargs(self, node: int = 0) -> dict[str, Any]:
-        """``sglang.Engine(**plan.as_engine_kwargs())``: what was asked for and the seed, no address, no API key."""
+        """Returns the arguments of ``sglang.Engine(**plan.as_engine_kwargs())``: what was asked for and the seed, no
+        address, no API key."""
         from sglang_hydra.planning.passing.passed import keyword_arguments
 
         return keyword_arguments(self)[node]
 
     def as_env(self) -> dict[str, str]:
-        """The variables to set for it, without those that hold secrets."""
+        """Returns the variables to set for it, without those that hold secrets."""
         from sglang_hydra.planning.passing.passed import environment_of
 
         return environment_of(self)
 
     def as_yaml(self, node: int = 0) -> str:
-        """A file for SGLang's ``--config`` (0.5.2 has no such option). Raises ConfigError for what it cannot hold."""
+        """Returns a file for SGLang's ``--config`` (0.5.2 has no such option). Raises ConfigError for what it cannot
+        hold."""
         from sglang_hydra.planning.passing.passed import as_yaml
 
         return as_yaml(self, node)
@@ -181,7 +183,7 @@ class Plan(PlanFields):
         return plan_html(self, self.server_id, self.verdict)
 
     def to_json(self) -> dict[str, Any]:
-        """The artifact. Its schema is committed as schemas/plan.schema.json; it holds no secret."""
+        """Returns the artifact. Its schema is committed as schemas/plan.schema.json; it holds no secret."""
         return {
             "schema": SCHEMA,
             "server_id": self.server_id,
@@ -229,18 +231,19 @@ def _sglang(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _exact(name: str, value: Any) -> Any:
-    """A float argument that was given as an int (SGLang's default of watchdog_timeout is one) counts as that float."""
+    """Returns a float argument given as an int (SGLang's default of watchdog_timeout is one) counts as that float."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if whole and name in _FLOATS else value
 
 
 def may_start(plan: Plan) -> bool:
-    """Whether nothing of the plan speaks against starting it, or only we do and ``launch.force`` overrides us."""
+    """Returns whether nothing of the plan speaks against starting it, or only we do and ``launch.force`` overrides
+    us."""
     return plan.launchable is not False or (plan.ok and bool(plan.nodes.launch.force))
 
 
 def digest(record: Mapping[str, Any]) -> str:
-    """SHA-256 over canonical JSON (sorted keys, shortest exact floats), the first 16 hex digits."""
+    """Returns SHA-256 over canonical JSON (sorted keys, shortest exact floats), the first 16 hex digits."""
     text = json.dumps(plain(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

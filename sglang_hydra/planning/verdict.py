@@ -28,18 +28,18 @@ class Verdict(NamedTuple):
 
     @property
     def launchable(self) -> bool | None:
-        """The answer as JSON has it: null where it is not known."""
+        """Returns the answer as JSON has it: null where it is not known."""
         return {"yes": True, "no": False}.get(self.answer)
 
     @property
     def sentence(self) -> str:
-        """The answer in words, without the reason."""
+        """Returns the answer in words, without the reason."""
         return _SENTENCES[self.answer]
 
 
 def verdict_on(findings: Sequence[Finding], plans: Sequence[PlanFields]) -> Verdict:
-    """The verdict on servers that start together, with all that was found. object error is a no. Unknown is a plan of
-    which a fact is missing, or whose release was not asked."""
+    """Returns the verdict on servers that start together, with all that was found. object error is a no. Unknown is a
+    plan of which a fact is missing, or whose release was not asked."""
     errors = [finding for finding in findings if finding.level == "error"]
     if errors:
         more = f", and {plural(len(errors) - 1, 'error')} more" if len(errors) > 1 else ""
@@ -54,7 +54,7 @@ def verdict_on(findings: Sequence[Finding], plans: Sequence[PlanFields]) -> Verd
 
 
 def what_is_missing(plan: PlanFields) -> str:
-    """The facts that are missing to tell whether a plan can be launched; empty where there are all."""
+    """Returns the facts that are missing to tell whether a plan can be launched; empty where there are all."""
     if not plan.is_exact:
         return f"SGLang {plan.engine.version} was not asked: {plan.resolution.not_asked}"
     if plan.engine.name != "sglang" or plan.gpu.device == "cpu":
@@ -67,14 +67,14 @@ def what_is_missing(plan: PlanFields) -> str:
 
 
 def by_estimate(plan: PlanFields) -> str:
-    """The mark of every figure from values that the release did not give; empty where it gave them."""
+    """Returns the mark of every figure from values that the release did not give; empty where it gave them."""
     return "" if plan.is_exact else f", by estimate: SGLang {plan.engine.version} was not asked for its values"
 
 
 def constant_fields(plan: PlanFields) -> set[str]:
-    """The arguments that got what every plan of the release gives them, whatever the GPU, the model and what was set:
-    what all recorded answers of the release agree on, names and the device as they were given, pages of one token;
-    where there are no answers, what 0.5.2's rules give a server of which nothing is known."""
+    """Returns the arguments that got what every plan of the release gives them, whatever the GPU, the model and what
+    was set: what all recorded answers of the release agree on, names and the device as they were given, pages of one
+    token; where there are no answers, what 0.5.2's rules give a server of which nothing is known."""
     path = plan.intent.get("model_path")
     if path is None:
         return set()

@@ -55,8 +55,8 @@ _MACHINES: tuple[Mapping[str, Any], ...] = (
 
 
 def adopt(record: Record) -> tuple[Record, Mapping[str, Any]]:
-    """The record with the parts that have to be real, and the row of its table, with its ``questions``. Nothing is
-    written. Raises MachineError (REL005) where the release does not run here."""
+    """Returns the record with the parts that have to be real, and the row of its table, with its ``questions``. Nothing
+    is written. Raises MachineError (REL005) where the release does not run here."""
     made = record
     for _ in range(_MOST_TURNS):
         try:
@@ -90,7 +90,7 @@ def keep_table(version: str, row: Mapping[str, Any] | None) -> None:
 
 
 def _asked(record: Record) -> tuple[Mapping[str, Any], list[str]]:
-    """The table, and each question that nothing answered."""
+    """Returns the table, and each question that nothing answered."""
     places = [place for wheel in record.wheels if (place := wheels.place_of(wheel)) is not None]
     table: Mapping[str, Any] = {}
     questions: list[str] = []
@@ -118,7 +118,8 @@ def _cases(facts: Mapping[str, Any]) -> Iterator[Case]:
 
 
 def _module(record: Record, name: str) -> str | None:
-    """The longest beginning of a dotted name that is a module of the wheel; None for an inert part as a whole."""
+    """Returns the longest beginning of a dotted name that is a module of the wheel; None for an inert part as a
+    whole."""
     root, words = wheels.place_of(record.wheel), name.strip(".").split(".")
     for length in range(len(words), 3, -1) if root else ():
         path = Path(str(root), *words[:length])
@@ -136,7 +137,7 @@ _OPTIONAL = re.compile(r"(?:typing\.)?Optional\[(.*)\]")
 
 
 def changes_of(table: Mapping[str, Any], near: str) -> dict[str, Any]:
-    """The row of a release, in the form of table.json: what its ``table`` has otherwise than ``near``."""
+    """Returns the row of a release, in the form of table.json: what its ``table`` has otherwise than ``near``."""
     arguments, old = raw_tables(near)
     feeds = {flag: name for name, spec in arguments.items() for flag in typed_flags(name, spec)}
     fields = {name: spec for name, spec in table["fields"].items() if name.isidentifier()}
@@ -155,7 +156,7 @@ def changes_of(table: Mapping[str, Any], near: str) -> dict[str, Any]:
 
 
 def _typed(option: Mapping[str, Any], flags: list[str]) -> dict[str, Any]:
-    """What the parser says of an argument, in the table's words."""
+    """Returns what the parser says of an argument, in the table's words."""
     action = _ACTIONS.get(option["action"], option["action"])
     if action == "BooleanOptionalAction":
         flags = [flag for flag in flags if not flag.startswith("--no-")]
@@ -168,7 +169,8 @@ def _typed(option: Mapping[str, Any], flags: list[str]) -> dict[str, Any]:
 def _spec(
     name: str, field: Mapping[str, Any], typed: Mapping[str, Any], known: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """An argument as table.json has it. What the nearest release says of it stays where this one says the same."""
+    """Returns an argument as table.json has it. What the nearest release says of it stays where this one says the
+    same."""
     made: dict[str, Any] = dict(known) if known else {"type": _type(field["type"])}
     is_computed = isinstance(made.get("default"), dict) and "computed" in made["default"]
     if "default" in field and not is_computed:
@@ -188,8 +190,8 @@ def _spec(
 
 
 def _type(text: str) -> str:
-    """A type in the table's words: without the help that an annotation has beside it (0.5.14), and ``str`` for texts to
-    choose from."""
+    """Returns a type in the table's words: without the help that an annotation has beside it (0.5.14), and ``str`` for
+    texts to choose from."""
     node = ast.parse(text, mode="eval").body if text.startswith(_NOTED) else None
     if isinstance(node, ast.Subscript):
         first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
@@ -212,7 +214,7 @@ def _old_flag(option: Mapping[str, Any], name: str | None) -> dict[str, Any]:
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Whole rows of what is new or other, and the names that are gone."""
+    """Returns whole rows of what is new or other, and the names that are gone."""
     return {
         "added": {name: spec for name, spec in after.items() if name not in before},
         "removed": [name for name in before if name not in after],
@@ -221,7 +223,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
 
 
 def said_of(row: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """What a row says, by a title, for a person who has to decide."""
+    """Yields what a row says, by a title, for a person who has to decide."""
     arguments, near = row["arguments"], raw_tables(row["near"])[0]
     changed = arguments["changed"]
     yield "new arguments", sorted(arguments["added"])

@@ -55,7 +55,7 @@ class Case:
     files: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The case as the child reads it. Words of ``assumed`` that the machine declares are left to it."""
+        """Returns the case as the child reads it. Words of ``assumed`` that the machine declares are left to it."""
         machine = {"environment": {}, "assumed": dict(ASSUMED), **self.machine}
         return {
             "argv": list(self.argv),
@@ -68,8 +68,8 @@ class Case:
 def machine_facts(
     gpu: GpuFacts, environment: Mapping[str, str] | None = None, cuda: str | None = None, **more: Any
 ) -> dict[str, Any]:
-    """The machine of a case. ``environment`` are the variables that the server would find, ``cuda`` the version that
-    its torch is made for, ``more`` further facts: ``driver``, ``cudnn``, ``infiniband`` (a list of devices),
+    """Returns the machine of a case. ``environment`` are the variables that the server would find, ``cuda`` the version
+    that its torch is made for, ``more`` further facts: ``driver``, ``cudnn``, ``infiniband`` (a list of devices),
     ``packages`` (name to version, None for absent), ``hip``, ``processor``, ``seed``."""
     device = "none" if gpu.device is None else "cpu" if gpu.device == "cpu" else _DEVICES.get(gpu.vendor, "none")
     capability = gpu.compute_capability
@@ -107,9 +107,9 @@ def case_for(
     version: str,
     declared: Mapping[str, Any],
 ) -> Case:
-    """The question. ``flags`` are the release's own words, ``values`` those of ``MODEL_ARGUMENTS``; of ``environment``
-    only the SGLANG_* variables are passed, without secrets; ``declared`` are the facts that a person states
-    (engine.facts)."""
+    """Returns the question. ``flags`` are the release's own words, ``values`` those of ``MODEL_ARGUMENTS``; of
+    ``environment`` only the SGLANG_* variables are passed, without secrets; ``declared`` are the facts that a person
+    states (engine.facts)."""
     variables = {
         name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret_name(name)
     }
@@ -119,7 +119,7 @@ def case_for(
 
 
 def folder_to_read(model: ModelFacts, values: Mapping[str, Any]) -> str | None:
-    """The model's folder where the release can read it as the plan did; None where it is given the plan's facts.
+    """Returns the model's folder where the release can read it as the plan did; None if it is given the plan's facts.
 
     With trust_remote_code it would run what lies there: no question runs code that a model brings.
     """
@@ -133,7 +133,7 @@ def _cuda_of(version: str) -> str | None:
 
 
 def _models(model: ModelFacts, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the release reads of the model and of its draft: the JSON files of a folder, else the config.json as
+    """Returns what the release reads of the model and of its draft: the JSON files of a folder, else the config.json as
     stated, since a release has class defaults of its own."""
     found: dict[str, Any] = {}
     paths = (values["model_path"], values["speculative_draft_model_path"])
@@ -153,14 +153,15 @@ def _models(model: ModelFacts, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_config_class(model: ModelFacts) -> str | None:
-    """The config class that a model brings as code of its own, None where it brings none."""
+    """Returns the config class that a model brings as code of its own, None where it brings none."""
     stated = model.extra.get("stated") or model.config or {}
     named = stated.get("auto_map")
     return str(named["AutoConfig"]) if isinstance(named, Mapping) and "AutoConfig" in named else None
 
 
 def _without_code(content: dict[str, Any]) -> dict[str, Any]:
-    """A model's config.json, or its files, without the config class of its own: transformers' class stands for it."""
+    """Returns a model's config.json, or its files, without the config class of its own: transformers' class stands for
+    it."""
     if "files" in content:
         files = dict(content["files"])
         with contextlib.suppress(KeyError, ValueError, AttributeError):  # no config.json, or none that can be read

@@ -31,14 +31,14 @@ _was_unreached = False
 
 
 def allow(progress: Progress) -> None:
-    """From now on this process may fetch; ``progress`` gets a line for each fetch. The command line calls it; a library
-    call never fetches."""
+    """Lets this process fetch from now on; ``progress`` gets a line for each fetch. The command line calls it; a
+    library call never fetches."""
     global _progress
     _progress = progress
 
 
 def progress_if_allowed() -> Progress | None:
-    """Where to show the progress of fetching; None where nothing may be fetched."""
+    """Returns where to show the progress of fetching; None where nothing may be fetched."""
     return None if os.environ.get(OFFLINE_VARIABLE) else _progress
 
 
@@ -101,8 +101,8 @@ def fetch_parts(
 
 
 def download(wheel: Wheel, scratch: Path, wanted: Sequence[str] = ()) -> Path:
-    """One file of ``wheel`` into the empty folder ``scratch``, whole; any file of a wheel that has none yet, with the
-    ``wanted`` tags. Raises MachineError (REL002, REL003)."""
+    """Returns one file of ``wheel`` into the empty folder ``scratch``, whole; any file of a wheel that has none yet,
+    with the ``wanted`` tags. Raises MachineError (REL002, REL003)."""
     lines = f"{wheel.name}=={wheel.version} " + " ".join(f"--hash=sha256:{file.sha256}" for file in wheel.files)
     (scratch / "requirements.txt").write_text(lines + "\n", encoding="utf-8")
     command = [
@@ -130,7 +130,7 @@ def _tags(wheel: Wheel) -> Sequence[str]:
 
 
 def tags(file: WheelFile) -> Sequence[str]:
-    """What to ask the package client for, so that any system and Python gets this file."""
+    """Returns what to ask the package client for, so that any system and Python gets this file."""
     python, abi, platforms = file.name.removesuffix(".whl").split("-")[-3:]
     if platforms == "any":
         return ("--python-version", _LAST)
@@ -151,8 +151,8 @@ def other_file(wheel: Wheel) -> MachineError:
 
 
 def _why_of(text: str) -> str:
-    """Why the package client brought nothing. It says the same of an index that has no such file and of one that it
-    cannot reach, but for its warnings."""
+    """Returns why the package client brought nothing. It says the same of an index that has no such file and of one
+    that it cannot reach, but for its warnings."""
     if "Retrying (Retry(" in text:
         return _UNREACHED
     if "(from versions: none)" in text:

@@ -126,7 +126,8 @@ class Part:
 
 
 def runs(path: str, read: Collection[str]) -> list[tuple[int, int]]:
-    """The bytes of a wheel that the wanted files are in, as (from, to); of a small one all that its end has not."""
+    """Returns the bytes of a wheel that the wanted files are in, as (from, to); of a small one all that its end has
+    not."""
     found: list[tuple[int, int]] = []
     with zipfile.ZipFile(path) as archive:
         size = os.path.getsize(path)
@@ -145,12 +146,12 @@ def runs(path: str, read: Collection[str]) -> list[tuple[int, int]]:
 
 
 def is_wanted(name: str, read: Collection[str]) -> bool:
-    """Whether a file of a wheel is among those to read, or is one about the wheel itself."""
+    """Returns whether a file of a wheel is among those to read, or is one about the wheel itself."""
     return name in read or name.endswith(_ENDS)
 
 
 def wheel_row(name: str, version: str, files: Collection[str], tags: Collection[str]) -> Mapping[str, Any]:
-    """A wheel as the program takes it."""
+    """Returns a wheel as the program takes it."""
     return {"name": name, "version": version, "files": list(files), "tags": list(tags)}
 
 

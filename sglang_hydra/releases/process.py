@@ -122,7 +122,7 @@ class Child:
         return self._process.poll() is None
 
     def ask(self, case: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to one case. Raises ChildFailed where the child ends, or takes longer than its limit."""
+        """Returns the answer to one case. Raises ChildFailed where the child ends, or takes longer than its limit."""
         with self._lock:
             try:
                 return self._exchange(case, self.limit_s)
@@ -206,19 +206,19 @@ def _show_to(child: Child) -> None:
 
 
 def changed_file(path: str) -> MachineError:
-    """The error for a file that is not what its wheel had."""
+    """Returns the error for a file that is not what its wheel had."""
     place = next((above for above in Path(path).parents if above.parent.name == "wheels"), path)
     message = f"{path} is not what its wheel had: it was changed or added"
     return MachineError(Finding("error", "REL003", message, hint=f"rm -r {place}, and fetch the release again"))
 
 
 def codes_of(record: Record) -> Path:
-    """Where the byte code of a release is kept, of this Python."""
+    """Returns where the byte code of a release is kept, of this Python."""
     return default_cache() / CODES / f"{record.fingerprint}-{importlib.util.MAGIC_NUMBER.hex()}"
 
 
 def _scratch() -> Path:
-    """A new folder for this user alone, without a small letter in its name: transformers reads a config without
+    """Returns a new folder for this user alone, without a small letter in its name: transformers reads a config without
     ``model_type`` by the first type that occurs anywhere in the model's path, and a random name has one at times
     (``tmp`` and ``t``: MPT)."""
     folder = Path(tempfile.gettempdir(), f"SGLANG_HYDRA-{os.getpid()}-{time.time_ns()}")
@@ -231,7 +231,8 @@ _children_lock = threading.Lock()
 
 
 def child_for(record: Record, places: Sequence[Path], facts: Mapping[str, Any], python: str | None = None) -> Child:
-    """The child for this release and this kind of machine, started when it is first needed. Raises ChildFailed."""
+    """Returns the child for this release and this kind of machine, started when it is first needed. Raises
+    ChildFailed."""
     fixed = {name: value for name, value in facts.items() if name not in _MAY_CHANGE}
     key = (os.getpid(), record.fingerprint, tuple(places), json.dumps(fixed, sort_keys=True))
     with _children_lock:

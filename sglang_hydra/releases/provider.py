@@ -35,7 +35,7 @@ class Provider:
 
     @property
     def is_by_rules(self) -> bool:
-        """Whether this package's own rules are the release's."""
+        """Returns whether this package's own rules are the release's."""
         return same_release(self.version, SPECIFIED_VERSION)
 
     def fields(self) -> Mapping[str, Field]:

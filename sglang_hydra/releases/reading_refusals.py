@@ -82,7 +82,7 @@ class Reader:
         self._learn()
 
     def sites(self) -> Iterator[Site]:
-        """Every place that refuses, in the order of the files."""
+        """Yields every place that refuses, in the order of the files."""
         for name, tree in self._trees:
             yield from self._in_block(name, tree.body, "<module>", _Scope(), [])
 
@@ -104,7 +104,7 @@ class Reader:
     def _in_block(
         self, file: str, body: Sequence[ast.stmt], function: str, scope: _Scope, guards: list[Term]
     ) -> Iterator[Site]:
-        """The sites below these statements. What left the block before a statement did not hold at it."""
+        """Yields the sites below these statements. What left the block before a statement did not hold at it."""
         held = list(guards)
         for node in body:
             yield from self._in_statement(file, node, function, scope, held)
@@ -179,7 +179,7 @@ class Reader:
     # ------------------------------------------------------------------ conditions
 
     def _condition(self, node: ast.expr, scope: _Scope, depth: int = 0) -> Term:
-        """A condition as nested lists."""
+        """Returns a condition as nested lists."""
         if depth > _DEEPEST:
             return ["?"]
         match node:
@@ -277,7 +277,7 @@ class Reader:
     # ------------------------------------------------------------------ messages
 
     def _message(self, node: ast.expr | None, scope: _Scope, depth: int = 0) -> str:
-        """The words of a message, with a hole for each value in it."""
+        """Returns the words of a message, with a hole for each value in it."""
         match node:
             case None:
                 return ""
@@ -297,7 +297,7 @@ class Reader:
 
 
 def _shortened(message: str) -> str:
-    """What identifies a message: its first line, and of it some words."""
+    """Returns what identifies a message: its first line, and of it some words."""
     first = re.sub(r"(?:\{\})+", HOLE, message.strip().split("\n")[0])
     if len(first) <= _LEAST_LETTERS:
         return first
@@ -311,7 +311,7 @@ def _shortened(message: str) -> str:
 
 
 def _functions(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef]:
-    """The functions of a module and of its classes."""
+    """Yields the functions of a module and of its classes."""
     for node in body:
         if isinstance(node, ast.FunctionDef):
             yield node
@@ -320,7 +320,7 @@ def _functions(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef]:
 
 
 def _blocks(value: Any) -> Iterator[list[ast.stmt]]:
-    """The blocks of statements in a part of a statement."""
+    """Yields the blocks of statements in a part of a statement."""
     if not isinstance(value, list):
         return
     for one in value:
@@ -335,7 +335,7 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
 
 
 def _attributes(node: ast.ClassDef) -> dict[str, ast.expr]:
-    """What a class sets its own attributes to; of several the first."""
+    """Returns what a class sets its own attributes to; of several the first."""
     found: dict[str, ast.expr] = {}
     for one in ast.walk(node):
         if isinstance(one, (ast.Assign, ast.AnnAssign)) and one.value is not None:
@@ -350,7 +350,7 @@ def _attributes(node: ast.ClassDef) -> dict[str, ast.expr]:
 
 
 def _is_source(node: ast.expr, scope: _Scope | None) -> bool:
-    """Whether an expression is the server's arguments, or a view of them."""
+    """Returns whether an expression is the server's arguments, or a view of them."""
     if isinstance(node, ast.Name):
         return node.id in _SOURCES or (scope is not None and node.id in scope.aliases)
     if isinstance(node, ast.Attribute):
@@ -362,14 +362,14 @@ def _is_source(node: ast.expr, scope: _Scope | None) -> bool:
 
 
 def _is_view(node: ast.expr, scope: _Scope | None) -> bool:
-    """Whether a call shows the server's arguments as they will be."""
+    """Returns whether a call shows the server's arguments as they will be."""
     if not isinstance(node, ast.Call) or not node.args or not _last_name(node.func).endswith("_view"):
         return False
     return _is_source(node.args[0], scope)
 
 
 def _variable(node: ast.Call) -> str | None:
-    """The environment variable that a call reads."""
+    """Returns the environment variable that a call reads."""
     written = ast.unparse(node.func)
     found = re.match(r"envs\.([A-Z_0-9]+)\.get$", written)
     if found:
@@ -390,12 +390,12 @@ def _children(node: ast.AST) -> list[ast.expr]:
 
 
 def _unknown(terms: Iterable[Term]) -> Term:
-    """What cannot be evaluated, with the arguments, variables and questions in it."""
+    """Returns what cannot be evaluated, with the arguments, variables and questions in it."""
     return ["?", *dict.fromkeys(name for term in terms for name in names_in(term))][: _MOST_NAMES + 1]
 
 
 def names_in(term: Any) -> Iterator[str]:
-    """The arguments in a condition; variables behind ``$``, questions to the platform behind ``@``."""
+    """Yields the arguments in a condition; variables behind ``$``, questions to the platform behind ``@``."""
     if not isinstance(term, list) or not term:
         return
     if term[0] == "a":
@@ -424,12 +424,12 @@ def _negated(term: Term) -> Term:
 
 
 def _parts(term: Term) -> list[Term]:
-    """The conditions that hold together."""
+    """Returns the conditions that hold together."""
     return [one for part in term[1:] for one in _parts(part)] if term[0] == "&" else [term]
 
 
 def _kept(guards: Sequence[Term]) -> list[Term]:
-    """The conditions that read anything, each once; parts that read nothing are one unknown."""
+    """Returns the conditions that read anything, each once; parts that read nothing are one unknown."""
     kept: list[Term] = []
     for guard in map(_simplified, guards):
         if guard not in kept and any(names_in(guard)):

@@ -40,12 +40,12 @@ test asks its wheel."""
 
 
 def key_of(case: Case) -> str:
-    """The key of a recorded answer: every fact that the release is given."""
+    """Returns the key of a recorded answer: every fact that the release is given."""
     return hashlib.sha256(json.dumps(case.to_json(), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def recorded_answer(record: Record, case: Case) -> Answer | None:
-    """The answer to a case; None where it is not recorded, or of other wheels than the record's."""
+    """Returns the answer to a case; None where it is not recorded, or of other wheels than the record's."""
     content = content_of(record.version)
     if content is None or content.head["fingerprint"] != record.fingerprint:
         return None
@@ -70,7 +70,7 @@ def recorded_answer(record: Record, case: Case) -> Answer | None:
 
 
 def _without_alone(argv: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """The words without those of ``ALONE``, and what these set."""
+    """Returns the words without those of ``ALONE``, and what these set."""
     kept, typed, rest = [], {}, list(argv)
     while rest:
         name, kind = ALONE.get(rest[0], (None, str))
@@ -83,13 +83,13 @@ def _without_alone(argv: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, An
 
 
 def recorded_releases() -> tuple[str, ...]:
-    """The releases of which answers ship."""
+    """Returns the releases of which answers ship."""
     return tuple(sorted(file.name.removesuffix(".json.gz") for file in FOLDER.glob("*.json.gz")))
 
 
 def always_same(version: str) -> dict[str, Any]:
-    """The arguments to which every recorded answer of a release gives the same value; none of a release without answers
-    for every model."""
+    """Returns the arguments to which every recorded answer of a release gives the same value; none of a release without
+    answers for every model."""
     content = content_of(version)
     if content is None or version not in recorded_releases():
         return {}
@@ -98,7 +98,7 @@ def always_same(version: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1)
 def resolved_fields() -> frozenset[str]:
-    """The arguments that the code of some release sets in any of the recorded answers."""
+    """Returns the arguments that the code of some release sets in any of the recorded answers."""
     return frozenset(json.loads(RESOLVED.read_text(encoding="utf-8")))
 
 
@@ -150,5 +150,5 @@ def content_of(version: str) -> _Content | None:
 
 
 def file_of(version: str) -> Path:
-    """The file of a release."""
+    """Returns the file of a release."""
     return FOLDER / f"{version}.json.gz"

@@ -48,22 +48,23 @@ class Wheel:
 
     @property
     def size(self) -> int:
-        """Bytes to download, of the largest build."""
+        """Returns the bytes to download, of the largest build."""
         return max(file.size for file in self.files)
 
     @property
     def part(self) -> int:
-        """Bytes to download where parts can be had, of the largest build."""
+        """Returns the bytes to download where parts can be had, of the largest build."""
         return max(file.part for file in self.files)
 
     @property
     def lists(self) -> tuple[str, ...]:
-        """What the list of its files may be, by its sha256."""
+        """Returns what the list of its files may be, by its sha256."""
         return tuple(file.list_sha256 for file in self.files)
 
     @property
     def digest(self) -> str:
-        """The wheel by its bytes and by what is unpacked of it: another build, or set of builds, has another."""
+        """Returns the wheel by its bytes and by what is unpacked of it: another build, or set of builds, has
+        another."""
         import hashlib
 
         files = sorted(file.sha256 for file in self.files)
@@ -71,7 +72,7 @@ class Wheel:
 
     @property
     def folder(self) -> str:
-        """The name of its folder in the cache; of a compiled library one for each interpreter and system."""
+        """Returns the name of its folder in the cache; of a compiled library one for each interpreter and system."""
         import platform
         import sys
 
@@ -95,7 +96,7 @@ class Record:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """What its answers depend on: the bytes of its wheels and its real parts."""
+        """Returns what its answers depend on: the bytes of its wheels and its real parts."""
         import hashlib
 
         parts = [*(wheel.digest for wheel in self.wheels), *self.real_parts]
@@ -104,23 +105,24 @@ class Record:
 
 @functools.lru_cache(maxsize=4)
 def records(path: Path = RECORDS) -> Mapping[str, Record]:
-    """Every recorded release by its version, oldest first."""
+    """Returns every recorded release by its version, oldest first."""
     return _read(path)
 
 
 def newest_release() -> str:
-    """The version of the newest recorded release."""
+    """Returns the version of the newest recorded release."""
     return [*records()][-1]
 
 
 def default_release() -> str:
-    """The release that is meant where nothing names one and none is installed: the user's choice, else the newest."""
+    """Returns the release that is meant where nothing names one and none is installed: the user's choice, else the
+    newest."""
     chosen = settings().release
     return newest_release() if chosen is None else chosen.value
 
 
 def release_named(text: str) -> str:
-    """The release that a person means: ``latest`` is the newest recorded one, and ``v0.5.23`` is 0.5.23."""
+    """Returns the release that a person means: ``latest`` is the newest recorded one, and ``v0.5.23`` is 0.5.23."""
     return newest_release() if text.lower() == "latest" else re.sub(r"^v(?=\d)", "", text, flags=re.IGNORECASE)
 
 
@@ -131,19 +133,19 @@ def _first_readers() -> Mapping[str, str]:
 
 
 def first_reading(model_type: object) -> str | None:
-    """The first recorded release that reads a config.json of this type without code from the model's repository; None
-    where that is unknown, as for a type that each release reads in another way."""
+    """Returns the first recorded release that reads a config.json of this type without code from the model's
+    repository; None where that is unknown, as for a type that each release reads in another way."""
     return _first_readers().get(str(model_type))
 
 
 def pinned_file() -> Path | None:
-    """Where the user's own pins are kept; None where there are no settings."""
+    """Returns where the user's own pins are kept; None where there are no settings."""
     folder = settings_folder()
     return None if folder is None else Path(folder, PINNED)
 
 
 def pinned_records() -> Mapping[str, Record]:
-    """The releases that the user pinned with ``release fetch --trust``, in the form of releases.json. Raises
+    """Returns the releases that the user pinned with ``release fetch --trust``, in the form of releases.json. Raises
     MachineError (REL007) for a file that others can write, or that is no such file."""
     path = pinned_file()
     if path is None or not path.exists():
@@ -182,8 +184,8 @@ def _wheel(title: str, files: Mapping[str, tuple[str, int, str, int]]) -> Wheel:
 
 
 def record_of(version: str) -> Record | None:
-    """The record of a release; None for one that has none. A build that the user pinned is known by its whole version
-    (0.5.23+mine); a recorded release cannot be replaced."""
+    """Returns the record of a release; None for one that has none. A build that the user pinned is known by its whole
+    version (0.5.23+mine); a recorded release cannot be replaced."""
     if version in records():
         return records()[version]
     pinned = {known: record for known, record in pinned_records().items() if known not in records()}
@@ -192,14 +194,14 @@ def record_of(version: str) -> Record | None:
 
 
 def not_recorded(version: str) -> Finding:
-    """The finding on a release that has no record, with what to type."""
+    """Returns the finding on a release that has no record, with what to type."""
     version_or_newest = version if version[:1].isdigit() else newest_release()
     hint = f"{program()} release fetch --trust {version_or_newest}; {program()} release list shows the recorded ones"
     return Finding("error", "REL001", f"SGLang {version} is not recorded here", hint=hint)
 
 
 def nearest_record(version: str) -> Record | None:
-    """The record of the release itself, of the one that it is a candidate for, or of the last one before it."""
+    """Returns the record of the release itself, of the one that it is a candidate for, or of the last one before it."""
     exact = record_of(version)
     if exact is not None:
         return exact

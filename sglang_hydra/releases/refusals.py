@@ -37,12 +37,13 @@ class Found(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """What its conditions read, the nearest first: arguments; variables behind ``$``, the platform behind ``@``."""
+        """Returns what its conditions read, the nearest first: arguments; variables behind ``$``, the platform behind
+        ``@``."""
         return list(dict.fromkeys(name for guard in reversed(self.site.guards) for name in names_in(guard)))
 
 
 def written(version: str, sites: Iterable[Site]) -> bytes:
-    """The file of a release: its sites by columns, each name and each condition once."""
+    """Returns the file of a release: its sites by columns, each name and each condition once."""
     rows = [(*site[:5], tuple(json.dumps(guard, separators=(",", ":")) for guard in site.guards)) for site in sites]
     tables: dict[str, list[Any]] = {}
     content: dict[str, Any] = {"release": version}
@@ -63,7 +64,7 @@ def written(version: str, sites: Iterable[Site]) -> bytes:
 
 @functools.lru_cache(maxsize=2)
 def recorded(version: str) -> tuple[Site, ...]:
-    """The recorded index of a release, empty where there is none."""
+    """Returns the recorded index of a release, empty where there is none."""
     file = FOLDER / f"{version}.json.gz"
     if not file.is_file():
         return ()
@@ -79,7 +80,7 @@ def recorded(version: str) -> tuple[Site, ...]:
 
 @functools.cache
 def recorded_versions() -> tuple[str, ...]:
-    """The releases with a recorded index, the newest first."""
+    """Returns the releases with a recorded index, the newest first."""
     names = [file.name.removesuffix(".json.gz") for file in FOLDER.glob("*.json.gz")]
     return tuple(sorted(names, key=lambda name: release_key(name) or ((), 0, 0), reverse=True))
 
@@ -87,7 +88,7 @@ def recorded_versions() -> tuple[str, ...]:
 def look_up(
     version: str | None, kind: str, message: str, place: tuple[str, str] | None, line: int = 0
 ) -> tuple[Found, ...]:
-    """The places of ``version`` that raise ``kind`` with ``message``, the best first.
+    """Returns the places of ``version`` that raise ``kind`` with ``message``, the best first.
 
     ``place`` is the file below sglang/ and the function of the innermost frame, None where no frame is known, and
     ``line`` its line. Where nothing is recorded of the release, the recorded ones are asked, the nearest first.
@@ -100,8 +101,8 @@ def look_up(
 
 
 def cannot_raise(version: str | None, kind: str, place: tuple[str, str]) -> bool:
-    """Whether the sources of ``version`` itself are known, and no statement at ``place`` raises ``kind`` with words
-    that only running it tells."""
+    """Returns whether the sources of ``version`` itself are known, and no statement at ``place`` raises ``kind`` with
+    words that only running it tells."""
     for name, sites in _indexes(version, place):
         if name == version and any(site.file == place[0] for site in sites):
             here = (site for site in sites if (site.file, site.function) == place and site.kind in (kind, ANY))
@@ -127,7 +128,7 @@ def _indexes(version: str | None, place: tuple[str, str] | None) -> Iterator[tup
 
 @functools.lru_cache(maxsize=16)
 def _read_now(version: str, file: str) -> tuple[Site, ...]:
-    """The sites of one file of a release whose sources are here."""
+    """Returns the sites of one file of a release whose sources are here."""
     found = record_of(version)
     for wheel in found.wheels if found is not None else ():
         if wheel.name == "sglang" and (text := source_text(wheel, f"sglang/{file}")) is not None:
@@ -157,7 +158,7 @@ def _matching(
 
 
 def _letters(template: str, message: str) -> int | None:
-    """How many letters of a recorded message stand in ``message``, in their order; None where they do not."""
+    """Counts the letters of a recorded message that are in ``message``, in their order; None where they are not."""
     at, count = 0, 0
     for part in template.split(HOLE):
         if part:

@@ -27,13 +27,13 @@ _MIB = 1 << 20
 
 
 def can_answer(version: str) -> bool:
-    """Whether the release is recorded and its wheels are here."""
+    """Returns whether the release is recorded and its wheels are here."""
     record = record_of(version)
     return record is not None and not wheels.missing(record)
 
 
 def ask_release(version: str, cases: Sequence[Case], *, use_kept: bool = True, why: bool = False) -> list[Answer]:
-    """What a release makes of each case, in their order; with ``why`` also the reasons. Nothing is fetched.
+    """Returns what a release makes of each case, in their order; with ``why`` also the reasons. Nothing is fetched.
 
     Raises MachineError: REL001 for a release without a record, REL004 where its wheels are not here and an answer is
     not kept.
@@ -44,7 +44,7 @@ def ask_release(version: str, cases: Sequence[Case], *, use_kept: bool = True, w
 def raw_answers(
     record: Record, cases: Sequence[Case], *, use_kept: bool = True, why: bool = True
 ) -> Iterator[dict[str, Any]]:
-    """The answers as the child writes them. Raises as ``ask_release``."""
+    """Yields the answers as the child writes them. Raises as ``ask_release``."""
     for case in cases:
         asked = {**case.to_json(), **({"why": True} if why else {})}
         key = answers.answer_key(record.fingerprint, asked)
@@ -57,8 +57,9 @@ def raw_answers(
 
 
 def ask_installed(python: str, version: str, cases: Sequence[Case], *, why: bool = False) -> list[Answer]:
-    """What the SGLang of an environment makes of each case, by its own files; ``version`` is that of its metadata. Its
-    interpreter ``python`` runs them only where ours cannot load its compiled libraries. No answer is kept."""
+    """Returns what the SGLang of an environment makes of each case, by its own files; ``version`` is that of its
+    metadata. Its interpreter ``python`` runs them only where ours cannot load its compiled libraries. No answer is
+    kept."""
     try:
         there = installed_release(python, version)
     except NotRecorded as failure:
@@ -143,8 +144,8 @@ class Installation:
 
 
 def installed_release(python: str, version: str) -> Installation:
-    """The SGLang ``version`` of the environment of ``python``, with the real parts of the nearest record. Raises
-    NotRecorded for a release that is older or newer than the records, and where files are missing."""
+    """Returns the SGLang ``version`` of the environment of ``python``, with the real parts of the nearest record.
+    Raises NotRecorded for a release that is older or newer than the records, and where files are missing."""
     known = nearest_record(version)
     newest, mine = release_key(list(records())[-1]), release_key(version)
     if known is None or newest is None or mine is None or mine[0] > newest[0]:

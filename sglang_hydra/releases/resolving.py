@@ -74,9 +74,7 @@ def _asked(given: Accepted, facts: Facts, asking: Asking) -> Answered | NoAnswer
     if found.answer.lacks_type and folder_to_read(model, values) is None:
         return NoAnswer(f"its transformers has no model type {(model.config or {}).get('model_type')}")
     if found.answer.by_library and folder_to_read(model, values) is None:
-        return NoAnswer(
-            f"the release reads more fields of the model than are known: {_first_line(found.answer)}"
-        )
+        return NoAnswer(f"the release reads more fields of the model than are known: {_first_line(found.answer)}")
     if found.answer.ok is False and not _is_whole(model):
         return NoAnswer(
             f"only a part of the model's config.json is known, and with that it refuses: {_first_line(found.answer)}"
@@ -85,12 +83,12 @@ def _asked(given: Accepted, facts: Facts, asking: Asking) -> Answered | NoAnswer
 
 
 def _first_line(answer: Answer) -> str:
-    """The first line of a refusal: what follows is upstream's advice on installing."""
+    """Returns the first line of a refusal: what follows is upstream's advice on installing."""
     return short(str(answer.error).strip().partition("\n")[0], _MOST_OF_A_LINE)
 
 
 def _is_whole(model: ModelFacts) -> bool:
-    """Whether all that a checkpoint's config.json has is known: transformers writes its version into each."""
+    """Returns whether all that a checkpoint's config.json has is known: transformers writes its version into each."""
     stated = model.extra.get("stated") or model.config or {}
     known = {"files", "folder", "whole"} & set(model.extra)
     return bool(known) or "transformers_version" in stated
@@ -113,13 +111,14 @@ def _accepted(answer: Answer, basis: Basis, given: Accepted, facts: Facts) -> Re
 
 
 def _seed(given: Accepted, facts: Facts) -> int | None:
-    """The seed that was set, else the plan's own: the release drew another one when it was asked."""
+    """Returns the seed that was set, else the plan's own: the release drew another one when it was asked."""
     seed: int | None = given.arguments.get("random_seed")
     return facts.seed if seed is None else seed
 
 
 def _refused(answer: Answer, basis: Basis, own: Resolution, given: Accepted, facts: Facts) -> Resolution:
-    """The release gives no values where it refuses: those of ``own`` stand for it, none of them known."""
+    """Returns the resolution of a refusal: the release gives no values, so those of ``own`` are used, none of them
+    known."""
     stage = answer.stage or "check"
     error = " ".join(str(answer.error).split())
     if answer.check is not None and ".py:" not in error:
@@ -158,7 +157,7 @@ def _estimate(own: Resolution, given: Accepted, why: NoAnswer | None) -> Resolut
 
 
 def _stand_in(model: ModelFacts, values: Mapping[str, object]) -> Iterator[Finding]:
-    """What stands for code that the model brings: no question runs it."""
+    """Yields the finding on code that the model brings, which no question runs."""
     name = own_config_class(model) if values.get("trust_remote_code") else None
     if name is not None:
         message = f"the model's own config class {name} was not run: the release's own class is used instead"
@@ -166,7 +165,7 @@ def _stand_in(model: ModelFacts, values: Mapping[str, object]) -> Iterator[Findi
 
 
 def _overridden(values: Mapping[str, object], given: Accepted) -> Iterator[Finding]:
-    """What was set and the release changed."""
+    """Yields what was set and the release changed."""
     for name, before in given.arguments.items():
         if name != "random_seed" and name in values and not same_value(before, values[name]):
             message = f"{name}={shown(before)} was set, and SGLang {given.version} makes it {shown(values[name])}"
@@ -174,7 +173,7 @@ def _overridden(values: Mapping[str, object], given: Accepted) -> Iterator[Findi
 
 
 def _named_fields(error: str, given: Accepted) -> tuple[str, ...]:
-    """The typed arguments that a refusal names, by name or by flag."""
+    """Returns the typed arguments that a refusal names, by name or by flag."""
     text = error.replace("-", "_")
     return tuple(name for name in given.arguments if name in text and name not in ("model_path", "random_seed"))
 
@@ -192,7 +191,7 @@ _SHORTEST = 3
 def advised(
     message: str, arguments: Mapping[str, Argument], typed: Mapping[str, object], vendor: str | None
 ) -> list[str]:
-    """The overrides that may mend a refusal, likeliest first: each flag of ``message`` with its value; of what
+    """Returns the overrides that may mend a refusal, likeliest first: each flag of ``message`` with its value; of what
     was ``typed`` and is named there, its default; then the other choices that stand there in quotes, those of other
     vendors' machines than ``vendor``'s left out. ``arguments`` are the release's, by name.
 
@@ -214,13 +213,14 @@ def advised(
 
 
 def _stands_in(message: str, name: str, value: object) -> bool:
-    """Whether a message names an argument, or its value where that is a word."""
+    """Returns whether a message names an argument, or its value where that is a word."""
     words = [name, *([value] if isinstance(value, str) and len(value) >= _SHORTEST else [])]
     return any(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message, re.IGNORECASE) for word in words)
 
 
 def _values(argument: Argument, word: str | None, typed: Mapping[str, object]) -> Iterator[str]:
-    """What the message may mean: the word behind the flag where it can be a value; of a switch, the other position."""
+    """Yields what the message may mean: the word behind the flag where it can be a value; of a switch, the other
+    position."""
     if argument.action in _SWITCHES:
         yield shown(not typed.get(argument.name, argument.default))
     elif word is not None and _can_hold(argument, word.rstrip(".")):
@@ -240,7 +240,7 @@ _MOST_SHOWN = 3
 def changes(
     values: Mapping[str, Any], typed: Mapping[str, Any], arguments: Mapping[str, Argument]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Each argument that the release's own code set: its name, the value before, and the value after."""
+    """Yields each argument that the release's own code set: its name, the value before, and the value after."""
     for name, after in values.items():
         argument = arguments.get(name)
         if argument is None or (argument.computed and name not in typed):
@@ -251,7 +251,7 @@ def changes(
 
 
 def entries_of(answer: Answer, made: Accepted) -> Iterator[Entry]:
-    """What the release's own code set, in its order: an entry for each step of a value, one for a mapping."""
+    """Yields what the release's own code set, in its order: an entry for each step of a value, one for a mapping."""
     steps: dict[str, list[Change]] = {}
     for change in answer.changes:
         steps.setdefault(change.field, []).append(change)
@@ -271,7 +271,7 @@ def entries_of(answer: Answer, made: Accepted) -> Iterator[Entry]:
 
 
 def reason_of(change: Change, version: str) -> str:
-    """The place of a change, and the values that decided it: ``memory_hook.py:167: gpu_mem=183359.0``."""
+    """Returns the place of a change, and the values that decided it: ``memory_hook.py:167: gpu_mem=183359.0``."""
     step = change.step
     if step is None:
         return f"SGLang {version}'s own code"
@@ -289,14 +289,14 @@ def reason_of(change: Change, version: str) -> str:
 
 
 def same_value(before: Any, after: Any) -> bool:
-    """Whether a value came through unchanged, also where only its form differs: 1 and 1.0, a set and a list."""
+    """Returns whether a value came through unchanged, also where only its form differs: 1 and 1.0, a set and a list."""
     if isinstance(before, (set, frozenset, list, tuple)) and isinstance(after, (set, frozenset, list, tuple)):
         return sorted(map(str, before)) == sorted(map(str, after)) or _is_read_adapter(before, after)
     return bool(before == after) and isinstance(before, bool) is isinstance(after, bool)
 
 
 def _is_read_adapter(before: Any, after: Any) -> bool:
-    """A list of NAME=PATH that the release made a list of records."""
+    """Returns a list of NAME=PATH that the release made a list of records."""
     return len(before) == len(after) and all(
         isinstance(one, str) and isinstance(other, Mapping) and str(other.get("lora_path", "?")) in one
         for one, other in zip(before, after, strict=True)
@@ -304,6 +304,7 @@ def _is_read_adapter(before: Any, after: Any) -> bool:
 
 
 def unknown_by_rules(ledger: Iterable[Entry], typed: Collection[str]) -> frozenset[str]:
-    """Arguments that nobody set and that 0.5.2's rules resolve, or the code of another release, as far as recorded."""
+    """Returns arguments that nobody set and that 0.5.2's rules resolve, or the code of another release, as far as
+    recorded."""
     resolved = {entry.field for entry in ledger if entry.field in FIELDS} | resolved_fields()
     return frozenset(resolved - {*typed, "random_seed"})

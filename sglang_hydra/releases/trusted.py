@@ -67,8 +67,8 @@ def forget(version: str) -> None:
 
 
 def _libraries(metadata: str, near: Record, scratch: Path, progress: Callable[[str], None]) -> tuple[Wheel, ...]:
-    """Those of a recorded release with the transformers that this one pins; else that transformers, from the registry
-    and pinned as well, with what a recorded one of the same major version needs."""
+    """Returns those of a recorded release with the transformers that this one pins; else that transformers, from the
+    registry and pinned as well, with what a recorded one of the same major version needs."""
     pinned = re.search(_REQUIRES.format("transformers"), metadata, re.MULTILINE)
     for record in (near, *records().values()):
         if pinned is None or ("transformers", pinned[1]) in [(wheel.name, wheel.version) for wheel in record.libraries]:
@@ -97,7 +97,7 @@ def _downloaded(name: str, version: str, scratch: Path, progress: Callable[[str]
 
 
 def _metadata(file: Path) -> tuple[str, str]:
-    """The version and the metadata of a wheel of SGLang. Raises MachineError (REL003) for any other file."""
+    """Returns the version and the metadata of a wheel of SGLang. Raises MachineError (REL003) for any other file."""
     text = _member(file, "METADATA").decode("utf-8", "replace")
     package, version = (re.search(rf"^{key}: (\S+)$", text, re.MULTILINE) for key in ("Name", "Version"))
     if package is None or version is None or package[1].lower() != "sglang" or not _VERSION.fullmatch(version[1]):
@@ -106,7 +106,8 @@ def _metadata(file: Path) -> tuple[str, str]:
 
 
 def _member(file: Path, name: str) -> bytes:
-    """One of a wheel's files about itself. Raises MachineError (REL003) where ``file`` is no wheel that has it."""
+    """Returns one of a wheel's files about itself. Raises MachineError (REL003) where ``file`` is no wheel that has
+    it."""
     try:
         with zipfile.ZipFile(file) as archive:
             (member,) = (one for one in archive.namelist() if re.fullmatch(rf"[^/]+\.dist-info/{name}", one))

@@ -43,15 +43,15 @@ it. One that is missing here is fetched when it is asked for."""
 
 
 def folders() -> tuple[Path, ...]:
-    """Where unpacked wheels may lie, the first one first: the user's cache, and a private folder beside the temporary
-    files where that cannot be written."""
+    """Returns where unpacked wheels may lie, the first one first: the user's cache, and a private folder beside the
+    temporary files where that cannot be written."""
     private = Path(tempfile.gettempdir(), f"sglang_hydra-{os.getuid()}")
     return default_cache() / _FOLDER, private / _FOLDER
 
 
 def place_of(wheel: Wheel) -> Path | None:
-    """The folder of an unpacked wheel, None where it is not here. Raises MachineError (REL015) for one that somebody
-    else can change."""
+    """Returns the folder of an unpacked wheel, None where it is not here. Raises MachineError (REL015) for one that
+    somebody else can change."""
     for folder in folders():
         place = folder / wheel.folder
         if place.is_dir():
@@ -61,22 +61,22 @@ def place_of(wheel: Wheel) -> Path | None:
 
 
 def missing(record: Record) -> tuple[Wheel, ...]:
-    """The wheels that would have to be fetched to run a release."""
+    """Returns the wheels that would have to be fetched to run a release."""
     return tuple(wheel for wheel in record.wheels if place_of(wheel) is None)
 
 
 def installed_releases() -> tuple[str, ...]:
-    """The releases that can be run without fetching anything, oldest first."""
+    """Returns the releases that can be run without fetching anything, oldest first."""
     return tuple(version for version, record in records().items() if not missing(record))
 
 
 def download_size(record: Record) -> int:
-    """Bytes that ``fetch`` would download, from an index that gives parts of files."""
+    """Returns the bytes that ``fetch`` would download, from an index that gives parts of files."""
     return sum(wheel.part for wheel in missing(record))
 
 
 def size_on_disk(record: Record) -> int:
-    """Bytes of its unpacked wheels, libraries that other releases use too among them."""
+    """Returns the bytes of its unpacked wheels, libraries that other releases use too among them."""
     places = [place for wheel in record.wheels if (place := place_of(wheel)) is not None]
     return sum(map(bytes_of, places))
 
@@ -132,19 +132,19 @@ def complete(record: Record, names: Mapping[Path, Collection[str]], progress: Pr
 
 @functools.cache
 def read_files() -> frozenset[str]:
-    """The files that are fetched of each wheel that has them."""
+    """Returns the files that are fetched of each wheel that has them."""
     return frozenset(_READ.read_text(encoding="utf-8").split("\n"))
 
 
 def source_names(wheel: Wheel) -> list[str]:
-    """The files that an unpacked wheel has, as its list says; none of one that is not here."""
+    """Returns the files that an unpacked wheel has, as its list says; none of one that is not here."""
     sealed = _sealed(wheel)
     return [] if sealed is None else [path.removeprefix(sealed.folders[0]) for path in sealed.stated]
 
 
 def source_text(wheel: Wheel, name: str) -> str | None:
-    """The text of a file of an unpacked wheel; None where it is not here, or none of its files. Raises MachineError
-    (REL003) where it is not what the wheel had."""
+    """Returns the text of a file of an unpacked wheel; None where it is not here, or none of its files. Raises
+    MachineError (REL003) where it is not what the wheel had."""
     sealed = _sealed(wheel)
     if sealed is None or (path := sealed.folders[0] + name) not in sealed.stated:
         return None
@@ -187,8 +187,8 @@ def remove(record: Record) -> int:
 
 
 def stale_folders() -> list[Path]:
-    """Unpacked wheels that no release uses: another version of this package unpacked them, or their pin is gone. What
-    an interrupted fetch left is removed on the way."""
+    """Returns unpacked wheels that no release uses: another version of this package unpacked them, or their pin is
+    gone. What an interrupted fetch left is removed on the way."""
     known = (*records().values(), *pinned_records().values())
     used = tuple({f"{wheel.name}-{wheel.version}-{wheel.digest[:12]}" for each in known for wheel in each.wheels})
     found = []
@@ -200,7 +200,7 @@ def stale_folders() -> list[Path]:
 
 
 def bytes_of(place: Path) -> int:
-    """Bytes of the files below a folder."""
+    """Returns the bytes of the files below a folder."""
     return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
 
 
@@ -216,8 +216,8 @@ def remove_folders(places: Sequence[Path]) -> int:
 
 @contextlib.contextmanager
 def _scratch(target: Path) -> Iterator[Path]:
-    """A folder below ``target`` that is locked while this process uses it, and removed at the end. What a killed one
-    left is removed first: nobody holds its lock."""
+    """Yields a folder below ``target`` that is locked while this process uses it, and removed at the end. What a killed
+    one left is removed first: nobody holds its lock."""
     import fcntl  # a browser has none
 
     _sweep(target)
@@ -271,7 +271,7 @@ def _writable_folder() -> Path:
 
 
 def is_one_of(file: Path, wheel: Wheel) -> bool:
-    """Whether a file is one of the recorded files of a wheel."""
+    """Returns whether a file is one of the recorded files of a wheel."""
     return sha256_of(file) in {known.sha256 for known in wheel.files}
 
 
@@ -293,8 +293,8 @@ def _unpack(file: Path, wheel: Wheel, target: Path, scratch: Path, *, is_whole: 
 
 
 def _members(file: Path, wheel: Wheel, is_taken: Callable[[str], bool]) -> Iterator[tuple[str, bytes | None]]:
-    """The files of a wheel, with the content of those that are taken: each is compared with the list of the wheel, and
-    that with the record."""
+    """Yields the files of a wheel, with the content of those that are taken: each is compared with the list of the
+    wheel, and that with the record."""
     try:
         with zipfile.ZipFile(file) as archive:
             _must_be_plain(archive, wheel)
@@ -337,7 +337,7 @@ def _no_wheel(wheel: Wheel, why: str) -> MachineError:
 
 
 def sha256_of(file: Path) -> str:
-    """The sha256 of a file's bytes."""
+    """Returns the sha256 of a file's bytes."""
     digest = hashlib.sha256()
     with open(file, "rb") as stream:
         while chunk := stream.read(_CHUNK):

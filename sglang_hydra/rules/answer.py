@@ -42,7 +42,7 @@ class Step:
         return f"{self.file}:{self.line}"
 
     def all_conditions(self) -> Iterator[Condition]:
-        """Its own conditions, and those of what its value came from."""
+        """Yields its own conditions, and those of what its value came from."""
         yield from self.conditions
         for step in self.via:
             yield from step.all_conditions()
@@ -85,7 +85,7 @@ class Answer:
 
     @property
     def lacks_type(self) -> bool:
-        """Whether its transformers refused because it is older than the model's type."""
+        """Returns whether its transformers refused because it is older than the model's type."""
         return self.by_library and "Transformers does not recognize this architecture" in str(self.error)
 
 

@@ -58,12 +58,12 @@ class Resolution:
 
     @cached_property
     def layout(self) -> Layout:
-        """The groups that the server's GPUs form."""
+        """Returns the groups that the server's GPUs form."""
         return layout_of(self.values, self.release)
 
     @property
     def known_values(self) -> Mapping[str, Any]:
-        """``values`` with null for what is only estimated."""
+        """Returns ``values`` with null for what is only estimated."""
         return {name: None if name in self.unknown else value for name, value in self.values.items()}
 
     @property
@@ -72,7 +72,8 @@ class Resolution:
 
     @cached_property
     def args(self) -> ServerArgs:
-        """The arguments of 0.5.2 as one sealed object: reading works, writing raises ``FrozenInstanceError``."""
+        """Returns the arguments of 0.5.2 as one sealed object: reading works, writing raises
+        ``FrozenInstanceError``."""
         return sealed({name: self.values.get(name, field.default) for name, field in FIELDS.items()})
 
 
@@ -233,7 +234,8 @@ def _unknown_or_missing(intent: Mapping[str, Any], values: Mapping[str, Any]) ->
 
 
 def planned_environment(values: Mapping[str, Any]) -> dict[str, str]:
-    """The variables by name (SGLang 0.5.2, server_args.py lines 839-848): switches that kernels read from there."""
+    """Returns the variables by name (SGLang 0.5.2, server_args.py lines 839-848): switches that kernels read from
+    there."""
     return {
         "SGLANG_ENABLE_TORCH_COMPILE": "1" if values["enable_torch_compile"] else "0",
         "SGLANG_MAMBA_SSM_DTYPE": str(values["mamba_ssm_dtype"]),

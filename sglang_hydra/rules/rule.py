@@ -34,7 +34,7 @@ class Facts:
     release: str = SPECIFIED_VERSION
 
     def was_given(self, name: str) -> bool:
-        """True when the user or a preset set ``name``; null is the same as not set."""
+        """Returns True when the user or a preset set ``name``; null is the same as not set."""
         return self.given.get(name) is not None
 
 
@@ -102,8 +102,8 @@ class Rule:
 
     @property
     def page(self) -> str:
-        """The docstring of the function, with the upstream lines before its example. ``$NAME`` in it stands for what
-        the help says that null means for NAME."""
+        """Returns the docstring of the function, with the upstream lines before its example. ``$NAME`` in it stands for
+        what the help says that null means for NAME."""
         meanings = {name: field.arg.none for name, field in FIELDS.items() if field.arg.none}
         page = Template(cleandoc(self.apply.__doc__ or "")).safe_substitute(meanings)
         if self.lines is None:

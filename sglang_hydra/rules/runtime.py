@@ -22,7 +22,8 @@ def find_device(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def has_device(device: str | None, facts: Facts) -> bool:
-    """Whether there is something to serve from: ``device`` was set, the CPU engine was asked for, or a GPU is here."""
+    """Returns whether there is something to serve from: ``device`` was set, the CPU engine was asked for, or a GPU is
+    here."""
     return device is not None or facts.env.get("SGLANG_USE_CPU_ENGINE") == "1" or facts.gpu.device is not None
 
 

@@ -129,7 +129,7 @@ def _key_of(word: str) -> str:
 
 
 def _first_points(words: Sequence[str]) -> Iterator[str]:
-    """The overrides with the first value of each that is swept."""
+    """Yields the overrides with the first value of each that is swept."""
     for word in words:
         try:
             override = parsed(word, word)
@@ -143,7 +143,8 @@ def _first_points(words: Sequence[str]) -> Iterator[str]:
 
 
 def _needs_the_run(failure: BaseException | None) -> bool:
-    """Whether only a run of Hydra's can resolve what failed (``${hydra:...}``); the task's plan is made in one."""
+    """Returns whether only a run of Hydra's can resolve what failed (``${hydra:...}``); the task's plan is made in
+    one."""
     while failure is not None:
         if "HydraConfig was not set" in str(failure):
             return True
@@ -152,8 +153,9 @@ def _needs_the_run(failure: BaseException | None) -> bool:
 
 
 def _as_hydra_takes_them(composer: Composer, words: Sequence[str]) -> list[str]:
-    """``topology=pd`` and ``recipe=x`` with the ``+`` that Hydra demands for a group that is in no defaults list.
-    ``model=org/name`` becomes an option that Hydra finds; so for each of several, which a multirun takes in turn."""
+    """Returns ``topology=pd`` and ``recipe=x`` with the ``+`` that Hydra demands for a group that is in no defaults
+    list. ``model=org/name`` becomes an option that Hydra finds; so for each of several, which a multirun takes in
+    turn."""
     listed = composer.listed_groups()
     found = []
     for word in words:
@@ -172,7 +174,7 @@ def _as_hydra_takes_them(composer: Composer, words: Sequence[str]) -> list[str]:
 
 
 def _options_in(word: str) -> list[object]:
-    """What an override chooses: one option, or each of several that are swept."""
+    """Returns what an override chooses: one option, or each of several that are swept."""
     try:
         override = parsed(word, word)
     except Refused:
@@ -211,12 +213,12 @@ def _replaced(old: str, new: str, text: str) -> str:
 
 
 def checked(config_name: str, words: Sequence[str]) -> Composer | None:
-    """The composer that has composed this app with these overrides already, if there is one."""
+    """Returns the composer that has composed this app with these overrides already, if there is one."""
     return _composers.get(_key(config_name, words))
 
 
 def numbered(words: Sequence[str]) -> list[Request]:
-    """The overrides of an app, in Hydra's own syntax, each with its number as the place."""
+    """Returns the overrides of an app, in Hydra's own syntax, each with its number as the place."""
     return [Request(text, f"override {number}") for number, text in enumerate(words, 1)]
 
 
@@ -225,7 +227,7 @@ def _key(config_name: str, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _sweeps(text: str) -> bool:
-    """Whether an override asks for several jobs, as it may where the app's own config sets Hydra's mode."""
+    """Returns whether an override asks for several jobs, as it may where the app's own config sets Hydra's mode."""
     try:
         return text.startswith("hydra.mode=") or parsed(text, text).is_sweep_override()
     except Refused:
@@ -233,8 +235,8 @@ def _sweeps(text: str) -> bool:
 
 
 def _app_of_ours() -> StartingApp | None:
-    """The app that ``@hydra.main`` starts, if it has a task that gets a plan. None for what is composed in any other
-    way."""
+    """Returns the app that ``@hydra.main`` starts, if it has a task that gets a plan. None for what is composed in any
+    other way."""
     from sglang_hydra.compose.hydra_apps import take_starting_app
 
     app = take_starting_app()

@@ -43,7 +43,7 @@ def main(task: Callable[[Any, Mapping[str, Plan]], Result], *, strict: bool = Tr
 @overload
 def main(task: None = None, *, strict: bool = True) -> Callable[[Task[Result]], Finalized[Result]]: ...
 def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hydra: Any) -> Callable[..., Any]:
-    """The finalizing decorator for other Hydra apps, between ``@hydra.main`` and the task.
+    """Returns the finalizing decorator for other Hydra apps, between ``@hydra.main`` and the task.
 
         @hydra.main(version_base=None, config_path="conf", config_name="config")
         @sglang_hydra.main
@@ -115,7 +115,8 @@ def _one_of(mounts: Sequence[Sequence[str]]) -> Finding:
 
 
 def typed_words(running: Any) -> list[str]:
-    """The overrides of a job, as they were typed: read from Hydra's node, an interpolation in one is resolved."""
+    """Returns the overrides of a job, as they were typed: read from Hydra's node, an interpolation in one is
+    resolved."""
     from omegaconf import OmegaConf
 
     words: Any = OmegaConf.to_container(running.overrides.task, resolve=False)
@@ -123,8 +124,8 @@ def typed_words(running: Any) -> list[str]:
 
 
 def _takes(task: Callable[..., Any]) -> tuple[bool, bool]:
-    """Whether a task is called with the config too, and whether with all ``plans``. Raises TypeError where no call
-    fits."""
+    """Returns whether a task is called with the config too, and whether with all ``plans``. Raises TypeError where no
+    call fits."""
     signature = inspect.signature(task)
     for arguments in ((None,), (None, None)):
         with contextlib.suppress(TypeError):
@@ -137,7 +138,7 @@ def _takes(task: Callable[..., Any]) -> tuple[bool, bool]:
 
 @contextlib.contextmanager
 def shown_refusal(plan: Plan | None = None) -> Iterator[None]:
-    """In a run of a Hydra app a refusal is shown as findings, without a traceback, and ends the process with its exit
+    """Shows a refusal in a run of a Hydra app as findings, without a traceback, and ends the process with its exit
     code; with the ``plan`` that was refused, who set what is shown too. In a multirun it is raised: whether the other
     jobs go on is the sweeper's to say."""
     from hydra.core.hydra_config import HydraConfig

@@ -10,8 +10,8 @@ from typing import Any
 
 
 def schema_of(kind: str = "plan") -> dict[str, Any]:
-    """The JSON schema of a file or a ``--json`` output: ``plan`` of plan.json, ``check``, ``fit``, ``export`` and the
-    others of ``docs/reference/files.md``. Raises FileNotFoundError for another kind."""
+    """Returns the JSON schema of a file or a ``--json`` output: ``plan`` of plan.json, ``check``, ``fit``, ``export``
+    and the others of ``docs/reference/files.md``. Raises FileNotFoundError for another kind."""
     import json
     from importlib.resources import files
 

@@ -55,8 +55,8 @@ def _null_means(field: Field, own: Argument, version: str) -> str | None:
 
 
 def field_screen(name: str, plan: Plan | None, version: str | None = None) -> list[Line]:
-    """Everything about one argument: what it does and, with a plan, each step to its value. Without a plan it is that
-    of the release ``version``."""
+    """Shows everything about one argument: what it does and, with a plan, each step to its value. Without a plan it is
+    that of the release ``version``."""
     version = plan.engine.version if plan else version or default_release()
     field = field_in(name, version)
     arg = field.arg
@@ -82,7 +82,7 @@ def field_screen(name: str, plan: Plan | None, version: str | None = None) -> li
 
 
 def field_record(name: str, plan: Plan | None, version: str | None = None) -> dict[str, object]:
-    """``explain FIELD --json``; the schema is committed as schemas/explain.schema.json."""
+    """Returns ``explain FIELD --json``; the schema is committed as schemas/explain.schema.json."""
     field = field_in(name, plan.engine.version if plan else version or default_release())
     reasons = chain_record(name, plan) if plan else None
     return {
@@ -174,7 +174,7 @@ def chain_lines(name: str, plan: Plan) -> list[Line]:
 
 
 def chain_record(name: str, plan: Plan) -> dict[str, object] | None:
-    """The same for ``--json``."""
+    """Returns the same for ``--json``."""
     if plan.release.is_by_rules:
         return None
     version, answer = plan.engine.version, _answer(plan)

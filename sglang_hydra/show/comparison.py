@@ -61,12 +61,12 @@ def difference_lines(found: Sequence[Difference], left: str, right: str) -> Iter
 
 
 def _capability(value: Any) -> str:
-    """As presets write it: 9.0."""
+    """Writes the capability as presets do: 9.0."""
     return ".".join(map(str, value)) if value else shown_value(value)
 
 
 def _what_differs(left: Any, right: Any) -> tuple[Any, Any]:
-    """Two mappings without the keys in which they are equal; any other values as they are."""
+    """Returns two mappings without the keys in which they are equal; any other values as they are."""
     if not (isinstance(left, Mapping) and isinstance(right, Mapping)):
         return left, right
     both = [key for key in left if key in right and left[key] != right[key]]

@@ -42,7 +42,7 @@ def setters_of(finding: Finding, plan: Plan) -> list[str]:
 
 
 def _who_set(name: str, finding: Finding, plan: Plan) -> str | None:
-    """Who gave an argument the value that a finding is about; None for one that is at its default."""
+    """Returns who gave an argument the value that a finding is about; None for one that is at its default."""
     chain, written = plan.origins.get(name, ()), plan.resolution.ledger.of(name)
     by_rule = ""
     if written and written[-1].rule != finding.id:

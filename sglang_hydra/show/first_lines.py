@@ -13,14 +13,14 @@ _TITLE_WIDTH = 10
 
 
 def launch_lines(verdict: Verdict, by: str) -> list[Line]:
-    """``Launch   no: ...``: the answer, and why; of a yes ``by`` what it would be launched."""
+    """Writes ``Launch no: ...``: the answer and the reason; for a yes, ``by`` what it would be launched."""
     answer, why = verdict
     words = f", by {by}{f', {why}' if why else ''}" if answer == "yes" else f": {why}"
     return _under_title([text("Launch".ljust(_TITLE_WIDTH)), text(answer, _STYLES[answer]), text(words)])
 
 
 def verdict_span(verdict: Verdict) -> Span:
-    """``can be launched``, in its colour."""
+    """Returns ``can be launched``, in its colour."""
     return text(verdict.sentence, _STYLES[verdict.answer])
 
 
@@ -30,7 +30,7 @@ def not_known(verdict: Verdict) -> Line:
 
 
 def titled(title: str, content: str, style: str = "") -> list[Line]:
-    """``GPUs     1 of 8 x h200``: further lines are indented to the content."""
+    """Returns ``GPUs     1 of 8 x h200``: further lines are indented to the content."""
     return _under_title([text(title.ljust(_TITLE_WIDTH)), text(content, style)])
 
 
@@ -59,7 +59,7 @@ def first_lines(plan: Plan) -> list[Line]:
 
 
 def server_name(plan: Plan) -> str:
-    """``SGLang 0.5.2``, or the embedded engine's name."""
+    """Returns ``SGLang 0.5.2``, or the embedded engine's name."""
     return f"SGLang {plan.engine.version}" if plan.engine.name != "transformers" else "transformers serve"
 
 
@@ -92,7 +92,8 @@ def room_line(plan: Plan) -> str:
 
 
 def _held(fit: Fit, context: int | None) -> str:
-    """``959,955 KV tokens, 7 requests of 131,072 tokens at a time``: of ``context`` tokens, or of the longest."""
+    """Returns ``959,955 KV tokens, 7 requests of 131,072 tokens at a time``: of ``context`` tokens, or of the
+    longest."""
     tokens = fit.kv_tokens
     if tokens is None or fit.kv is None:
         return f"unknown: {', '.join(fit.unknown)}" if fit.unknown else "unknown"

@@ -29,7 +29,7 @@ _SMALL = 0.02
 
 
 def forecast_record(plan: Plan, points: Sequence[Point] = ()) -> dict[str, object]:
-    """``explain forecast --json``: seconds and rates, each with its interval. Null where a fact is missing."""
+    """Returns ``explain forecast --json``: seconds and rates, each with its interval. Null where a fact is missing."""
     known = forecast_of_plan(plan, points)
     found = known.found
     limit = known_limit(plan).limit
@@ -46,7 +46,7 @@ def forecast_record(plan: Plan, points: Sequence[Point] = ()) -> dict[str, objec
 
 
 def forecast_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
-    """``explain forecast``: what will be delivered, what takes the time, the formula."""
+    """Returns ``explain forecast``: what will be delivered, what takes the time, the formula."""
     known = forecast_of_plan(plan, points)
     title: Line = [text(f"Forecast: {plan.gpu.name}", "bold")]
     if known.found is None or known.server is None or known.demand is None:
@@ -79,7 +79,7 @@ def short_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
 
 
 def _unused(plan: Plan, known: Expected) -> list[Line]:
-    """That the measurements which were named correct nothing."""
+    """Says that the measurements which were named correct nothing."""
     folders = plan.nodes.forecast.results
     if not folders or known.own is not None:
         return []
@@ -88,7 +88,7 @@ def _unused(plan: Plan, known: Expected) -> list[Line]:
 
 
 def demand_words(demand: Demand, found: Forecast) -> str:
-    """``64 requests of 1,024 + 128 tokens, 32 of them running``"""
+    """Returns ``64 requests of 1,024 + 128 tokens, 32 of them running``"""
     running = f", {found.running:,.0f} of them running" if found.running < demand.concurrency else ""
     cached = ", cache hits unknown" if demand.cached is None else ""
     size = f"{demand.input_len:,.0f} + {demand.output_len:,.0f} tokens"
@@ -96,14 +96,14 @@ def demand_words(demand: Demand, found: Forecast) -> str:
 
 
 def milliseconds(figure: Figure | None) -> str:
-    """``19.2 ms (14 to 25)``"""
+    """Returns ``19.2 ms (14 to 25)``"""
     if figure is None:
         return "?"
     return f"{_short(figure.value * 1e3, 3)} ms ({_short(figure.low * 1e3)} to {_short(figure.high * 1e3)})"
 
 
 def rate(figure: Figure) -> str:
-    """``2,410 (1,900 to 3,100)``"""
+    """Returns ``2,410 (1,900 to 3,100)``"""
     return f"{_short(figure.value, 3)} ({_short(figure.low)} to {_short(figure.high)})"
 
 

@@ -20,12 +20,13 @@ _VALUES_WIDTH = 24
 
 
 def screen(name: str, composer: Composer, plan: Plan | None = None) -> list[Line]:
-    """One key, or one line for each key of a group. ``name`` is one of the two."""
+    """Returns one key, or one line for each key of a group. ``name`` is one of the two."""
     return _group_screen(name, composer, plan) if name in GROUPS else _key_screen(name, composer, plan)
 
 
 def record(name: str, composer: Composer, plan: Plan | None = None) -> dict[str, object]:
-    """``explain KEY --json`` and ``explain GROUP --json``; the schema is committed as schemas/explain.schema.json."""
+    """Returns ``explain KEY --json`` and ``explain GROUP --json``; the schema is committed as
+    schemas/explain.schema.json."""
     if name in GROUPS:
         return {
             "schema": "sglang_hydra.explain/1",

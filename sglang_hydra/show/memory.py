@@ -39,7 +39,7 @@ def verdict(fit: Fit, wanted: Wanted = NOTHING_STATED) -> str:
 def table_row(
     name: str, fit: Fit, context: int | None = None, wanted: Wanted = NOTHING_STATED
 ) -> list[tuple[str, str]]:
-    """One line of a table over several plans: verdict, weights, KV tokens, what is left, the fractions."""
+    """Returns one line of a table over several plans: verdict, weights, KV tokens, what is left, the fractions."""
     interval = fit.interval
     fractions = f"{interval.low} to {interval.high}" if interval and not interval.empty else "none"
     style = {True: "green", False: "bold red", None: "yellow"}[fit.fits]
@@ -62,7 +62,7 @@ def table_head() -> list[tuple[str, str]]:
 
 
 def memory_rows(fit: Fit) -> list[list[tuple[str, str]]]:
-    """Everything that is counted, in the order in which a server takes it; the sizes add up to the GPU's memory."""
+    """Returns everything that is counted, in the order that a server takes it; the sizes add up to the GPU's memory."""
     rows = []
     if fit.before_loading is not None:
         rows.append(_row("before loading", _span(fit.before_loading), "CUDA context, communication"))
@@ -138,6 +138,6 @@ def _span(size: Range) -> str:
 
 
 def _range(size: Range) -> str:
-    """``0.6 to 4.3``, where that says more than the estimate."""
+    """Returns ``0.6 to 4.3``, where that says more than the estimate."""
     low, high = f"{size.low / _GIB:.1f}", f"{size.high / _GIB:.1f}"
     return f"{low} to {high}" if low != high else ""

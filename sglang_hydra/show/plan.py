@@ -74,7 +74,8 @@ def _commands(plan: Plan) -> list[Line]:
 
 
 def command_line(plan: Plan, command: Sequence[str] | None = None) -> str:
-    """The launch command (or another) for a shell, the environment that the plan sets in front. It holds no secret."""
+    """Returns the launch command (or another) for a shell, the environment that the plan sets in front. It holds no
+    secret."""
     assignments = [f"{name}={shell_word(value)}" for name, value in plan.shown_environment.items()]
     return " ".join([*assignments, *map(shell_word, plan.command if command is None else command)])
 
@@ -132,7 +133,7 @@ def heading(plan: Plan) -> Iterator[Line]:
 
 
 def section(title: str, rows: list[list[Span]], more: str = "") -> list[Line]:
-    """Rows under a title, and a line on ``more``; nothing where there are no rows."""
+    """Writes rows under a title, and a line on ``more``; nothing where there are no rows."""
     width = room()
     lines = [part for row in columns(rows) for part in folded(row, width)]
     lines += [[text(f"  {more}", "dim")]] if more else []
@@ -151,7 +152,8 @@ def set_rows(plan: Plan) -> list[list[Span]]:
 
 
 def changed_rows(plan: Plan) -> list[list[Span]]:
-    """A row for each entry of the ledger, in its order; a value is cut so that the row has room for the rule."""
+    """Returns a row for each entry of the ledger, in its order; a value is cut so that the row has room for the
+    rule."""
     entries = plan.resolution.ledger
     longest = max((len(entry.field) for entry in entries), default=0)
     widest = max(20, min(60, room() - longest - 25))

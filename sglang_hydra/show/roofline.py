@@ -29,7 +29,8 @@ _UNITS = {MEMORY: "read", COMPUTE: "computed", LINK: "sent"}
 
 
 def roofline_record(plan: Plan) -> dict[str, object]:
-    """``explain roofline --json``: bytes, FLOPs, seconds. Null where a fact is missing, which ``unknown`` names."""
+    """Returns ``explain roofline --json``: bytes, FLOPs, seconds. Null where a fact is missing, which ``unknown``
+    names."""
     known = known_limit(plan)
     roofline, load, limit = known.roofline, known.load, known.limit
     steps = [roofline.step(number, load.context) for number in (1, load.requests)] if roofline and load else []
@@ -47,7 +48,7 @@ def roofline_record(plan: Plan) -> dict[str, object]:
 
 
 def roofline_lines(plan: Plan) -> list[Line]:
-    """``explain roofline``: the limits, the numbers that they come from, the formula."""
+    """Returns ``explain roofline``: the limits, the numbers that they come from, the formula."""
     known = known_limit(plan)
     roofline, load = known.roofline, known.load
     title: Line = [text(f"The hardware's limit: {plan.gpu.name}", "bold")]
@@ -86,7 +87,7 @@ def missing_lines(unknown: Sequence[str]) -> list[Line]:
 
 
 def load_words(load: Load) -> str:
-    """``8 requests of 1,024 + 128 tokens, nothing cached``"""
+    """Returns ``8 requests of 1,024 + 128 tokens, nothing cached``"""
     cached = "cache hits unknown" if load.cached is None else "nothing cached" if not load.cached else "partly cached"
     return f"{load.requests:,.0f} running requests of {load.input_len:,.0f} + {load.output_len:,.0f} tokens, {cached}"
 

@@ -32,17 +32,17 @@ class Checked(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """SGLang's verdict."""
+        """Returns SGLang's verdict."""
         return self.made is not None and self.made.ok
 
     @property
     def launchable(self) -> bool | None:
-        """SGLang's verdict and ours; None where that is not known."""
+        """Returns SGLang's verdict and ours; None where that is not known."""
         return False if self.made is None else self.made.launchable
 
     @property
     def why(self) -> str:
-        """What speaks against it, what is not known, or what is warned of."""
+        """Returns why it cannot be launched, what is not known, or the warnings."""
         return verdict_on(self.findings, ()).why if self.made is None else self.made.verdict.why
 
     @property
@@ -89,7 +89,7 @@ def judged(
 
 
 def verdict_record(name: str, verdict: Checked) -> dict[str, object]:
-    """One result of ``check --json``; of a topology ``server_id`` is its own id."""
+    """Returns one result of ``check --json``; of a topology ``server_id`` is its own id."""
     made, findings = verdict
     return {
         "name": name,
@@ -102,7 +102,7 @@ def verdict_record(name: str, verdict: Checked) -> dict[str, object]:
 
 
 def verdict_lines(name: str, verdict: Checked) -> Iterator[Line]:
-    """One result of ``check`` for people."""
+    """Yields one result of ``check`` for people."""
     made, findings = verdict
     if made is None or isinstance(made, Plan):
         of_plan = summary(made) if made else [text("cannot be composed", "bold red")]

@@ -32,7 +32,7 @@ def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def open_typed(path: str | os.PathLike[str]) -> BinaryIO:
-    """The same for a word that was typed, which may stand for a pipe of the shell's: ``<(kubectl logs POD)``."""
+    """Returns the same for a word typed, which may stand for a pipe of the shell's: ``<(kubectl logs POD)``."""
     return cast(BinaryIO, open(path, "rb")) if _OF_THE_SHELL.fullmatch(str(path)) else open_plain(path)
 
 

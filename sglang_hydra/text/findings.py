@@ -72,7 +72,7 @@ class Remedy:
         return cls(f"did you mean {key}?", renames=key)
 
     def reworded(self, words: Callable[[str], str]) -> Remedy:
-        """The same in other words, which are those to type, too."""
+        """Returns the same in other words, which are those to type, too."""
         typed, note = tuple(map(words, self.words)), words(self.note)
         return replace(self, said=words(self.said), words=typed, note=note, renames=words(self.renames))
 
@@ -143,30 +143,30 @@ class Finding:
 
     @property
     def hint(self) -> str | None:
-        """The remedies in one line for a screen or a record; those that were not tried are not named."""
+        """Returns the remedies in one line for a screen or a record; those that were not tried are not named."""
         return _BETWEEN.join(map(str, self.shown)) or None
 
     @property
     def shown(self) -> tuple[Remedy, ...]:
-        """The remedies to name."""
+        """Returns the remedies to name."""
         return tuple(remedy for remedy in self.remedies if remedy.kind != "untried" and str(remedy))
 
     @property
     def offers(self) -> tuple[Remedy, ...]:
-        """Those that are to be planned, or were."""
+        """Returns those that are to be planned, or were."""
         return tuple(remedy for remedy in self.remedies if remedy.kind in ("untried", "planned"))
 
     @property
     def ours(self) -> bool:
-        """True when SGLang itself has no such check."""
+        """Returns True when SGLang itself has no such check."""
         return self.stage == "plan"
 
     def reworded(self, words: Callable[[str], str]) -> Finding:
-        """The same with its remedies in other words."""
+        """Returns the same with its remedies in other words."""
         return replace(self, remedies=tuple(remedy.reworded(words) for remedy in self.remedies))
 
     def said(self, hint: Hint) -> Finding:
-        """The same with other advice in place of all its remedies."""
+        """Returns the same with other advice in place of all its remedies."""
         return replace(self, remedies=advice_of(hint))
 
     def __eq__(self, other: object) -> bool:

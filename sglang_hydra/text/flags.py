@@ -31,7 +31,7 @@ class Flag(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """``-o, --output FILE``, as the help has it: the long name, and a short one of one letter."""
+        """Returns ``-o, --output FILE``, as the help has it: the long name, and a short one of one letter."""
         short = [name for name in self.names if len(name) == 2]
         return " ".join(filter(None, (", ".join([*short, self.names[0]]), self.value)))
 

@@ -12,7 +12,7 @@ NOT_FINITE = ("nan", "inf", "-inf")
 
 
 def plain(value: Any) -> Any:
-    """``value`` in JSON's types: tuples and sets become lists (sets sorted), records become objects.
+    """Returns ``value`` in JSON's types: tuples and sets become lists (sets sorted), records become objects.
 
     JSON has no nan and no infinity: they become the texts ``nan``, ``inf`` and ``-inf``.
     """

@@ -21,7 +21,8 @@ def key_lines(file: str) -> Mapping[tuple[str, ...], int]:
 
 @functools.lru_cache(maxsize=64)
 def _key_lines(file: str, version: tuple[int, ...]) -> Mapping[tuple[str, ...], int]:
-    """``version`` tells a file from another one that had its name before, or has it in another working directory."""
+    """Returns the line of each key. ``version`` tells a file from another one that had its name before, or has it in
+    another working directory."""
     import yaml
 
     try:

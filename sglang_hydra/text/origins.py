@@ -26,7 +26,7 @@ class Origin:
 
     @property
     def place(self) -> str:
-        """``conf/model/tiny.yaml:12`` or ``argument 3``. The file is read now, and only if somebody asks."""
+        """Returns ``conf/model/tiny.yaml:12`` or ``argument 3``. The file is read now, and only if somebody asks."""
         if self.file is None:
             return self.where
         line = key_lines(self.file).get(self.keys)

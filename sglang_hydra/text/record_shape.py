@@ -77,7 +77,7 @@ def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
 
 
 def _is(kind: str, value: Any) -> bool:
-    """In Python true is an int; in JSON it is none."""
+    """Returns whether a value is of a type. In Python true is an int; in JSON it is none."""
     if isinstance(value, bool):
         return kind == "boolean"
     return isinstance(value, _KINDS[kind]) and (not isinstance(value, (int, float)) or abs(value) < _LARGEST)

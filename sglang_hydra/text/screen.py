@@ -48,7 +48,7 @@ def shown(value: Any, *, width: int = _WIDEST_VALUE) -> str:
 
 
 def shown_change(before: Any, after: Any, *, width: int) -> str:
-    """``null -> 8192``; the value after is cut to ``width``."""
+    """Returns ``null -> 8192``; the value after is cut to ``width``."""
     return f"{shown(before, width=24)} -> {shown(after, width=width)}"
 
 
@@ -70,7 +70,7 @@ def _written(value: Any) -> str:
 
 
 def columns(rows: Sequence[Sequence[Span]], *, indent: str = "  ", gap: str = "  ") -> list[Line]:
-    """Rows of cells set under each other; the last cell of a row is not padded."""
+    """Sets rows of cells under each other; the last cell of a row is not padded."""
     widths: list[int] = []
     for row in rows:
         for index, (content, _) in enumerate(row[:-1]):
@@ -90,7 +90,7 @@ def columns(rows: Sequence[Sequence[Span]], *, indent: str = "  ", gap: str = " 
 
 
 def table(rows: Sequence[Sequence[Span]]) -> list[Line]:
-    """Rows below a row of titles; on a terminal that is too narrow, each row as a list under its first cell."""
+    """Sets rows below a row of titles; on a terminal that is too narrow, each row as a list under its first cell."""
     lines = columns(rows)
     if not sys.stdout.isatty() or max(sum(len(content) for content, _ in line) for line in lines) <= room():
         return lines
@@ -139,7 +139,7 @@ def with_command(line: Line, command: str) -> list[Line]:
 
 
 def _without_padding(line: Line) -> Line:
-    """``line`` without the blanks at its end."""
+    """Returns ``line`` without the blanks at its end."""
     kept = list(line)
     while kept and not kept[-1][0].strip():
         kept.pop()
@@ -172,7 +172,7 @@ def write(lines: Iterable[Line], stream: TextIO | None = None) -> None:
 
 
 def _sendable(content: str, out: TextIO) -> str:
-    """``content`` with what the stream's encoding lacks spelled out."""
+    """Returns ``content`` with what the stream's encoding lacks spelled out."""
     encoding = out.encoding or "utf-8"
     return content.encode(encoding, "backslashreplace").decode(encoding)
 

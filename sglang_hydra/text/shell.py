@@ -6,7 +6,8 @@ import shlex
 
 
 def shell_word(word: str) -> str:
-    """One word for a shell. What would steer the terminal is spelled out in the quotes that bash, zsh and ksh have."""
+    """Returns one word for a shell. What would steer the terminal is spelled out in the quotes that bash, zsh and ksh
+    have."""
     if word.isprintable():
         return shlex.quote(word)
     spelled = "".join(_ansi_c(char) for char in word)

@@ -71,7 +71,8 @@ class Settings:
         return float(given[gpu]) if gpu in given else None
 
     def trusts(self, path: str) -> Allowed | None:
-        """The trusted folder that ``path`` lies in, every link in the path resolved; None where it lies in none."""
+        """Returns the trusted folder that ``path`` lies in, every link in the path resolved; None where it lies in
+        none."""
         real = os.path.realpath(path)
         return next((folder for folder in self.trusted_folders if _is_below(real, folder.value)), None)
 
@@ -81,12 +82,12 @@ class Settings:
 
     @property
     def may_use_token(self) -> bool:
-        """Whether a model that a file names is looked up with the user's token."""
+        """Returns whether a model that a file names is looked up with the user's token."""
         return self.hub_token is not None and self.hub_token.value == "true"
 
     @property
     def may_fetch(self) -> bool:
-        """Whether a model that a file names is looked up on the hub at all."""
+        """Returns whether a model that a file names is looked up on the hub at all."""
         return self.fetch is None or self.fetch.value == "true"
 
 
@@ -120,14 +121,16 @@ def begin(flags: Mapping[str, Sequence[str]] | None = None) -> None:
 
 
 def settings() -> Settings:
-    """What the user allows, read when it is first needed. Raises ConfigError (SET001) for settings that are wrong."""
+    """Returns what the user allows, read when it is first needed. Raises ConfigError (SET001) for settings that are
+    wrong."""
     if _sources.settings is None:
         _sources.settings = _read(_sources.environment, _sources.flags)
     return _sources.settings
 
 
 def settings_file(env: Mapping[str, str]) -> str | None:
-    """The path of the settings file under the environment ``env``; None where the variable that names it is empty."""
+    """Returns the path of the settings file under the environment ``env``; None where the variable that names it is
+    empty."""
     if FILE_VARIABLE in env:
         named = env[FILE_VARIABLE]
         return os.path.abspath(os.path.expanduser(named)) if named else None
@@ -138,7 +141,7 @@ def settings_file(env: Mapping[str, str]) -> str | None:
 
 
 def settings_folder() -> str | None:
-    """The folder of the settings file, as the environment was at the start; None where there are no settings."""
+    """Returns the folder of the settings file, as the environment was at the start; None if there are no settings."""
     file = settings_file(_sources.environment)
     return None if file is None else os.path.dirname(file)
 

@@ -24,7 +24,7 @@ def write_whole(path: Path, content: str, mode: int = 0o666) -> None:
 
 @contextlib.contextmanager
 def draft(path: Path, content: str, mode: int = 0o666) -> Iterator[Path]:
-    """A file beside ``path`` with the content, on the disk; it is removed at the end unless it was renamed."""
+    """Yields a file beside ``path`` with the content, on the disk; it is removed at the end unless it was renamed."""
     file = path.with_name(f".{path.name[:_LONGEST_NAME]}.{secrets.token_hex(4)}.part")
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -38,7 +38,8 @@ def draft(path: Path, content: str, mode: int = 0o666) -> Iterator[Path]:
 
 
 def flush_folder(folder: Path) -> None:
-    """A rename lasts once its folder is on the disk. Some file systems cannot do that, and lose nothing by it."""
+    """Writes a folder to the disk: only then a rename lasts. Some file systems cannot do that, and lose nothing by
+    it."""
     with contextlib.suppress(OSError):
         file = os.open(folder, os.O_RDONLY)
         try:

@@ -112,7 +112,8 @@ def _numbers(flat: str) -> list[str]:
 
 
 def some_of(name: str, names: Iterable[str], command: str) -> str:
-    """The names that there are: all of a few, else the five that are nearest, how many more, and what lists them."""
+    """Returns the names that there are: all of a few, else the five that are nearest, how many more, and what lists
+    them."""
     import difflib
 
     every = list(names)
@@ -123,7 +124,8 @@ def some_of(name: str, names: Iterable[str], command: str) -> str:
 
 
 def size_of(text: str) -> int | None:
-    """The number that SGLang 0.5.10 and later read in ``32k`` (32,000) or ``32Ki`` (32,768); None for anything else.
+    """Returns the number that SGLang 0.5.10 and later read in ``32k`` (32,000) or ``32Ki`` (32,768); None for anything
+    else.
 
     Case counts, and ``1.5Ki`` is none (sglang/srt/utils/common.py, human_readable_int).
     """
@@ -135,20 +137,22 @@ def size_of(text: str) -> int | None:
 
 
 def both_sizes(text: str) -> str:
-    """``32k = 32,000; 32Ki = 32,768`` for a size."""
+    """Returns ``32k = 32,000; 32Ki = 32,768`` for a size."""
     other = f"{text[:-1]}{text[-1].upper()}i" if text[-1] != "i" else text[:-1].replace("K", "k")
     return "; ".join(f"{word} = {size:,}" for word in (text, other) if (size := size_of(word)) is not None)
 
 
 def number(value: Any) -> str:
-    """``143771`` for 143771.0: a float that is whole loses its point; anything else is written as Python does."""
+    """Writes ``143771`` for 143771.0: a float that is whole loses its point; anything else is written as Python
+    does."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)
 
 
 def typed(value: Any) -> str:
-    """A value as one types it, for a message: null, true and bare words; anything else is written as Python does."""
+    """Returns a value as one types it, for a message: null, true and bare words; anything else is written as Python
+    does."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -196,8 +200,8 @@ _AROUND = re.compile(rf"(=|^)[{_QUOTES}](.*?)[{_QUOTES}]?$", re.DOTALL)
 
 
 def as_meant(word: str) -> str:
-    """``word`` with the signs that a shell knows: ``--`` for dashes at its begin, no quotes that no shell takes away,
-    no spaces that nobody sees."""
+    """Returns ``word`` with the signs that a shell knows: ``--`` for dashes at its begin, no quotes that no shell takes
+    away, no spaces that nobody sees."""
     plain = "".join(sign for sign in word if sign not in _UNSEEN)
     found = _LEADING_DASHES.match(plain)
     if found is not None:

@@ -55,23 +55,23 @@ class Field:
 
     @property
     def optional(self) -> bool:
-        """True where None is a value of its own."""
+        """Returns True where None is a value of its own."""
         return self.arg.none is not None
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """SGLang's option strings, in its own order."""
+        """Returns SGLang's option strings, in its own order."""
         return self.arg.flags or ("--" + self.name.replace("_", "-"),)
 
     @property
     def flag(self) -> str:
-        """The option string to show and to write: the one that is spelled like the argument, if it has one."""
+        """Returns the option string to show and to write: the one that is spelled like the argument, if it has one."""
         same = "--" + self.name.replace("_", "-")
         return same if same in self.flags else self.flags[0]
 
     @property
     def kind(self) -> str:
-        """The type without None, or of a list's items: ``int``, ``float``, ``bool``, ``str`` or ``object``."""
+        """Returns the type without None, or of a list's items: ``int``, ``float``, ``bool``, ``str`` or ``object``."""
         kind = self.type.removesuffix(" | None")
         return kind[5:-1] if kind.startswith("list[") else kind
 

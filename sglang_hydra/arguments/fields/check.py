@@ -19,7 +19,8 @@ MOST_LISTED = 6
 
 
 def check_value(name: str, value: Any, field: Field | None = None) -> str | None:
-    """What is wrong with ``value`` for the argument ``name``, in one line that names the type or the values allowed.
+    """Returns what is wrong with ``value`` for the argument ``name``, in one line that names the type or the values
+    allowed.
 
     None if it fits. An int that a float can hold fits a float; a bool fits neither an int nor a str; 2.0 is not an int;
     nan is a float. ``field`` is the argument as another release than 0.5.2 has it. Raises KeyError for an unknown name.
@@ -148,7 +149,7 @@ def _a(kind: str) -> str:
 
 
 def _json_hint(field: Field, value: Any) -> str:
-    """For an object where its JSON text is wanted: that text."""
+    """Returns the JSON text of an object, where that is wanted."""
     import json
 
     if not isinstance(value, (Mapping, list)):

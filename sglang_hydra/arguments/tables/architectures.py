@@ -15,7 +15,7 @@ from sglang_hydra.arguments.tables.order import at_least, is_candidate_of, same_
 
 
 def first_release_of(architectures: Iterable[str]) -> str | None:
-    """The first release that has a class for one of ``architectures``; None where no release of the table has."""
+    """Returns the first release that has a class for one of ``architectures``; None if no release of the table has."""
     names = frozenset(architectures)
     return next((version for version, classes in _classes().items() if names & classes), None)
 
@@ -41,7 +41,7 @@ def last_release() -> str:
 
 @functools.lru_cache(maxsize=1)
 def _classes() -> Mapping[str, frozenset[str]]:
-    """By release that changed any, oldest first: all its classes."""
+    """Returns all classes by the release that changed any, oldest first."""
     rows = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
     made: dict[str, frozenset[str]] = {}
     now: frozenset[str] = frozenset()

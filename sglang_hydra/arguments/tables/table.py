@@ -42,7 +42,7 @@ class Argument:
 
     @property
     def flag(self) -> str | None:
-        """The one to type."""
+        """Returns the one to type."""
         return self.flags[0] if self.flags else None
 
 
@@ -63,7 +63,7 @@ class OldFlag:
 
     @property
     def does_nothing(self) -> bool:
-        """Whether the release accepts and ignores it."""
+        """Returns whether the release accepts and ignores it."""
         return self.field is None and self.value is None and not self.refused
 
 
@@ -117,7 +117,7 @@ def _read_pinned(path: str, time_ns: int) -> Mapping[str, Mapping[str, Any]]:
 
 
 def nearest_known(version: str) -> str | None:
-    """``version`` itself, also where its table was read from its wheel, the release that it is a candidate for
+    """Returns ``version`` itself, also where its table was read from its wheel, the release that it is a candidate for
     (0.5.3rc1), or the last one of the table before it.
 
     None for what is older than all of them, or no version.
@@ -128,7 +128,7 @@ def nearest_known(version: str) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def nearest_recorded(version: str) -> str | None:
-    """The same of the table alone."""
+    """Returns the same of the table alone."""
     key = release_key(version)
     if key is None:
         return None
@@ -155,7 +155,8 @@ def release(version: str) -> Release:
 
 
 def raw_tables(version: str) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The arguments and the old flags of a release as they are written, by name. Raises KeyError as ``release``."""
+    """Returns the arguments and the old flags of a release as they are written, by name. Raises KeyError as
+    ``release``."""
     arguments: dict[str, dict[str, Any]] = {}
     old: dict[str, dict[str, Any]] = {}
     if version not in known_versions():

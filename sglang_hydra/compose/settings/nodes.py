@@ -45,7 +45,7 @@ class Nodes:
     __hash__ = None  # type: ignore[assignment]
 
     def having(self, name: str, values: Mapping[str, object]) -> Nodes:
-        """The same with other values in the node ``name``."""
+        """Returns the same with other values in the node ``name``."""
         return Nodes({**self.plain, name: {**self.plain[name], **values}})
 
     gpu = _Of(GpuNode)
@@ -64,7 +64,7 @@ class Nodes:
 
 
 def node_of(kind: Callable[..., Node], values: Mapping[str, Any]) -> Node:
-    """``values`` as a dataclass of the schema, the nodes below it too; what they lack has its default."""
+    """Returns ``values`` as a dataclass of the schema, the nodes below it too; what they lack has its default."""
     kinds = _kinds(kind)
     return kind(
         **{
@@ -81,12 +81,12 @@ def _kinds(kind: Any) -> dict[str, Any]:
 
 
 def has_several_servers(nodes: Nodes) -> bool:
-    """Whether these nodes ask for several servers behind a router."""
+    """Returns whether these nodes ask for several servers behind a router."""
     return nodes.topology.name != SINGLE
 
 
 def unused_replicas(nodes: Nodes) -> list[Finding]:
-    """What is wrong with ``replicas`` where one server is planned: nothing would read it."""
+    """Returns what is wrong with ``replicas`` where one server is planned: nothing would read it."""
     count = nodes.replicas
     if count is None or has_several_servers(nodes):
         return []

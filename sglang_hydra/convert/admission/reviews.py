@@ -85,11 +85,11 @@ class Judge:
         self._answers: OrderedDict[bytes, Answer] = OrderedDict()
 
     def known(self, manifest: str) -> Answer | None:
-        """The answer on a manifest that was judged before."""
+        """Returns the answer on a manifest that was judged before."""
         return self._answers.get(hashlib.sha256(manifest.encode()).digest())
 
     def answer(self, name: str, manifest: str) -> Answer:
-        """The answer on a manifest. Nothing is raised for what the manifest says."""
+        """Returns the answer on a manifest. Nothing is raised for what the manifest says."""
         known = self.known(manifest)
         if known is None:
             known = self._judged(name, manifest)
@@ -134,7 +134,7 @@ def _said(finding: Finding) -> str:
 
 
 def _without_state(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The object without what the cluster keeps in it, so that its manifest is the same each time."""
+    """Returns the object without what the cluster keeps in it, so that its manifest is the same each time."""
     about = {key: value for key, value in _mapping(stored.get("metadata")).items() if key in _KEPT_OF_METADATA}
     if notes := _mapping(about.get("annotations")):
         about["annotations"] = {key: value for key, value in notes.items() if key != _LAST_APPLIED}

@@ -66,7 +66,7 @@ class Webhook(ThreadingHTTPServer):
             job.done.set()
 
     def answered(self, about: Asked, seconds: float) -> Answer:
-        """The answer on a review: at once where the object was judged before, else within ``seconds``."""
+        """Returns the answer on a review: at once where the object was judged before, else within ``seconds``."""
         answer = self._judge.known(about.manifest) if about.manifest else Answer()
         if answer is None:
             job = _Job(about)
@@ -94,7 +94,7 @@ class Webhook(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is not worth a word."""
+        """Ignores a client that went away."""
 
     def _with_tls(self, request: socket) -> ssl.SSLSocket:
         self._load()
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1  # headers and body in one write
 
     def do_GET(self) -> None:
-        """``/healthz`` for the kubelet."""
+        """Answers ``/healthz`` for the kubelet."""
         self._send(200 if self.path == "/healthz" else 404, {})
 
     def do_POST(self) -> None:
@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, response(about.uid, self.server.answered(about, until - time.monotonic())))
 
     def _seconds(self) -> float:
-        """How long the API server waits, by its ``?timeout=10s``, less the time to answer."""
+        """Returns how long the API server waits, by its ``?timeout=10s``, less the time to answer."""
         stated = parse_qs(urlsplit(self.path).query).get("timeout", [""])[0]
         with contextlib.suppress(ValueError):
             return max(_LEAST_S, min(float(stated.removesuffix("s")), _MOST_S) - _ANSWERING_S)
@@ -149,4 +149,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not logged: their paths are from outside."""
+        """Logs no requests: their paths are from outside."""

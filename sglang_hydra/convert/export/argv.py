@@ -23,7 +23,7 @@ def export(job: Job) -> Artifact:
 
 
 def unknown_head(job: Job) -> list[Finding]:
-    """The warning for data that needs the address of node 0: data cannot ask for it when it is used."""
+    """Returns the warning for data that needs the address of node 0: data cannot ask for it when it is used."""
     if not job.needs_head:
         return []
     message = f"{nodes.unknown_head(job.plan)} is a placeholder for the address of node 0, which the plan does not name"

@@ -85,7 +85,7 @@ def in_command(job: Job, word: Word) -> str:
 
 
 def _asked(job: Job, variable: Variable) -> str:
-    """A variable that whoever starts the file has to set, with the message for where it is not set."""
+    """Returns a variable that whoever starts the file has to set, with the message for where it is not set."""
     own = job.plan.intent.get("node_rank")
     if variable == RANK and own is not None:
         return f"${{{variable.name}:-{own}}}"

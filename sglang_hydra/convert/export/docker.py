@@ -75,7 +75,7 @@ def _devices(job: Job) -> Iterator[str]:
 
 
 def needs_host_network(job: Job) -> bool:
-    """Whether the host's network is needed: ranks on several hosts meet on ports drawn at start, RDMA needs the
+    """Returns whether the host's network is needed: ranks on several hosts meet on ports drawn at start, RDMA needs the
     host's devices."""
     return job.nodes > 1 or fabric.is_rdma(job.fabric)
 

@@ -38,7 +38,7 @@ def _logs(job: Job) -> list[Finding]:
 
 
 def left_out(job: Job) -> list[Finding]:
-    """The findings on what keyword arguments cannot say: variables and a key."""
+    """Returns the findings on what keyword arguments cannot say: variables and a key."""
     found = []
     if job.environment():
         names = ", ".join(job.environment())

@@ -58,7 +58,7 @@ def _findings(adapter: Adapter, job: Job, lost: Mapping[str, Any]) -> Iterator[F
 
 
 def _options(job: Job, keys: Mapping[str, Any]) -> str:
-    """The options as a bash array, and the command that takes it."""
+    """Returns the options as a bash array, and the command that takes it."""
     lines = []
     for name, value in keys.items():
         if name.startswith("--"):

@@ -49,13 +49,14 @@ class Image:
 
 @cache
 def images() -> tuple[Image, ...]:
-    """The table, conf/images.json: of several rows for the same hardware the first counts."""
+    """Returns the table, conf/images.json: of several rows for the same hardware the first counts."""
     content = json.loads((conf_dir() / "images.json").read_text(encoding="utf-8"))
     return tuple(_row(row) for row in content["images"])
 
 
 def image_of(plan: Plan) -> Image | None:
-    """The image for a plan's release and hardware: ``launch.image`` if set, else the table's; None where it has none.
+    """Returns the image for a plan's release and hardware: ``launch.image`` if set, else the table's; None where it has
+    none.
 
     Raises ConfigError (EXP003) for a ``launch.image`` that is no image reference.
     """
@@ -74,7 +75,8 @@ def image_of(plan: Plan) -> Image | None:
 
 
 def missing_image(plan: Plan) -> Finding:
-    """The warning for a plan that the table of images has no row for; the newest release that has one is offered."""
+    """Returns the warning for a plan that the table of images has no row for; the newest release that has one is
+    offered."""
     capability, arch = _capability(plan), _arch(plan)
     versions = {row.version for row in images() if _in_table(row.version, plan.gpu.vendor, capability, arch)}
     ordered = sorted(versions, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])

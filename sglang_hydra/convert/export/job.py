@@ -71,7 +71,7 @@ class Job:
 
     @cached_property
     def name(self) -> str:
-        """A name of small letters, digits and dashes, after the model."""
+        """Returns a name of small letters, digits and dashes, after the model."""
         served = str(self.plan.values["served_model_name"] or self.plan.values["model_path"])
         plain = re.sub(r"[^a-z0-9]+", "-", served.rstrip("/").rpartition("/")[2].lower()).strip("-")
         return f"sglang-{plain[:_LONGEST_NAME].strip('-')}".strip("-")
@@ -91,7 +91,7 @@ class Job:
 
     @cached_property
     def gpus(self) -> int:
-        """How many GPUs each node must have, 0 for the CPU engine."""
+        """Returns how many GPUs each node must have, 0 for the CPU engine."""
         return gpus_per_node(self.plan)
 
     @property
@@ -100,7 +100,7 @@ class Job:
 
     @property
     def is_public(self) -> bool:
-        """Whether the plan's server listens on more than the loopback address."""
+        """Returns whether the plan's server listens on more than the loopback address."""
         return is_public(self.plan.values["host"])
 
     @cached_property
@@ -108,7 +108,7 @@ class Job:
         return image_of(self.plan)
 
     def header(self, format: str, *more: str) -> list[str]:
-        """The first lines of an artifact: what it runs, what it was made from, how to make it again."""
+        """Returns the first lines of an artifact: what it runs, what it was made from, how to make it again."""
         plan = self.plan
         hardware = plan.gpu.name if not self.gpus else f"{self.gpus} x {plan.gpu.name}"
         each = f"{self.nodes} nodes, each with {hardware}" if self.nodes > 1 else hardware
@@ -125,12 +125,12 @@ class Job:
         ]
 
     def environment(self, *, interface: str | None = None) -> dict[str, str]:
-        """The variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
+        """Returns the variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
         return environment_of(self.plan, interface=interface)
 
     @property
     def cache(self) -> str:
-        """Where a container keeps downloads: the plan's own HF_HOME, else ``CACHE``."""
+        """Returns where a container keeps downloads: the plan's own HF_HOME, else ``CACHE``."""
         own = self.plan.environment.get(CACHE_VARIABLE, "")
         return own if own.startswith("/") and ":" not in own else CACHE
 
@@ -140,7 +140,7 @@ class Job:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """The variables to hand over by name, the API key's first."""
+        """Returns the variables to hand over by name, the API key's first."""
         own = variables.secret_variables(self.plan)
         key = [KEY_VARIABLE] * self.has_key
         token = [variables.HUB_TOKEN] * (variables.HUB_TOKEN not in own)
@@ -151,9 +151,9 @@ class Job:
         return [*python, "-c", variables.KEY_PROGRAM] if self.has_key else list(entry)
 
     def flags(self, *, contained: bool, meeting: Word | None = None, rank: Word | None = RANK) -> list[Word]:
-        """SGLang's flags. ``contained``: for a container, where the server listens on every address and paths are
-        absolute. Of several nodes, ``rank`` is this one's number (None: the caller adds it) and ``meeting`` the address
-        and port of node 0; without it the plan's, or HEAD where the plan has none."""
+        """Returns SGLang's flags. ``contained``: for a container, where the server listens on every address and paths
+        are absolute. Of several nodes, ``rank`` is this one's number (None: the caller adds it) and ``meeting`` the
+        address and port of node 0; without it the plan's, or HEAD where the plan has none."""
         intent = dict(self.intent)
         if contained:
             intent |= self._contained(intent)
@@ -168,23 +168,23 @@ class Job:
 
     @property
     def head_port(self) -> str | None:
-        """The port of ``dist_init_addr``, else ``launch.head_port``; None where the plan has neither."""
+        """Returns the port of ``dist_init_addr``, else ``launch.head_port``; None where the plan has neither."""
         address, port = self.intent.get("dist_init_addr"), self.plan.nodes.launch.head_port
         return str(address).rpartition(":")[2] if address is not None else str(port) if port else None
 
     @property
     def needs_head(self) -> bool:
-        """Whether the address of the first node must be given where the artifact runs."""
+        """Returns whether the address of the first node must be given where the artifact runs."""
         return self.nodes > 1 and self.intent.get("dist_init_addr") is None
 
     @cached_property
     def intent(self) -> Mapping[str, Any]:
-        """The arguments that SGLang gets, without the key: the plan's intent and the seed, drawn or not."""
+        """Returns the arguments that SGLang gets, without the key: the plan's intent and the seed, drawn or not."""
         return intent_of(self.plan)
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
-        """The host's paths that a container needs, each once, parents first."""
+        """Returns the host's paths that a container needs, each once, parents first."""
         found: dict[str, bool] = {}
         for name, path in _paths(self.intent):
             found[path] = found.get(path, False) or name in _WRITTEN
@@ -209,7 +209,7 @@ class Job:
         return changed
 
     def path_findings(self) -> list[Finding]:
-        """The warning about relative paths outside of a container: they are found from one folder only."""
+        """Returns the warning about relative paths outside of a container: they are found from one folder only."""
         relative = [name for name in (*_READ, *_WRITTEN) if _is_relative(self.intent.get(name), name in _WRITTEN)]
         if not relative:
             return []
@@ -218,7 +218,7 @@ class Job:
         return [Finding("warning", "EXP019", message, tuple(relative), hint)]
 
     def container_findings(self) -> list[Finding]:
-        """The findings about any container: where it listens, an image that is not known."""
+        """Returns the findings about any container: where it listens, an image that is not known."""
         found = []
         if not self.is_public and self.intent.get("host") is not None:
             message = f"host={self.intent['host']}: in a container the server listens on every address of the container"
@@ -229,12 +229,12 @@ class Job:
 
 
 def is_public(host: Any) -> bool:
-    """Whether a server that listens on ``host`` is reached from other machines."""
+    """Returns whether a server that listens on ``host`` is reached from other machines."""
     return host not in _LOOPBACK
 
 
 def job_of(plan: Plan, overrides: Sequence[str]) -> Job:
-    """The job of a plan. Raises ConfigError (EXP004) for text that no UTF-8 file can hold."""
+    """Returns the job of a plan. Raises ConfigError (EXP004) for text that no UTF-8 file can hold."""
     job = Job(plan, variables.without_secrets(overrides, plan))
     texts = {
         **{name: str(value) for name, value in job.intent.items()},
@@ -262,7 +262,8 @@ def _paths(intent: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _local(text: str, *, certain: bool = False) -> str | None:
-    """The absolute path that ``text`` names on this machine; None for a hub id, a URL, a name of something else."""
+    """Returns the absolute path that ``text`` names on this machine; None for a hub id, a URL, a name of something
+    else."""
     if "://" in text or not text:
         return None
     if certain or text.startswith(("/", "./", "../", "~")) or text in (".", "..") or os.path.exists(text):
@@ -275,7 +276,7 @@ def _is_relative(value: Any, certain: bool) -> bool:
 
 
 def _adapters(value: Any) -> list[str]:
-    """The paths of ``lora_paths``, in each of the shapes that it may have."""
+    """Returns the paths of ``lora_paths``, in each of the shapes that it may have."""
     if isinstance(value, Mapping):
         return [str(path) for path in value.values()]
     return [_adapter_path(item) for item in value] if isinstance(value, (list, tuple)) else []

@@ -34,7 +34,7 @@ Word = str | Variable
 
 
 def bash(word: Word) -> str:
-    """``word`` for bash, on one line."""
+    """Returns ``word`` for bash, on one line."""
     if isinstance(word, Variable):
         return f'"{word.before}${{{word.name}}}{word.after}"' if word.before or word.after else f'"${word.name}"'
     if _BARE.fullmatch(word):
@@ -45,7 +45,7 @@ def bash(word: Word) -> str:
 
 
 def typed(word: str) -> str:
-    """``word`` as people type it in a shell, on one line; for comments, where nothing else reads it."""
+    """Returns ``word`` as people type it in a shell, on one line; for comments, where nothing else reads it."""
     return shlex.quote(word) if word.isprintable() else bash(word)
 
 
@@ -60,22 +60,22 @@ def _ansi_c(char: str) -> str:
 
 
 def compose(word: Word) -> str:
-    """``word`` for a value in a Compose file, where every ``$`` begins a variable."""
+    """Returns ``word`` for a value in a Compose file, where every ``$`` begins a variable."""
     if isinstance(word, Variable):
         return f"{word.before}${{{word.name}}}{compose(word.after)}"
     return word.replace("$", "$$")
 
 
 def kubernetes(word: Word) -> str:
-    """``word`` for the command, args or env of a container: Kubernetes replaces ``$(NAME)`` there and reads ``$$`` as
-    one ``$`` (kubernetes, pkg/third_party/forked/golang/expansion)."""
+    """Returns ``word`` for the command, args or env of a container: Kubernetes replaces ``$(NAME)`` there and reads
+    ``$$`` as one ``$`` (kubernetes, pkg/third_party/forked/golang/expansion)."""
     if isinstance(word, Variable):
         return f"$({word.name}){kubernetes(word.after)}"
     return _EXPANDED_BY_KUBERNETES.sub(lambda found: found[0] * 2, word)
 
 
 def comment(text: str) -> str:
-    """``text`` for one line of a comment."""
+    """Returns ``text`` for one line of a comment."""
     return printable(text)
 
 
@@ -85,5 +85,5 @@ def commented(lines: Iterable[str]) -> str:
 
 
 def bash_lines(words: Sequence[Word], indent: str = "  ") -> str:
-    """The words of a command, an option and its values to a line, each but the last continued."""
+    """Returns the words of a command, an option and its values to a line, each but the last continued."""
     return " \\\n".join(indent + " ".join(map(bash, group)) for group in by_option(words))

@@ -43,7 +43,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def render(format: str, job: Job) -> Artifact:
-    """The artifact of a known format. Raises ConfigError for what it cannot say."""
+    """Returns the artifact of a known format. Raises ConfigError for what it cannot say."""
     return FORMATS[format].export(job)
 
 

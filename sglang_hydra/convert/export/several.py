@@ -122,7 +122,7 @@ def _service(member: Member) -> dict[str, Any]:
 
 
 def _service_on_nodes(member: Member) -> dict[str, Any]:
-    """The service of one server, or of a rank of it. Its profiles say which nodes start it."""
+    """Returns the service of one server, or of a rank of it. Its profiles say which nodes start it."""
     meeting = Variable(f"{NODE}{member.nodes[0]}", f":{member.head_port}")
     flags = member.job.flags(contained=True, meeting=meeting)
     own = compose.service(member.job, member.gpus, published=False, flags=flags, host_network=True)
@@ -148,7 +148,7 @@ def _node_host(member: Member) -> str:
 
 
 def located(word: str) -> Word:
-    """A URL with the address of a node as a word with a variable in it."""
+    """Returns a URL with the address of a node as a word with a variable in it."""
     found = _NODE_URL.fullmatch(word)
     return Variable(found[1], found[2], "http://") if found else word
 
@@ -191,7 +191,7 @@ def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequen
 
 
 def _pod_host(member: Member) -> str:
-    """The name by which a pod of a StatefulSet is found: its own, then its Service's."""
+    """Returns the name by which a pod of a StatefulSet is found: its own, then its Service's."""
     name = _set_name(member.job, member.role)
     return f"{name}-{member.index}.{name}"
 
@@ -201,7 +201,7 @@ def _set_name(job: Job, role: str) -> str:
 
 
 def _stateful_set(role: str, servers: Sequence[Member]) -> list[dict[str, Any]]:
-    """The servers of one role: all alike, each with a name that stays its own."""
+    """Returns the servers of one role: all alike, each with a name that stays its own."""
     job = servers[0].job
     name, labels = _set_name(job, role), {**k8s.labels(job), "role": role}
     ports = [{"name": "http", "port": job.port}]
@@ -322,7 +322,7 @@ def _header(format: str, topology: Topology, job: Job, overrides: Sequence[str],
 
 
 def first_lines(topology: Topology, job: Job, format: str, overrides: Sequence[str]) -> list[str]:
-    """The first lines of an artifact: what it runs, what it was made from, how to make it again."""
+    """Returns the first lines of an artifact: what it runs, what it was made from, how to make it again."""
     roles = [server.role for server in topology.servers]
     counted = " and ".join(f"{roles.count(role)} x {role}" for role in dict.fromkeys(roles))
     nodes = f" on {topology.nodes} nodes" if topology.nodes > 1 else ""

@@ -56,7 +56,7 @@ def interpreter(job: Job) -> str:
 
 
 def environment(job: Job) -> str:
-    """The plan's variables by value, and of those with a secret that they must be set.
+    """Returns the plan's variables by value, and of those with a secret that they must be set.
 
     Raises ConfigError (EXP022) for names that the script needs itself.
     """

@@ -42,7 +42,7 @@ def export(job: Job) -> Artifact:
 
 
 def beginning(job: Job, options: Mapping[str, str | bool], header: Sequence[str]) -> str:
-    """The script as far as its first step: what Slurm is asked for, the header, the set-up, the environment."""
+    """Returns the script as far as its first step: what Slurm is asked for, the header, the set-up, the environment."""
     settings = job.plan.nodes.launch.slurm
     return "".join(
         (
@@ -60,8 +60,8 @@ def beginning(job: Job, options: Mapping[str, str | bool], header: Sequence[str]
 
 
 def step(job: Job, meeting: Variable | None, words: Sequence[str] = ()) -> str:
-    """The server as one step, without the end of its last line. ``meeting`` is where its nodes meet, ``words`` go to
-    srun beside its own."""
+    """Returns the server as one step, without the end of its last line. ``meeting`` is where its nodes meet, ``words``
+    go to srun beside its own."""
     # Which variables each rank expands is for each rank to know, and not for this script.
     quoted = "# shellcheck disable=SC2016\n" if job.nodes > 1 else ""
     return (

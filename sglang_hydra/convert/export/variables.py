@@ -26,7 +26,8 @@ runpy.run_module("MODULE", run_name="__main__", alter_sys=True)
 
 
 def key_program(module: str) -> str:
-    """The program that runs ``module`` with an API key from the variable: ``python3 -c PROGRAM [its flags]``."""
+    """Returns the program that runs ``module`` with an API key from the variable: ``python3 -c PROGRAM [its
+    flags]``."""
     return _WITH_KEY.replace("VARIABLE", KEY_VARIABLE).replace("MODULE", module)
 
 
@@ -51,7 +52,7 @@ def has_key(plan: Plan) -> bool:
 
 
 def secret_variables(plan: Plan) -> tuple[str, ...]:
-    """The names of the plan's own variables that hold secrets, without the API key's."""
+    """Returns the names of the plan's own variables that hold secrets, without the API key's."""
     return tuple(sorted(name for name in plan.environment if is_secret_name(name)))
 
 

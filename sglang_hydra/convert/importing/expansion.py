@@ -222,7 +222,7 @@ def _computed(expression: str, variables: Mapping[str, Value], written: str) -> 
 
 
 def _number(node: ast.expr, depth: int = 0) -> int:
-    """The value of an expression. Raises ValueError for what is none over whole numbers."""
+    """Returns the value of an expression. Raises ValueError for what is none over whole numbers."""
     if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1 << 62:
         return node.value
     if depth < 50 and isinstance(node, ast.BinOp) and (compute := _COMPUTING.get(type(node.op))):
@@ -248,13 +248,13 @@ _COMPARED = re.compile(r"(.+?)\s*(==|!=|<=|>=|<|>)\s*(.+)")
 
 
 def is_test(words: Sequence[str]) -> bool:
-    """Whether a command is ``[ ... ]``, ``[[ ... ]]``, ``(( ... ))`` or ``test ...``, also behind ``!``."""
+    """Returns whether a command is ``[ ... ]``, ``[[ ... ]]``, ``(( ... ))`` or ``test ...``, also behind ``!``."""
     first = next((word for word in words if word != "!"), "")
     return first in ("[", "test") or first.startswith(("[[", "(("))
 
 
 def tested(words: Sequence[str], variables: Mapping[str, Value]) -> bool | None:
-    """The answer of a test; None where it is not known."""
+    """Returns the answer of a test; None where it is not known."""
     plain = [word for word in words if word != "!"]
     text = " ".join(plain)
     arithmetic = text.startswith("((")
@@ -270,7 +270,8 @@ def tested(words: Sequence[str], variables: Mapping[str, Value]) -> bool | None:
 
 
 def compared(words: Sequence[str], variables: Mapping[str, Value], *, arithmetic: bool = False) -> bool | None:
-    """The answer of one comparison; None where one of its values is not known, or for what is not supported here."""
+    """Returns the answer of one comparison; None where one of its values is not known, or for what is not supported
+    here."""
     negated = words[:1] == ["!"]
     words = [word.strip("'") if word.strip("'")[:1] in "<>" else word for word in words[negated:]]
     if arithmetic and (match := _COMPARED.fullmatch(" ".join(words))):
@@ -294,7 +295,7 @@ def _compare(value: str, sign: str, other: str) -> bool | None:
 
 
 def _text(word: str, variables: Mapping[str, Value], arithmetic: bool) -> str:
-    """A word's value; in ``(( ))`` a bare name is a variable."""
+    """Returns a word's value; in ``(( ))`` a bare name is a variable."""
     if arithmetic and not is_digits(word):
         word = word if "$" in word else f"${word}" if word.isidentifier() else f"$(({word}))"
     return text_of(word, variables)

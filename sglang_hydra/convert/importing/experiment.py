@@ -29,7 +29,7 @@ def experiment_yaml(
     remarks: Mapping[str, str],
     heading: Sequence[str],
 ) -> str:
-    """An option of an ``experiment`` group; ``check FILE`` reads it as it is.
+    """Returns an option of an ``experiment`` group; ``check FILE`` reads it as it is.
 
     ``choices`` are options of groups, ``values`` arguments, ``nodes`` dotted keys of ours. A text that is one
     ``${oc.env:NAME}`` is a reference, every other text means itself. ``remarks`` stand behind their arguments.
@@ -56,7 +56,7 @@ def command_line(choices: Mapping[str, str], values: Mapping[str, Any], nodes: M
 
 
 def override(key: str, value: Any) -> str:
-    """``key=value`` in Hydra's grammar, bare where that means the same."""
+    """Returns ``key=value`` in Hydra's grammar, bare where that means the same."""
     plain = _plain(value)
     if is_reference(plain):
         return f"{key}={plain}"
@@ -69,7 +69,7 @@ def override(key: str, value: Any) -> str:
 
 
 def _takes_text(key: str) -> bool:
-    """Whether everything behind this key is text, so that 0.0.0.0 and 1 need no quotes."""
+    """Returns whether everything behind this key is text, so that 0.0.0.0 and 1 need no quotes."""
     field = EVERY.get(key)
     if field is not None:
         return field.kind == "str" and not field.is_list
@@ -103,7 +103,7 @@ def _plain(value: Any) -> Any:
 
 
 def yaml_value(value: Any) -> str:
-    """A value as YAML on one line; a text that is one ``${oc.env:NAME}`` is a reference."""
+    """Returns a value as YAML on one line; a text that is one ``${oc.env:NAME}`` is a reference."""
     plain = _plain(value)
     if isinstance(plain, list):
         return f"[{', '.join(map(yaml_value, plain))}]"

@@ -64,9 +64,9 @@ def read_arguments(
     folder: Path | None = None,
     architectures: Callable[[Sequence[Typed]], Sequence[str]] = lambda options: (),
 ) -> Arguments:
-    """The arguments of a launch. ``version`` is the release that its source names; without it, it is guessed, also from
-    the ``architectures`` of the model that the options name. ``folder`` is where its paths start. Nothing is raised:
-    what cannot be read is in the findings."""
+    """Returns the arguments of a launch. ``version`` is the release that its source names; without it, it is guessed,
+    also from the ``architectures`` of the model that the options name. ``folder`` is where its paths start. Nothing is
+    raised: what cannot be read is in the findings."""
     made = Arguments(version=version, read_by=version or release_meant())
     words = list(launch.words)
     if launch.values is not None and launch.resolved:
@@ -95,7 +95,7 @@ def read_arguments(
 
 
 def _refused(flags: Sequence[str], version: str) -> list[Typed]:
-    """The flags that a release does not have, whatever value a variable gives them."""
+    """Returns the flags that a release does not have, whatever value a variable gives them."""
     found = options_in(flags, version)
     return [item for item in found if item.option is None or (item.option.old and item.option.old.refused)]
 

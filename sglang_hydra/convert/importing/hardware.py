@@ -15,7 +15,7 @@ from sglang_hydra.text.json_types import json_beside
 
 
 def classes_named_in(texts: Iterable[str], options: Sequence[str]) -> list[str]:
-    """The classes (``options`` of ``gpu``) that these texts name, each once, the first named first."""
+    """Returns the classes (``options`` of ``gpu``) that these texts name, each once, the first named first."""
     table = json_beside(__file__)
     patterns = [
         *((rf"(?<![\w-]){pattern}(?![\w-])", name) for pattern, name in table["instances"].items()),

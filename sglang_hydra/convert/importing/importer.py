@@ -84,18 +84,18 @@ class Imported:
 
     @property
     def taken_over(self) -> bool:
-        """Whether everything that the source says could be read."""
+        """Returns whether everything that the source says could be read."""
         return not any(finding.level == "error" for finding in self.findings)
 
     @property
     def held(self) -> bool:
-        """Whether the flags that are exported mean what the source's do."""
+        """Returns whether the flags that are exported mean what the source's do."""
         return all(item.harmless for item in self.differences)
 
     @property
     def complete(self) -> bool:
-        """Whether everything was read, the exported flags mean the same, and the release takes them where that is
-        known."""
+        """Returns whether everything was read, the exported flags mean the same, and the release takes them where that
+        is known."""
         return self.taken_over and self.held and not self.refused
 
 
@@ -172,8 +172,8 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
 
 
 def _facts_of_hidden(known: Mapping[str, Any], typed: Typed, composer: Composer) -> dict[str, str]:
-    """The preset with the facts of a model that has none by its path: the one that served_model_name names where the
-    path is a folder of another machine, or whose checkpoint is spelled otherwise."""
+    """Returns the preset with the facts of a model that has none by its path: the one that served_model_name names
+    where the path is a folder of another machine, or whose checkpoint is spelled otherwise."""
     path, served = str(known.get("model_path") or ""), str(known.get("served_model_name") or "")
     is_named = "model" in typed.choices or any(key.startswith("model.") for key in typed.nodes)
     preset = None if is_named or os.path.exists(path) else preset_for(served if path[:1] == "/" else path, composer)
@@ -208,8 +208,8 @@ def _guess_findings(arguments: Arguments) -> Iterator[Finding]:
 def _nodes(
     version: str | None, environment: Mapping[str, str], extra: Mapping[str, Any], left_open: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The keys of the engine: its release, its variables and what only later releases take; and the port at which the
-    nodes meet where their address is known only where they run."""
+    """Returns the keys of the engine: its release, its variables and what only later releases take; and the port at
+    which the nodes meet where their address is known only where they run."""
     nodes: dict[str, Any] = {}
     if version is not None:
         nodes["engine.version"] = nearest_known(version) or version

@@ -96,14 +96,14 @@ class Launch:
 
 
 def of_every_node(words: Sequence[str], also: Sequence[str] = ()) -> tuple[str, ...]:
-    """The words of a server that are the same on each of its nodes, without those of the flags ``also``."""
+    """Returns the words of a server that are the same on each of its nodes, without those of the flags ``also``."""
     ranks = [at for at, word in enumerate(words) if word.partition("=")[0] in (*_OF_A_NODE, *also)]
     left_out = {place for at in ranks for place in ((at,) if "=" in words[at] else (at, at + 1))}
     return tuple(word for at, word in enumerate(words) if at not in left_out)
 
 
 def has_launch_command(text: str) -> bool:
-    """Whether a text contains a command that starts an SGLang server."""
+    """Returns whether a text contains a command that starts an SGLang server."""
     return _MARKER.search(text) is not None
 
 
@@ -206,7 +206,7 @@ def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 
 def _with_value(flag: str, value: str) -> list[str]:
-    """A flag with what Hydra's KEY=VALUE gives it: alone for true, none for false and null."""
+    """Returns a flag with what Hydra's KEY=VALUE gives it: alone for true, none for false and null."""
     return [] if value.lower() in ("false", "null") else [flag] if value.lower() == "true" else [flag, value]
 
 
@@ -244,7 +244,8 @@ _DOWN = "\u2025"
 
 
 def elsewhere(launch: Launch) -> Launch:
-    """The launch with all of its paths below ``ROOT``: those of its words, its values, its variables and its files."""
+    """Returns the launch with all of its paths below ``ROOT``: those of its words, its values, its variables and its
+    files."""
     return replace(
         launch,
         words=tuple(map(_moved, launch.words)),
@@ -255,7 +256,7 @@ def elsewhere(launch: Launch) -> Launch:
 
 
 def as_written(text: str) -> str:
-    """A text with the paths as they were."""
+    """Returns a text with the paths as they were."""
     return text.replace(f"{ROOT}/", "").replace(ROOT, "").replace(_DOWN, "..")
 
 

@@ -48,8 +48,8 @@ class _Pod:
 
 
 def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """Every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server; those with
-    other flags or variables of SGLang stay apart."""
+    """Returns every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server;
+    those with other flags or variables of SGLang stay apart."""
     images = {text for text in _texts(document, key="image") if "sglang" in text.lower()}
     pod = _Pod(str(document.get("kind", "")), image=next(iter(images)) if len(images) == 1 else "")
     found = list(_walk(document, pod, place, set()))
@@ -60,8 +60,8 @@ def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Laun
 
 
 def _of_every_node(launch: Launch) -> tuple[list[str], Mapping[str, str]]:
-    """The words of a server that are the same on each of its nodes, in any order, and SGLang's variables. Its leader
-    alone listens."""
+    """Returns the words of a server that are the same on each of its nodes, in any order, and SGLang's variables. Its
+    leader alone listens."""
     variables = {name: value for name, value in launch.environment.items() if name.startswith(("SGLANG_", "SGL_"))}
     return sorted(of_every_node(launch.words, ("--host", "--port"))), variables
 
@@ -146,7 +146,7 @@ def started(words: Sequence[str], environment: Mapping[str, str], place: str, im
 
 
 def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """Every service that starts a server."""
+    """Returns every service that starts a server."""
     found: list[Launch] = []
     services = document.get("services")
     for name, service in services.items() if isinstance(services, Mapping) else ():
@@ -164,8 +164,9 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
 
 
 def _compose_words(value: Any) -> list[str]:
-    """The words of ``entrypoint`` or ``command``: variables are replaced, then a text is split as a shell splits words.
-    No shell runs it, so that the end of a line parts words as a space does (the Compose specification, command)."""
+    """Returns the words of ``entrypoint`` or ``command``: variables are replaced, then a text is split as a shell
+    splits words. No shell runs it, so that the end of a line parts words as a space does (the Compose specification,
+    command)."""
     if not isinstance(value, str):
         return [_interpolated(word) for word in words_of(value)]
     text = _OPENED_SPACE.sub(_KEPT_SPACE, _interpolated(value).replace("\\\n", " "))
@@ -276,7 +277,7 @@ def _gpus(resources: Any) -> int | None:
 
 
 def _texts(node: Any, seen: set[int] | None = None, key: str | None = None) -> Iterator[str]:
-    """The texts below a node; with a ``key`` the values that have it."""
+    """Yields the texts below a node; with a ``key`` the values that have it."""
     seen = set() if seen is None else seen
     if isinstance(node, str) and key is None:
         yield node

@@ -20,13 +20,13 @@ _LEAST_KNOWN = 0.5
 
 
 def is_recipe(document: Mapping[str, Any]) -> bool:
-    """Whether this is a recipe of srtctl, or one that other recipes are made from."""
+    """Returns whether this is a recipe of srtctl, or one that other recipes are made from."""
     return _sglang_block(_base(document)) is not None
 
 
 def launches_of_recipe(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """The servers of each role: prefill and decode, or one kind for both; of the base and of each variant, each server
-    once."""
+    """Returns the servers of each role: prefill and decode, or one kind for both; of the base and of each variant, each
+    server once."""
     base = _base(document)
     found = {_key(launch): launch for launch in _launches_of_base(base, place, "")}
     for name, variant in islice(_variants(document, base), _MOST_VARIANTS):
@@ -41,7 +41,8 @@ def _key(launch: Launch) -> str:
 
 
 def _variants(document: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each ``override_NAME`` upon the base, and each point of ``zip_override_NAME``, whose lists go along together."""
+    """Yields each ``override_NAME`` upon the base, and each point of ``zip_override_NAME``, whose lists go along
+    together."""
     for key, change in document.items():
         name = str(key).removeprefix("zip_").removeprefix("override_")
         if not isinstance(change, Mapping) or name == key or not str(key).startswith(("override_", "zip_override_")):
@@ -60,7 +61,7 @@ def _points(change: Any) -> int:
 
 
 def _changed(base: Any, change: Any, at: int | None = None) -> Any:
-    """``base`` with a change: null removes a key, ``at`` chooses of each list."""
+    """Returns ``base`` with a change: null removes a key, ``at`` chooses of each list."""
     if isinstance(change, list) and at is not None:
         return change[min(at, len(change) - 1)] if change else None
     if not isinstance(change, Mapping):
@@ -124,7 +125,7 @@ def launches_of_config(document: Mapping[str, Any], place: str) -> list[Launch]:
 
 
 def launches_below_keys(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """The servers whose arguments stand, and nothing else, below a key (``server: {tp: 4}``) or in a list below one."""
+    """Returns the servers whose arguments stand, alone, below a key (``server: {tp: 4}``) or in a list below one."""
     found = []
     for key, value in document.items():
         for item in value if isinstance(value, list) else [value]:
@@ -135,7 +136,8 @@ def launches_below_keys(document: Mapping[str, Any], place: str) -> list[Launch]
 
 
 def launches_of_frameworks(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """The servers that a training framework starts from its tree, or ``hydra.utils.instantiate`` from a node."""
+    """Returns the servers that a training framework starts from its tree, or ``hydra.utils.instantiate`` from a
+    node."""
     found = list(servers_in(document))
     return [
         Launch(
@@ -157,7 +159,7 @@ def launches_of_frameworks(document: Mapping[str, Any], place: str) -> list[Laun
 
 
 def launch_of_words(words: list[str], place: str) -> Launch | None:
-    """A list of words: SGLang's flags alone, or the whole command."""
+    """Returns a list of words: SGLang's flags alone, or the whole command."""
     split = split_launch(words)
     flags = split[1] if split else words if words and words[0].startswith("--") else None
     return Launch("flags", place, words=tuple(flags)) if flags is not None else None

@@ -47,8 +47,8 @@ def native_reader(
     variables: Mapping[str, str] = MappingProxyType({}),
     elsewhere: bool = False,
 ) -> ReadOthers:
-    """The reader of every server in a file of others, before them all together where an export says how they belong
-    together. All that the file says is kept.
+    """Returns the reader of every server in a file of others, before them all together where an export says how they
+    belong together. All that the file says is kept.
 
     The flags are read by the release that is ``typed`` beside the file, else by the file's own. ``variables`` are those
     that the file leaves to its caller. Nothing of the file is run, and no variable of this process is read. Where
@@ -104,21 +104,22 @@ def native_reader(
 
 
 def _open_model(states: Sequence[State]) -> dict[str, str]:
-    """The model that a variable names, by that variable: nothing is known of it, and the flags are judged."""
+    """Returns the model that a variable names, by that variable: nothing is known of it, and the flags are judged."""
     written = next((str(item.value) for item in states if (item.name, item.state) == ("model_path", "open")), "")
     name = _UNSAFE.sub("", written)
     return {"model_path": f"${{{name}}}"} if name else {}
 
 
 def _of_reading(findings: Sequence[Finding], named: set[str]) -> Iterator[Finding]:
-    """The findings on how a server was read that a plan has not itself, without those on what was typed beside it."""
+    """Yields the findings on how a server was read that a plan has not itself, without those on what was typed beside
+    it."""
     for item in findings:
         if item.level != "info" and item.id not in _OF_IMPORT and not (item.fields and named.issuperset(item.fields)):
             yield item
 
 
 def _of_image(name: str, image: str | None, stated: str | None, typed: str | None) -> Iterator[Finding]:
-    """The error on an export whose image is of another release than its comment says: the image is what runs."""
+    """Yields the error on an export whose image is of another release than its comment says: the image is what runs."""
     if typed is None and stated is not None and image is not None and not same_release(image, stated):
         message = f"{name} was made for SGLang {stated}, and its image is of {image}, which is what runs"
         hint = f"{program()} upgrade --from {stated} --to {image} --in-place {name}", f"an image of SGLang {stated}"
@@ -126,13 +127,15 @@ def _of_image(name: str, image: str | None, stated: str | None, typed: str | Non
 
 
 def typed_beside(requests: Sequence[Request], text: str, composer: Composer) -> Typed:
-    """The settings beside the flags of a source: those of ``requests``, else of an export's comment in ``text``."""
+    """Returns the settings beside the flags of a source: those of ``requests``, else of an export's comment in
+    ``text``."""
     typed, written = read_typed(requests, composer), beside_flags(words_in(text), composer)
     return replace(typed, choices={**written.choices, **typed.choices}, nodes={**written.nodes, **typed.nodes})
 
 
 def beside_flags(made_for: Mapping[str, str], composer: Composer, release: str | None = None) -> Typed:
-    """The release and the GPU class beside the flags: ``release`` where it was typed, else the export's comment."""
+    """Returns the release and the GPU class beside the flags: ``release`` where it was typed, else the export's
+    comment."""
     version = release or made_for.get(_RELEASE)
     gpu = made_for.get("gpu")
     nodes: dict[str, object] = {_RELEASE: version} if version else {}
@@ -145,7 +148,7 @@ def beside_flags(made_for: Mapping[str, str], composer: Composer, release: str |
 
 
 def together(servers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The settings of a topology: what all ``servers`` share, and what each role has for itself."""
+    """Returns the settings of a topology: what all ``servers`` share, and what each role has for itself."""
     roles: dict[str, dict[str, Any]] = {}
     for server in servers:
         own = {key: value for key, value in server.items() if key not in _GIVEN}
@@ -166,8 +169,8 @@ def together(servers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def counted(servers: Sequence[Mapping[str, Any]], content: str) -> dict[str, int]:
-    """How many servers there are, by the key that says so: those that the file starts; in Kubernetes those of the sets,
-    by the label ``role``."""
+    """Returns how many servers there are, by the key that says so: those that the file starts; in Kubernetes those of
+    the sets, by the label ``role``."""
     counts = Counter(_count_of(_role(server)) for server in servers)
     try:
         documents = read_documents(content, "manifest") if "kind:" in content else []

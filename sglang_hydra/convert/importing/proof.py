@@ -37,7 +37,7 @@ class Deviation(NamedTuple):
 
 
 def requests_of(settings: Mapping[str, Any], place: str) -> list[Request]:
-    """What was imported (``choices``, ``overrides`` and ``nodes`` in one), as overrides."""
+    """Returns what was imported (``choices``, ``overrides`` and ``nodes`` in one), as overrides."""
     return [
         Request.typed(key, value, place or "the source", "experiment", interpolate=is_reference(value))
         for key, value in settings.items()
@@ -45,7 +45,8 @@ def requests_of(settings: Mapping[str, Any], place: str) -> list[Request]:
 
 
 def argv_of(arguments: Mapping[str, Any], version: str | None) -> tuple[str, ...] | None:
-    """SGLang's flags for arguments, else for what the release takes of them; None where no command line says that."""
+    """Returns SGLang's flags for arguments, else for what the release takes of them; None where no command line says
+    that."""
     known = version or known_versions()[0]
     given = {name: value for name, value in arguments.items() if value is not None}
     try:
@@ -85,7 +86,7 @@ def compared(
 
 
 def _reason(item: Deviation, states: Mapping[str, str], arguments: Arguments, typed: Typed) -> tuple[str | None, bool]:
-    """Why the export says otherwise, and whether it is the same server nevertheless."""
+    """Returns why the export says otherwise, and whether it is the same server nevertheless."""
     name, state = item.name, states.get(item.name)
     flag = "--" + name.replace("_", "-")
     if name in typed.values or (name == "model_path" and "model" in typed.choices):
@@ -106,7 +107,7 @@ def _reason(item: Deviation, states: Mapping[str, str], arguments: Arguments, ty
 
 
 def _shown(is_known: bool, name: str, value: Any) -> Any:
-    """A value for people and programs: without marks, and without what may be a secret."""
+    """Returns a value for people and programs: without marks, and without what may be a secret."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if not is_known or is_secret_name(name) or holds_a_password(value):
@@ -115,7 +116,8 @@ def _shown(is_known: bool, name: str, value: Any) -> Any:
 
 
 def differences(source: Sequence[str], export: Sequence[str], version: str | None) -> list[Deviation]:
-    """What of the ``source`` is not in the ``export``, by the names and the defaults of ``version`` (0.5.2 for none).
+    """Returns what of the ``source`` is not in the ``export``, by the names and the defaults of ``version`` (0.5.2 for
+    none).
 
     An argument at its default in one of them may be missing in the other.
     """
@@ -131,8 +133,8 @@ def differences(source: Sequence[str], export: Sequence[str], version: str | Non
 
 
 def _meaning_of(words: Sequence[str], version: str) -> dict[str, Any]:
-    """What words say under a release, by its arguments: a switch by what it sets, values by their text. An option that
-    the release does not have is there by its own name, what belongs to none as words."""
+    """Returns what words say under a release, by its arguments: a switch by what it sets, values by their text. An
+    option that the release does not have is there by its own name, what belongs to none as words."""
     made: dict[str, Any] = {}
     for typed in options_in(words, version):
         option, values = typed.option, typed.values
@@ -149,7 +151,8 @@ def _meaning_of(words: Sequence[str], version: str) -> dict[str, Any]:
 
 
 def _canonical(value: Any) -> Any:
-    """One spelling for each value: numbers by what they are, JSON without its blanks, everything else as text."""
+    """Returns one spelling for each value: numbers by what they are, JSON without its blanks, everything else as
+    text."""
     if isinstance(value, (list, tuple)):
         return [_canonical(item) for item in value]
     if isinstance(value, Mapping):

@@ -41,7 +41,7 @@ def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> t
     version = named or _installed_by(source.text) or launch.pinned
 
     def classes(options: Sequence[TypedOption]) -> Sequence[str]:
-        """The classes of the model that is typed behind the source, or that a flag names."""
+        """Returns the classes of the model that is typed behind the source, or that a flag names."""
         flags = ("served_model_name", "model_path")  # the path counts first
         paths = [item.values[-1] for item in options if item.values and item.name in flags]
         named = (preset for preset in models(composer) if preset.name == typed.choices.get("model"))
@@ -126,13 +126,13 @@ def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[L
 
 
 def _installed_by(text: str) -> str | None:
-    """The one release that the source itself installs (``pip install sglang==0.5.10``)."""
+    """Returns the one release that the source itself installs (``pip install sglang==0.5.10``)."""
     found = set(_PIN.findall(_REMARK.sub("", text)))
     return found.pop() if len(found) == 1 else None
 
 
 def version_in(texts: Sequence[str]) -> str | None:
-    """The release that an image or a package among ``texts`` is of."""
+    """Returns the release that an image or a package among ``texts`` is of."""
     for text in texts:
         if found := _VERSION.search(text):
             return found[1].replace("-", ".")

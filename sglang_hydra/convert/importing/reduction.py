@@ -42,7 +42,8 @@ class Reduced:
 
 
 def preset_for(path: str, composer: Composer) -> Model | None:
-    """The model preset of this checkpoint, else the one that spells its name on the hub with other capital letters."""
+    """Returns the model preset of this checkpoint, else the one that spells its name on the hub with other capital
+    letters."""
     presets = [preset for preset in models(composer) if "${" not in preset.path]
     exact = next((preset for preset in presets if preset.path == path), None)
     if exact is not None or os.path.exists(path) or path.count("/") != 1 or path[:1] in "./~":
@@ -89,7 +90,7 @@ def reduce_to_preset(
 
 
 def _undone(intents: Iterable[Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What presets alone set and the source does not, at its default."""
+    """Returns what presets alone set and the source does not, at its default."""
     return {
         name: default_of(name)
         for intent in intents
@@ -101,7 +102,8 @@ def _undone(intents: Iterable[Mapping[str, Any]], given: Mapping[str, Any]) -> d
 def _needless(
     planner: _Planner, gpu: str, model: str | None, overrides: Mapping[str, Any], full: Plan
 ) -> frozenset[str]:
-    """The arguments at their release's defaults, where the release makes the same server without all of them."""
+    """Returns the arguments at their release's defaults, where the release makes the same server without all of
+    them."""
     arguments = release(nearest_known(full.engine.version) or SPECIFIED_VERSION).arguments
     wanted = {
         **overrides,
@@ -122,18 +124,19 @@ def _needless(
 
 @lru_cache(maxsize=256)
 def _of_preset(composer: Composer, gpus: tuple[str, ...], model: str) -> tuple[Mapping[str, Any], ...]:
-    """What a model's preset sets by itself on each of the GPU classes."""
+    """Returns what a model's preset sets by itself on each of the GPU classes."""
     planner = _Planner(composer, {}, {})
     return tuple(planner.intent(gpu, model, {}) for gpu in gpus)
 
 
 def _passed(intent: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an intent is passed on: no switch that is off, and nothing that is null."""
+    """Returns what of an intent is passed on: no switch that is off, and nothing that is null."""
     return {name: value for name, value in intent.items() if value is not None and value != default_of(name)}
 
 
 def nearest_preset(path: str, composer: Composer) -> str | None:
-    """``model=NAME (its checkpoint)`` of the preset whose name begins with a path's last part, or the other way."""
+    """Returns ``model=NAME (its checkpoint)`` of the preset whose name begins with a path's last part, or the other
+    way."""
     name = path.rstrip("/").rpartition("/")[2].lower()
     for preset in models(composer):
         known = preset.path.rpartition("/")[2].lower()
@@ -152,7 +155,7 @@ class _Planner:
         return make_plan(self.composer, self._requests(gpu, model, arguments), seed=SEED, env=self.env)
 
     def intent(self, gpu: str, model: str | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What is composed of it, without planning."""
+        """Returns what is composed of it, without planning."""
         return self.composer.compose(self._requests(gpu, model, arguments)).intent
 
     def knows(self, gpu: str, model: str | None, arguments: Mapping[str, Any]) -> bool:

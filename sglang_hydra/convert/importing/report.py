@@ -31,7 +31,7 @@ _KINDS = {
 
 
 def yaml_of(server: Imported) -> str:
-    """The experiment, with what became of the source's arguments beside them."""
+    """Returns the experiment, with what became of the source's arguments beside them."""
     remarks = {
         state.name: f"{state.state}: {state.note}" if state.note else state.state
         for state in server.states
@@ -60,7 +60,7 @@ def _heading(server: Imported) -> Iterator[str]:
 
 
 def summary(server: Imported) -> Line:
-    """One line: how many overrides are left of how many arguments, and whether they are the same server."""
+    """Returns one line: how many overrides are left of how many arguments, and whether they are the same server."""
     name = f"{server.name}: " if server.name else ""
     total = len(server.arguments) + len(server.extra)
     kept = len(server.overrides) + len(server.extra)
@@ -82,7 +82,7 @@ def summary(server: Imported) -> Line:
 
 
 def record(source: str, servers: Sequence[Imported]) -> dict[str, Any]:
-    """The record of ``--json``."""
+    """Returns the record of ``--json``."""
     servers_found = [_server_record(server) for server in servers]
     made = json.loads(without_marks(json.dumps(servers_found, ensure_ascii=False)))
     return {"schema": SCHEMA, "source": source, "servers": made}
@@ -111,7 +111,7 @@ def _server_record(server: Imported) -> dict[str, Any]:
 
 
 def shown_findings(servers: Sequence[Imported]) -> list[Finding]:
-    """The findings of all, each with the server's name where there are several."""
+    """Returns the findings of all, each with the server's name where there are several."""
     return [
         replace(finding, message=f"{server.name}: {finding.message}") if len(servers) > 1 else finding
         for server in servers

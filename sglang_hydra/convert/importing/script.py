@@ -87,22 +87,22 @@ class _Frame:
 
     @property
     def runs(self) -> bool:
-        """Whether the next command is in branches that run."""
+        """Returns whether the next command is in branches that run."""
         return all(block.runs for block in self.blocks)
 
     def passes_over(self, command: Command) -> bool:
-        """Whether the answer before ``&&`` or ``||`` is known, and one that passes the command over."""
+        """Returns whether the answer before ``&&`` or ``||`` is known, and one that passes the command over."""
         return command.joined and self.status is not None and self.status == (command.after == "||")
 
     @property
     def passed_by_default(self) -> str:
-        """The variable whose default alone passes the next command over; empty for none."""
+        """Returns the variable whose default alone passes the next command over; empty for none."""
         off = [block.default for block in self.blocks if not block.runs]
         return (off[0] if all(off) else "") if off else self.default
 
     @property
     def unknown(self) -> str:
-        """The last command where its answer is not known."""
+        """Returns the last command where its answer is not known."""
         return self.last if self.status is None else ""
 
 
@@ -119,8 +119,8 @@ class Script:
         self.cut: dict[str, list[tuple[str, Command]]] = {}
 
     def launches(self, text: str, given: Mapping[str, str] | None = None) -> list[Launch]:
-        """Every server that the script starts. ``given`` are the variables that its process has already. Conditions
-        that they do not decide are taken to hold, and named in a remark where something rests on one."""
+        """Returns every server that the script starts. ``given`` are the variables that its process has already.
+        Conditions that they do not decide are taken to hold, and named in a remark where something rests on one."""
         variables = {"#": "0", **set_by_slurm(text), **(given or {})}
         variables |= {"HOME": variables.get("HOME", self.home)} if self.home else {}
         shell = Shell(dict(variables), set(given or ()), all_for_process=bool(words_in(text)))
@@ -355,7 +355,7 @@ class Script:
 
 
 def _tokens(commands: Sequence[Command]) -> Iterator[tuple[str, Command]]:
-    """Each command with the keyword that it begins with, "" for none; keywords before a command stand alone."""
+    """Yields each command with the keyword that it begins with, "" for none; keywords before a command stand alone."""
     for command in commands:
         words = list(command.words)
         while words and words[0] in (*_OPENING[:4], *_WITHIN, *_CLOSING, "time"):

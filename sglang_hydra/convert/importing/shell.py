@@ -76,7 +76,7 @@ class Shell:
         self.variables[name] = made
 
     def default_in(self, words: Sequence[str]) -> str:
-        """The variable of a caller that decides a condition by its default alone; empty for none."""
+        """Returns the variable of a caller that decides a condition by its default alone; empty for none."""
         asked = (match.groups() for word in words for match in _ASKED.finditer(word))
         found = (name if default and name not in self.variables else self.defaults.get(name) for name, default in asked)
         return next(filter(None, found), "")
@@ -104,7 +104,7 @@ _SLURM = {
 
 
 def set_by_slurm(text: str) -> dict[str, str]:
-    """The variables that Slurm sets by the script's own ``#SBATCH`` lines."""
+    """Returns the variables that Slurm sets by the script's own ``#SBATCH`` lines."""
     lines = " ".join(_SBATCH.findall(text))
     found = {names: match[1] for names, pattern in _SLURM.items() if (match := re.search(pattern, lines))}
     return {name: value for names, value in found.items() for name in names.split()}

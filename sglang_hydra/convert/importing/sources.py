@@ -56,7 +56,7 @@ from sglang_hydra.text.words import program, short
 
 
 def has_server_arguments(text: str) -> bool:
-    """Whether a text has a line in which a server writes its arguments."""
+    """Returns whether a text has a line in which a server writes its arguments."""
     return "server_args=ServerArgs(" in text or "server_args={" in text
 
 
@@ -218,7 +218,7 @@ def _launches(
 
 
 def _of_texts(documents: Sequence[Any], read: Callable[[str], list[Launch]]) -> list[Launch]:
-    """The servers of commands that a document holds as text, at any place (``start_command`` of Truss, a task's
+    """Returns the servers of commands that a document holds as text, at any place (``start_command`` of Truss, a task's
     ``run``)."""
     texts = list(_texts_in(documents))
     mentions = tuple(text for text in texts if "sglang" in text and len(text.split()) == 1)
@@ -237,7 +237,7 @@ def _texts_in(node: Any) -> Iterator[str]:
 
 
 def _config_maps(document: Any) -> Iterator[tuple[str, str]]:
-    """The files of the ConfigMaps of a document, by their names."""
+    """Yields the files of the ConfigMaps of a document, by their names."""
     items = [document, *document.get("items", ())] if isinstance(document, dict) else []
     for item in items:
         data = item.get("data") if isinstance(item, dict) and item.get("kind") == "ConfigMap" else None
@@ -246,7 +246,8 @@ def _config_maps(document: Any) -> Iterator[tuple[str, str]]:
 
 
 def _variables_of(documents: Sequence[Any]) -> dict[str, str]:
-    """The variables that a task sets for its script (``envs`` of SkyPilot, ``env`` of a workflow or of dstack)."""
+    """Returns the variables that a task sets for its script (``envs`` of SkyPilot, ``env`` of a workflow or of
+    dstack)."""
     nodes = [document.get(key) for document in documents if isinstance(document, dict) for key in ("envs", "env")]
     pairs = [pair for node in nodes if isinstance(node, dict) for pair in node.items()]
     words = [item for node in nodes if isinstance(node, list) for item in node if isinstance(item, str)]
@@ -297,7 +298,7 @@ def _of_list(document: Sequence[Any], place: str) -> list[Launch]:
 
 
 def _is_path(word: str) -> bool:
-    """Whether the word names a file: the file exists, or the word looks like nothing else."""
+    """Returns whether the word names a file: the file exists, or the word looks like nothing else."""
     if "\0" in word or len(word) > 4096 or "\n" in word:
         return False
     try:
@@ -319,8 +320,8 @@ def _unreadable(name: str, why: str, hint: str) -> ConfigError:
 
 
 def _has_commands_of_others(source: Source) -> bool:
-    """Whether a text is a unit of systemd or supervisor, a makefile or a Python program: these have rules of their own
-    for a command."""
+    """Returns whether a text is a unit of systemd or supervisor, a makefile or a Python program: these have rules of
+    their own for a command."""
     is_other = source.name.endswith((".mk", ".py")) or source.text.startswith(("import ", "from "))
     is_other = is_other or source.name.rpartition("/")[2].lower() in ("makefile", "gnumakefile")
     is_other = is_other or _UNIT.search(source.text) is not None

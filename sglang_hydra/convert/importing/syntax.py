@@ -36,7 +36,7 @@ class Command:
 
     @property
     def joined(self) -> bool:
-        """Whether it depends on the command before it."""
+        """Returns whether it depends on the command before it."""
         return self.after in ("&&", "||")
 
 
@@ -52,7 +52,8 @@ class Heredoc:
 
 
 def commands_of(text: str) -> list[Command]:
-    """The simple commands of a script, in order. What cannot be cut (a quote that never ends) is taken to the end."""
+    """Returns the simple commands of a script, in order. What cannot be cut (a quote that never ends) is taken to the
+    end."""
     return _Cutter(_TRAILING_BLANKS.sub("\\\\\n", text.replace("\r\n", "\n"))).cut()
 
 
@@ -116,7 +117,7 @@ class _Cutter:
         self.target_next = operator
 
     def _begins(self) -> bool:
-        """Whether a command begins here."""
+        """Returns whether a command begins here."""
         return self.word is None and all(word in _BEFORE_TESTS for word in self.command.words)
 
     def _operator(self, char: str) -> None:

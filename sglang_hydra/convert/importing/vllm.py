@@ -18,7 +18,7 @@ _START = re.compile(
 
 
 def from_vllm(text: str) -> tuple[str, list[Finding]] | None:
-    """SGLang's command for vLLM's, with what has no counterpart; None for a text that starts no vLLM."""
+    """Returns SGLang's command for vLLM's, with what has no counterpart; None for a text that starts no vLLM."""
     found = _START.search(re.sub(r"\\\n\s*", " ", text))
     try:
         words = shlex.split(found["words"]) if found else next(_of_containers(text), None)
@@ -31,7 +31,7 @@ def from_vllm(text: str) -> tuple[str, list[Finding]] | None:
 
 
 def _of_containers(text: str) -> Iterator[list[str]]:
-    """The flags of each container of a manifest whose image is vLLM's."""
+    """Yields the flags of each container of a manifest whose image is vLLM's."""
     if _IMAGE not in text:
         return
     import yaml

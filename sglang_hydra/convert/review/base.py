@@ -44,7 +44,7 @@ class Tree:
 
 @contextlib.contextmanager
 def base_tree(named: str) -> Iterator[Tree]:
-    """The folder or the git revision that ``--base`` names; a folder wins over a revision of its name.
+    """Yields the folder or the git revision that ``--base`` names; a folder wins over a revision of its name.
 
     A folder is another checkout, in which the working directory has its counterpart. A revision is written into a
     temporary folder, which is gone when the block ends; the repo itself is not touched. Raises ConfigError.
@@ -101,7 +101,7 @@ class Revision:
 
     @classmethod
     def named_here(cls, named: str) -> Revision:
-        """The commit that ``named`` stands for (``HEAD~2``). Raises ConfigError (REV002)."""
+        """Returns the commit that ``named`` stands for (``HEAD~2``). Raises ConfigError (REV002)."""
         asked = ("--show-toplevel", "--show-prefix", "--git-path", "objects", "--show-object-format")
         top, prefix, objects, hash_name = _asked_here(named, *asked).split("\n")[:4]
         commit = _asked_here(named, "--verify", "--quiet", "--end-of-options", f"{named}^{{commit}}").strip()
@@ -123,7 +123,7 @@ class Revision:
 
 
 def unusable(named: str, why: str, hint: str | None = None) -> ConfigError:
-    """REV002, with what to type instead."""
+    """Returns REV002, with what to type instead."""
     message = f"--base {printable(short(named))} cannot be used: {printable(short(why, 300))}"
     usual = "--base origin/main after git fetch origin main", "--base FOLDER, a checkout of the base"
     return ConfigError(Finding("error", "REV002", message, hint=hint or usual))
@@ -134,7 +134,7 @@ def _asked_here(named: str, *asked: str) -> str:
 
 
 def _run(named: str, words: Sequence[str], env: Mapping[str, str], cwd: str | None, hint: str | None = None) -> str:
-    """What git prints. Raises ConfigError with its last line."""
+    """Returns what git prints. Raises ConfigError with its last line."""
     command = ["git", *_NO_PROGRAMS, *words]
     quiet = subprocess.DEVNULL
     try:
@@ -149,7 +149,7 @@ def _run(named: str, words: Sequence[str], env: Mapping[str, str], cwd: str | No
 
 @contextlib.contextmanager
 def _own_repo(revision: Revision) -> Iterator[Mapping[str, str]]:
-    """The environment of a git that has the revision's objects and no config but ours."""
+    """Yields the environment of a git that has the revision's objects and no config but ours."""
     with tempfile.TemporaryDirectory(prefix="sglang-hydra-git-") as made:
         own = Path(made)
         for folder in ("objects", "refs", "info"):

@@ -117,14 +117,15 @@ _MAY_START = re.compile(rf"sglang|model[-_]path|{_OURS}".encode(), re.MULTILINE)
 
 
 def without_others(requests: Sequence[Request], composer: Composer) -> list[Request]:
-    """The overrides, and of the files and folders those that are experiments or start a server of SGLang's. What there
-    is a file of is no override: a change may bring one that is called ``engine.python=x.sh``."""
+    """Returns the overrides, and of the files and folders those that are experiments or start a server of SGLang's.
+    What there is a file of is no override: a change may bring one that is called ``engine.python=x.sh``."""
     typed = [item for item in requests if is_document(item.text) or not os.path.lexists(item.text)]
     return [item for item in typed if not is_document(item.text) or _may_start(Path(item.text), composer)]
 
 
 def _may_start(path: Path, composer: Composer) -> bool:
-    """Whether ``check`` has something to say of a path; what cannot be told is judged, and a link is not followed."""
+    """Returns whether ``check`` has something to say of a path; what cannot be told is judged, and a link is not
+    followed."""
     if not path.is_file():
         return path.is_dir()
     with path.open("rb") as file:

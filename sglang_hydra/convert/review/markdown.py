@@ -27,7 +27,7 @@ Word = Callable[[str], str]
 
 
 def sentence(review: Review, word: Word = str) -> str:
-    """``This change moves mem_fraction_static from 0.831 to 0.78 and no longer fits l40s.``
+    """Returns ``This change moves mem_fraction_static from 0.831 to 0.78 and no longer fits l40s.``
 
     ``word`` makes text from outside harmless in what the sentence is written into.
     """
@@ -60,7 +60,7 @@ def _state(verdict: Checked) -> str:
 
 
 def _moves(review: Review, word: Word) -> Iterator[str]:
-    """Where it runs comes first, then what was typed otherwise, then what the rules made of it."""
+    """Yields the changes: first where it runs, then what was typed otherwise, then what the rules made of it."""
     facts = [item for item in review.differences if item.key.rpartition(": ")[2] in _WHERE]
     values = [item for item in review.differences if item.kind in ("value", "environment")]
     values = [item for item in values if item.key.rpartition(": ")[2] not in _FOLLOWING]
@@ -77,7 +77,7 @@ def _moves(review: Review, word: Word) -> Iterator[str]:
 
 
 def _is_typed(item: Difference) -> bool:
-    """Whether a layer, and no rule, decided the value on a side."""
+    """Returns whether a layer, and no rule, decided the value on a side."""
     return any(reason != "default" and not reason[:6].rstrip("0123456789:").isupper() for reason in item.why)
 
 
@@ -135,7 +135,7 @@ _IN_TICKS = re.compile(r"(?!.*(?:://|www\.))[\w .,:;/=+()%{}\"'-]*")
 
 
 def comment(reviews: Sequence[Review], base: str | None, good: bool) -> str:
-    """The whole comment. ``good`` is the verdict of ``check`` on all of it."""
+    """Returns the whole comment. ``good`` is the verdict of ``check`` on all of it."""
     parts = [MARK, f"### sglang-hydra check: {_headline(reviews, good)}", ""]
     parts += [_summary(reviews, base), ""]
     length, left_out = sum(map(len, parts)), 0
@@ -155,12 +155,13 @@ def comment(reviews: Sequence[Review], base: str | None, good: bool) -> str:
 
 
 def word(content: str) -> str:
-    """Text from outside within a sentence: bare where it is a plain word or number, else as code."""
+    """Writes text from outside within a sentence: bare where it is a plain word or number, else as code."""
     return content if _PLAIN.fullmatch(content) and len(content) < _WIDEST else code(content)
 
 
 def code(content: str) -> str:
-    """Text as code: in backticks where nothing in it could end them or a table's cell, else spelled in entities."""
+    """Writes text as code: in backticks where nothing in it could end them or a table's cell, else spelled in
+    entities."""
     content = printable(short(content, _WIDEST))
     if content.strip() and content.isascii() and _IN_TICKS.fullmatch(content):
         return f"`{content}`"
@@ -168,7 +169,7 @@ def code(content: str) -> str:
 
 
 def entities(content: str, kept: str = " ,") -> str:
-    """Every character that Markdown, HTML or a forge could act upon, as a number; those of ``kept`` stay."""
+    """Returns every character that Markdown, HTML or a forge could act upon, as a number; those of ``kept`` stay."""
     return "".join(char if char.isalnum() or char in kept else f"&#{ord(char)};" for char in content)
 
 

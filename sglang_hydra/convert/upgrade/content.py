@@ -30,15 +30,15 @@ _RELEASE = "engine.version"
 
 
 def kind_of(made: Upgrade, output: Path | None) -> str | None:
-    """What is written for ``output``, by its name, and what is shown where there is none: the experiment of a file
-    that was read; None for overrides, a recipe and a plan, whose command says it all."""
+    """Returns what is written for ``output``, by its name, and what is shown where there is none: the experiment of a
+    file that was read; None for overrides, a recipe and a plan, whose command says it all."""
     if output is not None:
         return _SUFFIXES.get(output.suffix, YAML)
     return YAML if made.subject.kind in (EXPERIMENT, IMPORTED) else None
 
 
 def content_of(made: Upgrade, kind: str, composer: Composer) -> str:
-    """The new file. Raises ConfigError where a plan cannot be written as a script."""
+    """Returns the new file. Raises ConfigError where a plan cannot be written as a script."""
     if kind == JSON:
         return json.dumps(made.plan.to_json(), indent=2, allow_nan=False) + "\n"
     if kind == SHELL:
@@ -134,7 +134,7 @@ def _rename(lines: list[str], first: int, last: int, name: str, made: Upgrade) -
 
 
 def _places(node: Any, above: tuple[str, ...]) -> Any:
-    """The first and last line of every key of block mappings, by its dotted name."""
+    """Returns the first and last line of every key of block mappings, by its dotted name."""
     for key, value in node.value:
         name = (*above, str(key.value))
         last = value.end_mark.line
@@ -164,7 +164,8 @@ def _put_release(lines: list[str], places: Mapping[str, tuple[int, int]], versio
 
 
 def _is_the_same(content: str, made: Upgrade, file: Path, composer: Composer) -> bool:
-    """Whether the edited text and the new requests make the same plan. Overrides behind the file are in neither."""
+    """Returns whether the edited text and the new requests make the same plan. Overrides behind the file are in
+    neither."""
     typed = [request for request in made.requests if request.place.startswith("argument ")]
     if typed:
         return False

@@ -54,8 +54,8 @@ _MARKED = re.compile(
 def changed_text(
     file: Path, text: str, made: Sequence[Upgrade], composer: Composer, variables: Mapping[str, str]
 ) -> str:
-    """The text of a file with the changes of all of its servers. Raises ConfigError (UPG007) for one whose text cannot
-    be changed at the places of its flags."""
+    """Returns the text of a file with the changes of all of its servers. Raises ConfigError (UPG007) for one whose text
+    cannot be changed at the places of its flags."""
     changed = text
     spans = server_spans(text)
     edits = [list(_edits(one)) for one in made]
@@ -81,8 +81,8 @@ def changed_text(
 
 
 def image_findings(file: Path, text: str, made: Sequence[Upgrade], composer: Composer) -> list[Finding]:
-    """The error for each image of the changed ``text`` that is of another release than its flags now are, the warning
-    for each that does not say which it holds (UPG008)."""
+    """Returns the error for each image of the changed ``text`` that is of another release than its flags now are, the
+    warning for each that does not say which it holds (UPG008)."""
     new = made[0].version
     hint = f"launch.image=REPOSITORY:TAG, an image of SGLang {new}; {_TAGS} has what is published"
     found = []
@@ -105,7 +105,7 @@ def _images_in(file: Path, text: str, composer: Composer) -> list[str]:
 def refusals(
     file: Path, text: str, composer: Composer, typed: Sequence[Request], variables: Mapping[str, str]
 ) -> list[Finding]:
-    """Why ``check`` would refuse the changed ``text`` of a file, with what is ``typed`` beside it (UPG009)."""
+    """Returns why ``check`` would refuse the changed ``text`` of a file, with what is ``typed`` beside it (UPG009)."""
     found = native_reader(composer, typed, variables)(file, text)
     found = found[:1] if found[0][0] == WHOLE else found
     verdicts = [(name or str(file), judged(composer, document, typed).verdict) for name, document in found]
@@ -117,14 +117,14 @@ def refusals(
 
 
 def _images_of(version: str) -> str:
-    """A pattern for the images of a release, by their tags; a digest behind the tag belongs to them."""
+    """Returns a pattern for the images of a release, by their tags; a digest behind the tag belongs to them."""
     name = r"(?<![\w.-])(?=[\w./-]{0,200}(?:sglang|:[\w.-]{0,80}sgl-dev))\w[\w./-]{0,200}"
     tag = rf"(?:[\w.-]{{0,80}}[-_])?v?{re.escape(version)}(?:-[\w.-]*)?"
     return rf"{name}:{tag}(?:@sha256:[0-9a-f]{{64}})?(?![\w.-])"
 
 
 def difference(name: str, before: str, after: str) -> list[str]:
-    """The lines of a unified diff."""
+    """Returns the lines of a unified diff."""
     old, new = before.splitlines(), after.splitlines()
     return list(difflib.unified_diff(old, new, name, name, lineterm=""))
 
@@ -139,7 +139,7 @@ class _Change(NamedTuple):
 
 
 def _edits(one: Upgrade) -> Iterator[Callable[[str], str]]:
-    """What is done to the text of one server: its arguments, then its variables."""
+    """Yields the edits to the text of one server: its arguments, then its variables."""
     for change in _changes(one):
         yield partial(_with_words, change)
     for item in one.variables:
@@ -222,7 +222,7 @@ def _with_words(change: _Change, text: str) -> str:
 
 
 def _comment_alone(found: re.Match[str]) -> str:
-    """The comment behind what is gone, on a line of its own."""
+    """Returns the comment behind what is gone, on a line of its own."""
     return f"{found['indent']}{found['comment']}\n" if found["comment"] else ""
 
 
@@ -231,9 +231,9 @@ def _in_list(word: str, quote: str) -> str:
 
 
 def _with_release(text: str, one: Upgrade, held: Collection[str]) -> str:
-    """The images of releases that are ``held``, pinned packages and the line of an export, for the new release. Without
-    a published image for it, the image stays, and so does one of another's making unless ``launch.image`` names the new
-    one. What a comment says of an image stays, and so does the registry before a name."""
+    """Returns the images of releases that are ``held``, pinned packages and the line of an export, for the new release.
+    Without a published image for it, the image stays, and so does one of another's making unless ``launch.image`` names
+    the new one. What a comment says of an image stays, and so does the registry before a name."""
     old, new = one.start.version, one.version
     text = re.sub(rf"{_PIN}{re.escape(old)}(?![\w.])", rf"\g<1>{new}", text)
     image = image_of(one.plan)
@@ -290,7 +290,7 @@ def _check(
 
 
 def _stale(file: Path, text: str, one: Upgrade, composer: Composer) -> str | None:
-    """A flag that is left and that only the old release has."""
+    """Returns a flag that is left and that only the old release has."""
     old, new = (_all_flags(release(nearest_known(each) or each)) for each in (one.start.version, one.version))
     for launch in launches_of(Source(str(file), text), composer):
         keys = [f"--{key.replace('_', '-')}" for key in launch.values or ()]

@@ -63,9 +63,9 @@ def subjects_of(
     composer: Composer,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Subject]:
-    """Every server that was named. ``argv`` is what stood behind a bare ``--``; ``written_for`` is ``--from``, by which
-    the flags of a launch command are read, ``variables`` those that a script leaves to its caller. Raises ConfigError
-    for what names none."""
+    """Returns every server that was named. ``argv`` is what stood behind a bare ``--``; ``written_for`` is ``--from``,
+    by which the flags of a launch command are read, ``variables`` those that a script leaves to its caller. Raises
+    ConfigError for what names none."""
     # With a flag between them, the overrides' own reader says what to type.
     mistyped = any(request.is_flag for request in requests)
     rest = [request for request in requests if mistyped or _is_override(request.text)]
@@ -155,7 +155,7 @@ def _imported(
     composer: Composer,
     variables: Mapping[str, str],
 ) -> Iterator[Subject]:
-    """The servers that a text of others starts, reduced to the nearest preset."""
+    """Yields the servers that a text of others starts, reduced to the nearest preset."""
     if word is not None:
         source = read_source(word)
     else:

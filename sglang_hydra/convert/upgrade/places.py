@@ -15,7 +15,8 @@ Span = tuple[int, int]
 
 
 def server_spans(text: str) -> list[Span]:
-    """The spans of the containers that start servers, in the order of the text; none for a text without containers."""
+    """Returns the spans of the containers that start servers, in the order of the text; none for a text without
+    containers."""
     try:
         documents = yaml_nodes(text, "manifest", yaml.SafeLoader)
         return sorted({span for document in documents for span in _spans(document, set())})
@@ -42,7 +43,7 @@ def _spans(node: yaml.Node | None, seen: set[int]) -> Iterator[Span]:
 
 
 def _plain(node: yaml.Node) -> str | list[str] | None:
-    """The text of a scalar, the texts of a list."""
+    """Returns the text of a scalar, the texts of a list."""
     if isinstance(node, yaml.SequenceNode):
         return [str(item.value) for item in node.value if isinstance(item, yaml.ScalarNode)]
     return str(node.value) if isinstance(node, yaml.ScalarNode) else None

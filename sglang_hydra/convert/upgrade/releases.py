@@ -26,8 +26,8 @@ class Start(NamedTuple):
 
 
 def release_named(version: str | None, flag: str) -> str:
-    """The release of the table that was typed behind ``flag``. Raises ConfigError, with all that are known, for one
-    that is not in it."""
+    """Returns the release of the table that was typed behind ``flag``. Raises ConfigError, with all that are known, for
+    one that is not in it."""
     known = known_versions()
     if version is None:
         hint = f"{program()} upgrade --to {known[-1]} ...", f"{program()} release list shows all {len(known)}"
@@ -68,7 +68,7 @@ def started_from(written_for: str | None, by: str) -> Start | None:
 
 
 def assumed_start(meant: str, arguments: Iterable[str]) -> Start:
-    """The release of what names none: ``meant``, for which it would be planned, where that has all of its
+    """Returns the release of what names none: ``meant``, for which it would be planned, where that has all of its
     ``arguments``; else the newest one that has them."""
     meant = nearest_known(meant) or known_versions()[-1]
     wanted = {name for name in arguments if any(name in release(version).arguments for version in known_versions())}
@@ -113,7 +113,7 @@ def _commands(known: Release) -> list[str]:
 
 
 def direction(old: str, new: str) -> str:
-    """``upgrade``, ``downgrade`` or ``same``."""
+    """Returns ``upgrade``, ``downgrade`` or ``same``."""
     if same_release(old, new):
         return "same"
     return "upgrade" if at_least(new, old) else "downgrade"

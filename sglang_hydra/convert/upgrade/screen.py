@@ -28,7 +28,7 @@ _PLACES_OF_VARIABLES = {"renamed": "{0} reads {1}", "gone": "{0} no longer reads
 
 
 def upgrade_screen(made: Upgrade, *, changes: bool = True) -> list[Line]:
-    """One server; without ``changes`` where another server has shown them already."""
+    """Returns one server; without ``changes`` where another server has shown them already."""
     lines: list[Line] = [*_heading(made), []]
     lines += finding_lines(made.subject.findings)
     lines += _broken(made)
@@ -209,7 +209,7 @@ def _handed_over(made: Upgrade) -> str:
 
 
 def summary(made: Upgrade) -> Line:
-    """One line: what it costs, and the verdict."""
+    """Returns one line: what it costs, and the verdict."""
     steps = made.steps
     count, what = len(steps.moved), "default"
     if isinstance(made.comparison, Moves):
@@ -236,7 +236,7 @@ SCHEMA = "sglang_hydra.upgrade/1"
 
 
 def record(made: Sequence[Upgrade], files: Sequence[tuple[str | None, Path | None, str | None]]) -> dict[str, Any]:
-    """The record of all servers. ``files`` has for each the kind of the new file, its path and its content."""
+    """Returns the record of all servers. ``files`` has for each the kind of the new file, its path and its content."""
     return {
         "schema": SCHEMA,
         "to": made[0].version,
@@ -275,7 +275,7 @@ def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | N
 
 
 def _values(found: Moves | str) -> dict[str, Any]:
-    """What both releases make of it; ``why`` says why that is not known."""
+    """Returns what both releases make of it; ``why`` says why that is not known."""
     if isinstance(found, str):
         return {"asked": False, "why": found, "moves": [], "steps": [], "before_id": None, "after_id": None}
     moves = [plain(item) for item in found.moves]

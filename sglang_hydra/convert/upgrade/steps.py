@@ -86,8 +86,8 @@ def steps_between(
     new: str,
     typed: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> Steps:
-    """What becomes of ``intent`` (arguments of ``old``) in ``new``. ``typed`` are the words of arguments that were
-    typed with an old flag.
+    """Returns what becomes of ``intent`` (arguments of ``old``) in ``new``. ``typed`` are the words of arguments that
+    were typed with an old flag.
 
     Raises KeyError for a release that is not in the table.
     """
@@ -159,7 +159,7 @@ def _has_flag(name: str, version: str) -> bool:
 
 
 def _beside(name: str, old: str, new: str) -> dict[str, Any]:
-    """What the new release needs beside the successor of ``name``, and the old one had by default."""
+    """Returns what the new release needs beside the successor of ``name``, and the old one had by default."""
     if direction(old, new) != "upgrade":
         return {}
     also = successor(name, new).also

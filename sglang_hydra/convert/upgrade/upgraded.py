@@ -77,7 +77,7 @@ def _moves(before: Plan, after: Plan, steps: Sequence[Plan]) -> Iterator[Differe
 
 
 def _between(old: str, new: str) -> Iterator[str]:
-    """The releases between two that can be asked: whose answers ship, or whose wheels are here."""
+    """Yields the releases between two that can be asked: whose answers ship, or whose wheels are here."""
     first, last = (old, new) if at_least(new, old) else (new, old)
     for version in known_versions() if first == old else reversed(known_versions()):
         inside = at_least(version, first) and at_least(last, version)
@@ -115,19 +115,19 @@ class Upgrade:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing breaks: everything was read, nothing had to be left out, and the release takes it."""
+        """Returns whether nothing breaks: everything was read, nothing had to be left out, and the release takes it."""
         read = all(finding.level != "error" for finding in self.subject.findings)
         return self.plan.ok and read and not self.steps.broken
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The arguments with a secret that somebody gave: no command that is shown has them."""
+        """Returns the arguments with a secret that somebody gave: no command that is shown has them."""
         given = [*self.plan.secrets, *(request.name for request in self.subject.requests)]
         return tuple(dict.fromkeys(name for name in given if name in SECRET_FIELDS))
 
     @property
     def words(self) -> list[str]:
-        """Our command as words, without the program. No secret is in it."""
+        """Returns our command as words, without the program. No secret is in it."""
         if self.subject.words is not None:
             return [*_changed_words(self.subject.words, self), *self.flags]
         return [*(_shown_word(request) for request in self.requests if request.place != _CHOSEN), *self.flags]
@@ -138,7 +138,7 @@ class Upgrade:
 
 
 def _by_the_new_release(finding: Finding, version: str) -> Finding:
-    """The finding on a flag that a variable gives its value: an error where ``version`` has no such flag."""
+    """Returns the finding on a flag that a variable gives its value: an error where ``version`` has no such flag."""
     name = finding.fields[0] if finding.id == "IMP005" and finding.fields else ""
     if name not in EVERY or (now := name_in(name, version)) == name:
         return finding
@@ -229,7 +229,7 @@ def _refuse_others(composition: Composition) -> None:
 
 
 def _start(subject: Subject, composition: Composition, written_for: str | None) -> Start:
-    """The release of --from, else that of the source, else engine.version, else the one that is assumed."""
+    """Returns the release of --from, else that of the source, else engine.version, else the one that is assumed."""
     if written_for is not None:
         return Start(written_for, "--from")
     recipe = _recipe_of(composition)
@@ -261,7 +261,7 @@ def _new_requests(
     variables: Sequence[Variable],
     version: str,
 ) -> Iterator[Request]:
-    """The requests without what is gone, for the new release."""
+    """Yields the requests without what is gone, for the new release."""
     gone = {item.key for item in steps.broken}
     renamed = [item for item in variables if item.state == "renamed" and item.place == "engine.env"]
     dropped = {_VERSION, *gone, *steps.renamed, *(f"engine.env.{item.name}" for item in renamed)}

@@ -35,7 +35,7 @@ class Setting:
 
 
 def settings_in(tree: Tree) -> dict[str, Setting]:
-    """Every key that was set in the node. Inside a Hydra app its own configs and command line say by whom.
+    """Returns every key that was set in the node. Inside a Hydra app its own configs and command line say by whom.
 
     Raises ConfigError for a node that holds every argument of SGLang where nobody can tell which of them were set.
     """
@@ -77,7 +77,8 @@ def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator
 
 
 def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
-    """The last word on each key right below ``mount``: the file and line or the override, in a running Hydra app.
+    """Returns the last word on each key right below ``mount``: the file and line or the override, in a running Hydra
+    app.
 
     What an option of a group brings (``gpu@NODE.gpu: h200``) counts as one word on the group's key. Empty outside of
     an app.
@@ -96,8 +97,8 @@ def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
 def requests_of(
     settings: Mapping[str, Setting], tree: Tree, knows: Collection[str], version: str
 ) -> tuple[list[Request], list[Finding]]:
-    """The arguments in the node as requests for a plan, and the keys that are none. ``knows`` are the arguments of the
-    SGLang that it is for."""
+    """Returns the arguments in the node as requests for a plan, and the keys that are none. ``knows`` are the arguments
+    of the SGLang that it is for."""
     requests: list[Request] = []
     findings: list[Finding] = []
     for name, word in settings.items():
@@ -109,7 +110,7 @@ def requests_of(
 
 
 def own_requests(settings: Mapping[str, Setting], preset: Callable[[str], Mapping[str, Any]]) -> list[Request]:
-    """What the node says for the plan alone. ``preset`` gives the facts of a GPU class by its name.
+    """Returns what the node says for the plan alone. ``preset`` gives the facts of a GPU class by its name.
 
     Raises ConfigError for a choice that a rollout does not have.
     """
@@ -133,8 +134,9 @@ def own_requests(settings: Mapping[str, Setting], preset: Callable[[str], Mappin
 
 
 def _inside(name: str, word: Setting, preset: Callable[[str], Mapping[str, Any]]) -> Iterator[Request]:
-    """The keys of one of our nodes. ``gpu.name`` chooses the class, as ``gpu@NODE.gpu: h200`` leaves it, and what is as
-    in the class needs no word; the flags of a preset (``args``) do not reach verl, so they are none of the plan's."""
+    """Yields the keys of one of our nodes. ``gpu.name`` chooses the class, as ``gpu@NODE.gpu: h200`` leaves it, and
+    what is as in the class needs no word; the flags of a preset (``args``) do not reach verl, so they are none of the
+    plan's."""
     known: Mapping[str, Any] = {}
     if name == "gpu" and word.value.get("name"):
         chosen = Setting(word.value["name"], word.layer, word.place)

@@ -53,11 +53,11 @@ class Tree:
     at: str
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value at ``key`` below ``at`` as plain containers; ``default`` where there is none."""
+        """Returns the value at ``key`` below ``at`` as plain containers; ``default`` where there is none."""
         return self.select(f"{self.at}.{key}", default)
 
     def select(self, key: str, default: Any = None) -> Any:
-        """The same for a key of the whole tree. Raises ConfigError where an interpolation leads nowhere."""
+        """Returns the same for a key of the whole tree. Raises ConfigError where an interpolation leads nowhere."""
         from omegaconf import OmegaConf
 
         with hydra_errors_as_findings():
@@ -65,7 +65,7 @@ class Tree:
             return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
     def rollout(self, key: str) -> Any:
-        """A key of the rollout node, or verl's default for it."""
+        """Returns a key of the rollout node, or verl's default for it."""
         if key == "n_gpus_per_node" and self.get(f"rollout.{key}") is None:
             return self.select(f"trainer.{key}", _DEFAULTS[key])
         return self.get(f"rollout.{key}", _DEFAULTS.get(key))
@@ -75,17 +75,17 @@ class Tree:
 
     @property
     def ranks(self) -> int:
-        """GPUs of one server: tensor times data parallel."""
+        """Returns GPUs of one server: tensor times data parallel."""
         return int(self.rollout("tensor_model_parallel_size")) * int(self.rollout("data_parallel_size"))
 
     @property
     def gpus_of_node(self) -> int:
-        """GPUs that one server sees on each of its nodes."""
+        """Returns GPUs that one server sees on each of its nodes."""
         return max(1, min(int(self.rollout("n_gpus_per_node")), self.ranks))
 
     @property
     def shares_gpus(self) -> bool:
-        """Whether the trainer lives on the same GPUs (verl's hybrid mode)."""
+        """Returns whether the trainer lives on the same GPUs (verl's hybrid mode)."""
         return bool(self.get("hybrid_engine", True)) and not self.rollout("nnodes")
 
     @property
@@ -94,7 +94,8 @@ class Tree:
 
 
 def passed(tree: Tree, version: str, vendor: str, knows: Collection[str]) -> dict[str, Passed]:
-    """Every argument that verl passes to SGLang ``version`` on GPUs of ``vendor``; ``knows`` are that release's."""
+    """Returns every argument that verl passes to SGLang ``version`` on GPUs of ``vendor``; ``knows`` are that
+    release's."""
     return {**dict(_first(tree, version, vendor)), **dict(_last(tree, knows))}
 
 
@@ -147,12 +148,13 @@ def _last(tree: Tree, knows: Collection[str]) -> Iterator[tuple[str, Passed]]:
 
 
 def local_path(path: Any) -> Any:
-    """Where verl looks for the model: a home folder spelled out. What lies in HDFS has its place only at start-up."""
+    """Returns where verl looks for the model: a home folder spelled out. What lies in HDFS has its place only at
+    start-up."""
     return os.path.expanduser(path) if isinstance(path, str) else path
 
 
 def _attention_backend(version: str, vendor: str) -> str:
-    """verl does not leave the choice to SGLang."""
+    """Returns verl's own choice, which it does not leave to SGLang."""
     if vendor == "amd":
         return "aiter"
     return "flashinfer" if at_least(version, "0.5.12") else "fa3"

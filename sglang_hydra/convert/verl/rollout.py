@@ -54,13 +54,13 @@ class Rollout:
 
     @property
     def server_args(self) -> dict[str, Any]:
-        """The keyword arguments of SGLang's ``ServerArgs`` on node 0: the last of verl's words wins."""
+        """Returns the keyword arguments of SGLang's ``ServerArgs`` on node 0: the last of verl's words wins."""
         first = {name: own.value for name, own in self.passed.items() if not own.final}
         last = {name: own.value for name, own in self.passed.items() if own.final}
         return {**first, **self.engine_kwargs, **last}
 
     def leave(self, config: C) -> C:
-        """A copy of verl's tree in which the node holds ``engine_kwargs`` and nothing else."""
+        """Returns a copy of verl's tree in which the node holds ``engine_kwargs`` and nothing else."""
         from omegaconf import OmegaConf, flag_override
 
         left: Any = copy.deepcopy(config)
@@ -76,7 +76,7 @@ class Rollout:
         return cast(C, left)
 
     def as_text(self) -> str:
-        """Every argument that ``ServerArgs`` gets, with who set it, and the findings of the plan."""
+        """Returns every argument that ``ServerArgs`` gets, with who set it, and the findings of the plan."""
         rows = [[text("  " + name, "bold"), text(value), text(who, "dim")] for name, value, who in self._rows()]
         lines = [*columns(rows, indent=""), [], *finding_lines(self.plan.findings, self.plan), summary(self.plan)]
         return "\n".join("".join(part for part, _ in line).rstrip() for line in lines)
@@ -137,7 +137,7 @@ def plan_rollout(
 
 
 def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The decorator between ``@hydra.main`` and verl's task.
+    """Returns the decorator between ``@hydra.main`` and verl's task.
 
         @hydra.main(version_base=None, config_path="conf", config_name="trainer")
         @sglang_hydra.convert.verl.main
@@ -162,7 +162,7 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _checked(composer: Composer, typed: list[Request], findings: Sequence[Finding]) -> list[Request]:
-    """``typed``. Raises ConfigError with the findings and, beside them, every value that does not fit."""
+    """Returns ``typed``. Raises ConfigError with the findings and, beside them, every value that does not fit."""
     try:
         composer.check(typed)
     except ConfigError as failure:
@@ -173,7 +173,7 @@ def _checked(composer: Composer, typed: list[Request], findings: Sequence[Findin
 
 
 def _folders_of_app() -> list[str]:
-    """Where a running Hydra app finds its configs, so that a GPU class of its own is known."""
+    """Returns where a running Hydra app finds its configs, so that a GPU class of its own is known."""
     from hydra.core.hydra_config import HydraConfig
 
     if not HydraConfig.initialized():
@@ -205,7 +205,7 @@ def _leaving(settings: Mapping[str, Setting]) -> dict[str, Any]:
 
 
 def _with(plan: Plan, found: Sequence[Finding]) -> Plan:
-    """The plan with the findings about verl, without those that ``ignore`` names."""
+    """Returns the plan with the findings about verl, without those that ``ignore`` names."""
     ignore = plan.nodes.ignore
     silent = tuple(finding for finding in found if finding.id in ignore)
     kept = tuple(finding for finding in found if finding.id not in ignore)

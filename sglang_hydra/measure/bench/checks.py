@@ -34,7 +34,7 @@ _read: dict[Any, tuple[Finding, ...]] = {}
 
 
 def _asked(reads: Callable[..., object], source: Any, *settings: Any) -> tuple[Finding, ...]:
-    """What a file's reader says of it, once as long as the file stays as it is."""
+    """Returns what a file's reader says of it, once as long as the file stays as it is."""
     key = (reads.__module__, source, content_digest(source) if isinstance(source, str) else None, *settings)
     if key not in _read:
         _read[key] = ()
@@ -46,7 +46,7 @@ def _asked(reads: Callable[..., object], source: Any, *settings: Any) -> tuple[F
 
 
 def problems(node: Mapping[str, Any]) -> Iterator[Finding]:
-    """Everything in a ``bench`` node that cannot be run, each with what to type."""
+    """Yields everything in a ``bench`` node that cannot be run, each with what to type."""
     for name, allowed in (("dataset", DATASETS), ("client", CLIENTS), ("cache", CACHES)):
         value = node[name]
         if value not in allowed:
@@ -101,7 +101,7 @@ def _trace(node: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _slo(node: Mapping[str, Any]) -> Iterator[Finding]:
-    """A limit on what no request of this load shows would be met by all of them, and would say nothing."""
+    """Yields a limit on what no request of this load shows would be met by all of them, and would say nothing."""
     slo = node["slo"]
     for name in ("ttft_ms", "itl_ms", "e2e_ms"):
         if slo[name] is not None and not slo[name] > 0:
@@ -120,5 +120,5 @@ def _slo(node: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _error(id: str, message: str, key: str, hint: str, *others: str) -> Finding:
-    """``key`` is the one to change first; the ``others`` go with it."""
+    """Makes the finding: ``key`` is the one to change first; the ``others`` go with it."""
     return Finding("error", id, message, tuple(f"bench.{name}" for name in (key, *others)), hint)

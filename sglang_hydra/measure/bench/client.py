@@ -202,7 +202,7 @@ class _Supply:
 
 
 def _times_of(load: Load) -> deque[float]:
-    """When the requests of a trace are due, in seconds since the beginning, at the rate that is asked for."""
+    """Returns when the requests of a trace are due, in seconds since the beginning, at the rate that is asked for."""
     if load.trace is None:
         return deque()
     trace = read_trace(load.trace, load.num_prompts)
@@ -284,12 +284,12 @@ class _Driver:
             self._next = -1
 
     def _wanted(self) -> int:
-        """How many requests are to be ready beyond those on their way."""
+        """Returns how many requests are to be ready beyond those on their way."""
         rate = self._load.request_rate
         return math.ceil(rate * _AHEAD_S) if rate is not None else sum(slots or 0 for slots in self._slots)
 
     def _has_room(self) -> bool:
-        """Whether a process lacks requests; the next one that does gets the next request."""
+        """Returns whether a process lacks requests; the next one that does gets the next request."""
         for step in range(len(self._processes)):
             number = (self._next + step) % len(self._processes)
             if self._ahead[number] < self._most[number]:
@@ -321,13 +321,13 @@ class _Driver:
 
 
 def _share(whole: int | None, number: int, count: int) -> int | None:
-    """What process ``number`` of ``count`` gets of so many."""
+    """Returns the share of process ``number`` of ``count``."""
     return None if whole is None else whole // count + (number < whole % count)
 
 
 def _count_processes(load: Load) -> int:
-    """As many as the streams need and the machine has cores for, beside the server. What bounds an open loop is one
-    number for all of its requests, so one process has it."""
+    """Returns as many as the streams need and the machine has cores for, beside the server. What bounds an open loop is
+    one number for all of its requests, so one process has it."""
     if load.request_rate is not None:
         wanted = 1 if load.concurrency else math.ceil(load.request_rate / _REQUESTS_PER_S)
     else:
@@ -349,7 +349,7 @@ class Builtin:
         self._texts = None if wire.takes_ids else TextMaker(server.python, server.model_path)
 
     def run(self, load: Load, seed: int, fewest: int | None = None) -> Run:
-        """The load; at least ``fewest`` requests instead of ``load.smallest_count``."""
+        """Returns the load; at least ``fewest`` requests instead of ``load.smallest_count``."""
         return run_load(self._target, load, self._source(load, seed), seed, fewest, self._processes)
 
     def warm_up(self, load: Load, seed: int) -> None:

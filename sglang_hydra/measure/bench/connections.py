@@ -29,7 +29,7 @@ class ProtocolError(Exception):
 
 
 def request_head(url: str, path: str, headers: Mapping[str, str]) -> bytes:
-    """A POST request up to its length, for every body that goes there."""
+    """Returns a POST request up to its length, for every body that goes there."""
     parts = urlsplit(url)
     lines = [
         f"POST {parts.path.rstrip('/')}{path} HTTP/1.1",
@@ -70,7 +70,7 @@ class Framing:
         return self._state == _HEAD and not self._rest
 
     def feed(self, data: bytes) -> bytes:
-        """The content that ``data`` holds. Raises ProtocolError."""
+        """Returns the content that ``data`` holds. Raises ProtocolError."""
         if self._state == _SIZE and not self._rest:
             line = data.find(b"\r\n", 0, 12)
             if line > 0:
@@ -80,7 +80,7 @@ class Framing:
         return b"".join(self._take(data))
 
     def at_end_of_stream(self) -> None:
-        """The server has closed. Raises ProtocolError where the answer is not complete."""
+        """Ends the answer: the server has closed. Raises ProtocolError where the answer is not complete."""
         if self._state == _HEAD:
             raise ProtocolError("Server disconnected without sending a response." if not self._rest else "no HTTP")
         if self._state not in (_TO_THE_END, _ENDED):
@@ -118,7 +118,7 @@ class Framing:
             self._state = _CHUNK_END if self._state == _CHUNK else _ENDED
 
     def _line(self, line: bytes) -> None:
-        """A line, or the whole head."""
+        """Reads a line, or the whole head."""
         if self._state == _HEAD:
             self._read_head(line)
         elif self._state == _SIZE:
@@ -188,7 +188,7 @@ class Poller:
         return found
 
     def sleep(self, seconds: float) -> None:
-        """Until something is ready, at most so long. epoll itself counts in milliseconds."""
+        """Waits until something is ready, at most that long. epoll itself counts in milliseconds."""
         if self._epoll:
             select.select([self._epoll], (), (), seconds)
         else:
@@ -246,7 +246,7 @@ class Addresses:
             self.problem = failure
 
     def choose_address(self, timeout: float) -> None:
-        """Of several addresses (localhost has two), the first at which somebody listens."""
+        """Chooses the first of several addresses (localhost has two) at which somebody listens."""
         for address in self.addresses if len(self.addresses) > 1 else ():
             with socket.socket(address[0], socket.SOCK_STREAM) as trial:
                 trial.settimeout(timeout)
@@ -288,7 +288,7 @@ class Connection:
             raise
 
     def connected(self) -> None:
-        """The connection stands, or OSError is raised for why it does not."""
+        """Checks that the connection is open; raises OSError with the reason where it is not."""
         code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
@@ -329,7 +329,7 @@ class Connection:
         return clear, stamp, False
 
     def is_stale(self) -> bool:
-        """Whether the server has closed it since it was last used."""
+        """Returns whether the server has closed it since it was last used."""
         try:
             return not self.socket.recv(1, socket.MSG_PEEK) or self._tls is None
         except BlockingIOError:

@@ -45,7 +45,8 @@ class CoreWaits:
             self._times.append(now)
 
     def longest(self, begin: float, end: float) -> float:
-        """Seconds that one process waited at most between two times on ``time.monotonic``, both within the run."""
+        """Returns the seconds that one process waited at most between two times on ``time.monotonic``, both within the
+        run."""
         before = max(0, bisect_right(self._times, begin) - 1)
         after = min(len(self._times) - 1, bisect_left(self._times, end))
         return max(late - early for early, late in zip(self._waits[before], self._waits[after], strict=True))
@@ -56,7 +57,8 @@ class CoreWaits:
 
 
 def _schedstats(url: str) -> Iterator[int]:
-    """Opened files: CPU time, wait for a core (both in ns) and time slices of a main thread (proc(5), schedstat)."""
+    """Yields opened files: CPU time, wait for a core (both in ns) and time slices of a main thread (proc(5),
+    schedstat)."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -71,7 +73,7 @@ def _schedstats(url: str) -> Iterator[int]:
 
 
 def _waited(handle: int, before: float) -> float:
-    """Seconds; as before for a process that has ended."""
+    """Returns seconds; as before for a process that has ended."""
     try:
         return int(os.pread(handle, 100, 0).split()[1]) / 1e9
     except (OSError, IndexError, ValueError):

@@ -78,14 +78,14 @@ class GpuWatch:
 
 
 def driver_version() -> str | None:
-    """The version of NVIDIA's driver; None where there is none."""
+    """Returns the version of NVIDIA's driver; None where there is none."""
     with suppress(NoNvml), nvml_library() as nvml:
         return str(nvml.nvmlSystemGetDriverVersion())
     return None
 
 
 def _sample(nvml: Any, handle: Any) -> Sight:
-    """What the GPU tells; some tell a part of it only."""
+    """Samples what the GPU reports; some report only a part."""
     watts = ask_nvml(nvml, "nvmlDeviceGetPowerUsage", handle)
     clock = ask_nvml(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM)
     memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)

@@ -46,7 +46,7 @@ class Load:
 
     @property
     def smallest_count(self) -> int:
-        """The number of requests that are sent at least, before ``min_duration`` asks for more."""
+        """Returns the number of requests that are sent at least, before ``min_duration`` asks for more."""
         if self.trace is not None:
             return len(read_trace(self.trace, self.num_prompts).arrivals)
         if self.num_prompts is not None:
@@ -59,8 +59,8 @@ _NOT_IDENTITY = frozenset({"timeout", "repeats", "url"})
 
 
 def load_of(node: Mapping[str, Any]) -> Load:
-    """The load that a checked ``bench`` node describes; a ladder must have been replaced by one of its steps. A trace
-    has the rate that is asked for, else its own."""
+    """Returns the load that a checked ``bench`` node describes; a ladder must have been replaced by one of its steps. A
+    trace has the rate that is asked for, else its own."""
     values: dict[str, Any] = {item.name: node.get(item.name) for item in fields(Load)}
     if values["trace"] is not None and values["request_rate"] is None:
         values["request_rate"] = read_trace(values["trace"], values["num_prompts"]).rate
@@ -82,7 +82,7 @@ def workload_record(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def content_digest(path: str) -> str | None:
-    """A digest of what is in a file; None where it cannot be read."""
+    """Returns a digest of what is in a file; None where it cannot be read."""
     file = os.path.expanduser(path)
     try:
         found = os.stat(file)

@@ -161,7 +161,7 @@ class LoadRun:
             self._seen = woken if held < _LATE_S else max(self._polled, until - held)
 
     def _next_due(self) -> float:
-        """When the next request is to be sent, as far as that is a matter of time."""
+        """Returns when the next request is to be sent, as far as that is a matter of time."""
         slots = self._setup.slots
         if self._begin is None or not self._orders or (slots is not None and self._flying >= slots):
             return self._tick_at
@@ -259,7 +259,7 @@ class LoadRun:
         return connection
 
     def _open_ahead(self) -> None:
-        """A connection for the next request. Where none can be made, that request finds out why."""
+        """Opens a connection for the next request. Where none can be made, that request finds out why."""
         with contextlib.suppress(OSError):
             self._idle.append(self._open())
 
@@ -355,8 +355,8 @@ class LoadRun:
             self._end(request, why)
 
     def _send_again(self, request: Exchange) -> None:
-        """The server closed a kept connection, without a word of it, just when the request went out: it goes out once
-        more, on a new one. Its time goes on."""
+        """Sends a request once more, on a new connection: the server closed the kept one, without a word, just when the
+        request went out. Its time goes on."""
         request.content, request.again = request.again, b""
         try:
             self._give(self._open(), request)

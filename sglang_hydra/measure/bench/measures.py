@@ -54,7 +54,8 @@ class Sample:
 
     @property
     def asked_at(self) -> float:
-        """When a user would have asked: an open loop that holds a request back does not make the server faster."""
+        """Returns when a user would have asked: an open loop that holds a request back does not make the server
+        faster."""
         return self.sent if self.due is None else self.due
 
     @property
@@ -71,7 +72,7 @@ class Sample:
 
     @property
     def tpot(self) -> float | None:
-        """Seconds a token after the first; None for an answer of one token."""
+        """Returns the seconds a token after the first; None for an answer of one token."""
         if self.first is None or self.output_tokens is None or self.output_tokens < 2:
             return None
         return (self.end - self.first) / (self.output_tokens - 1)
@@ -84,7 +85,7 @@ def measure(
     slo: Mapping[str, float | None] | None = None,
     streamed: bool = True,
 ) -> dict[str, Any]:
-    """The numbers of a point from its requests, all sent within one run.
+    """Returns the numbers of a point from its requests, all sent within one run.
 
     An answer that comes whole (``streamed`` is false) has no time of a single token.
 
@@ -123,8 +124,8 @@ def measure(
 
 
 def _from_sent(samples: Sequence[Sample]) -> dict[str, dict[str, float | None]]:
-    """What an open loop's latencies would be if they counted from sending: without the time that a bound on what is in
-    flight held requests back."""
+    """Returns what an open loop's latencies would be if they counted from sending: without the time that a bound on
+    what is in flight held requests back."""
     return {
         "ttft_ms": spread(None if sample.first is None else sample.first - sample.sent for sample in samples),
         "e2e_ms": spread(sample.in_flight for sample in samples),
@@ -132,8 +133,8 @@ def _from_sent(samples: Sequence[Sample]) -> dict[str, dict[str, float | None]]:
 
 
 def spread(seconds: Iterable[float | None]) -> dict[str, float | None]:
-    """Mean, standard deviation (of all values, as numpy's), smallest, percentiles and largest, in milliseconds; all
-    None for no value."""
+    """Returns mean, standard deviation (of all values, as numpy's), smallest, percentiles and largest, in milliseconds;
+    all None for no value."""
     values = sorted(value * 1000 for value in seconds if value is not None)
     names = ["mean", "std", "min", *(f"p{share}" for share in PERCENTILES), "max"]
     if not values:
@@ -145,7 +146,7 @@ def spread(seconds: Iterable[float | None]) -> dict[str, float | None]:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value below which ``share`` percent of the sorted values lie, between the two nearest."""
+    """Returns the value below which ``share`` percent of the sorted values lie, between the two nearest."""
     place = (len(ordered) - 1) * share / 100
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
@@ -153,7 +154,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def meets(sample: Sample, slo: Mapping[str, float | None]) -> bool:
-    """Whether a request completed within every limit. The inter-token latency of a request is its mean one."""
+    """Returns whether a request completed within every limit. The inter-token latency of a request is its mean one."""
     if not sample.completed:
         return False
     mean_gap = math.fsum(sample.gaps) / len(sample.gaps) if sample.gaps else None
@@ -165,7 +166,7 @@ def meets(sample: Sample, slo: Mapping[str, float | None]) -> bool:
 
 
 def _goodput(samples: Sequence[Sample], duration: float, slo: Mapping[str, float | None]) -> dict[str, Any]:
-    """Requests a second within the SLO, the share of them, and whether that is enough; None without an SLO."""
+    """Returns requests a second within the SLO, the share of them, and whether that is enough; None without an SLO."""
     if not any(slo.get(name) is not None for name in ("ttft_ms", "itl_ms", "e2e_ms")) or not samples:
         return {"goodput": None, "slo_share": None, "slo_met": None}
     good = sum(meets(sample, slo) for sample in samples)
@@ -223,7 +224,7 @@ def moved_by_server_waits(samples: Sequence[Sample]) -> dict[str, dict[str, floa
 
 
 def most_moved(moved: Moved) -> tuple[str, str, float] | None:
-    """The measure, its number and the share of what may be moved most."""
+    """Returns the measure, its number and the share of what may be moved most."""
     every = [(name, number, share) for name, shares in moved.items() for number, share in shares.items()]
     return max(every, key=lambda item: item[2], default=None)
 
@@ -238,7 +239,7 @@ def _gaps_moved(samples: Sequence[Sample], others: Iterable[float]) -> dict[str,
 
 
 def _gaps(samples: Sequence[Sample]) -> Iterator[float]:
-    """The gaps without what may be the client's in them."""
+    """Yields the gaps without what may be the client's in them."""
     for sample in samples:
         gaps = list(sample.gaps)
         for place, count, delay in sample.gap_delays:

@@ -43,7 +43,7 @@ class Histogram:
         self.largest = max(self.largest, other.largest)
 
     def percentile(self, share: float) -> float:
-        """Seconds that ``share`` percent of the times do not exceed."""
+        """Returns the seconds that ``share`` percent of the times do not exceed."""
         left = self.count * share / 100
         for micros in sorted(self._counts):
             left -= self._counts[micros]
@@ -52,7 +52,7 @@ class Histogram:
         return self.largest
 
     def spread_ms(self) -> dict[str, float | None]:
-        """Mean, percentiles and the largest in milliseconds, as ``measures.spread`` names them."""
+        """Returns mean, percentiles and the largest in milliseconds, as ``measures.spread`` names them."""
         if not self.count:
             return dict.fromkeys(("mean", "p50", "p90", "p99", "max"))
         shares = {f"p{share}": self.percentile(share) * 1000 for share in (50, 90, 99)}

@@ -50,7 +50,7 @@ class PointResult:
     details: tuple[dict[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the single requests."""
+        """Returns everything but the single requests."""
         return {name: value for name, value in self.__dict__.items() if name != "details"}
 
 
@@ -122,8 +122,8 @@ _ENGINE_PACKAGES = ("sglang", "transformers", "torch", "sgl-kernel", "sglang-ker
 
 @functools.cache
 def machine(python: str | None) -> dict[str, Any]:
-    """The host, its CPU and GPU driver, and the versions of this package and of the engine in ``python``, as they were
-    at the first call. What cannot be known is left out."""
+    """Returns the host, its CPU and GPU driver, and the versions of this package and of the engine in ``python``, as
+    they were at the first call. What cannot be known is left out."""
     found = installed(python).versions
     packages = {f"engine's {name}": str(found[name]) for name in _ENGINE_PACKAGES if name in found}
     return {**_host(), **packages}

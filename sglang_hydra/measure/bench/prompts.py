@@ -41,8 +41,8 @@ class Prompt(NamedTuple):
 
 
 def point_seed(seed: int, point_id: str, repeat: int) -> int:
-    """The seed of a point's prompts: its own for every point and repeat, so that no point finds another's prompts in
-    a prefix cache."""
+    """Returns the seed of a point's prompts: its own for every point and repeat, so that no point finds another's
+    prompts in a prefix cache."""
     digest = hashlib.sha256(f"{seed}/{point_id}/{repeat}".encode()).digest()
     return int.from_bytes(digest[:6], "big")
 
@@ -50,8 +50,8 @@ def point_seed(seed: int, point_id: str, repeat: int) -> int:
 def make_prompts(
     load: Load, count: int, seed: int, vocab_size: int, shared: int | None = None, start: int = 0
 ) -> list[Prompt]:
-    """``count`` requests. ``shared`` is the seed of what they share with other calls (None: ``seed``): the prefixes,
-    and the order of a file, of which ``start`` prompts were sent already.
+    """Returns ``count`` requests. ``shared`` is the seed of what they share with other calls (None: ``seed``): the
+    prefixes, and the order of a file, of which ``start`` prompts were sent already.
 
     Raises ConfigError for a file that cannot be read or holds no prompt.
     """
@@ -87,7 +87,8 @@ def _ids(draw: random.Random, count: int, vocab_size: int) -> tuple[int, ...]:
 
 
 def _from_trace(load: Load, count: int, seed: int, vocab_size: int, start: int) -> list[Prompt]:
-    """Requests of a trace from number ``start`` on, of its lengths, sharing the blocks that it says they share."""
+    """Returns requests of a trace from number ``start`` on, of its lengths, sharing the blocks that it says they
+    share."""
     lowest = min(_LOWEST_ID, vocab_size // 2)
     arrivals = read_trace(str(load.trace), load.num_prompts).arrivals[start : start + count]
     return [
@@ -105,8 +106,8 @@ def _from_file(load: Load, count: int, seed: int, start: int) -> list[Prompt]:
 
 @functools.lru_cache(maxsize=2)
 def _ordered(name: str, stamp: object, output_len: int, seed: int) -> list[Prompt]:
-    """Read and ordered once for all requests of a run, some of which are made while it lasts. ``stamp`` changes with
-    the file."""
+    """Reads and orders them once for all requests of a run, some of which are made while it lasts. ``stamp`` changes
+    with the file."""
     rows = file_prompts(name, output_len)
     random.Random(seed).shuffle(rows)
     return rows
@@ -147,14 +148,14 @@ def _row(path: Path, number: int, row: Any, output_len: int) -> Prompt:
 
 
 def _is_empty(row: Any) -> bool:
-    """Whether it is a conversation without a word, of which ShareGPT's own file has some."""
+    """Returns whether it is a conversation without a word, of which ShareGPT's own file has some."""
     if not isinstance(row, dict) or "prompt" in row or "text" in row:
         return False
     return any(isinstance(row.get(key), list) for key in _MESSAGE_KEYS) and _first_message(row) in (None, "")
 
 
 def _first_message(row: dict[str, Any]) -> Any:
-    """The first message after any instructions to the model."""
+    """Returns the first message after any instructions to the model."""
     turns: Sequence[Any] = next((row[key] for key in _MESSAGE_KEYS if isinstance(row.get(key), list)), [])
     spoken = (turn for turn in turns if isinstance(turn, dict) and turn.get("role", turn.get("from")) != "system")
     first = next(spoken, {})
@@ -195,8 +196,8 @@ class TextMaker:
             errors.close()
 
     def _answer(self, request: dict[str, Any]) -> Any:
-        """The process's answer to a request, each a line of JSON; other lines are what packages print when they are
-        imported."""
+        """Returns the process's answer to a request, each a line of JSON; other lines are what packages print when they
+        are imported."""
         process, errors = self._running = self._running or self._started()
         assert process.stdin is not None
         assert process.stdout is not None

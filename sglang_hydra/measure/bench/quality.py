@@ -92,6 +92,6 @@ def _ask(server: Server, prompt: str) -> str:
 
 
 def _words(reply: str) -> str:
-    """The answer without a model's thoughts before it, as words between blanks: 7 is not found in 17."""
+    """Returns the answer without a model's thoughts before it, as words between blanks: 7 is not found in 17."""
     answer = reply.rpartition("</think>")[2].casefold()
     return f" {' '.join(''.join(letter if letter.isalnum() else ' ' for letter in answer).split())} "

@@ -73,7 +73,7 @@ class Server:
     def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = _ASK_S
     ) -> httpx.Response | None:
-        """The answer to a request, with ``body`` as JSON; None where there is none."""
+        """Returns the answer to a request, with ``body`` as JSON; None where there is none."""
         try:
             # trust_env: a proxy of the environment would stand between us and the server.
             with httpx.Client(
@@ -85,8 +85,8 @@ class Server:
 
 
 def authorities(url: str) -> str | None:
-    """The file of certificates that are trusted, beside those of ``SSL_CERT_FILE``; None where none are looked at.
-    Loading them takes 15 ms of a core for each client that is made."""
+    """Returns the file of certificates that are trusted, beside those of ``SSL_CERT_FILE``; None where none are looked
+    at. Loading them takes 15 ms of a core for each client that is made."""
     if not url.startswith("https:"):
         return None
     import certifi
@@ -125,7 +125,7 @@ def empty_cache(server: Server, timeout_s: float) -> float:
 
 
 def read_metrics(server: Server) -> dict[str, float] | None:
-    """The server's metrics, summed over labels; None where it publishes none (``enable_metrics`` is off)."""
+    """Returns the server's metrics, summed over labels; None where it publishes none (``enable_metrics`` is off)."""
     answer = server.ask("GET", "/metrics/") if server.engine == "sglang" else None
     if answer is not None and answer.status_code in (301, 302, 307, 308, 404):
         answer = server.ask("GET", "/metrics")
@@ -135,8 +135,8 @@ def read_metrics(server: Server) -> dict[str, float] | None:
 
 
 def parse_metrics(content: str) -> dict[str, float]:
-    """Every metric of a Prometheus page by its name without ``sglang:``, over its labels: shares are averaged, all
-    else is summed. What is no number is left out."""
+    """Returns every metric of a Prometheus page by its name without ``sglang:``, over its labels: shares are averaged,
+    all else is summed. What is no number is left out."""
     found: dict[str, list[float]] = {}
     for line in content.splitlines():
         match = _LINE.match(line.strip()) if not line.startswith("#") else None
@@ -218,7 +218,7 @@ def inside(seen: Sequence[tuple[float, Seen]], window: Window | None) -> list[Se
 def _summary(
     before: Mapping[str, float], after: Mapping[str, float], seen: Iterable[Mapping[str, float]]
 ) -> dict[str, Any]:
-    """What was counted in between, and the mean and the largest of every gauge."""
+    """Returns what was counted in between, and the mean and the largest of every gauge."""
     counted = {name: after[name] - before.get(name, 0.0) for name in COUNTERS if name in after}
     retracted = next((after[name] - before.get(name, 0.0) for name in RETRACTIONS if name in after), None)
     if retracted is None and _NOW_RETRACTED in after:

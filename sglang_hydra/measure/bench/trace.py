@@ -48,13 +48,13 @@ class Trace(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """The tokens of the longest request, prompt and answer."""
+        """Returns the tokens of the longest request, prompt and answer."""
         return max(each.input_len + each.output_len for each in self.arrivals)
 
 
 def read_trace(name: str, count: int | None = None) -> Trace:
-    """The first ``count`` requests of a trace (None: all). Raises ConfigError (BEN017) for a file that is none, and for
-    one with more tokens than are made at a time."""
+    """Returns the first ``count`` requests of a trace (None: all). Raises ConfigError (BEN017) for a file that is none,
+    and for one with more tokens than are made at a time."""
     path = Path(name).expanduser()
     try:
         seen = path.stat()
@@ -65,7 +65,8 @@ def read_trace(name: str, count: int | None = None) -> Trace:
 
 
 def tokens_of(arrival: Arrival, seed: int, number: int, vocab_size: int, lowest: int) -> tuple[int, ...]:
-    """The prompt of request ``number``: blocks with equal hashes have equal tokens; what no hash is for is its own."""
+    """Returns the prompt of request ``number``: blocks with equal hashes have equal tokens; what no hash is for is its
+    own."""
     found: list[int] = []
     for block in arrival.blocks:
         found += _block(f"{seed}/block/{block}", vocab_size, lowest)

@@ -43,7 +43,7 @@ class Seen:
 
 
 def invalid_reasons(seen: Seen) -> list[str]:
-    """Every reason for which the point does not count, in words; none for a valid one."""
+    """Returns every reason for which the point does not count, in words; none for a valid one."""
     return [reason for rule in RULES if (reason := rule(seen)) is not None]
 
 
@@ -95,7 +95,7 @@ def low_concurrency(seen: Seen) -> str | None:
 
 
 def late_client(seen: Seen) -> str | None:
-    """An open loop must send when it is time, whatever the server does."""
+    """Returns whether the client is late: an open loop must send when it is time, whatever the server does."""
     sent = [sample for sample in seen.samples if sample.due is not None]
     if seen.load.request_rate is None or len(sent) < 2:
         return None
@@ -123,7 +123,8 @@ def delayed_by_client(seen: Seen) -> str | None:
 
 
 def server_without_a_core(seen: Seen) -> str | None:
-    """On a small machine the client, or another program, runs where the server would."""
+    """Returns why the server lacks a core: on a small machine the client, or another program, runs where the server
+    would."""
     return _moved_too_far(seen.server_moved, "the server waited for a core of this machine, which")
 
 
@@ -174,7 +175,7 @@ RULES: tuple[Callable[[Seen], str | None], ...] = (
 
 
 def _mean_in_flight(samples: Sequence[Sample], asked: int) -> float:
-    """The mean number of requests in flight between the sending of request ``asked`` and the last sending.
+    """Returns the mean number of requests in flight between the sending of request ``asked`` and the last sending.
 
     Where all are sent at once there is no such time: then the most that were in flight together.
     """

@@ -57,7 +57,7 @@ class Wire(Protocol):
     takes_ids: bool
 
     def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, Any]:
-        """The request."""
+        """Returns the request."""
 
     def part(self, data: dict[str, Any]) -> Answered:
         """Reads one event of the stream, or the whole answer."""
@@ -107,7 +107,7 @@ class Completions:
 
 
 def _aborted(reason: Any) -> str | None:
-    """Why the server gave a request up, None for one that it finished."""
+    """Returns why the server gave a request up, None for one that it finished."""
     if not isinstance(reason, dict) or reason.get("type") != "abort":
         return None
     return _error_text(reason.get("message") or reason)
@@ -154,7 +154,7 @@ class Answer:
         self._arrived = Arrived()
 
     def take(self, content: bytes, arrival: Arrival) -> bool:
-        """Whether the rest is worth reading: after what cannot be read nothing is."""
+        """Returns whether the rest is worth reading: after what cannot be read nothing is."""
         if self.status != 200 or not self._stream:
             if self.status == 200 or sum(map(len, self._pieces)) < 4 * LONGEST_ERROR:
                 self._pieces.append(content)
@@ -170,7 +170,7 @@ class Answer:
         return self._events([line for line in lines.split(b"\n") if line.startswith(_DATA)], arrival)
 
     def end(self, arrival: Arrival, error: str | None = None) -> Sample:
-        """The sample; ``error`` says why there is no more of the answer."""
+        """Returns the sample; ``error`` says why there is no more of the answer."""
         sample = self.sample
         content, self._pieces = b"".join(self._pieces), []
         if error is None and self.status != 200:
@@ -200,7 +200,7 @@ class Answer:
         return True
 
     def _add(self, part: Answered, at: float, earliest: float) -> None:
-        """A part of n tokens counts as n equal gaps; where nobody counts, as one."""
+        """Counts a part of n tokens as n equal gaps; where nobody counts, as one."""
         sample = self.sample
         before = sample.output_tokens or 0
         sample.error = part.error or sample.error

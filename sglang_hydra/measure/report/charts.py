@@ -70,7 +70,7 @@ class _Scale(NamedTuple):
     of: Callable[[float], float]
 
     def within(self, value: float) -> float:
-        """The place of a value, at the edge of the plot where it lies beyond."""
+        """Returns the place of a value, at the edge of the plot where it lies beyond."""
         return self.of(min(max(value, self.ticks[0]), self.ticks[-1]))
 
 
@@ -95,7 +95,7 @@ def scatter(marks: Sequence[Mark], x: Axis, y: Axis, is_log: bool = False) -> st
 
 
 def _frame(svg: Element, x: Axis, y: Axis, x_scale: _Scale, y_scale: _Scale) -> None:
-    """The grid, what lies beyond a limit, the words of the axes, and where it is better."""
+    """Draws the grid, what lies beyond a limit, the words of the axes, and where it is better."""
     if x.limit is not None:
         at = x_scale.within(x.limit)
         left, right = (_LEFT, at) if x.more_is_better else (at, WIDTH - _RIGHT)
@@ -126,7 +126,7 @@ def _joined(
 
 
 def _labels(svg: Element, marks: Sequence[Mark], x: _Scale, y: _Scale) -> None:
-    """The loads beside their marks, those on the front first; one that would cover another is left out."""
+    """Writes the loads beside their marks, those on the front first; one that would cover another is left out."""
     taken: list[tuple[float, float, float]] = []
     for mark in sorted(marks, key=lambda mark: (not mark.on_front, -mark.order)):
         left, bottom = x.of(mark.x) + 7, y.of(mark.y) - 6
@@ -156,7 +156,7 @@ def _mark(svg: Element, mark: Mark, x: _Scale, y: _Scale) -> None:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """About five round numbers from ``low`` to the first that is not below ``high``."""
+    """Returns about five round numbers from ``low`` to the first that is not below ``high``."""
     if not high > low:
         return [low, low + 1]
     rough = (high - low) / _TICKS
@@ -167,8 +167,8 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten, or these powers alone where they are many, around both numbers, which are above
-    zero."""
+    """Returns 1, 2 and 5 times powers of ten, or these powers alone where they are many, around both numbers, which are
+    above zero."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 2)
     for factors in ((1, 2, 5), (1,)):
         steps = [factor * 10.0**power for power in powers for factor in factors]
@@ -180,7 +180,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def short(value: float) -> str:
-    """A number in at most three or four digits: 0.012, 1.5, 1,240, 12.4k."""
+    """Returns a number in at most three or four digits: 0.012, 1.5, 1,240, 12.4k."""
     if value and abs(value) < 1:
         return f"{value:.2g}"
     if abs(value) >= 10_000:
@@ -189,15 +189,15 @@ def short(value: float) -> str:
 
 
 def legend_mark(series: int) -> str:
-    """The mark of a series alone, for a legend."""
+    """Returns the mark of a series alone, for a legend."""
     svg = Element("svg", {"viewBox": "0 0 14 14", "class": "key", "aria-hidden": "true"})
     ElementTree.SubElement(svg, "path", {"d": _outline(series, 7, 7, 5), "class": f"mark s{series % _COLOURS}"})
     return _written(svg)
 
 
 def _outline(series: int, x: float, y: float, size: float) -> str:
-    """The mark of a series: each has a shape of its own beside its colour, for whoever does not tell the colours
-    apart. All have about the same area."""
+    """Returns the mark of a series: each has a shape of its own beside its colour, for whoever does not tell the
+    colours apart. All have about the same area."""
     shape = (series + series // _COLOURS) % _COLOURS
     if shape == 0:
         half = f"a{size:g},{size:g} 0 1,0"

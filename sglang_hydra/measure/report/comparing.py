@@ -48,19 +48,19 @@ class Group:
 
     @property
     def words(self) -> str:
-        """What was typed for this point beside what all points share."""
+        """Returns what was typed for this point beside what all points share."""
         return " ".join(self.first.words) or "the only point"
 
     def values(self, metric: Metric) -> list[float]:
         return [value for row in self.rows if (value := row.measure(metric.key)) is not None]
 
     def mean(self, metric: Metric) -> float | None:
-        """The mean over the repeats; None where nobody measured it."""
+        """Returns the mean over the repeats; None where nobody measured it."""
         values = self.values(metric)
         return fmean(values) if values else None
 
     def interval(self, metric: Metric) -> Interval | None:
-        """The interval of the mean; None for a single repeat."""
+        """Returns the interval of the mean; None for a single repeat."""
         return interval(self.values(metric))
 
 
@@ -81,7 +81,7 @@ class Best(NamedTuple):
 
 
 def grouped(rows: Iterable[Row]) -> list[Group]:
-    """Valid rows by point, the repeats together, in the order of their first."""
+    """Returns valid rows by point, the repeats together, in the order of their first."""
     found: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         if row.state == "valid":
@@ -90,13 +90,13 @@ def grouped(rows: Iterable[Row]) -> list[Group]:
 
 
 def throughput_of(groups: Sequence[Group]) -> Metric:
-    """Per GPU where every point has GPUs, else of the whole server."""
+    """Returns the throughput per GPU where every point has GPUs, else of the whole server."""
     per_gpu = all(group.mean(THROUGHPUT_PER_GPU) is not None for group in groups)
     return THROUGHPUT_PER_GPU if groups and per_gpu else THROUGHPUT
 
 
 def pareto(groups: Sequence[Group], x: Metric, y: Metric) -> list[Group]:
-    """Those that no other beats in both metrics, sorted by x. Of equals the first stays."""
+    """Returns those that no other beats in both metrics, sorted by x. Of equals the first stays."""
     points = [
         (group, gx, gy) for group in groups if (gx := group.mean(x)) is not None and (gy := group.mean(y)) is not None
     ]
@@ -109,7 +109,7 @@ def pareto(groups: Sequence[Group], x: Metric, y: Metric) -> list[Group]:
 
 
 def best(groups: Sequence[Group], metric: Metric) -> Best | None:
-    """The group with the best mean; None where there is none.
+    """Returns the group with the best mean; None where there is none.
 
     No winner is declared inside the noise: it is sure only when the interval of its difference to every other group
     leaves zero out, and that takes repeats.
@@ -131,7 +131,7 @@ def best(groups: Sequence[Group], metric: Metric) -> Best | None:
 
 
 def interval(values: Sequence[float]) -> Interval | None:
-    """Student's interval of the mean; None for fewer than two values."""
+    """Returns Student's interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
     mean, half = fmean(values), _student(len(values) - 1) * math.sqrt(variance(values) / len(values))
@@ -141,8 +141,8 @@ def interval(values: Sequence[float]) -> Interval | None:
 
 
 def difference(before: Sequence[float], after: Sequence[float], count: int = 1) -> Interval | None:
-    """Student's interval of the means' difference, after - before; None where either has fewer than two values. Of
-    ``count`` differences that are judged together all intervals hold with a probability of 95 % (Bonferroni)."""
+    """Returns Student's interval of the means' difference, after - before; None where either has fewer than two values.
+    Of ``count`` differences that are judged together all intervals hold with a probability of 95 % (Bonferroni)."""
     if len(before) < 2 or len(after) < 2:
         return None
     z = _NORMAL if count == 1 else NormalDist().inv_cdf(1 - (1 - _LEVEL) / 2 / count)
@@ -152,9 +152,9 @@ def difference(before: Sequence[float], after: Sequence[float], count: int = 1) 
 
 
 def power(before: Sequence[float], after: Sequence[float], limit: float, loss: float, count: int = 1) -> float | None:
-    """How probably a worsening by ``loss``, a share of the mean before, is told from noise by as many repeats with as
-    much noise: that the mean moves by more than ``limit``, and by more than half the interval of ``difference``. The
-    means are taken for normal. None where either has fewer than two values."""
+    """Returns how probably a worsening by ``loss``, a share of the mean before, is told from noise by as many repeats
+    with as much noise: that the mean moves by more than ``limit``, and by more than half the interval of
+    ``difference``. The means are taken for normal. None where either has fewer than two values."""
     interval = difference(before, after, count)
     if interval is None:
         return None
@@ -165,7 +165,7 @@ def power(before: Sequence[float], after: Sequence[float], limit: float, loss: f
 
 
 def meets_slo(group: Group) -> bool:
-    """Whether every repeat met the SLO that it was measured under."""
+    """Returns whether every repeat met the SLO that it was measured under."""
     return all(row.measures.get("slo_met") for row in group.rows)
 
 
@@ -175,15 +175,15 @@ def _apart(best: Group, other: Group, metric: Metric) -> bool:
 
 
 def _error(before: Sequence[float], after: Sequence[float]) -> float:
-    """The standard error of the difference of two means, their noise pooled as Student does."""
+    """Returns the standard error of the difference of two means, their noise pooled as Student does."""
     freedom = len(before) + len(after) - 2
     pooled = ((len(before) - 1) * variance(before) + (len(after) - 1) * variance(after)) / freedom
     return math.sqrt(pooled * (1 / len(before) + 1 / len(after)))
 
 
 def _student(freedom: int, z: float = _NORMAL) -> float:
-    """The quantile of Student's t that is ``z`` for the normal distribution; beyond the table of 97.5 % by the first
-    two terms of its expansion."""
+    """Returns the quantile of Student's t that is ``z`` for the normal distribution; beyond the table of 97.5 % by the
+    first two terms of its expansion."""
     if z == _NORMAL and freedom <= len(_STUDENT):
         return _STUDENT[freedom - 1]
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
@@ -208,7 +208,7 @@ class Leader(NamedTuple):
 
 
 def workloads_of(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """The groups by their workload in words, in the order of the first."""
+    """Returns the groups by their workload in words, in the order of the first."""
     found: dict[tuple[tuple[str, str], ...], list[Group]] = {}
     for group in groups:
         found.setdefault(_shape(group), []).append(group)
@@ -219,7 +219,7 @@ def workloads_of(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 
 def load_of_point(group: Group) -> tuple[float, str, str]:
-    """How much load a point has: to sort by, as the label of its mark, and in words."""
+    """Returns how much load a point has: to sort by, as the label of its mark, and in words."""
     for key, (words, unit) in _LOADS.items():
         value = group.first.settings.get(key)
         if isinstance(value, (int, float)):
@@ -232,13 +232,13 @@ def key_of(word: str) -> str:
 
 
 def server_words(words: Sequence[str]) -> list[str]:
-    """The overrides without those of the load, the sweep and Hydra."""
+    """Returns the overrides without those of the load, the sweep and Hydra."""
     return [word for word in words if re.split(r"[./]", key_of(word))[0] not in ("bench", "sweep", "hydra")]
 
 
 def servers_of(groups: Sequence[Group]) -> dict[str, str]:
-    """The name of each server by its id: what was typed for it beside the load, or else its model. Servers of one sweep
-    never share a name; those of different sweeps that were typed alike do."""
+    """Returns the name of each server by its id: what was typed for it beside the load, or else its model. Servers of
+    one sweep never share a name; those of different sweeps that were typed alike do."""
     names: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}
     for group in groups:
@@ -251,7 +251,7 @@ def servers_of(groups: Sequence[Group]) -> dict[str, str]:
 
 
 def leaders(groups: Sequence[Group], throughput: Metric) -> list[Leader]:
-    """Who leads at each load that several servers have; nothing for a single server."""
+    """Returns who leads at each load that several servers have; nothing for a single server."""
     at = {id(group): load_of_point(group)[::2] for group in groups}
     loads = groupby(sorted(groups, key=lambda group: at[id(group)]), key=lambda group: at[id(group)])
     return [
@@ -262,7 +262,7 @@ def leaders(groups: Sequence[Group], throughput: Metric) -> list[Leader]:
 
 
 def read_slo(text: str) -> dict[str, float] | None:
-    """``ttft=500ms,itl=30ms`` as ``{"ttft_ms": 500.0, "itl_ms": 30.0}``; None for other text."""
+    """Returns ``ttft=500ms,itl=30ms`` as ``{"ttft_ms": 500.0, "itl_ms": 30.0}``; None for other text."""
     found = [_LIMIT.fullmatch(part) for part in text.split(",")]
     limits = {each[1].lower() + "_ms": float(each[2]) * (1000 if each[3] == "s" else 1) for each in found if each}
     return limits if len(limits) == len(found) and all(limits.values()) else None
@@ -273,7 +273,7 @@ def slo_words(slo: Mapping[str, float]) -> str:
 
 
 def measured_slo(groups: Sequence[Group]) -> dict[str, float]:
-    """The limits that all of these points were measured under; {} where they differ."""
+    """Returns the limits that all of these points were measured under; {} where they differ."""
     names = [f"{name}_ms" for name in _SLO_NAMES]
     asked = [{name: group.first.settings.get(f"bench.slo.{name}") for name in names} for group in groups]
     limits = [{name: limit for name, limit in each.items() if isinstance(limit, (int, float))} for each in asked]
@@ -281,8 +281,8 @@ def measured_slo(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def misses(group: Group, slo: Mapping[str, float]) -> bool:
-    """Whether a point misses the limits: judged request by request where it was measured under them, else by the 99th
-    percentiles. A number that nobody measured misses nothing."""
+    """Returns whether a point misses the limits: judged request by request where it was measured under them, else by
+    the 99th percentiles. A number that nobody measured misses nothing."""
     if slo and slo == measured_slo([group]):
         return not meets_slo(group)
     means = {name: group.mean(Metric(f"{name}.p99", "", False, "ms")) for name in slo}

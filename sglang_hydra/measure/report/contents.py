@@ -93,7 +93,7 @@ class Workload(NamedTuple):
 
     @property
     def held(self) -> str:
-        """How many points hold the limits, in words; empty where there are none."""
+        """Returns how many points hold the limits, in words; empty where there are none."""
         held = sum(not misses(group, self.slo) for group in self.groups)
         return f"{held} of {len(self.groups)} points hold {slo_words(self.slo)}" if self.slo else ""
 
@@ -115,16 +115,16 @@ class Report:
 
     @property
     def largest(self) -> list[Workload]:
-        """The workloads that are shown: those with the most points."""
+        """Returns the workloads that are shown: those with the most points."""
         return sorted(self.workloads, key=lambda each: -len(each.groups))[:_MOST_WORKLOADS]
 
     @property
     def search_answers(self) -> list[str]:
-        """What the searches of the sweeps found, each in words."""
+        """Returns what the searches of the sweeps found, each in words."""
         return [answer_of(found) for sweep in self.sweeps for found in sweep.searches]
 
     def cells(self, group: Group) -> list[str]:
-        """The values of the keys that vary, for one group."""
+        """Returns the values of the keys that vary, for one group."""
         return [shown(group.first.settings.get(key)) for key in self.keys]
 
 
@@ -140,7 +140,7 @@ def latency_note(sweeps: Sequence[SweepResults]) -> str:
 
 
 def make_report(sweeps: Sequence[SweepResults], slo: Mapping[str, float] | None = None) -> Report:
-    """The report of these sweeps. ``slo`` are limits in ms by which points are judged afterwards."""
+    """Returns the report of these sweeps. ``slo`` are limits in ms by which points are judged afterwards."""
     rows = [row for sweep in sweeps for row in sweep.rows]
     valid = [row for row in rows if row.state == "valid"]
     groups = grouped(rows)
@@ -172,14 +172,14 @@ def make_report(sweeps: Sequence[SweepResults], slo: Mapping[str, float] | None 
 
 
 def number_cell(metric: Metric, mean: float | None) -> str:
-    """A mean in a table; above the hardware's limit it cannot be."""
+    """Returns a mean in a table; above the hardware's limit it cannot be."""
     if mean is None:
         return ""
     return short(mean) + (" check inputs" if metric is LIMIT_SHARE and mean > 100 else "")
 
 
 def shown(value: Any) -> str:
-    """A setting's value as one would type it."""
+    """Returns a setting's value as one would type it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -248,7 +248,7 @@ def _label(group: Group, key: str) -> str:
 
 
 def _changes(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput: Metric) -> Iterator[Changed]:
-    """The points of the first sweep that each later one has too."""
+    """Yields the points of the first sweep that each later one has too."""
     own = {sweep.name: [group for group in groups if group.first.sweep == sweep.name] for sweep in sweeps}
     for sweep in sweeps[1:]:
         for before, group in same_points(own[sweeps[0].name], own[sweep.name]):
@@ -274,6 +274,6 @@ def same_points(before: Sequence[Group], after: Sequence[Group]) -> Iterator[tup
 
 
 def _unique(groups: Sequence[Group], name: Callable[[Group], tuple[str, ...]]) -> dict[tuple[str, ...], Group]:
-    """Groups by a name of theirs, without those that share it."""
+    """Returns groups by a name of theirs, without those that share it."""
     counts = Counter(name(group) for group in groups)
     return {name(group): group for group in groups if counts[name(group)] == 1}

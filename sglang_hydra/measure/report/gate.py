@@ -52,13 +52,14 @@ class Gate(NamedTuple):
 
     @property
     def fallen(self) -> list[Judged | Lost]:
-        """What closes the gate: what fell, or may have fallen, and what was measured and does not count."""
+        """Returns what closes the gate: what fell, or may have fallen, and what was measured and does not count."""
         worse = [item for item in self.judged if item.state in ("fell", "unknown")]
         return [*worse, *(item for item in self.lost if item.state != "missing")]
 
     @property
     def power(self) -> str:
-        """How many of 100 losses these repeats tell, on average over the numbers; empty where no number has repeats."""
+        """Returns how many of 100 losses these repeats tell, on average over the numbers; empty where no number has
+        repeats."""
         known = [item.power for item in self.judged if item.power is not None]
         if not known:
             return ""
@@ -77,12 +78,12 @@ class Gate(NamedTuple):
 
 
 def told_loss(limit: float) -> float:
-    """The loss that the power is about, as a share: 5 %, or twice a limit that is larger than half of that."""
+    """Returns the loss that the power is about, as a share: 5 %, or twice a limit that is larger than half of that."""
     return max(0.05, 2 * limit)
 
 
 def read_limit(text: str) -> float | None:
-    """``3%`` as 0.03; None for other text, and for 100 % and more."""
+    """Returns ``3%`` as 0.03; None for other text, and for 100 % and more."""
     found = _LIMIT.fullmatch(text)
     return float(found[1]) / 100 if found and float(found[1]) < 100 else None
 
@@ -125,7 +126,7 @@ def _lost(old: Group, rows: Sequence[Row]) -> Lost:
 
 
 def markdown(made: Gate) -> str:
-    """The gate as a comment on a change. Text of the folders can neither format, link nor mention."""
+    """Returns the gate as a comment on a change. Text of the folders can neither format, link nor mention."""
     closed = len(made.fallen)
     verdict = "passes" if made.ok else f"{closed} fell" if closed else "nothing to compare"
     lines = [f"### sglang-hydra report: {verdict}", ""]
@@ -148,7 +149,7 @@ def markdown(made: Gate) -> str:
 
 
 def moved(loss: float) -> str:
-    """A worsening in words: ``4.0% worse``, ``2.0% better``."""
+    """Returns a worsening in words: ``4.0% worse``, ``2.0% better``."""
     return f"{abs(loss):.1%} {'worse' if loss > 0 else 'better'}"
 
 

@@ -41,7 +41,7 @@ _PARTS = {name: Path(__file__).with_name(f"page.{name}") for name in ("html.j2",
 
 
 def page(report: Report) -> str:
-    """The whole file. Every text in it is escaped by the template engine, every chart built as a tree; control
+    """Returns the whole file. Every text in it is escaped by the template engine, every chart built as a tree; control
     characters are spelled out."""
     from jinja2 import Environment, StrictUndefined
 
@@ -89,7 +89,8 @@ def _hash(content: str) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """What the template writes: texts without control characters, invisible ones and those that turn its direction."""
+    """Returns what the template writes: texts without control characters, invisible ones and those that turn its
+    direction."""
     return printable(value) if type(value) is str else value
 
 
@@ -105,7 +106,7 @@ def counts(report: Report) -> str:
 
 
 def rejected(report: Report) -> Iterator[dict[str, str]]:
-    """Every point that does not count, and why; refused ones by their reason."""
+    """Yields every point that does not count, and why; refused ones by their reason."""
     for sweep in report.sweeps:
         where = f"{sweep.name}: " if len(report.sweeps) > 1 else ""
         for row in sweep.rows:
@@ -153,7 +154,7 @@ class _Drawn:
         return self.names.index(self._server[group.first.server_id])
 
     def _cards(self, winners: Sequence[Winner]) -> list[dict[str, Any]]:
-        """One for each distinct server that is best at something."""
+        """Returns one for each distinct server that is best at something."""
         cards: dict[str, dict[str, Any]] = {}
         for winner in winners:
             group, metric = winner.verdict.best, winner.metric
@@ -210,7 +211,7 @@ class _Drawn:
         )
 
     def _title(self, workload: Workload, group: Group) -> str:
-        """What is shown of a point that is pointed at: its server, its load, its numbers with their noise."""
+        """Returns what is shown of a point that is pointed at: its server, its load, its numbers with their noise."""
         lines = [self._called(group), load_of_point(group)[2]]
         for metric in dict.fromkeys((self._report.throughput, INTERACTIVITY, TTFT, ITL)):
             if (mean := group.mean(metric)) is not None:
@@ -247,7 +248,7 @@ class _Drawn:
 
 
 def share_words(group: Group) -> str:
-    """The share of the hardware's limit in words; empty where it is not known."""
+    """Returns the share of the hardware's limit in words; empty where it is not known."""
     share = group.mean(LIMIT_SHARE)
     if share is None:
         return ""
@@ -255,7 +256,8 @@ def share_words(group: Group) -> str:
 
 
 def _limit_of(metric: Metric, slo: Mapping[str, float]) -> float | None:
-    """The limit of an axis. A user who waits ``itl_ms`` for each token sees 1000 / itl_ms of them in a second."""
+    """Returns the limit of an axis. A user who waits ``itl_ms`` for each token sees 1000 / itl_ms of them in a
+    second."""
     if metric is INTERACTIVITY:
         return 1000 / slo["itl_ms"] if "itl_ms" in slo else None
     return slo.get(metric.key.partition(".")[0])

@@ -51,11 +51,11 @@ class Row:
 
     @property
     def same(self) -> tuple[str, str]:
-        """Equal for the repeats of one point."""
+        """Returns what is equal for the repeats of one point."""
         return self.server_id, self.workload_id
 
     def measure(self, name: str) -> float | None:
-        """A measure by its name, ``ttft_ms.p50`` or ``output_throughput``; None where there is none."""
+        """Returns a measure by its name, ``ttft_ms.p50`` or ``output_throughput``; None where there is none."""
         value = value_at(self.measures, name)
         return float(value) if isinstance(value, (int, float)) else None
 
@@ -86,7 +86,7 @@ class SweepResults:
 
 
 def read_sweeps(folders: Sequence[Path]) -> list[SweepResults]:
-    """Each folder once. Raises ConfigError for a folder that holds no sweep, or one of another schema."""
+    """Returns each folder once. Raises ConfigError for a folder that holds no sweep, or one of another schema."""
     different = list({folder.resolve(): folder for folder in folders}.values())
     names = _short_names(different)
     return [_read(folder, name) for folder, name in zip(different, names, strict=True)]
@@ -107,7 +107,7 @@ def points_of(plan: Plan) -> list[Point]:
 
 
 def varying(rows: Sequence[Row]) -> list[str]:
-    """The settings in which rows differ, sorted: what a table of them has to show."""
+    """Returns the settings in which rows differ, sorted: what a table of them has to show."""
     seen: dict[str, set[str]] = {}
     for row in rows:
         for key, value in row.settings.items():
@@ -151,7 +151,7 @@ _SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
 
 def _sweep_record(store: Store) -> dict[str, Any]:
-    """What was planned. Raises ConfigError, with the sweeps inside it as a hint for a folder of sweeps."""
+    """Returns what was planned. Raises ConfigError, with the sweeps inside it as a hint for a folder of sweeps."""
     try:
         return store.read_sweep()
     except ConfigError as failure:
@@ -184,7 +184,7 @@ class _Plans:
         self.problems: list[Finding] = []
 
     def is_missing(self, server_id: str) -> bool:
-        """Whether there is none; one that cannot be read is a problem already."""
+        """Returns whether there is none; one that cannot be read is a problem already."""
         return not (self._store.server(server_id) / "plan.json").exists()
 
     def of(self, server_id: str) -> Mapping[str, Any]:
@@ -258,7 +258,7 @@ def _load_settings(workload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environment(plans: Mapping[str, Mapping[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
-    """What all servers and points of a sweep ran on: sorted lists of values, one for each fact."""
+    """Returns what all servers and points of a sweep ran on: sorted lists of values, one for each fact."""
     found: dict[str, set[str]] = {}
     for plan in plans.values():
         if not plan:
@@ -278,7 +278,7 @@ def _environment(plans: Mapping[str, Mapping[str, Any]], rows: Sequence[Row]) ->
 
 
 def _short_names(folders: Sequence[Path]) -> list[str]:
-    """The last part of each path, with more of it where two are called the same."""
+    """Returns the last part of each path, with more of it where two are called the same."""
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) == len(names):
         return names
@@ -290,10 +290,10 @@ _INFERENCEX: Mapping[str, Mapping[str, str]] = json_beside(__file__)
 
 
 def results(*folders: str | Path) -> Any:
-    """A DataFrame with a row for each point of these sweeps: its ids, its state with the reasons, what it is (model,
-    hw, gpus, framework, release, tp, conc, isl, osl, as InferenceX names them), the settings that vary, its measures as
-    bench_serving and InferenceX name them (``output_throughput``, ``mean_ttft_ms``, ``p95_itl_ms``, ``tput_per_gpu``).
-    What is not known is None.
+    """Returns a DataFrame with a row for each point of these sweeps: its ids, its state with the reasons, what it is
+    (model, hw, gpus, framework, release, tp, conc, isl, osl, as InferenceX names them), the settings that vary, its
+    measures as bench_serving and InferenceX name them (``output_throughput``, ``mean_ttft_ms``, ``p95_itl_ms``,
+    ``tput_per_gpu``). What is not known is None.
 
     Raises ConfigError for a folder that holds no sweep, MachineError where pandas is missing.
     """
@@ -325,14 +325,14 @@ def _measured(row: Row) -> dict[str, Any]:
 
 
 def ids_of(row: Row) -> dict[str, Any]:
-    """Which point a row is and how it stands, in the cells of a table."""
+    """Returns which point a row is and its state, in the cells of a table."""
     names = ("sweep", "point_id", "server_id", "repeat", "state")
     own = {name: getattr(row, name) for name in names}
     return {**own, "reasons": "; ".join(row.reasons), "words": " ".join(row.words)}
 
 
 def flat(measures: Any, path: str = "") -> dict[str, Any]:
-    """``{"ttft_ms.p50": 3.0}`` of ``{"ttft_ms": {"p50": 3.0}}``."""
+    """Returns ``{"ttft_ms.p50": 3.0}`` of ``{"ttft_ms": {"p50": 3.0}}``."""
     found: dict[str, Any] = {}
     for name, value in measures.items():
         found |= flat(value, f"{path}{name}.") if isinstance(value, dict) else {path + name: value}

@@ -62,8 +62,8 @@ class Needed(NamedTuple):
 
 
 def needed(sweeps: Sequence[SweepResults], rate: float) -> list[Needed]:
-    """The replicas of each server that was measured, by GPUs, then by replicas. Of points with an SLO only those that
-    met it in every repeat count."""
+    """Returns the replicas of each server that was measured, by GPUs, then by replicas. Of points with an SLO only
+    those that met it in every repeat count."""
     best: dict[Any, Needed] = {}
     for group in grouped(row for sweep in sweeps for row in sweep.rows):
         slo = slo_of(group)

@@ -47,7 +47,7 @@ class Axis:
 
     @property
     def is_client(self) -> bool:
-        """Whether it changes the load alone, and not the server."""
+        """Returns whether it changes the load alone, and not the server."""
         return all(re.match(r"bench([./]|$)", key) for key in self.keys)
 
 
@@ -103,8 +103,8 @@ def axis_of_params(key: str, values: Any, place: str, options: Options) -> Axis:
 
 
 def zipped(axes: Sequence[Axis], together: Sequence[Any]) -> list[Axis]:
-    """``axes`` with each list of keys in ``together`` made one that takes their first values, then their second ones;
-    keys without a list around them are one list.
+    """Returns ``axes`` with each list of keys in ``together`` made one that takes their first values, then their second
+    ones; keys without a list around them are one list.
 
     Raises ConfigError for a key that does not vary, is named twice, or has another number of values than the first.
     """
@@ -143,12 +143,12 @@ def check_points(axes: Sequence[Axis]) -> None:
 
 
 def _size(axis: Axis) -> int:
-    """How many values an axis has; no more than ``MOST_POINTS`` + 1 are counted."""
+    """Returns how many values an axis has; no more than ``MOST_POINTS`` + 1 are counted."""
     return axis.size or sum(1 for _ in itertools.islice(axis.values(), MOST_POINTS + 1))
 
 
 def combinations(axes: Sequence[Axis]) -> Iterator[tuple[Request, ...]]:
-    """Every combination of the values of all axes, the last axis varying fastest."""
+    """Yields every combination of the values of all axes, the last axis varying fastest."""
     if not axes:
         yield ()
         return
@@ -178,7 +178,7 @@ def _listed(key: str, values: Sequence[str], request: Request) -> Axis:
 
 
 def _kept(axis: Axis) -> Axis:
-    """Few values are made once: what is shuffled stays in its order, and a mistake in them is found now."""
+    """Returns few values are made once: what is shuffled stays in its order, and a mistake in them is found now."""
     try:
         first = list(itertools.islice(axis.values(), _MOST_KEPT + 1))
     except (ValueError, ArithmeticError) as failure:
@@ -188,7 +188,7 @@ def _kept(axis: Axis) -> Axis:
 
 
 def _size_of_range(value: object) -> int | None:
-    """How many values ``range(...)`` has; None for anything else, and for a range that comes to no end."""
+    """Returns how many values ``range(...)`` has; None for anything else, and for a range that comes to no end."""
     from hydra.core.override_parser.types import RangeSweep
 
     if not isinstance(value, RangeSweep):
@@ -198,7 +198,7 @@ def _size_of_range(value: object) -> int | None:
 
 
 def _of_function(key: str, override: Override, request: Request, options: Options) -> Iterator[tuple[Request, ...]]:
-    """The values of ``choice(...)``, ``range(...)``, ``glob(...)``, ``sort(...)``, ``shuffle(...)``."""
+    """Yields the values of ``choice(...)``, ``range(...)``, ``glob(...)``, ``sort(...)``, ``shuffle(...)``."""
     from hydra.core.override_parser.types import Glob, RangeSweep
 
     value: Any = override.value()
@@ -218,7 +218,7 @@ def _of_function(key: str, override: Override, request: Request, options: Option
 
 
 def _numbers(given: RangeSweep) -> Iterator[int | float]:
-    """``range(...)`` in the decimals that were typed: 0.7, 0.75, 0.8 and not 0.7999999999999999."""
+    """Yields ``range(...)`` in the decimals that were typed: 0.7, 0.75, 0.8 and not 0.7999999999999999."""
     whole = given.range()
     if isinstance(whole, range):
         yield from whole
@@ -243,7 +243,7 @@ def _spelled(item: Any) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text means the same without quotes; a number, whose key may take numbers only, does as well."""
+    """Returns whether a text means the same without quotes; a number, whose key may take numbers only, does as well."""
     try:
         override = parsed(f"x={text}", "x")
     except Refused:

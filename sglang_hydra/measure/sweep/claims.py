@@ -68,7 +68,7 @@ class Claims:
         self._runner_file(self.runner).unlink(missing_ok=True)
 
     def take(self, what: str) -> Claim | None:
-        """A claim on ``what``, None while a living runner, which may be this one, holds it."""
+        """Returns a claim on ``what``, None while a living runner, which may be this one, holds it."""
         number = self._in_force(what)
         if number and not self._is_abandoned(what, number):
             return None
@@ -78,7 +78,7 @@ class Claims:
         return None
 
     def holds(self, claim: Claim) -> bool:
-        """Whether a claim of ours is still in force."""
+        """Returns whether a claim of ours is still in force."""
         return self._in_force(claim.what) == claim.number
 
     def holder(self, what: str) -> Holder | None:
@@ -93,8 +93,8 @@ class Claims:
         return Holder(str(owner["runner"]), None if life is Life.ELSEWHERE else life is Life.ALIVE)
 
     def is_free(self, what: str) -> bool:
-        """Whether nobody alive holds ``what``, as far as this runner has looked: of another machine's runner it takes
-        the lease to tell."""
+        """Returns whether nobody alive holds ``what``, as far as this runner has looked: of another machine's runner it
+        takes the lease to tell."""
         number = self._in_force(what)
         return not number or self._is_abandoned(what, number)
 
@@ -104,7 +104,7 @@ class Claims:
             create(self._file(claim.what, claim.number).with_suffix(".released"))
 
     def _in_force(self, what: str) -> int:
-        """The highest number of a claim, 0 for none."""
+        """Returns the highest number of a claim, 0 for none."""
         try:
             names = os.listdir(self._folder / what)
         except FileNotFoundError:
@@ -124,7 +124,7 @@ class Claims:
         )
 
     def _stands_still(self, key: str, sign: Any) -> bool:
-        """Whether ``sign`` has been the same for the lease, as far as this runner has looked."""
+        """Returns whether ``sign`` has been the same for the lease, as far as this runner has looked."""
         now = time.monotonic()
         before, since = self._seen.get(key, (self, now))
         if before != sign or key not in self._seen:
@@ -155,7 +155,8 @@ class Claims:
 
 
 def _life(owner: Mapping[str, Any]) -> Life:
-    """What is known of the owner from here: a process of this machine lives or has ended; of others nothing is."""
+    """Returns what is known of the owner from here: a process of this machine lives or has ended; of others nothing
+    is."""
     try:
         return ProcessName(**owner["process"]).life()
     except (KeyError, TypeError):

@@ -67,7 +67,7 @@ def create(path: Path, content: str = "") -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a file; None where there is no file. Raises ValueError for what is no JSON object."""
+    """Returns the object in a file; None where there is no file. Raises ValueError for what is no JSON object."""
     try:
         content = budget.read_json(read_text(path), "record", parse_constant=_refused)
     except (FileNotFoundError, NotADirectoryError):
@@ -80,12 +80,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _refused(name: str) -> None:
-    """Python reads NaN and Infinity, which are no JSON and no measure."""
+    """Refuses NaN and Infinity, which Python reads, and which are no JSON and no measure."""
     raise ValueError(f"{name} is no number in JSON")
 
 
 def cannot_write(failure: OSError, folder: Path) -> tuple[str, str]:
-    """Why nothing can be written below ``folder``, in a clause with the path, and what helps."""
+    """Returns why nothing can be written below ``folder``, in a clause with the path, and what helps."""
     path = str(failure.filename2 or failure.filename or folder)
     why = f"{failure.strerror or failure} ({path})"
     if failure.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -101,7 +101,7 @@ def _axes(
     option: str | None,
     varied: Sequence[tuple[Request, Axis | None]],
 ) -> list[Axis]:
-    """What varies, that of servers first: by words, and by ``sweep.params`` for keys that no word sets."""
+    """Returns what varies, that of servers first: by words, and by ``sweep.params`` for keys that no word sets."""
     typed = [axis for _, axis in varied if axis is not None]
     fixed = {request.text.partition("=")[0].lstrip("+") for request, axis in varied if axis is None}
     fixed |= {key for axis in typed for key in axis.keys}
@@ -115,7 +115,7 @@ def _axes(
 
 
 def _flat(params: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """``{bench: {concurrency: [1, 2]}}`` as ``bench.concurrency``."""
+    """Yields ``{bench: {concurrency: [1, 2]}}`` as ``bench.concurrency``."""
     for name, values in params.items():
         key = f"{path}.{name}" if path else str(name)
         if isinstance(values, Mapping) and values:
@@ -144,7 +144,7 @@ def _check(settings: Mapping[str, Any]) -> None:
 def _with_one_release(
     composer: Composer, common: tuple[Request, ...], axes: Sequence[Axis]
 ) -> tuple[tuple[Request, ...], tuple[Finding, ...]]:
-    """``common`` with the newest release that serves the models of all points, unless a person, a preset or an
+    """Returns ``common`` with the newest release that serves the models of all points, unless a person, a preset or an
     installed SGLang decides, or the newest of all serves them; and the finding on it."""
     of_model = [axis for axis in axes if any(key.partition(".")[0] in _OF_MODEL for key in axis.keys)]
     if not of_model or any(re.match(r"engine([./]|$)", key) for axis in axes for key in axis.keys):
@@ -176,7 +176,8 @@ _WANTED = Request(f"{FIELD}=true", "bench: cache hits and retractions are read f
 def with_metrics(
     composer: Composer, common: tuple[Request, ...], composition: Composition, varied: Collection[str]
 ) -> tuple[Request, ...]:
-    """``common`` with ``enable_metrics=true``, unless somebody named it, or the embedded engine runs, which has none.
+    """Returns ``common`` with ``enable_metrics=true``, unless somebody named it, or the embedded engine runs, which has
+    none.
 
     ``composition`` is what ``common`` composes to, ``varied`` the keys of the sweep.
     """
@@ -191,8 +192,8 @@ def with_metrics(
 
 
 def as_words(composer: Composer, requests: Sequence[Request]) -> list[Request]:
-    """``requests`` with those of a file as words that mean the same when they are read again. A key that was typed,
-    too, is left to what was typed. What cannot be read is left as it is: composing it reports the error.
+    """Returns ``requests`` with those of a file as words that mean the same when they are read again. A key that was
+    typed, too, is left to what was typed. What cannot be read is left as it is: composing it reports the error.
 
     Raises ConfigError for a value that only a file can spell, and for a secret that would be kept.
     """
@@ -222,7 +223,7 @@ def _as_word(composer: Composer, request: Request) -> Request:
 
 
 def _meaning(composer: Composer, request: Request) -> list[tuple[str, object, str | None]] | None:
-    """The overrides that a request stands for; None for what is refused."""
+    """Returns the overrides that a request stands for; None for what is refused."""
     wanted, findings = read_requests([request], group_options=composer.options)
     if findings:
         return None
@@ -230,7 +231,7 @@ def _meaning(composer: Composer, request: Request) -> list[tuple[str, object, st
 
 
 def _secrets_in(key: str, value: object) -> Iterator[str]:
-    """The keys whose value is a secret itself. An API key that is kept is its reference."""
+    """Yields the keys whose value is a secret itself. An API key that is kept is its reference."""
     name = key.rpartition(".")[2]
     if isinstance(value, Mapping):
         for inner, item in value.items():

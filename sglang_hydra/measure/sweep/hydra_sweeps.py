@@ -65,7 +65,7 @@ def hydra_settings(composer: Composer, requests: Sequence[Request], config_dirs:
 
 
 def _without_foreign_searchpath(requests: Sequence[Request]) -> list[Request]:
-    """Hydra imports a pkg:// that it searches: only a typed one is searched, as in ``Composer``."""
+    """Leaves out search paths that nobody typed, as ``Composer`` does: Hydra imports a pkg:// that it searches."""
     return [item for item in requests if item.layer in ("cli", "experiment") or not _is_searchpath(item.text)]
 
 
@@ -74,7 +74,7 @@ def _is_searchpath(word: str) -> bool:
 
 
 def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
-    """The sweep with what it takes to instantiate the Hydra launcher that was named (``hydra/launcher=joblib``).
+    """Returns the sweep with what it takes to instantiate the Hydra launcher named (``hydra/launcher=joblib``).
 
     Raises ConfigError where Hydra refuses one of its own keys.
     """
@@ -89,7 +89,7 @@ def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
 def _composed(
     composer: Composer, requests: Sequence[Request], config_dirs: Sequence[str], config_name: str, own: Sequence[str]
 ) -> tuple[Any, Any]:
-    """The config that Hydra composes for a multirun, and the context of its launchers."""
+    """Returns the config that Hydra composes for a multirun, and the context of its launchers."""
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
@@ -133,7 +133,7 @@ def check_plugins(config: Any) -> None:
 
 
 def sweep_app(running: HydraRun, arguments: Sequence[str], settings: Mapping[str, Any]) -> Any:
-    """A multirun of an app of somebody else's: its task runs for every point that can be launched, by its launcher.
+    """Returns a multirun of an app of somebody else's: its task runs for every point launchable, by its launcher.
 
     Points are never merged there: the task may do more than start a server. Leaves with the exit code of a refusal
     before anything is started; returns what the launcher returns.
@@ -173,7 +173,7 @@ def _planned(running: HydraRun, arguments: Sequence[str], settings: Mapping[str,
 
 
 def _composers_of(hydra: Any, requests: Sequence[Request]) -> list[Composer]:
-    """A composer for each server that the app's config holds."""
+    """Returns a composer for each server that the app's config holds."""
     first = composer_of_app(hydra)
     common = [item for item in requests if axis_of(item, first.options) is None]
     return [first, *(composer_of_app(hydra, mount) for mount in first.mounts(common)[1:])]
@@ -209,4 +209,4 @@ def _launched(running: HydraRun, jobs: Sequence[Sequence[str]]) -> Any:
 
 
 def _nothing(config: Any) -> None:
-    """The task of a job that has not been given its own yet."""
+    """Does nothing: the task of a job that has not got its own yet."""

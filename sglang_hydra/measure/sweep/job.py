@@ -21,10 +21,11 @@ class Watcher:
     """Receives the events of a sweep: the live screen, the line printer, a test. This one does nothing with them."""
 
     def server(self, server_id: str, detail: str) -> None:
-        """The state of a server has changed: starting, loading weights, ready, stopped."""
+        """Reports a server's new state: starting, loading weights, ready, stopped."""
 
     def point(self, point: Point, state: str, detail: str) -> None:
-        """A point is running, valid, invalid or failed; ``detail`` are its numbers, or why it does not count."""
+        """Reports that a point is running, valid, invalid or failed; ``detail`` are its numbers, or why it does not
+        count."""
 
 
 class Stop:
@@ -102,16 +103,16 @@ class Work:
 
     @property
     def common(self) -> Plan:
-        """The plan; of several servers that of what they share."""
+        """Returns the plan; of several servers that of what they share."""
         return self.plan if isinstance(self.plan, Plan) else self.plan.common
 
     @property
     def goes_on(self) -> bool:
-        """Whether another point is to be begun."""
+        """Returns whether another point is to be begun."""
         over = self.policy.over or (self.failed and self.policy.fail_fast)
         return bool(self.points) and not over and self.holds()
 
     @property
     def given_up(self) -> bool:
-        """Whether nothing that is found from now on counts."""
+        """Returns whether nothing that is found from now on counts."""
         return self.policy.stop.asked or not self.holds()

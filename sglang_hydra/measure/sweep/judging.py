@@ -44,7 +44,7 @@ class Room(NamedTuple):
 
 
 def room_of(plan: Plan) -> Room:
-    """The tightest of what bounds a request on this server: the context as planned, and the KV cache."""
+    """Returns the tightest of what bounds a request on this server: the context as planned, and the KV cache."""
     ours = plan.engine.name == "sglang"
     kept_back = _KEPT_BACK if ours else 0
     asked, longest = (plan.values["context_length"] if ours else None), _model_context(plan)
@@ -67,7 +67,7 @@ def room_of(plan: Plan) -> Room:
 
 
 def load_problems(plan: Plan, room: Room, bench: Mapping[str, Any]) -> Iterator[Finding]:
-    """Every reason for which this server cannot take this load; ``bench`` itself is known to be sound."""
+    """Yields every reason for which this server cannot take this load; ``bench`` itself is known to be sound."""
     yield from _too_long(room, bench)
     yield from _no_completions(plan)
     yield from _no_text(plan, bench)
@@ -119,7 +119,7 @@ def _no_text(plan: Plan, bench: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _model_context(plan: Plan) -> int | None:
-    """The model's own context in tokens; None where its config is not known."""
+    """Returns the model's own context in tokens; None where its config is not known."""
     overrides = plan.values["json_model_override_args"] if plan.engine.name == "sglang" else "{}"
     view = view_of(plan.model, overrides)
     return None if view is None else derived_context_length(text_config(view))
@@ -147,11 +147,11 @@ class PlannedServer:
 
     @property
     def gpus_of_node(self) -> int:
-        """The GPUs of the node that has most of them."""
+        """Returns the GPUs of the node that has most of them."""
         return self.gpus // max(1, self.nodes) if self.fullest is None else self.fullest
 
     def group(self, requests: Sequence[Request]) -> ServerGroup:
-        """The server to start, without points yet."""
+        """Returns the server to start, without points yet."""
         return ServerGroup(self.server_id, tuple(requests), self.gpus, self.nodes, (), self.gpus_of_node)
 
 
@@ -168,14 +168,15 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the point can be launched: what a sweep refuses is a no, also where the plan is none."""
+        """Returns whether the point can be launched: what a sweep refuses is a no, also where the plan is none."""
         if self.refused or self.server is None:
             return verdict_on(self.refused, ())
         return self.server.verdict
 
     @property
     def repeats(self) -> int:
-        """The number of times that the point is measured; a combination that is refused stands for as many points."""
+        """Returns the number of times that the point is measured; a combination that is refused stands for as many
+        points."""
         return max(1, int(self.workload["repeats"])) if self.workload else 1
 
     @property
@@ -213,7 +214,8 @@ class Judge:
             check_keys(self._where)
 
     def judge(self, requests: Sequence[Request]) -> Judged:
-        """The verdict on the point of these overrides. Raises ConfigError for a word that no point could have."""
+        """Returns the verdict on the point of these overrides. Raises ConfigError for a word that no point could
+        have."""
         words = [*self._common, *requests]
         self._composer.check(words)
         try:
@@ -248,7 +250,8 @@ class Judge:
         return PlannedServer(plan, plan.server_id, gpus_of(plan), nodes, errors, plan.verdict, room_of(plan))
 
     def _with_offers(self, errors: Sequence[Finding], words: Sequence[Request]) -> tuple[Finding, ...]:
-        """``errors`` with what helps, which is planned for the first point of each id: only that one is shown."""
+        """Returns ``errors`` with what helps, which is planned for the first point of each id: only that one is
+        shown."""
         new = {finding.id for finding in errors if finding.offers} - self._shown
         if not new:
             return tuple(errors)
@@ -256,7 +259,7 @@ class Judge:
         return Replanner(self._composer, words, self._seed, self._env).with_helpful_offers(errors)
 
     def _launched_otherwise(self, plan: Plan) -> Iterator[Finding]:
-        """What ``launch`` asks for and a sweep, whose servers end with their points, does not do."""
+        """Yields what ``launch`` asks for and a sweep, whose servers end with their points, does not do."""
         launch = plan.nodes.launch
         if self._measured and launch.name != "local":
             message = f"launch={launch.name} starts one server; what carries a sweep elsewhere is hydra/launcher"
@@ -264,13 +267,13 @@ class Judge:
             yield Finding("error", "RNR003", message, ("launch.name",), hint)
 
     def _carried(self, nodes: int, key: str) -> Iterator[Finding]:
-        """Several nodes need a launcher that gives them."""
+        """Yields the finding where several nodes have no launcher that gives them."""
         if self._measured and nodes > 1 and not self._gives_nodes:
             message = f"{nodes} nodes are planned, and this sweep starts its servers on one"
             yield Finding("error", "RNR003", message, (key,), f"hydra/launcher={NODE_LAUNCHER}")
 
     def _topology(self, common: Plan, words: Sequence[Request]) -> PlannedServer:
-        """Several servers behind a router: each is planned, and they are judged together."""
+        """Plans several servers behind a router, each on its own, and judges them together."""
         from sglang_hydra.planning.topology.plan import plan_topology
 
         topology = plan_topology(self._composer, words, common=common, seed=self._seed, env=self._env)
@@ -282,7 +285,8 @@ class Judge:
         return PlannedServer(common, id, len(gpus), topology.nodes, errors, verdict, fullest=fullest)
 
     def _left_out(self, plan: Plan, bench: Mapping[str, Any], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """What nobody wants is left out first; of what is refused, some values may not be known."""
+        """Returns why a point is left out. What nobody wants comes first; of what is refused, some values may not be
+        known."""
         where = self._where
         if where is None:
             return ()
@@ -299,14 +303,14 @@ class Judge:
 
 
 def gpus_of(plan: Plan) -> int:
-    """The GPUs that a server takes on all its nodes together; 0 on a CPU."""
+    """Returns the GPUs that a server takes on all its nodes together; 0 on a CPU."""
     if plan.gpu.device in (None, "cpu") or plan.values["device"] == "cpu":
         return 0
     return plan.layout.gpus
 
 
 def _same_server(one: Composition, other: Composition) -> bool:
-    """Whether all that a plan is made from is equal: then so is the plan."""
+    """Returns whether all that a plan is made from is equal: then so is the plan."""
     return (
         one.intent == other.intent
         and one.findings == other.findings

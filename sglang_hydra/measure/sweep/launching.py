@@ -102,7 +102,7 @@ class Round:
         Printed(sys.stderr).server("job", f"lost, what it left open is taken again: {type(failure).__name__}: {reason}")
 
     def _slurm_jobs(self) -> set[str]:
-        """The numbers of the jobs that submitit has submitted from here: it makes a folder for each, once it is
+        """Returns the numbers of the jobs that submitit has submitted from here: it makes a folder for each, once it is
         submitted, and one for each task of an array."""
         folder = self._sweep.running.config.hydra.launcher.get("submitit_folder") if self._sweep.running else None
         if not folder or not self._slurm:
@@ -114,13 +114,13 @@ class Round:
 
     @property
     def _in_slurm(self) -> bool | None:
-        """Whether a job of this round waits or runs in Slurm; None before there is one, and without Slurm."""
+        """Returns whether a job of this round waits or runs in Slurm; None before there is one, and without Slurm."""
         jobs = self._slurm_jobs() - self._before
         return _in_queue(jobs) if jobs else None
 
 
 def _in_queue(jobs: Collection[str]) -> bool:
-    """Whether Slurm has one of these jobs waiting or running; also where it does not answer now."""
+    """Returns whether Slurm has one of these jobs waiting or running; also where it does not answer now."""
     asked = run_slurm("squeue", "--noheader", "--jobs", ",".join(sorted(jobs)), "--format", "%T")
     if asked is None or asked.stdout.strip():
         return True
@@ -177,7 +177,7 @@ class GroupJob:
 
 
 def launcher_of(sweep: Sweep) -> Any:
-    """The Hydra launcher that was asked for; None for the basic one, whose jobs run here anyway."""
+    """Returns the Hydra launcher that was asked for; None for the basic one, whose jobs run here anyway."""
     if sweep.running is None or sweep.running.config is None:
         return None
     config = sweep.running.config
@@ -238,7 +238,8 @@ def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
 
 
 def _wait_for(sweep: Sweep, store: Store, claims: Claims, stop: Stop) -> None:
-    """Until no living runner is at a server of this sweep: one that a launcher lost sight of may still measure."""
+    """Waits until no living runner is at a server of this sweep: one that a launcher lost sight of may still
+    measure."""
     while not stop.asked:
         groups = [group for group in sweep.groups if open_points(sweep, store, group)]
         if all(claims.is_free(f"servers/{group.server_id}") for group in groups):
@@ -248,7 +249,8 @@ def _wait_for(sweep: Sweep, store: Store, claims: Claims, stop: Stop) -> None:
 
 @contextlib.contextmanager
 def _slot(sweep: Sweep, claims: Claims, policy: Policy) -> Iterator[None]:
-    """One of ``sweep.max_jobs`` places; without it there is no bound. A launcher's own bound may be a higher one."""
+    """Takes one of ``sweep.max_jobs`` places; without it there is no bound. A launcher's own bound may be a higher
+    one."""
     claim: Claim | None = None
     while sweep.settings["max_jobs"] and claim is None and not policy.over:
         for number in range(sweep.settings["max_jobs"]):
@@ -267,8 +269,8 @@ def _slot(sweep: Sweep, claims: Claims, policy: Policy) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stopping_on(file: Path, stop: Stop) -> Iterator[None]:
-    """While it lasts, ``stop`` is called once ``file`` is there. It reaches jobs on other machines, where signals of
-    the command that launched them do not."""
+    """Calls ``stop`` once ``file`` is there, while it lasts. It reaches jobs on other machines, where signals of the
+    command that launched them do not."""
 
     def look() -> bool:
         if file.exists():
@@ -287,8 +289,8 @@ def _stopping_on(file: Path, stop: Stop) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stopping_on_warning(stop: Stop) -> Iterator[None]:
-    """While it lasts, the signal that Slurm sends some time before a job's end stops it: what is open then is handed
-    back and submitted again. The server gets that signal too and may die of it, which is not its fault."""
+    """Stops at the signal that Slurm sends some time before a job's end: what is open then is handed back and submitted
+    again. The server gets that signal too and may die of it, which is not its fault."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -300,8 +302,8 @@ def _stopping_on_warning(stop: Stop) -> Iterator[None]:
 
 
 def _reserve_s(sweep: Sweep, minutes: float) -> float:
-    """What is left of a job's time when no new point is begun: a point's assumed time and the stop of its server. At
-    most half of the time, so that a short job takes points at all."""
+    """Returns what is left of a job's time when no new point is begun: a point's assumed time and the stop of its
+    server. At most half of the time, so that a short job takes points at all."""
     return min(float(sweep.settings["point_seconds"]) * 1.5 + 30, minutes * 30)
 
 

@@ -32,7 +32,8 @@ class Outside:
 
 
 def with_server(requests: Sequence[Request]) -> list[Request]:
-    """``requests`` with what the server of a typed ``bench.url`` says of itself below them; without one as they are.
+    """Returns ``requests`` with what the server of a typed ``bench.url`` says of itself below them; without one as they
+    are.
 
     Raises ConfigError (BEN018) for an address that a file names, or that is none, and for other arguments beside it;
     MachineError (BEN019) for a server that does not say what it runs with.
@@ -62,7 +63,7 @@ def with_server(requests: Sequence[Request]) -> list[Request]:
 
 
 def _settings(info: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The arguments that the server holds otherwise than by default, as far as they can be typed."""
+    """Yields the arguments that the server holds otherwise than by default, as far as they can be typed."""
     version = nearest_known(str(info.get("version") or "")) or ""
     if not version or "model_path" not in info:
         message = f"it names no release that is known here: {short(str(info.get('version')))}"

@@ -44,8 +44,8 @@ class Worth(NamedTuple):
     found: Forecast
 
     def loses_to(self, other: Worth) -> bool:
-        """Whether the other is better in both, output tokens/s of a GPU and TPOT, by more than what holds 90 % of the
-        errors between two layouts of a model."""
+        """Returns whether the other is better in both, output tokens/s of a GPU and TPOT, by more than what holds 90 %
+        of the errors between two layouts of a model."""
         least = exp(coefficients()["errors"]["pair"])
         mine, best = self.found, other.found
         faster = mine.tpot.value > least * best.tpot.value
@@ -53,9 +53,9 @@ class Worth(NamedTuple):
 
 
 def forecast_of_point(plan: Plan, workload: Mapping[str, Any]) -> tuple[str, Forecast] | None:
-    """The family of models and the forecast of ``plan`` under a load. None where it is unknown, where the
-    point looks for its load itself, and of several servers. The user's own measurements are left aside: a resumed sweep
-    has to plan the same."""
+    """Returns the family of models and the forecast of ``plan`` under a load. None where it is unknown, where the point
+    looks for its load itself, and of several servers. The user's own measurements are left aside: a resumed sweep has
+    to plan the same."""
     if workload["concurrency"] == LADDER or has_several_servers(plan.nodes):
         return None
     known = forecast_of_plan(replace(plan, nodes=Nodes({**plan.nodes.plain, "bench": workload})))
@@ -63,7 +63,7 @@ def forecast_of_point(plan: Plan, workload: Mapping[str, Any]) -> tuple[str, For
 
 
 def without_losers(combinations: Iterable[Combination]) -> list[Combination]:
-    """The same, of which points that cannot win by the forecast are refused (``BEATEN``)."""
+    """Returns the same, of which points that cannot win by the forecast are refused (``BEATEN``)."""
     listed = list(combinations)
     races: dict[tuple[Any, ...], list[Worth]] = defaultdict(list)
     worths = []
@@ -134,20 +134,20 @@ class Outcome:
 
     @property
     def refused(self) -> tuple[Refused, ...]:
-        """Why points were left out, the commonest reason first."""
+        """Returns why points were left out, the commonest reason first."""
         return tuple(sorted(self._refused.values(), key=lambda item: -item.count))
 
     @property
     def estimate(self) -> Estimate:
-        """With one server at a time, as long a start and a point as the settings assume, and every search as long as it
-        may take."""
+        """Returns the estimate with one server at a time, as long a start and a point as the settings assume, and every
+        search as long as it may take."""
         settings = self.grid.settings
         seconds = self.starts * settings["start_seconds"] + (self.kept + self.further) * settings["point_seconds"]
         return Estimate(seconds / _HOUR_S, self.gpu_seconds / _HOUR_S)
 
     @property
     def folder(self) -> Path:
-        """Where the results go: the same points in any order, typed in any way, have the same folder."""
+        """Returns where the results go: the same points in any order, typed in any way, have the same folder."""
         settings = self.grid.settings
         if settings["folder"]:
             return Path(settings["folder"]).expanduser()
@@ -198,9 +198,9 @@ class Outcome:
 
     @property
     def groups(self) -> tuple[ServerGroup, ...]:
-        """Each server with its points, first those of which the forecast expects most output tokens/s of a GPU; without
-        one as typed. Repeats come after each other's whole round: what drifts with time then drifts for all points
-        alike."""
+        """Returns each server with its points, first those of which the forecast expects most output tokens/s of a GPU;
+        without one as typed. Repeats come after each other's whole round: what drifts with time then drifts for all
+        points alike."""
         return tuple(
             replace(empty, points=tuple(sorted(points, key=lambda point: point.repeat)))
             for _, (empty, points) in sorted(self._of_server.items(), key=lambda item: -self._most.get(item[0], 0.0))
@@ -215,7 +215,7 @@ class Outcome:
 
 
 def judge_of(composer: Composer, grid: Grid, seed: int | None = None, env: Mapping[str, str] | None = None) -> Judge:
-    """The judge of a grid's points. Raises ConfigError for a constraint that is none."""
+    """Returns the judge of a grid's points. Raises ConfigError for a constraint that is none."""
     with naming_setters(grid.set_by):
         where = grid.settings["where"]
         gives_nodes = any(word.lstrip("+") == f"hydra/launcher={NODE_LAUNCHER}" for word in grid.hydra_words)
@@ -225,7 +225,7 @@ def judge_of(composer: Composer, grid: Grid, seed: int | None = None, env: Mappi
 
 
 def judged_points(grid: Grid, judge: Judge) -> Iterator[tuple[tuple[Request, ...], Judged]]:
-    """Every combination with its verdict, one at a time. The machine and the hub are asked once."""
+    """Yields every combination with its verdict, one at a time. The machine and the hub are asked once."""
     with asking_once():
         for requests in combinations(grid.axes):
             yield requests, judge.judge(requests)
@@ -274,7 +274,7 @@ def sweep_of(outcome: Outcome, source: Source) -> Sweep:
 
 
 def verdict_on(outcome: Outcome) -> Finding | None:
-    """Why nothing of the sweep is started: there is no point, or it would cost more than it may."""
+    """Returns why nothing of the sweep is started: there is no point, or it would cost more than it may."""
     if outcome.kept == 0:
         reasons = ", ".join(f"{item.count} {item.id}" for item in outcome.refused)
         whole = "the one point cannot" if outcome.total == 1 else f"none of the {outcome.total} points can"

@@ -23,19 +23,19 @@ _SLO = ("ttft_ms", "itl_ms", "e2e_ms")
 
 
 def workload_id_of(bench: Mapping[str, Any]) -> str:
-    """16 hex digits: equal for ``bench`` nodes that ask the same of a server."""
+    """Returns 16 hex digits: equal for ``bench`` nodes that ask the same of a server."""
     from sglang_hydra.measure.bench.load import workload_record
 
     return digest(workload_record(bench))
 
 
 def point_id_of(server_id: str, workload_id: str, repeat: int) -> str:
-    """16 hex digits: equal for the same repeat of the same load on the same server."""
+    """Returns 16 hex digits: equal for the same repeat of the same load on the same server."""
     return hashlib.sha256(f"{server_id} {workload_id} {repeat}".encode()).hexdigest()[:16]
 
 
 def has_slo(workload: Mapping[str, Any]) -> bool:
-    """Whether a load has a limit that requests must meet."""
+    """Returns whether a load has a limit that requests must meet."""
     return any(workload["slo"].get(name) is not None for name in _SLO)
 
 
@@ -50,7 +50,7 @@ class Source:
     seed: int = 0
 
     def plan(self, requests: Sequence[Request]) -> Plan:
-        """The plan with these overrides on top. Raises ConfigError as composing does."""
+        """Returns the plan with these overrides on top. Raises ConfigError as composing does."""
         from sglang_hydra.compose.composer import Composer
         from sglang_hydra.planning.making.make import make_plan
 
@@ -59,7 +59,7 @@ class Source:
         return make_plan(composer, [*self.requests, *requests], seed=self.seed)
 
     def topology(self, requests: Sequence[Request], is_free: Callable[[int], bool]) -> Topology:
-        """The servers behind a router that these overrides ask for. Raises ConfigError as composing does."""
+        """Returns the servers behind a router that these overrides ask for. Raises ConfigError as composing does."""
         from sglang_hydra.compose.composer import Composer
         from sglang_hydra.planning.topology.plan import plan_topology
 
@@ -146,10 +146,10 @@ class Sweep:
     running: HydraRun | None = field(default=None, compare=False)
 
     def points(self) -> Iterator[Point]:
-        """Every point, in the order in which they are taken."""
+        """Yields every point, in the order in which they are taken."""
         for group in self.groups:
             yield from group.points
 
     def plan(self, group: ServerGroup) -> Plan:
-        """The plan of a group's server, made again."""
+        """Returns the plan of a group's server, made again."""
         return self.source.plan(group.requests)

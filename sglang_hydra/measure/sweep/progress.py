@@ -66,7 +66,7 @@ class Tally:
         self._news: list[News] = []
 
     def count(self) -> Progress:
-        """How it is now."""
+        """Counts the points as they are now."""
         failed = 0
         for point in tuple(self._left.values()):
             search = search_of(self._settings, point)
@@ -82,7 +82,7 @@ class Tally:
         return Progress(self._total, self._done, self._invalid, failed, self._best)
 
     def news(self) -> list[News]:
-        """What the last counts found, each once."""
+        """Returns what the last counts found, each once."""
         found, self._news = self._news, []
         return found
 
@@ -121,7 +121,8 @@ class Tally:
 
 
 def numbers(record: Mapping[str, Any]) -> str:
-    """The numbers of a result in a line: tokens a second, median and 99th percentile latencies in milliseconds."""
+    """Returns the numbers of a result in a line: tokens a second, median and 99th percentile latencies in
+    milliseconds."""
     measures = record["measures"]
     parts = []
     if measures.get("output_throughput") is not None:
@@ -144,7 +145,7 @@ class Printed(Watcher):
             self.write(f"{state:8}{named(point.words)}{f': {detail}' if detail else ''}")
 
     def write(self, line: str) -> None:
-        """A line, if it can be written."""
+        """Writes a line, if it can be written."""
         with contextlib.suppress(OSError, ValueError):
             print(harmless(line), file=self._stream, flush=True)
 
@@ -253,17 +254,17 @@ class FolderScreen(LiveScreen):
 
 
 def counts(result: Mapping[str, Any]) -> bool:
-    """Whether a point can be the best: it is valid, and met its SLO where it had one."""
+    """Returns whether a point can be the best: it is valid, and met its SLO where it had one."""
     return result["state"] == "valid" and result["measures"].get("slo_met") is not False
 
 
 def named(words: Iterable[str]) -> str:
-    """A point by what it sets; where nothing varies it is the one that there is."""
+    """Returns a point by what it sets; where nothing varies it is the one that there is."""
     return " ".join(words) or "the point"
 
 
 def holders(claims: Claims, server_ids: Iterable[str]) -> Iterator[tuple[str, Holder]]:
-    """The servers that somebody is at."""
+    """Yields the servers that somebody is at."""
     for server_id in server_ids:
         holder = claims.holder(f"servers/{server_id}")
         if holder is not None:

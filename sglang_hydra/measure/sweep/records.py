@@ -14,19 +14,19 @@ PLANNED = ("server_id", "workload_id", "repeat", "words")
 
 
 def planned_record(point: Point) -> dict[str, Any]:
-    """Which measurement a point of the plan, or a step of a search, is."""
+    """Returns which measurement a point of the plan, or a step of a search, is."""
     return {name: getattr(point, name) for name in PLANNED} | {"words": list(point.words)}
 
 
 def point_record(point: Point) -> dict[str, Any]:
-    """Which measurement a point is, and its load."""
+    """Returns which measurement a point is, and its load."""
     return {**planned_record(point), "workload": dict(point.workload)}
 
 
 def failure_record(
     point: Point, kind: str, error: SglangHydraError, *, retryable: bool, final: bool, log_tail: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Why a point brought no measurement: the class of the failure, its findings, and the end of the server's
+    """Returns why a point brought no measurement: the class of the failure, its findings, and the end of the server's
     log. ``final``: it is not tried again in this run."""
     return {
         **point_record(point),

@@ -49,7 +49,7 @@ def run(sweep: Sweep) -> int:
 
 @contextlib.contextmanager
 def _writing_alone(claims: Claims) -> Iterator[None]:
-    """One runner at a time writes what all share."""
+    """Lets one runner at a time write what all share."""
     while (claim := claims.take("sweep")) is None:
         time.sleep(CLAIM_S / 10)
     try:
@@ -77,8 +77,8 @@ def _reopen(store: Store, point_ids: Iterable[str], wanted: Collection[str]) -> 
 
 
 def _run_here(sweep: Sweep, store: Store) -> bool:
-    """One server after the other, in this process. One that another runner is at comes once more after the others. Says
-    whether it was interrupted."""
+    """Returns one server after the other, in this process. One that another runner is at comes once more after the
+    others. Says whether it was interrupted."""
     stop = Stop()
     policy = policy_of(sweep, stop)
     waiting, passed = deque(sweep.groups), 0
@@ -102,8 +102,8 @@ def _run_here(sweep: Sweep, store: Store) -> bool:
 
 
 def _without_keys(sweep: Sweep) -> Sweep:
-    """The sweep with every API key that was typed replaced by its reference: words are kept in files, and a job may be
-    carried elsewhere as one. The key itself goes into this process's environment, which jobs inherit."""
+    """Returns the sweep with every API key that was typed replaced by its reference: words are kept in files, and a job
+    may be carried elsewhere as one. The key itself goes into this process's environment, which jobs inherit."""
     source = replace(sweep.source, requests=tuple(_without_key(request) for request in sweep.source.requests))
     groups = tuple(
         replace(

@@ -102,11 +102,11 @@ class Search:
 
     @property
     def id(self) -> str:
-        """Equal for the same search of the same point."""
+        """Returns an id that is equal for the same search of the same point."""
         return hashlib.sha256(f"{self.kind} {self.key} {self.strategy} {self.point.point_id}".encode()).hexdigest()[:16]
 
     def state(self, store: Store) -> State:
-        """Done once it is over; failed where its server did not come up; else open."""
+        """Returns done once it is over; failed where its server did not come up; else open."""
         record = store.read_search(self.id)
         if record is not None and record["over"]:
             best = record["best"]
@@ -117,7 +117,8 @@ class Search:
         return failed if own and failed.state == FAILED else State(OPEN)
 
     def next_step(self, store: Store) -> Point | None:
-        """The step that is to be measured next, None once the search is over. It is known to the report from now on."""
+        """Returns the step that is to be measured next, None once the search is over. It is known to the report from
+        now on."""
         steps, tried = self._so_far(store)
         value = self.strategy.ask(tried)
         if value is None:
@@ -138,7 +139,7 @@ class Search:
         return "valid", f"{self.key}={best.value:g} with {best.throughput:.1f} output tokens/s{why}"
 
     def _so_far(self, store: Store) -> tuple[list[Point], list[Tried]]:
-        """Every step that has ended, in the order in which they are asked for."""
+        """Returns every step that has ended, in the order in which they are asked for."""
         steps: list[Point] = []
         tried: list[Tried] = []
         while (value := self.strategy.ask(tried)) is not None:
@@ -174,7 +175,7 @@ class Search:
 
 
 def search_of(settings: Mapping[str, Any], point: Point) -> Search | None:
-    """The search that a point stands for; None for a point that is measured as it is."""
+    """Returns the search that a point stands for; None for a point that is measured as it is."""
     if point.workload["concurrency"] == LADDER:
         return Search(point, LADDER, "bench.concurrency", Ladder(settings["ladder_gain"]))
     if settings["search"] != BISECT:

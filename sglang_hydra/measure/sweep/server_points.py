@@ -48,7 +48,8 @@ class GpuSets:
         return len(self._visible)
 
     def take(self, count: int) -> tuple[tuple[int, ...], list[Claim]] | None:
-        """``count`` neighbouring GPUs that nobody has; None while there are none. For 0 the empty set, always."""
+        """Returns ``count`` neighbouring GPUs that nobody has; None while there are none. For 0 the empty set,
+        always."""
         for first in range(0, len(self._visible) - count + 1, max(1, count)):
             wanted = self._visible[first : first + count]
             held = self._take_all(wanted)
@@ -73,9 +74,9 @@ class GpuSets:
 
 
 def visible_gpus(count: int | None) -> tuple[int, ...]:
-    """The numbers of the GPUs that a server started here sees, in its order: those of CUDA_VISIBLE_DEVICES, else the
-    first ``count`` (None: all there could be). What is named by its UUID has the number that the driver gives it;
-    names that the driver does not know (MIG-...) count from 0."""
+    """Returns the numbers of the GPUs that a server started here sees, in its order: those of CUDA_VISIBLE_DEVICES,
+    else the first ``count`` (None: all there could be). What is named by its UUID has the number that the driver gives
+    it; names that the driver does not know (MIG-...) count from 0."""
     named = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
     if not named:
         return tuple(range(_MOST if count is None else count))
@@ -85,8 +86,8 @@ def visible_gpus(count: int | None) -> tuple[int, ...]:
 
 
 def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
-    """The driver's numbers of GPUs that are named by their UUIDs, or by as much of them as tells one; None where it
-    does not know one of them."""
+    """Returns the driver's numbers of GPUs that are named by their UUIDs, or by as much of them as tells one; None
+    where it does not know one of them."""
     try:
         with nvml_library() as nvml:
             known = [
@@ -100,13 +101,13 @@ def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def _place() -> str:
-    """Where numbers mean the same GPUs. Slurm gives each job its own, and may number them from 0 in each."""
+    """Returns where numbers mean the same GPUs. Slurm gives each job its own, and may number them from 0 in each."""
     job = os.environ.get("SLURM_JOB_ID")
     return socket.gethostname() + (f"-job-{job}" if job else "")
 
 
 def used_mib(gpus: Sequence[int]) -> dict[int, float]:
-    """Memory in use on each of these GPUs, in MiB; empty where NVIDIA's library is not to be had."""
+    """Returns memory in use on each of these GPUs, in MiB; empty where NVIDIA's library is not to be had."""
     found: dict[int, float] = {}
     if not gpus:
         return found
@@ -152,7 +153,7 @@ def writing_to(store: Store) -> Iterator[None]:
 
 
 def open_points(sweep: Sweep, store: Store, group: ServerGroup) -> list[Point]:
-    """The points of a server that are still to be taken."""
+    """Returns the points of a server that are still to be taken."""
     found = []
     for point in group.points:
         search = search_of(sweep.settings, point)
@@ -211,8 +212,8 @@ def policy_of(sweep: Sweep, stop: Stop, stop_at: float | None = None) -> Policy:
 
 
 def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan | Topology:
-    """The plan of a server, or of several behind a router, as it starts here: on a free port, on its own GPUs. Neither
-    changes its identity.
+    """Returns the plan of a server, or of several behind a router, as it starts here: on a free port, on its own GPUs.
+    Neither changes its identity.
 
     Raises ConfigError where it would be another server than was planned.
     """
@@ -243,7 +244,7 @@ def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan 
 
 @contextlib.contextmanager
 def _gpus_of(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -> Iterator[tuple[int, ...] | None]:
-    """A set of GPUs for this server, waiting while others have them; None when the time is over before."""
+    """Takes a set of GPUs for this server, waiting while others have them; None when the time is over before."""
     if not group.gpus or group.points[0].workload["url"]:
         yield ()
         return

@@ -95,7 +95,7 @@ class _NotUpError(CarriedError):
 
 @contextlib.contextmanager
 def _server_of(work: Work) -> Iterator[_Running]:
-    """The server of the plan, ready; it has ended when the block has. Raises _NotUpError."""
+    """Yields the server of the plan, ready; it has ended when the block has. Raises _NotUpError."""
     display = _ServerDisplay(work)
     local = work.policy.stop.server = _started_by_us(work, display)
     try:
@@ -121,8 +121,8 @@ def _server_of(work: Work) -> Iterator[_Running]:
 
 
 def _started_by_us(work: Work, display: Display) -> LocalServer:
-    """The server, or several behind their router, as it starts here; on several nodes as steps of this job. Raises
-    _NotUpError where this machine cannot have it."""
+    """Returns the server, or several behind their router, as it starts here; on several nodes as steps of this job.
+    Raises _NotUpError where this machine cannot have it."""
     plan, common, folder = work.plan, work.common, work.folder
     nodes = int(plan.values["nnodes"]) if isinstance(plan, Plan) else plan.nodes
     plans = [plan] if isinstance(plan, Plan) else [server.plan for server in plan.servers]
@@ -162,7 +162,8 @@ def _server(work: Work, nodes: int, looks: Sequence[Preflight], display: Display
 
 @contextlib.contextmanager
 def _outside(work: Work) -> Iterator[_Running]:
-    """The server of ``bench.url``, as it runs. Raises _NotUpError where it is another than was planned, or is gone."""
+    """Yields the server of ``bench.url``, as it runs. Raises _NotUpError where it is another than was planned, or is
+    gone."""
     plan = work.common
     local = Outside(str(plan.nodes.bench.url).rstrip("/"))
     try:
@@ -200,8 +201,8 @@ def _record_of(plan: Plan, local: LocalServer, folder: Path) -> dict[str, object
 
 
 def _failed(local: LocalServer, error: SglangHydraError, *, fatal: bool) -> Failed:
-    """With the class that the diagnosis found. What nothing explains may pass another time, and so may a SIGKILL, which
-    the kernel sends where memory runs out, and an operator or a scheduler at any time."""
+    """Returns the failure with the class that the diagnosis found. What nothing explains may pass another time, and so
+    may a SIGKILL, which the kernel sends where memory runs out, and an operator or a scheduler at any time."""
     kind = local.failure.kind if local.failure else NOT_HERE
     known = classes_by_kind().get(kind)
     killed = kind == HOST_MEMORY and local.failure is not None and local.failure.exit_code in _SIGKILLED
@@ -304,7 +305,7 @@ def _take(work: Work, running: _Running, client: Builtin, load: Load, point: Poi
 
 
 def _died(running: _Running) -> Failed | None:
-    """Why the server is no longer there, None if it is. A process takes a moment to be gone."""
+    """Returns why the server is no longer there, None if it is. A process takes a moment to be gone."""
     if not isinstance(running.local, LocalServer):
         return None
     end = time.monotonic() + _DEATH_S

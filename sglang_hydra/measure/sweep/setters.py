@@ -30,7 +30,7 @@ def set_by(composer: Composer, composition: Composition) -> SetBy:
 
 
 def who_set(finding: Finding, *known: SetBy) -> str | None:
-    """``bench.slo.share was set by argument 3; ...``; None where every key concerned is at its default."""
+    """Returns ``bench.slo.share was set by argument 3; ...``; None where every key concerned is at its default."""
     parts = []
     for name in finding.fields:
         for key in _keys(name, known):
@@ -41,7 +41,7 @@ def who_set(finding: Finding, *known: SetBy) -> str | None:
 
 
 def with_setters(findings: Sequence[Finding], *known: SetBy) -> list[Finding]:
-    """The findings with who set their keys at the end of what they say, once."""
+    """Returns the findings with who set their keys at the end of what they say, once."""
     result = []
     for finding in findings:
         who = who_set(finding, *known)
@@ -53,7 +53,7 @@ def with_setters(findings: Sequence[Finding], *known: SetBy) -> list[Finding]:
 
 @contextlib.contextmanager
 def naming_setters(*known: SetBy) -> Iterator[None]:
-    """Every ConfigError that leaves the block says who set the keys that it is about."""
+    """Makes every ConfigError that leaves the block say who set the keys that it is about."""
     try:
         yield
     except ConfigError as failure:
@@ -61,7 +61,7 @@ def naming_setters(*known: SetBy) -> Iterator[None]:
 
 
 def _keys(name: str, known: Sequence[SetBy]) -> list[str]:
-    """The key itself, or those below it: ``bench.slo`` stands for ``bench.slo.ttft_ms``."""
+    """Returns the key itself, or those below it: ``bench.slo`` stands for ``bench.slo.ttft_ms``."""
     if any(mapping.get(name) for mapping in known):
         return [name]
     return [key for mapping in known for key in mapping if key.startswith(f"{name}.")]

@@ -36,7 +36,7 @@ def check_settings(sweep: Sweep) -> None:
 
 
 def _search_problems(sweep: Sweep) -> Iterator[tuple[str, ...]]:
-    """What of the settings no search along one key can follow: the message, what to type, the keys."""
+    """Yields what of the settings no search along one key can follow: the message, what to type, the keys."""
     settings = sweep.settings
     kind, key = settings["search"], settings["search_key"]
     if kind is None:

@@ -56,12 +56,12 @@ class State(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """The same, of a point that is done its result's: valid or invalid."""
+        """Returns the same, of a point that is done its result's: valid or invalid."""
         return str(self.record["state"]) if self.state == DONE and self.record else self.state
 
 
 def answer_of(found: Mapping[str, Any]) -> str:
-    """One of ``search_answers`` in words."""
+    """Returns one of ``search_answers`` in words."""
     what = f"the {found['search']} search of {found['key']}"
     return f"{what} found {' '.join(found['words'])}" if found["words"] else f"{what} found no good point"
 
@@ -109,8 +109,8 @@ class Store:
         return {**record, "points": points}
 
     def search_answers(self) -> list[dict[str, Any]]:
-        """What each search that is over found: ``search`` and ``key`` say which it was, ``words`` are those of its best
-        point, null where no point was good."""
+        """Returns what each search that is over found: ``search`` and ``key`` say which it was, ``words`` are those of
+        its best point, null where no point was good."""
         files = sorted((self.folder / "searches").glob("*.json"))
         ended = [record for file in files if (record := self.read_search(file.stem)) is not None and record["over"]]
         points = [(record, record["steps"].get(record.get("best"))) for record in ended]
@@ -123,8 +123,8 @@ class Store:
         return self.folder / "searches" / f"{id}.json"
 
     def read_search(self, id: str) -> dict[str, Any] | None:
-        """The steps of a search so far, None before its first, and where its file cannot be read: what was measured is
-        in the results. Raises ConfigError for one of another release."""
+        """Returns the steps of a search so far, None before its first, and where its file cannot be read: what was
+        measured is in the results. Raises ConfigError for one of another release."""
         return self._tolerant(self.search_file(id), SEARCH_SCHEMA)
 
     def keep_search(self, id: str, record: Mapping[str, Any]) -> None:
@@ -135,7 +135,7 @@ class Store:
         write_below(file, _dumped(record))
 
     def reopen_search(self, id: str) -> None:
-        """A search that is over goes on where one of its steps is to be taken again."""
+        """Reopens a search that is over where one of its steps is to be taken again."""
         record = self.read_search(id)
         if record is not None and record["over"] and any(self.standing(step).state == OPEN for step in record["steps"]):
             self.keep_search(id, {**record, "over": False, "best": None})
@@ -156,7 +156,7 @@ class Store:
         return record
 
     def _points_there(self) -> dict[str, Any]:
-        """The points that have a record, as sweep.json has them."""
+        """Returns the points that have a record, as sweep.json has them."""
         found: dict[str, Any] = {}
         for folder in sorted((self.folder / "points").glob("*")):
             record = self.standing(folder.name).record
@@ -171,8 +171,8 @@ class Store:
         return self.folder / "points" / point_id
 
     def state(self, point_id: str) -> State:
-        """Whether a point is done, failed or open. Raises ConfigError for a result that cannot be read or is
-        of another schema: it is not replaced."""
+        """Returns whether a point is done, failed or open. Raises ConfigError for a result that cannot be read or is of
+        another schema: it is not replaced."""
         file = self.point(point_id) / "result.json"
         record = _read(file, RESULT_SCHEMA)
         if record is not None and record.get("point_id", point_id) != point_id:
@@ -185,8 +185,8 @@ class Store:
         return State(FAILED if last and last["final"] else OPEN, last)
 
     def standing(self, point_id: str) -> State:
-        """The same, with a result that cannot be read as none: it is noted in ``damaged``, and whoever takes the point
-        again sets it aside. Raises ConfigError for one of another release."""
+        """Returns the same, with a result that cannot be read as none: it is noted in ``damaged``, and whoever takes
+        the point again sets it aside. Raises ConfigError for one of another release."""
         file = self.point(point_id) / "result.json"
         try:
             found = self.state(point_id)
@@ -213,7 +213,7 @@ class Store:
             return None
 
     def failures(self, point_id: str) -> Iterator[Mapping[str, Any]]:
-        """The failed attempts at a point, first to last; one that cannot be read is left out."""
+        """Yields the failed attempts at a point, first to last; one that cannot be read is left out."""
         folder = self.point(point_id) / "failed"
         for number in _numbers(folder):
             record = self._tolerant(folder / f"{number}.json", FAILURE_SCHEMA)
@@ -272,12 +272,13 @@ def set_aside(file: Path) -> Path:
 
 
 def _is_begun(name: str) -> bool:
-    """Whether this is of a sweep's folder whose sweep.json is not there: it was not yet written, or moved away."""
+    """Returns whether this is of a sweep's folder whose sweep.json is not there: it was not yet written, or moved
+    away."""
     return name in _OURS or name.startswith(("sweep.json.", ".sweep.json."))
 
 
 def _numbers(folder: Path) -> list[int]:
-    """The numbers of the records in a folder, upwards."""
+    """Returns the numbers of the records in a folder, upwards."""
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -310,8 +311,8 @@ def _dumped(record: Mapping[str, Any]) -> str:
 
 
 def _read(file: Path, schema: str) -> dict[str, Any] | None:
-    """A record of the schema; None where there is none. Raises ConfigError for one of another release, DamagedError
-    for anything else."""
+    """Returns a record of the schema; None where there is none. Raises ConfigError for one of another release,
+    DamagedError for anything else."""
     again = "move the file away, and it is made again"
     try:
         record = read_json(file)

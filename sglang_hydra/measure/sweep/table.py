@@ -18,8 +18,8 @@ _SHOWN_WORDS = 100
 
 
 def outcome_lines(outcome: Outcome, *, ours: bool = True, done: int = 0) -> list[Line]:
-    """The table. Every number that is an assumption says so. Of a task that is not ``ours`` nobody knows what it takes,
-    or where its results go. ``done`` points have been taken already."""
+    """Returns the table. Every number that is an assumption says so. Of a task that is not ``ours`` nobody knows what
+    it takes, or where its results go. ``done`` points have been taken already."""
     keys = ", ".join(outcome.grid.keys)
     heading = f"Sweep of {plural(outcome.total, 'point')}" + (f" over {keys}" if keys else "; nothing varies")
     lines: list[Line] = [
@@ -35,7 +35,7 @@ def outcome_lines(outcome: Outcome, *, ours: bool = True, done: int = 0) -> list
 
 
 def outcome_record(outcome: Outcome, findings: Sequence[Finding] = ()) -> dict[str, Any]:
-    """The same for programs. ``servers`` is null where there are too many points to be listed."""
+    """Returns the same for programs. ``servers`` is null where there are too many points to be listed."""
     estimate, settings = outcome.estimate, outcome.grid.settings
     return {
         "schema": SCHEMA,

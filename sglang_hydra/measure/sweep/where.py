@@ -75,7 +75,8 @@ class Where:
         self._node = node
 
     def holds(self, lookup: Lookup) -> bool:
-        """Whether a point meets it. Raises Uncomputable where a key has no value, or one of another kind, there."""
+        """Returns whether a point meets it. Raises Uncomputable where a key has no value, or one of another kind,
+        there."""
         value = _value(self._node, lookup)
         if not isinstance(value, bool):
             raise Uncomputable(f"it gives {value!r}, neither true nor false")
@@ -142,7 +143,7 @@ def _check(node: ast.expr, keys: dict[str, int], text: str, *, must_be_true: boo
 
 
 def _key(node: ast.expr) -> str:
-    """``gpu.count``; empty for what is written otherwise."""
+    """Returns ``gpu.count``; empty for what is written otherwise."""
     if isinstance(node, ast.Attribute):
         inner = _key(node.value)
         return f"{inner}.{node.attr}" if inner else ""
@@ -178,7 +179,7 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
 
 
 def _never_true(node: ast.expr) -> str:
-    """What a node gives, where that is neither true nor false whatever the keys are; empty where it may be."""
+    """Returns what a node gives, where that is neither true nor false whatever the keys are; empty where it may be."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return "a list"
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
@@ -239,7 +240,7 @@ def _quoted(text: str, node: ast.AST) -> str:
 
 
 def _column(text: str, node: ast.AST) -> int:
-    """Where a node begins, in characters; ``ast`` counts bytes."""
+    """Returns where a node begins, in characters; ``ast`` counts bytes."""
     return len(text.encode()[: getattr(node, "col_offset", 0)].decode(errors="replace"))
 
 
@@ -274,7 +275,7 @@ def check_keys(where: Where) -> None:
 
 
 def value_of(key: str, plan: Plan, bench: Mapping[str, Any]) -> Any:
-    """The value of a key that ``check_keys`` has passed; None where it is not set, or not known."""
+    """Returns the value of a key that ``check_keys`` has passed; None where it is not set, or not known."""
     if key in EVERY:
         return plan.values[key]
     node, *rest = key.split(".")
@@ -297,7 +298,7 @@ def _of_gpu(name: str, plan: Plan) -> Any:
 
 
 def _problem(key: str) -> tuple[str, str | None] | None:
-    """Why no plan has this key, and what to type."""
+    """Returns why no plan has this key, and what to type."""
     if key in EVERY:
         return None
     node, *rest = key.split(".")

@@ -86,7 +86,7 @@ class Judging:
         return replace(self, engine=replace(self.engine, version=version)) if version else self
 
     def resolved(self, facts: Facts, env: Mapping[str, str]) -> Resolution:
-        """What the release makes of ``facts.given``; its basis is ``rules`` where there is no answer."""
+        """Returns what the release makes of ``facts.given``; its basis is ``rules`` where there is no answer."""
         model = replace(facts.model, refused=None, config_class=None)
         facts = replace(facts, model=model, env=env, release=self.engine.version)
         nodes = Composition(facts.given, {}, Nodes({"engine": {}}), {})
@@ -99,8 +99,8 @@ def judge_cells(
     by: Judging | None = None,
     is_chosen: Callable[[str, str], bool] = lambda model, gpu: True,
 ) -> Iterator[Judged]:
-    """Every GPU class with every model (those by name that are ``is_chosen``), on the fewest GPUs of one node (1, 2, 4,
-    8) that serve it, else on all; ``by`` another release than 0.5.2.
+    """Yields every GPU class with every model (those by name that are ``is_chosen``), on the fewest GPUs of one node
+    (1, 2, 4, 8) that serve it, else on all; ``by`` another release than 0.5.2.
 
     Raises ConfigError where a preset is broken.
     """
@@ -114,7 +114,7 @@ def judge_cells(
 def judge_recipes(
     composer: Composer, chosen: Sequence[Recipe] | None = None, by: Judging | None = None
 ) -> Iterator[Judged]:
-    """Every published recipe as it is written; ``by`` another release than 0.5.2."""
+    """Yields every published recipe as it is written; ``by`` another release than 0.5.2."""
     classes = {gpu.name: gpu for gpu in gpu_classes(composer)}
     known = {model.name: model for model in models(composer)}
     pairs = _pair_args(composer)
@@ -136,8 +136,9 @@ def judge(
     sized: bool = True,
     of_recipe: tuple[str, ...] = (),
 ) -> Judged:
-    """The verdict on one set of arguments: SGLang's, then ours, then the memory's. ``env`` is what another release than
-    0.5.2 is named. What is refused is not ``sized`` on request. A recipe sets the arguments ``of_recipe``."""
+    """Returns the verdict on one set of arguments: SGLang's, then ours, then the memory's. ``env`` is what another
+    release than 0.5.2 is named. What is refused is not ``sized`` on request. A recipe sets the arguments
+    ``of_recipe``."""
     older = by.serving(needed_for(intent, model, env, of_recipe)) if by else None
     if by and older and older.engine.version != by.engine.version:
         judged = judge(name, intent, gpu, model, more, by=replace(older, is_open=False), env=env, sized=sized)
@@ -156,7 +157,7 @@ def judge(
 
 
 def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Line]:
-    """A matrix of models and classes, then the recipes that are not plainly ok."""
+    """Returns a matrix of models and classes, then the recipes that are not plainly ok."""
     gpus = list(dict.fromkeys(cell.name.split(" ")[1] for cell in cells))
     models: dict[str, dict[str, Judged]] = {}
     for cell in cells:
@@ -182,25 +183,25 @@ def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Li
 def legend(
     judged: Iterable[Judged], ids_of: Callable[[Judged], Sequence[str]] = lambda item: item.why
 ) -> dict[str, str]:
-    """The ids that ``ids_of`` gives for each, with what they mean."""
+    """Returns the ids that ``ids_of`` gives for each, with what they mean."""
     ids = sorted({id for item in judged for id in ids_of(item)})
     return {id: title for id in ids if (title := title_of(id)) is not None}
 
 
 def legend_lines(meanings: Mapping[str, str]) -> list[Line]:
-    """A line for each id, folded."""
+    """Returns a line for each id, folded."""
     rows = [[text("  "), text(id, "bold"), text("  "), text(meaning)] for id, meaning in meanings.items()]
     lines = [line for row in rows for line in folded(row, room())]
     return [[], *lines, [text(f"  {program()} explain ID has the whole of each", "dim")]] if lines else []
 
 
 def _pair_args(composer: Composer) -> dict[str, Mapping[str, object]]:
-    """What each pair of a class and a model needs besides, by ``<gpu>-<model>``."""
+    """Returns what each pair of a class and a model needs besides, by ``<gpu>-<model>``."""
     return {preset.name: preset.node for preset in composer.presets(PAIR, strict=True)}
 
 
 def _judge_cell(model: Model, gpu: GpuClass, pair: Mapping[str, object], by: Judging | None) -> Judged:
-    """A cell stands for whole nodes: the first size that works, else the verdict on the largest."""
+    """Returns a cell stands for whole nodes: the first size that works, else the verdict on the largest."""
     name = f"{model.name} {gpu.name}"
     judged = None
     sizes = [size for size in _TP_SIZES if size <= (gpu.facts.count or 1)]

@@ -35,7 +35,7 @@ class Model:
 
     @property
     def weights_gib(self) -> float | None:
-        """The size of the checkpoint's files in GiB by its config.json; None where that says too little."""
+        """Returns the size of the checkpoint's files in GiB by its config.json; None where that says too little."""
         from sglang_hydra.planning.making.memory import checkpoint_bytes
 
         values = {**fresh_defaults(), "model_path": self.path, **self.args}
@@ -44,13 +44,13 @@ class Model:
 
     @property
     def context(self) -> int | None:
-        """The longest context in tokens as SGLang derives it from the config.json; None without one."""
+        """Returns the longest context in tokens as SGLang derives it from the config.json; None without one."""
         config = config_fields(self.facts, "{}")
         return None if config is None else context_length(text_part(config))
 
 
 def gpu_classes(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[GpuClass]:
-    """The classes with a known memory.
+    """Returns the classes with a known memory.
 
     A preset that is broken or that depends on the rest of the configuration is left out; with ``strict`` a broken one
     raises ConfigError.
@@ -70,7 +70,8 @@ def gpu_classes(composer: Composer, requests: Sequence[Request] = (), *, strict:
 
 
 def models(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Model]:
-    """The models with facts and a checkpoint of their own. With ``strict`` a broken preset raises ConfigError."""
+    """Returns the models with facts and a checkpoint of their own. With ``strict`` a broken preset raises
+    ConfigError."""
     return [
         Model(
             preset.name,

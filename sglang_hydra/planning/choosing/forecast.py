@@ -29,7 +29,7 @@ class Known(NamedTuple):
 
 
 def known_limit(plan: PlanFields) -> Known:
-    """The terms and the load of a plan's limit."""
+    """Returns the terms and the load of a plan's limit."""
     from sglang_hydra.fit.roofline_terms import roofline_of
 
     load = load_of_plan(plan)
@@ -57,7 +57,7 @@ class Expected(NamedTuple):
     too_much: bool = False
 
     def to_json(self) -> dict[str, Any] | None:
-        """Seconds, tokens/s and requests/s with the interval of 80 %; None where nothing is known."""
+        """Returns the seconds, tokens/s and requests/s with the interval of 80 %; None where nothing is known."""
         if self.found is None or self.demand is None:
             return None
         figures = ("tpot", "ttft", "tokens", "tokens_per_gpu", "requests")
@@ -74,12 +74,13 @@ class Expected(NamedTuple):
 
 
 def _digits(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers to nine digits: the last ones of ``exp`` and ``pow`` differ between systems."""
+    """Returns the numbers to nine digits: the last ones of ``exp`` and ``pow`` differ between systems."""
     return {name: float(f"{value:.9g}") if isinstance(value, float) else value for name, value in values.items()}
 
 
 def forecast_of_plan(plan: PlanFields, points: Sequence[Point] = ()) -> Expected:
-    """The forecast of ``plan`` under the load of ``bench``, corrected by what was measured at these ``points``."""
+    """Returns the forecast of ``plan`` under the load of ``bench``, corrected by what was measured at these
+    ``points``."""
     try:
         server = server_of_plan(plan)
     except Missing as failure:
@@ -98,8 +99,8 @@ def forecast_of_plan(plan: PlanFields, points: Sequence[Point] = ()) -> Expected
 
 
 def server_of_plan(plan: PlanFields) -> Server:
-    """What a forecast knows of a plan's server; its release only where somebody named one. Raises Missing for facts
-    that it lacks, ConfigError for sizes that cannot be."""
+    """Returns what a forecast knows of a plan's server; its release only where somebody named one. Raises Missing for
+    facts that it lacks, ConfigError for sizes that cannot be."""
     named = plan.engine.version if "engine.version" in plan.settings else ""
     own = None if plan.by_own_rules else plan.engine.version
     return server_of(_sized_values(plan), plan.gpu, plan.model, plan.fit, plan.engine.name, named, resolved_by=own)
@@ -134,16 +135,16 @@ def _is_cold(workload: Mapping[str, Any]) -> bool:
 
 
 def load_of_plan(plan: PlanFields) -> Load | None:
-    """What runs at a time: as many requests as were asked for and the KV cache holds, as more queue. None where neither
-    is known."""
+    """Returns what runs at a time: as many requests as were asked for and the KV cache holds, as more queue. None where
+    neither is known."""
     stated = _stated(plan)
     known = [number for number in (stated.asked, stated.held) if number]
     return Load(stated.inputs, stated.outputs, min(known), stated.cached) if known else None
 
 
 def demand_of_plan(plan: PlanFields) -> Demand | None:
-    """What is open at a time: as many requests as were asked for; where nobody stated that, as many as the KV cache
-    holds. None where neither is known."""
+    """Returns what is open at a time: as many requests as were asked for; where nobody stated that, as many as the KV
+    cache holds. None where neither is known."""
     stated = _stated(plan)
     concurrency = stated.asked or stated.held
     if not concurrency:
@@ -166,8 +167,8 @@ def _spread(range_ratio: float | None) -> float:
 
 
 def at_rate(server: Server, demand: Demand, rate: float, own: Own | None = None) -> tuple[Demand, bool]:
-    """The load of requests that arrive by chance, ``rate`` a second: as many are open as arrive while one is answered
-    (Little's law). The second is whether that is more than the server answers."""
+    """Returns the load of requests that arrive by chance, ``rate`` a second: as many are open as arrive while one is
+    answered (Little's law). The second is whether that is more than the server answers."""
     low, high = 1.0, 2.0 * max(demand.concurrency, server.most(demand.input_len + demand.output_len / 2) or 1.0)
     for _ in range(_TRIES):
         middle = (low + high) / 2
@@ -178,8 +179,8 @@ def at_rate(server: Server, demand: Demand, rate: float, own: Own | None = None)
 
 
 def _measured_load(record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]) -> Load | None:
-    """The load that a point had, by what it measured; None where too little is known of it, or of the limit of its
-    server, whose plan.json is ``record``."""
+    """Returns the load that a point had, by what it measured; None where too little is known of it, or of the limit of
+    its server, whose plan.json is ``record``."""
     done, requests = measures.get("completed"), measures.get("concurrency")
     tokens = [measures.get(name) for name in ("input_tokens", "output_tokens")]
     if not (record.get("roofline") and done and requests and all(tokens)):
@@ -190,7 +191,7 @@ def _measured_load(record: Mapping[str, Any], workload: Mapping[str, Any], measu
 
 
 def point_of(record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]) -> Point | None:
-    """A measured point: ``record`` is its server's plan.json. None where too little is known of it."""
+    """Returns a measured point: ``record`` is its server's plan.json. None where too little is known of it."""
     load, terms = _measured_load(record, workload, measures), (record.get("forecast") or {}).get("server")
     if load is None or not terms:
         return None
@@ -215,7 +216,8 @@ def _seconds(spread: Any) -> float | None:
 def measured_error(
     record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]
 ) -> dict[str, float]:
-    """The forecast of a measured point's TPOT in ms, and how far it is off in percent; {} where either is unknown."""
+    """Returns the forecast of a measured point's TPOT in ms, and how far it is off in percent; {} where either is
+    unknown."""
     point = point_of(record, workload, measures)
     if point is None or not point.tpot:
         return {}
@@ -226,8 +228,8 @@ def measured_error(
 def measured_share(
     record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]
 ) -> dict[str, float]:
-    """What a point's output throughput is of the limit, in percent, and that limit in tokens/s of one GPU; {} where
-    either is unknown. ``record`` is the server's plan.json."""
+    """Returns what a point's output throughput is of the limit, in percent, and that limit in tokens/s of one GPU; {}
+    where either is unknown. ``record`` is the server's plan.json."""
     load = _measured_load(record, workload, measures)
     per_gpu = measures.get("output_throughput_per_gpu") or measures.get("output_throughput")  # without a GPU: of all
     if load is None or not per_gpu:

@@ -54,8 +54,8 @@ class Layout(NamedTuple):
 
 
 def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[Layout]:
-    """Every layout of ``base`` on its GPU class: formats of the weights and the cache, GPUs, nodes, and how these
-    divide attention, experts and requests. ``fill``: more requests than wanted are worth a cache in FP8."""
+    """Yields every layout of ``base`` on its GPU class: formats of the weights and the cache, GPUs, nodes, and how
+    these divide attention, experts and requests. ``fill``: more requests than wanted are worth a cache in FP8."""
     version = base.engine.version
     free = {meaning: 1 for meaning in _SIZES if not base.intent.keys() & set(names_of(meaning))}
     values = {**base.values, **arguments_saying(version, (), **free)}
@@ -85,8 +85,8 @@ def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[La
 
 
 def stretched(base: Plan, context: int | None) -> str | None:
-    """The override by which the model takes requests of ``context`` tokens (YaRN); None where it does already, or
-    nobody states a way."""
+    """Returns the override by which the model takes requests of ``context`` tokens (YaRN); None where it does already,
+    or nobody states a way."""
     config, kv = base.model.config or {}, base.fit.kv if base.fit else None
     trained = _STRETCHED.get(next(iter(config.get("architectures") or ()), ""), 0)
     typed = {"context_length", "json_model_override_args"} & base.intent.keys() or config.get("rope_scaling")
@@ -99,7 +99,8 @@ def stretched(base: Plan, context: int | None) -> str | None:
 
 
 def _weights(base: Plan) -> Iterator[tuple[Mapping[str, Any], ModelFacts, bool]]:
-    """The asked weights, and those in formats that this GPU computes: what to type, the facts, whether much is lost."""
+    """Yields the asked weights, and those in formats that this GPU computes: what to type, the facts, whether much is
+    lost."""
     yield {}, base.model, False
     capability, is_cuda = base.gpu.compute_capability or (0, 0), base.gpu.is_cuda
     formats = []
@@ -148,8 +149,8 @@ def _divided(base: Plan, version: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _sends(base: Plan, model: ModelFacts) -> bool:
-    """Whether the release has DeepEP and these weights go with it on the plan's GPUs, and nobody said how many GPUs
-    divide the experts."""
+    """Returns whether the release has DeepEP and these weights go with it on the plan's GPUs, and nobody said how many
+    GPUs divide the experts."""
     version = nearest_known(base.engine.version)
     argument = release(version).arguments.get("moe_a2a_backend") if version else None
     if argument is None or _DEEPEP not in (argument.choices or ()):
@@ -163,7 +164,7 @@ def _sends(base: Plan, model: ModelFacts) -> bool:
 
 
 def _drafts(base: Plan) -> bool:
-    """Whether the model has a layer of its own that drafts, and nobody said how to speculate."""
+    """Returns whether the model has a layer of its own that drafts, and nobody said how to speculate."""
     config = base.model.config or {}
     layers = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers")
     return bool(layers) and base.values.get("speculative_algorithm") is None
@@ -172,8 +173,8 @@ def _drafts(base: Plan) -> bool:
 def _sized(
     base: Plan, values: Mapping[str, Any], model: ModelFacts, change: Mapping[str, Any], wanted: Wanted, lossy: bool
 ) -> Layout | None:
-    """The layout with its numbers, without a forecast where the GPU's bandwidth is unknown; None where nothing can be
-    computed of it, or it cannot be divided so."""
+    """Returns the layout with its numbers, without a forecast where the GPU's bandwidth is unknown; None where nothing
+    can be computed of it, or it cannot be divided so."""
     version = None if base.by_own_rules else base.engine.version
     groups = layout_of(values, base.engine.version).attention_groups
     try:
@@ -197,7 +198,8 @@ def _sized(
 
 
 def _larger_share(base: Plan, values: Mapping[str, Any], model: ModelFacts) -> dict[str, float]:
-    """The largest fraction of the memory that is likely to work, where nobody set one; {} where there is none."""
+    """Returns the largest fraction of the memory that is likely to work, where nobody set one; {} where there is
+    none."""
     if "mem_fraction_static" in base.intent:
         return {}
     version = None if base.by_own_rules else base.engine.version
@@ -209,11 +211,13 @@ def _larger_share(base: Plan, values: Mapping[str, Any], model: ModelFacts) -> d
 
 
 def larger_share(fit: Fit) -> dict[str, float]:
-    """The largest fraction of the memory that is likely to work, to type; {} where it is not above the one asked."""
+    """Returns the largest fraction of the memory that is likely to work, to type; {} where it is not above the one
+    asked."""
     fraction = 0.0 if fit.interval is None or fit.interval.empty else int(fit.interval.high * 100 - 1) / 100
     return {"mem_fraction_static": fraction} if fraction > (fit.asked or 1.0) else {}
 
 
 def _holds(fit: Fit, wanted: Wanted) -> bool:
-    """By estimate: the fractions of a layout that nobody resolved are those of the one that was."""
+    """Returns whether it holds the load, by estimate: the fractions of a layout that nobody resolved are those of the
+    one that was."""
     return fit.fits is not False and fit.shortage(wanted) is None

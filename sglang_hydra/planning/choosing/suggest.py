@@ -46,7 +46,7 @@ class Slo(NamedTuple):
     tpot: float | None = None
 
     def met(self, found: Forecast | None) -> bool | None:
-        """Whether the middle of the forecast is within; None where there is none."""
+        """Returns whether the middle of the forecast is within; None where there is none."""
         if found is None or (self.ttft is not None and found.ttft is None):
             return None if self != Slo() else True
         tpot = self.tpot is None or found.tpot.value * 1e3 <= self.tpot
@@ -70,15 +70,16 @@ class Suggestion(NamedTuple):
 
     @property
     def keeps_model(self) -> bool:
-        """Whether the weights are those that were asked for."""
+        """Returns whether the weights are those that were asked for."""
         return not any(word.startswith(("model_path=", "quantization=")) for word in self.words)
 
     def measure(self, goal: str) -> float | None:
-        """What the goal ranks by, smaller is better."""
+        """Returns what the goal ranks by, smaller is better."""
         return _measure(goal, self.expected.found, self.full, self.cost.value if self.cost else None)
 
     def rank(self, goal: str, best: float) -> tuple[object, ...]:
-        """Smaller is better; ``best`` is the least measure of all. A plan outside the SLO comes after those within."""
+        """Returns the rank: smaller is better; ``best`` is the least measure of all. A plan outside the SLO comes after
+        those within."""
         keys = _keys(goal, self.gpus, self.measure(goal), best)
         return (self.slo is False, *keys, not self.keeps_model, _plainness(self.words))
 
@@ -91,8 +92,8 @@ def suggestions(
     slo: Slo | None = None,
     points_of: Callable[[Plan], Sequence[Point]] = lambda plan: (),
 ) -> list[Suggestion]:
-    """The best plans on each of these GPU classes (() is the one of ``requests``), best first, with one of the asked
-    weights among them. ``points_of`` reads the user's own measurements that a plan names. Raises ConfigError for
+    """Returns the best plans on each of these GPU classes (() is the one of ``requests``), best first, with one of the
+    asked weights among them. ``points_of`` reads the user's own measurements that a plan names. Raises ConfigError for
     requests of which no plan can be made, and for a goal without a price."""
     made: list[Suggestion] = []
     for words in [[f"gpu={name}"] for name in classes] or [[]]:
@@ -111,7 +112,8 @@ def suggestions(
 
 
 def _as_good(other: Suggestion, one: Suggestion) -> bool:
-    """Whether ``other`` takes fewer GPUs of the same class and is worse in nothing: weights, SLO, speed, throughput."""
+    """Returns whether ``other`` takes fewer GPUs of the same class and is worse in nothing: weights, SLO, speed,
+    throughput."""
     if other.plan.gpu.name != one.plan.gpu.name or other.gpus >= one.gpus or other.keeps_model < one.keeps_model:
         return False
     mine, theirs = one.expected.found, other.expected.found
@@ -160,7 +162,7 @@ def _on_class(
 
 
 def _promise(layout: Layout, goal: str, price: float | None, slo: Slo, best: float) -> tuple[object, ...]:
-    """The rank that a layout promises, those that surely do not hold the load last."""
+    """Returns the rank that a layout promises, those that surely do not hold the load last."""
     within = slo.met(layout.found) is not False
     keys = _keys(goal, layout.gpus, _promised(layout, goal, price), best)
     return (not layout.holds, not within, layout.lossy, *keys, _plainness(tuple(layout.change)))
@@ -172,14 +174,14 @@ def _promised(layout: Layout, goal: str, price: float | None) -> float | None:
 
 
 def _plainness(names: Sequence[str]) -> tuple[bool, int]:
-    """The order of what is equal within the error: drafts first, which are forecast with the acceptance of random
-    tokens and gain more with text; then what changes less."""
+    """Returns the order of what is equal within the error: drafts first, which are forecast with the acceptance of
+    random tokens and gain more with text; then what changes less."""
     return not any(name.startswith("speculative_") for name in names), len(names)
 
 
 def _measure(goal: str, found: Forecast | None, full: Forecast | None, cost: float | None) -> float | None:
-    """What a goal ranks by, smaller is better: TPOT, the time of a token of one GPU, the price. All-to-all, which
-    nobody measured, has to promise more than the error that it adds."""
+    """Returns what a goal ranks by, smaller is better: TPOT, the time of a token of one GPU, the price. All-to-all,
+    which nobody measured, has to promise more than the error that it adds."""
     value = found.tpot.value if found else None
     if goal == COST:
         value = cost
@@ -189,7 +191,7 @@ def _measure(goal: str, found: Forecast | None, full: Forecast | None, cost: flo
 
 
 def _keys(goal: str, gpus: int, measure: float | None, best: float) -> tuple[object, ...]:
-    """What differs from the best by less than ``EQUAL`` is equal to it within the error."""
+    """Returns what differs from the best by less than ``EQUAL`` is equal to it within the error."""
     steps = int(log(measure / best) / EQUAL) if measure else float("inf")
     return {FEWEST: (gpus, steps), LATENCY: (steps, gpus), THROUGHPUT: (steps, -gpus), COST: (steps, gpus)}[goal]
 
@@ -207,8 +209,8 @@ def _suggestion(
     slo: Slo,
     points: Sequence[Point],
 ) -> Suggestion | None:
-    """The plan with these arguments on top; with a larger share of the memory where the release's own holds too little.
-    None where it cannot be launched or holds too little."""
+    """Returns the plan with these arguments on top; with a larger share of the memory where the release's own holds too
+    little. None where it cannot be launched or holds too little."""
     added = [f"{name}={spelled(value)}" for name, value in change.items()]
     try:
         plan = _plan(composer, typed_in_place(composer, requests, added))
@@ -237,8 +239,8 @@ def _suggestion(
 
 
 def _more_room(plan: Plan, fit: Fit) -> Mapping[str, object]:
-    """The argument with which the same layout may hold the load: a larger share of the memory; no more requests than
-    are wanted, where what each keeps beside its tokens takes the whole pool. {} where neither helps."""
+    """Returns the argument with which the same layout may hold the load: a larger share of the memory; no more requests
+    than are wanted, where what each keeps beside its tokens takes the whole pool. {} where neither helps."""
     if fit.fits:
         return {} if "mem_fraction_static" in plan.intent else larger_share(fit)
     users = None if "max_running_requests" in plan.intent else _wanted(plan).users
@@ -246,7 +248,7 @@ def _more_room(plan: Plan, fit: Fit) -> Mapping[str, object]:
 
 
 def _price(plan: Plan, goal: str) -> float | None:
-    """What an hour of one GPU costs. Raises ConfigError where the goal asks for it and nobody said."""
+    """Returns what an hour of one GPU costs. Raises ConfigError where the goal asks for it and nobody said."""
     price = plan.nodes.forecast.price.get(plan.gpu.name)
     if price is None:
         price = settings().price_of(plan.gpu.name)
@@ -258,13 +260,13 @@ def _price(plan: Plan, goal: str) -> float | None:
 
 
 def _cost(found: Forecast | None, price: float | None, gpus: int) -> Figure | None:
-    """The price of a million output tokens."""
+    """Returns the price of a million output tokens."""
     return found.tokens.inverse(price * gpus * _MILLION / _HOUR) if found and price is not None else None
 
 
 def serves(plan: Plan) -> bool:
-    """Whether nothing speaks against launching a plan, it fits with the likeliest numbers, and holds what ``fit`` asks
-    for: without that, one request of the longest that the server takes."""
+    """Returns whether nothing speaks against launching a plan, it fits with the likeliest numbers, and holds what
+    ``fit`` asks for: without that, one request of the longest that the server takes."""
     fit = plan.fit
     if plan.launchable is False or fit is None:
         return False
@@ -272,7 +274,8 @@ def serves(plan: Plan) -> bool:
 
 
 def longest_taken(composer: Composer, requests: Sequence[Request], classes: Sequence[str]) -> int | None:
-    """The tokens of the longest request that the model takes, where the load's are longer: no layout holds them."""
+    """Returns the tokens of the longest request that the model takes, where the load's are longer: no layout holds
+    them."""
     plan = _plan(composer, typed_in_place(composer, requests, [f"gpu={name}" for name in classes[:1]]))
     most, wanted = plan.fit and plan.fit.kv and plan.fit.kv.context, _wanted(plan).context
     return most if most and wanted and most < wanted else None
@@ -287,7 +290,7 @@ def _wanted(plan: Plan) -> Wanted:
 
 
 def command_of(typed: Sequence[str], suggestion: Suggestion) -> str:
-    """The command that starts it: what was typed for the plan, with what was added in place."""
+    """Returns the command that starts it: what was typed for the plan, with what was added in place."""
     named = {word.partition("=")[0] for word in suggestion.words}
     kept = [word for word in typed if word.partition("=")[0] not in named]
     return shlex.join(["sglang-hydra", "serve", *kept, *suggestion.words])

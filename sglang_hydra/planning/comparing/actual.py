@@ -61,11 +61,12 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """``183 of 183 as planned; 27 not in 0.5.23``."""
+        """Returns ``183 of 183 as planned; 27 not in 0.5.23``."""
         return summary_of(self.same, self.of, len(self.absent), self.version)
 
     def to_json(self, plan: Plan) -> dict[str, object]:
-        """The record of a run folder; its schema is committed as schemas/actual.schema.json. It holds no secret."""
+        """Returns the record of a run folder; its schema is committed as schemas/actual.schema.json. It holds no
+        secret."""
         return {
             "schema": SCHEMA,
             "server_id": plan.server_id,
@@ -81,7 +82,7 @@ class Comparison:
 
 
 def summary_of(same: int, of: int, absent: int, version: str) -> str:
-    """The sentence of a comparison, by its numbers."""
+    """Returns the sentence of a comparison, by its numbers."""
     return f"{same} of {of} as planned" + (f"; {absent} not in {printable(version)}" if absent else "")
 
 
@@ -112,12 +113,12 @@ def compare(plan: Plan, info: Mapping[str, object], machine: GpuFacts | None = N
 
 
 def sentence(item: Difference) -> str:
-    """One argument that the server holds otherwise than planned, in words. A secret is ``***``."""
+    """Returns one argument that the server holds otherwise than planned, in words. A secret is ``***``."""
     return f"{item.key}: planned {shown(item.before)}, the server has {shown(item.after)}: {item.why[1]}"
 
 
 def record_of(item: Difference) -> dict[str, object]:
-    """The same in JSON's types."""
+    """Returns the same in JSON's types."""
     return {"field": item.key, "planned": item.before, "actual": item.after, "reason": item.why[1]}
 
 
@@ -141,7 +142,7 @@ def _differences(
 
 
 def _reason(plan: Plan, name: str, actual: object, version: str, machine: GpuFacts | None) -> str:
-    """A clause on why the server holds ``actual`` for an argument, as far as plan and machine say."""
+    """Returns a clause on why the server holds ``actual`` for an argument, as far as plan and machine say."""
     written = plan.resolution.ledger.of(name)
     is_set = plan.intent.get(name) is not None
     if is_secret_name(name):
@@ -180,7 +181,7 @@ def _mib(gpu: GpuFacts) -> str:
 
 
 def _without(value: object, secrets: Mapping[str, str]) -> object:
-    """``value`` with every secret of ours in it hidden, wherever the server has put it."""
+    """Returns ``value`` with every secret of ours in it hidden, wherever the server has put it."""
     if isinstance(value, str):
         for secret in filter(None, secrets.values()):
             value = value.replace(secret, HIDDEN)
@@ -193,7 +194,8 @@ def _without(value: object, secrets: Mapping[str, str]) -> object:
 
 
 def _finding(item: Difference, plan: Plan, version: str) -> Finding:
-    """A warning where the server is the release whose rules the plan follows: there, they should have been equal."""
+    """Returns a warning where the server is the release whose rules the plan follows: there, they should have been
+    equal."""
     level = "warning" if version == SPECIFIED_VERSION == plan.engine.version else "info"
     return Finding(level, "ACT001", sentence(item), (item.key,))  # type: ignore[arg-type]
 
@@ -205,7 +207,7 @@ def _other_release(plan: Plan, version: object) -> Iterator[Finding]:
 
 
 def comparable(name: str, value: object) -> object:
-    """One argument's value in the form in which plan and server are compared.
+    """Returns one argument's value in the form in which plan and server are compared.
 
     JSON's types; a secret only says whether it is set; what each construction draws is left out; what JSON cannot say
     (inf) is the null that a server writes in its place.
@@ -250,7 +252,7 @@ class KvTokens:
 
     @property
     def as_planned(self) -> bool | None:
-        """None where nothing was foreseen."""
+        """Returns None where nothing was foreseen."""
         if self.low is None or self.high is None:
             return None
         return self.low <= self.actual <= self.high
@@ -274,7 +276,7 @@ def kv_tokens(
     version: str,
     machine: GpuFacts | None = None,
 ) -> KvTokens | None:
-    """The server's ``max_total_num_tokens`` against the fit; None where it reports no such number."""
+    """Returns the server's ``max_total_num_tokens`` against the fit; None where it reports no such number."""
     actual = info.get(_REPORTED)
     if not isinstance(actual, int) or isinstance(actual, bool):
         return None
@@ -294,7 +296,7 @@ def kv_tokens(
 
 
 def _error_bar(found: Fit, limit: int | None) -> tuple[int, int]:
-    """The least and the most tokens that the fit's errors allow.
+    """Returns the least and the most tokens that the fit's errors allow.
 
     Weights and the memory that is free before loading may be off; both go into the pool's size, the latter times the
     fraction. ``limit`` is max_total_tokens, which holds the pool down.
@@ -321,7 +323,7 @@ def _reasons(
     machine: GpuFacts | None,
     actual: int,
 ) -> Iterator[str]:
-    """What may have moved the number, the surest first."""
+    """Yields what may have moved the number, the surest first."""
     for item in differences:
         if item.key in _SIZING:
             yield f"{item.key} is {item.after} and not {item.before}"
@@ -346,7 +348,7 @@ def _reasons(
 
 
 def _logged_weights(info: Mapping[str, object]) -> float | None:
-    """GiB that the first scheduler says its weights take."""
+    """Returns GiB that the first scheduler says its weights take."""
     states = info.get("internal_states")
     state = states[0] if isinstance(states, list) and states and isinstance(states[0], Mapping) else {}
     usage = state.get("memory_usage")

@@ -35,7 +35,7 @@ class Difference:
 
     @property
     def is_of_one_release(self) -> bool:
-        """Whether the release of one side has no such argument."""
+        """Returns whether the release of one side has no such argument."""
         return is_absent(self.before) or is_absent(self.after)
 
     def to_json(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Difference:
 
 
 def is_absent(value: Any) -> bool:
-    """Whether a value stands for an argument that the release does not have."""
+    """Returns whether a value stands for an argument that the release does not have."""
     return isinstance(value, str) and value.startswith(_NOT_IN)
 
 
@@ -56,7 +56,7 @@ def between(
     why: Callable[[str], tuple[str, str]] = lambda key: ("", ""),
     same: Callable[[Any, Any], bool] = operator.eq,
 ) -> Iterator[Difference]:
-    """Every key whose values differ, those of ``before`` first; what one table lacks is None there."""
+    """Yields every key whose values differ, those of ``before`` first; what one table lacks is None there."""
     for key in dict.fromkeys([*before, *after]):
         was, now = before.get(key), after.get(key)
         if not same(was, now):
@@ -64,7 +64,7 @@ def between(
 
 
 def compared(left: Plan | Topology, right: Plan | Topology) -> Iterator[Difference]:
-    """Every difference, server by server: the first of each role, which both have, and the router."""
+    """Yields every difference, server by server: the first of each role, which both have, and the router."""
     theirs, ours = plans_of(left), plans_of(right)
     yield from between("fact", _facts_of_all(left), _facts_of_all(right))
     if not isinstance(left, Plan) and not isinstance(right, Plan):
@@ -81,7 +81,7 @@ def compared(left: Plan | Topology, right: Plan | Topology) -> Iterator[Differen
 
 
 def plans_of(made: Plan | Topology | None) -> dict[str, Plan]:
-    """The plans by the name of the server, the first one of each role; one server has no name."""
+    """Returns the plans by the name of the server, the first one of each role; one server has no name."""
     if made is None:
         return {}
     return {"": made} if isinstance(made, Plan) else {server.role: server.plan for server in reversed(made.servers)}
@@ -98,8 +98,8 @@ def _router_of(made: Topology) -> dict[str, Any]:
 
 
 def differences(left: Plan, right: Plan) -> Iterator[Difference]:
-    """Every difference: facts, then values in the order of the arguments, then the environment, then the memory (GiB
-    and tokens of one GPU). A seed that both drew is none."""
+    """Yields every difference: facts, then values in the order of the arguments, then the environment, then the memory
+    (GiB and tokens of one GPU). A seed that both drew is none."""
     yield from between("fact", _facts_of(left), _facts_of(right))
     drawn = {"random_seed"} if left.seed_drawn and right.seed_drawn else set()
     names = [name for name in dict.fromkeys([*left.values, *right.values]) if name not in {*SECRET_FIELDS, *drawn}]
@@ -117,14 +117,15 @@ def _facts_of(plan: Plan) -> dict[str, Any]:
 
 
 def value_of(plan: Plan, name: str) -> Any:
-    """A value as a comparison shows it: in words where the plan's release has no such argument, or decides it."""
+    """Returns a value as a comparison shows it: in words where the plan's release has no such argument, or decides
+    it."""
     if name in plan.unknown:
         return "(unknown)"
     return plan.values.get(name, f"{_NOT_IN}{plan.engine.version})")
 
 
 def why(plan: Plan, name: str) -> str:
-    """Who decided a value: the last rule that wrote it, else the strongest layer that named it, else None."""
+    """Returns who decided a value: the last rule that wrote it, else the strongest layer that named it, else None."""
     entries = plan.resolution.ledger.of(name)
     if entries:
         return f"{entries[-1].rule}: {entries[-1].reason}"
@@ -133,7 +134,7 @@ def why(plan: Plan, name: str) -> str:
 
 
 def _who_set(left: Plan, right: Plan, key: str) -> tuple[str, str]:
-    """The layer and the place that set a key of ours on each side; nothing where none did."""
+    """Returns the layer and the place that set a key of ours on each side; nothing where none did."""
     found = [plan.settings.get(key) for plan in (left, right)]
     one, other = (f"{origin.layer}, {origin.place}" if origin else "" for origin in found)
     return one, other

@@ -75,26 +75,26 @@ class Engine(Protocol):
         """Reads from package metadata whether ``python`` (None: ours) has this engine; imports nothing of it."""
 
     def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
-        """Why weights of this size cannot be served by this engine here, in a clause; None if they can."""
+        """Returns why weights of this size cannot be served by this engine here, in a clause; None if they can."""
 
     def findings(self, request: EngineRequest) -> list[Finding]:
-        """What of the request this engine refuses or does not use."""
+        """Returns what of the request this engine refuses or does not use."""
 
     def command(self, request: EngineRequest) -> Command:
-        """The command that serves the request."""
+        """Returns the command that serves the request."""
 
 
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def read_machine(accelerator: str | None = None, accelerator_memory_bytes: int | None = None) -> Machine:
-    """This machine, with the accelerator to use, if any, as the caller found it."""
+    """Reads this machine, with the accelerator to use, if any, as the caller found it."""
     return Machine(free_memory_bytes(), accelerator, accelerator_memory_bytes)
 
 
 def free_memory_bytes(cgroup: Path = _CGROUP) -> int | None:
-    """The memory in bytes that a new process can take without swapping, a container's limit respected; None where the
-    system tells nothing."""
+    """Returns the memory in bytes that a new process can take without swapping, a container's limit respected; None
+    where the system tells nothing."""
     import psutil
 
     try:
@@ -106,7 +106,7 @@ def free_memory_bytes(cgroup: Path = _CGROUP) -> int | None:
 
 
 def _container_rest(cgroup: Path) -> int | None:
-    """What a cgroup (version 2) leaves: its limit less what is used and cannot be given back."""
+    """Returns what a cgroup (version 2) leaves: its limit less what is used and cannot be given back."""
     try:
         limit = int((cgroup / "memory.max").read_text())
         used = int((cgroup / "memory.current").read_text())

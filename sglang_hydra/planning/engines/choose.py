@@ -23,12 +23,12 @@ class Choice(NamedTuple):
 
 
 def engines() -> dict[str, Engine]:
-    """Every engine by name, in the order in which ``auto`` tries them."""
+    """Returns every engine by name, in the order in which ``auto`` tries them."""
     return {engine.name: engine for engine in (SGLANG, TRANSFORMERS)}
 
 
 def choose(setting: str, python: str | None, machine: Machine, weights_bytes: int | None) -> Choice:
-    """The engine that ``engine=<setting>`` means here, for weights of that size in bytes (None: unknown).
+    """Returns the engine that ``engine=<setting>`` means here, for weights of that size in bytes (None: unknown).
 
     Raises MachineError where this machine has none that can serve them. A name that is no engine has no plan.
     """

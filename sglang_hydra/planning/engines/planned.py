@@ -42,16 +42,16 @@ class PlannedEngine:
 
     @property
     def program(self) -> str | None:
-        """The interpreter that has it, by its path; None where this machine has none."""
+        """Returns the interpreter that has it, by its path; None where this machine has none."""
         return None if self.installed is None else find_python(self.python) or sys.executable
 
     @property
     def provider(self) -> Provider:
-        """What makes the values: the release, for the embedded engine 0.5.2."""
+        """Returns what makes the values: the release, for the embedded engine 0.5.2."""
         return Provider(self.version if self.engine is SGLANG else SPECIFIED_VERSION)
 
     def note(self, basis: Basis) -> str:
-        """A line on what is installed here, and on what made the values."""
+        """Returns a line on what is installed here, and on what made the values."""
         if self.engine is not SGLANG:
             return f"engine: {self.name} {self.version}, the embedded default; values below are what SGLang would use"
         if self.installed == self.version:
@@ -64,7 +64,7 @@ class PlannedEngine:
         return f"engine: {here}; planned by {by}{chosen}"
 
     def request(self, resolution: Resolution, env: Mapping[str, str], machine: Machine) -> EngineRequest:
-        """The request to the engine: the intent as it was given, and a seed that was drawn."""
+        """Returns the request to the engine: the intent as it was given, and a seed that was drawn."""
         # Null where that is the default is left out; elsewhere the engine reports whether its command can pass it.
         defaults = fresh_defaults()
         intent = {
@@ -87,8 +87,8 @@ class PlannedEngine:
 
 
 def plan_engine(node: EngineNode, *, embedded_first: bool = False) -> PlannedEngine:
-    """The engine of the ``engine`` node. ``auto`` is SGLang, except with ``embedded_first`` (no accelerator here)
-    where only the embedded one is installed. Raises ConfigError for a name that is no engine."""
+    """Returns the engine of the ``engine`` node. ``auto`` is SGLang, except with ``embedded_first`` (no accelerator
+    here) where only the embedded one is installed. Raises ConfigError for a name that is no engine."""
     name, python = node.name, node.python
     if name == "transformers":
         return _planned(TRANSFORMERS, node, TRANSFORMERS.available(python))
@@ -106,8 +106,8 @@ def plan_engine(node: EngineNode, *, embedded_first: bool = False) -> PlannedEng
 def engine_command(
     planned: PlannedEngine, resolution: Resolution, env: Mapping[str, str]
 ) -> tuple[list[str], list[Finding]]:
-    """The command that a person would type, and the findings on what of it the engine refuses or ignores. The command
-    is empty where it cannot be written; without a model there is neither."""
+    """Returns the command that a person would type, and the findings on what of it the engine refuses or ignores. The
+    command is empty where it cannot be written; without a model there is neither."""
     request = planned.request(resolution, env, Machine(None))
     if "model_path" not in request.intent:
         return [], []
@@ -124,7 +124,8 @@ def engine_command(
 
 
 def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
-    """What 0.5.2 refuses, for another release whose own code was not asked: a warning, since it may accept it."""
+    """Returns what 0.5.2 refuses, for another release whose own code was not asked: a warning, since it may accept
+    it."""
     return [
         replace(
             finding,
@@ -139,8 +140,8 @@ def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
 
 
 def release_meant(version: str | None = None, python: str | None = None) -> str:
-    """The release that a plan is for, and that reads its words: the one that is named, else the one that ``python``
-    (None: ours) has installed, else the user's choice or the newest."""
+    """Returns the release that a plan is for, and that reads its words: the one that is named, else the one that
+    ``python`` (None: ours) has installed, else the user's choice or the newest."""
     return release_named(version) if version else SGLANG.available(python).version or default_release()
 
 

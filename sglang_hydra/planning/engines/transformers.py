@@ -124,7 +124,7 @@ class Transformers:
 
 
 def _alias(intent: Mapping[str, object]) -> str:
-    """The name under which a local folder is served, empty for its own path.
+    """Returns the name under which a local folder is served, empty for its own path.
 
     The server answers to the path that it was given and to nothing else, and cuts that at an "@".
     """

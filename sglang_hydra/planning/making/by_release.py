@@ -33,8 +33,8 @@ def resolved(target: Target, *, may_fetch: bool = True, may_ask: bool = True, wh
 
 
 def serving(find: Callable[[str | None], Target], *, why: bool = True) -> tuple[Target, Resolution]:
-    """A target with its values. ``find`` gives it for the release that was named, or for the newest where none was; it
-    is called with an older one where the newest refuses what a recorded answer of the older one accepts."""
+    """Returns a target with its values. ``find`` gives it for the release that was named, or for the newest where none
+    was; it is called with an older one where the newest refuses what a recorded answer of the older one accepts."""
     target = find(None)
     found = resolved(target, why=why)
     if not target.is_open or found.answer is None or found.answer.ok:

@@ -41,9 +41,9 @@ def plan_once(
     recorded: Recorded | None = None,
     with_remedies: bool = True,
 ) -> Plan:
-    """The plan of what ``requests`` were composed to. Its offers are not planned yet (``replan`` does that); without
-    remedies, none is looked for where the model does not fit, and another release is not asked for its reasons. Raises
-    ConfigError for facts or settings that mean nothing."""
+    """Returns the plan of what ``requests`` were composed to. Its offers are not planned yet (``replan`` does that);
+    without remedies, none is looked for where the model does not fit, and another release is not asked for its reasons.
+    Raises ConfigError for facts or settings that mean nothing."""
     find = partial(find_target, composer, requests, composition, seed, env, recorded)
     target, resolution = serving(find, why=with_remedies)
     composition, engine, facts, hardware = target.composition, target.engine, target.facts, target.hardware
@@ -102,7 +102,7 @@ def _fitted(
 
 
 def _missing(composition: Composition) -> Iterator[Finding]:
-    """The paths that are not there. What a published command names lies where it was published."""
+    """Yields the paths that are not there. What a published command names lies where it was published."""
     published = {name for name, chain in composition.origins.items() if chain and chain[-1].layer in _PUBLISHED}
     return missing_paths(composition.intent, published)
 
@@ -127,8 +127,8 @@ def _launch_findings(nodes: Nodes, resolution: Resolution, engine: str, in_range
 def split_ignored(
     findings: Sequence[Finding], ignore: Sequence[str]
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """The findings that stay, and those of ours that ``ignore`` names; a refusal of SGLang's own cannot be silenced.
-    An id of ``ignore`` without effect, or that no finding has, is a finding (CLI011)."""
+    """Returns the findings that stay, and those of ours that ``ignore`` names; a refusal of SGLang's own cannot be
+    silenced. An id of ``ignore`` without effect, or that no finding has, is a finding (CLI011)."""
     ignored = tuple(finding for finding in findings if finding.id in ignore and finding.ours)
     kept = [finding for finding in findings if finding not in ignored]
     refused = {finding.id for finding in kept if finding.level == "error"}

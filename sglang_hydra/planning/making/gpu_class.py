@@ -31,7 +31,8 @@ class Hardware:
     lacks: str = ""
 
     def named(self, finding: Finding) -> Finding:
-        """``finding`` with what is missing on this machine, where that is the engine which needs no accelerator."""
+        """Returns ``finding`` with what is missing on this machine, where that is the engine which needs no
+        accelerator."""
         if not self.lacks or finding.fields != ("device",):
             return finding
         message = "no GPU is here, and the embedded engine, which serves on the CPU, is not installed"
@@ -85,25 +86,25 @@ def choose_gpu_class(
 
 
 def _would_start_embedded(composer: Composer, composition: Composition) -> bool:
-    """Whether a plan of this machine is for what is started on it, and not for a machine that nobody named."""
+    """Returns whether a plan of this machine is for what is started on it, and not for a machine that nobody named."""
     engine, model = composition.nodes.engine.name, composition.nodes.model.name
     on_cpu = composition.intent.get("device") == "cpu"
     return composer.for_start or on_cpu or engine == "transformers" or model == "tiny"
 
 
 def gpu_nodes(composer: Composer, requests: Sequence[Request] = ()) -> dict[str, Mapping[str, Any]]:
-    """The ``gpu`` node of every preset by its option, those that inherit their device names last."""
+    """Returns the ``gpu`` node of every preset by its option, those that inherit their device names last."""
     found = sorted(composer.presets("gpu", requests), key=lambda preset: "device_names" not in preset.own_keys)
     return {preset.name: preset.node for preset in found}
 
 
 def _set_by_hand(composition: Composition) -> set[str]:
-    """The facts that somebody wrote beside ``gpu=auto``, which itself declares none: they beat the probe."""
+    """Returns the facts that somebody wrote beside ``gpu=auto``, which itself declares none: they beat the probe."""
     return {key.removeprefix("gpu.") for key in composition.named if key.startswith("gpu.") and key != "gpu.name"}
 
 
 def _probed(facts: GpuFacts) -> dict[str, Any]:
-    """What the machine itself says, under the keys of the ``gpu`` node."""
+    """Returns what the machine itself says, under the keys of the ``gpu`` node."""
     capability = facts.compute_capability
     return {
         "name": facts.name,

@@ -52,7 +52,7 @@ def plan(
 
 @functools.lru_cache(maxsize=1)
 def _own_composer() -> Composer:
-    """Our own configs change as little as our code does while a program runs."""
+    """Returns one composer for all plans: our own configs change as little as our code does while a program runs."""
     return Composer()
 
 
@@ -64,7 +64,7 @@ def make_plan(
     env: Mapping[str, str] | None = None,
     recorded: Recorded | None = None,
 ) -> Plan:
-    """From what was typed to the finished plan, step by step. ``recorded`` is what an earlier plan knew already.
+    """Makes the finished plan from what was typed, step by step. ``recorded`` is what an earlier plan knew already.
 
     With ``lock=plan.json`` that plan is made once more, or refused where it would be another one.
     """
@@ -85,7 +85,8 @@ def with_offers(
     env: Mapping[str, str] | None = None,
     recorded: Recorded | None = None,
 ) -> ConfigError:
-    """Why ``requests`` cannot be composed, with values of which a plan can be made in place of the wrong ones."""
+    """Returns why ``requests`` cannot be composed, with values of which a plan can be made in place of the wrong
+    ones."""
     if not any(finding.offers for finding in failure.findings):
         return failure
     again = Replanner(composer, requests, seed, os.environ if env is None else env, recorded)
@@ -102,7 +103,8 @@ def plan_composed(
     recorded: Recorded | None = None,
     with_remedies: bool = True,
 ) -> Plan:
-    """The plan of what ``requests`` were composed to. Without remedies, a plan that does not fit says no more."""
+    """Returns the plan of what ``requests`` were composed to. Without remedies, a plan that does not fit says no
+    more."""
     env = os.environ if env is None else env
     lock = composition.nodes.lock
     if lock is not None and not (recorded and recorded.locked):

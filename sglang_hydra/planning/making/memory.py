@@ -35,8 +35,8 @@ _MOST_GIB = 2**20
 
 
 def fit_settings(settings: FitNode) -> tuple[float, Wanted]:
-    """What the ``fit`` node keeps free on each GPU, in GiB, and what the server has to hold. Raises ConfigError for
-    settings that mean nothing."""
+    """Returns what the ``fit`` node keeps free on each GPU, in GiB, and what the server has to hold. Raises ConfigError
+    for settings that mean nothing."""
     reserved, context, users = settings.reserved_gib, settings.context, settings.users
     wrong = {
         f"fit.reserved_gib={reserved} is no size in GiB": (not 0 <= reserved < _MOST_GIB, "fit.reserved_gib=2"),
@@ -54,9 +54,9 @@ def fit_settings(settings: FitNode) -> tuple[float, Wanted]:
 
 
 def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, sized_end: bool = True) -> Fit | None:
-    """The fit of what was resolved, also where SGLang refuses it for another reason; None where there is nothing to
-    fit into: no GPU with a known memory, or no known model. ``sized_end`` as for ``fit``. Raises ConfigError for a
-    config.json with impossible sizes."""
+    """Returns the fit of what was resolved, also where SGLang refuses it for another reason; None where there is
+    nothing to fit into: no GPU with a known memory, or no known model. ``sized_end`` as for ``fit``. Raises ConfigError
+    for a config.json with impossible sizes."""
     gpu = facts.gpu
     if gpu.memory_mib is None or gpu.device in (None, "cpu") or not facts.model.known:
         return None
@@ -94,8 +94,9 @@ def fit_with_findings(
     *,
     is_probed: bool = False,
 ) -> tuple[Fit | None, list[Finding]]:
-    """The fit, None where it cannot be computed, and the findings on it, with remedies where ``read_classes`` gives the
-    GPU classes of the catalog. ``resolve_with`` as for ``remedies_of``; the machine ``is_probed`` for gpu=auto."""
+    """Returns the fit, None where it cannot be computed, and the findings on it, with remedies where ``read_classes``
+    gives the GPU classes of the catalog. ``resolve_with`` as for ``remedies_of``; the machine ``is_probed`` for
+    gpu=auto."""
     reserved, wanted = fit_settings(composition.nodes.fit)
     try:
         fit = fit_of(resolution, facts, reserved)
@@ -152,8 +153,8 @@ def _host_findings(resolution: Resolution, facts: Facts, fit: Fit, is_told: bool
 def _with_setter(
     failure: ConfigError, resolution: Resolution, facts: Facts, settings: Mapping[str, Origin]
 ) -> Sequence[Finding]:
-    """The findings of a failed fit; one on a field of the model's config names who set that over the file that is read:
-    ``json_model_override_args``, or a ``model.config.FIELD`` among ``settings``."""
+    """Returns the findings of a failed fit; one on a field of the model's config names who set that over the file that
+    is read: ``json_model_override_args``, or a ``model.config.FIELD`` among ``settings``."""
     if not isinstance(failure, WrongField) or failure.source != facts.model.source:
         return failure.findings
     (finding,), name = failure.findings, failure.name
@@ -169,7 +170,7 @@ def _with_setter(
 
 
 def checkpoint_bytes(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> int | None:
-    """How large the checkpoint's files are, by its config.json alone; None where that says too little."""
+    """Returns how large the checkpoint's files are, by its config.json alone; None where that says too little."""
     from sglang_hydra.architecture.known import text_part
     from sglang_hydra.architecture.understanding import understand
     from sglang_hydra.fit.weights import stored_weights
@@ -193,7 +194,7 @@ def remedies_of(
     reserved_gib: float = 0.0,
     resolve_with: Resolve | None = None,
 ) -> tuple[Remedy, ...]:
-    """The changes with which the plan fits and holds what is wanted, each of them resolved, checked and fitted.
+    """Returns the changes with which the plan fits and holds what is wanted, each of them resolved, checked and fitted.
 
     ``read_classes`` reads the GPU classes of the catalog; it is called where no smaller change helps. ``resolve_with``
     resolves what is given with other facts, without it by our own rules.
@@ -219,9 +220,9 @@ def _by_own_rules(facts: Facts) -> Resolution:
 def fit_findings(
     found: Fit, help_with: Callable[[], Sequence[Remedy]], wanted: Wanted = NOTHING_STATED, *, refused: bool = False
 ) -> list[Finding]:
-    """What the fit means: an error of ours where it surely fails, a warning where it is tight, or where the KV cache
-    holds less than is wanted. Nothing helps arguments that SGLang refuses for another reason (``refused``), so nothing
-    is offered for them."""
+    """Returns what the fit means: an error of ours where it surely fails, a warning where it is tight, or where the KV
+    cache holds less than is wanted. Nothing helps arguments that SGLang refuses for another reason (``refused``), so
+    nothing is offered for them."""
     fields: tuple[str, ...] = ("model_path", "tp_size", "mem_fraction_static")
     if found.fits is False:
         id, message = "FIT001", f"it does not fit: {'; '.join(found.reasons)}"
@@ -242,7 +243,7 @@ def _offer(remedy: Remedy) -> Offered:
 
 
 def _likely(found: Fit) -> str:
-    """What the likeliest numbers say of a fraction that only the best ones allow."""
+    """Returns what the likeliest numbers say of a fraction that only the best ones allow."""
     interval = found.interval
     if interval is None or found.asked is None:
         return "the likeliest numbers say no"

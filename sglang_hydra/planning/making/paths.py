@@ -29,8 +29,9 @@ _NO_NAME = re.compile(r"[\s\\$:*?\"'<>|]")
 def missing_paths(
     intent: Mapping[str, object], of_presets: Collection[str] = (), served_here: bool = False
 ) -> Iterator[Finding]:
-    """A finding for each path that is not there: an error for a relative one, and for every one where the server is
-    ``served_here``; a warning for another absolute one, and for one ``of_presets``: it may be where the server runs."""
+    """Yields a finding for each path that is not there: an error for a relative one, and for every one where the
+    server is ``served_here``; a warning for another absolute one, and for one ``of_presets``: it may be where the
+    server runs."""
     for name, value in intent.items():
         for path in _paths(name, value):
             if os.path.lexists(os.path.expanduser(path)):
@@ -51,7 +52,7 @@ def missing_paths(
 
 
 def _paths(name: str, value: object) -> Iterable[str]:
-    """The paths that an argument's value names for certain."""
+    """Returns the paths that an argument's value names for certain."""
     if name == "lora_paths":
         return [path for path in _adapters(value) if _is_path(path)]
     if not isinstance(value, str) or "\0" in value or "://" in value or "${" in value:
@@ -64,7 +65,7 @@ def _paths(name: str, value: object) -> Iterable[str]:
 
 
 def _adapters(value: object) -> Iterator[str]:
-    """The paths of the adapters in ``lora_paths``: a list of ``name=path``, paths and records, or a mapping."""
+    """Yields the paths of the adapters in ``lora_paths``: a list of ``name=path``, paths and records, or a mapping."""
     if isinstance(value, Mapping):
         yield from map(str, value.values())
     for item in value if isinstance(value, (list, tuple)) else ():
@@ -81,7 +82,7 @@ def _is_path(text: str) -> bool:
 
 
 def _nearest(path: str) -> Iterator[str]:
-    """What lies beside it under a name like it; a path of Windows as this machine writes it."""
+    """Yields what lies beside it under a name like it; a path of Windows as this machine writes it."""
     if (here := path_meant(path)) is not None:
         yield here
         return

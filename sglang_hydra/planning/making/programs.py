@@ -19,7 +19,7 @@ def findings_on(programs: Mapping[str, Named]) -> list[Finding]:
 
 
 def notes_on(programs: Mapping[str, Named]) -> list[str]:
-    """One line for each program that a file names: who names it, and what the settings decided."""
+    """Returns one line for each program that a file names: who names it, and what the settings decided."""
     notes = []
     for key, named in programs.items():
         if named.is_of_app or is_trusted(named.origin):

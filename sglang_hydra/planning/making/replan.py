@@ -35,7 +35,7 @@ class Replanner:
     recorded: Recorded | None = None
 
     def plan(self, composition: Composition, *, with_remedies: bool) -> Plan:
-        """The plan of what the requests were composed to; its offers are not planned."""
+        """Returns the plan of what the requests were composed to; its offers are not planned."""
         return plan_once(
             *(self.composer, self.requests, composition),
             seed=self.seed,
@@ -45,7 +45,7 @@ class Replanner:
         )
 
     def findings_with(self, words: Sequence[str]) -> Sequence[Finding] | None:
-        """Those of the plan with these overrides typed in place; None where it cannot be composed."""
+        """Returns those of the plan with these overrides typed in place; None where it cannot be composed."""
         other = replace(self, requests=typed_in_place(self.composer, self.requests, words))
         try:
             with nothing_fetched():  # an offer may name any release
@@ -54,7 +54,7 @@ class Replanner:
             return None
 
     def with_helpful_offers(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """The findings of the plan, with only the offers that help."""
+        """Returns the findings of the plan, with only the offers that help."""
         if not any(finding.offers for finding in findings):
             return tuple(findings)
         planned = with_planned_offers(findings, self.findings_with)
@@ -72,7 +72,8 @@ class Replanner:
 
 
 def planned(made_from: Replanner, composition: Composition, with_remedies: bool = True) -> Plan:
-    """The plan of what its requests were composed to. Without remedies its findings keep all their offers, untried."""
+    """Returns the plan of what its requests were composed to. Without remedies its findings keep all their offers,
+    untried."""
     plan = made_from.plan(composition, with_remedies=with_remedies)
     return replace(plan, findings=made_from.with_helpful_offers(plan.findings)) if with_remedies else plan
 
@@ -80,7 +81,7 @@ def planned(made_from: Replanner, composition: Composition, with_remedies: bool 
 def with_planned_offers(
     findings: Sequence[Finding], plan_with: PlanWith, before: Sequence[Finding] | None = None, most: int = 3
 ) -> tuple[Finding, ...]:
-    """``findings`` with those of their offers that help, as planned remedies.
+    """Returns ``findings`` with those of their offers that help, as planned remedies.
 
     An offer helps where the finding is gone and no error is there that was not ``before`` (by default: among the
     findings). One that brings a new warning is named only where all do, and not more than ``most`` are.
@@ -108,15 +109,15 @@ def _is_gone(finding: Finding, after: Sequence[Finding]) -> bool:
 
 
 def _new(before: Sequence[Finding], after: Sequence[Finding], level: str) -> set[str]:
-    """The ids that have ``level`` only now, or had a lower one."""
+    """Returns the ids that have ``level`` only now, or had a lower one."""
     least = _RANK[level]
     known = {finding.id for finding in before if _RANK[finding.level] >= least}
     return {finding.id for finding in after if _RANK[finding.level] >= least} - known
 
 
 def typed_in_place(composer: Composer, requests: Sequence[Request], words: Sequence[str]) -> list[Request]:
-    """``requests`` with each of these overrides in place of the typed one for its key, the others at the end; ``~KEY``
-    takes those of a key away."""
+    """Returns ``requests`` with each of these overrides in place of the typed one for its key, the others at the end;
+    ``~KEY`` takes those of a key away."""
     requests = without(requests, {word[1:] for word in words if word.startswith("~")})
     left = {_name(word): word for word in words if not word.startswith("~")}
     if composer.hydra_syntax:
@@ -135,13 +136,13 @@ def typed_in_place(composer: Composer, requests: Sequence[Request], words: Seque
 
 
 def without(requests: Sequence[Request], keys: set[str]) -> list[Request]:
-    """``requests`` without those for one of the keys, also below the node that our tree stands under in an app."""
+    """Returns ``requests`` without those for one of the keys, also below the node of our tree in an app."""
     named = [(request, key_of(request)) for request in requests]
     return [request for request, key in named if key not in keys and key.rpartition(".")[2] not in keys]
 
 
 def as_app_types_it(composer: Composer, finding: Finding) -> Finding:
-    """``finding`` with what was planned for it below the node that our tree stands under in an app."""
+    """Returns ``finding`` with what was planned for it below the node of our tree in an app."""
     if not composer.hydra_syntax or not composer.mount or not finding.offers:
         return finding
     typed = {one: [item.text for item in typed_in_place(composer, [], one.words)] for one in finding.offers}
@@ -151,7 +152,7 @@ def as_app_types_it(composer: Composer, finding: Finding) -> Finding:
 
 
 def key_of(request: Request) -> str:
-    """The key that a request sets, or the group whose option it chooses."""
+    """Returns the key that a request sets, or the group whose option it chooses."""
     return request.name.partition("@")[0]
 
 

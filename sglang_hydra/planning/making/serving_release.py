@@ -44,14 +44,14 @@ class Needed(NamedTuple):
 
 
 def _takes(version: str, name: str) -> bool:
-    """Whether a release takes an argument, if only by a flag that it calls deprecated."""
+    """Returns whether a release takes an argument, if only by a flag that it calls deprecated."""
     known = release(version)
     old = known.old_flags.get("--" + name.replace("_", "-"))
     return name in known.arguments or (old is not None and (old.field in known.arguments or old.does_nothing))
 
 
 def is_open(composition: Composition, engine: PlannedEngine) -> bool:
-    """Whether neither a person nor an installed SGLang decides which release a plan is for."""
+    """Returns whether neither a person nor an installed SGLang decides which release a plan is for."""
     decides = engine.installed or composition.nodes.engine.version or settings().release
     return engine.name == "sglang" and decides is None
 
@@ -65,7 +65,7 @@ def needed_by(composition: Composition, model: ModelFacts, env: Mapping[str, str
 def needed_for(
     intent: Mapping[str, object], model: ModelFacts, env: Mapping[str, str], of_recipe: tuple[str, ...] = ()
 ) -> Needed:
-    """The same for arguments, of which a recipe sets ``of_recipe``."""
+    """Returns the same for arguments, of which a recipe sets ``of_recipe``."""
     config = model.config or {}
     names = config.get("architectures")
     if not isinstance(names, (list, tuple)) or intent.get("model_impl") == "transformers" or EXTERNAL in env:
@@ -86,12 +86,12 @@ def newest_serving(plans: Iterable[Needed]) -> str | None:
 
 
 def with_release(composition: Composition, version: str) -> Composition:
-    """``composition`` with ``engine.version``, which is no setting of anybody's."""
+    """Returns ``composition`` with ``engine.version``, which is no setting of anybody's."""
     return replace(composition, nodes=composition.nodes.having("engine", {"version": version}))
 
 
 def chosen(version: str, what: str) -> Finding:
-    """The finding on an older release that nobody named. ``what`` it is the newest to do."""
+    """Returns the finding on an older release that nobody named. ``what`` it is the newest to do."""
     message = f"nobody named a release: SGLang {version} is the newest recorded one that {what}"
     hint = f"engine.version={version} in a file pins it"
     return Finding("info", "REL013", message, ("engine.version",), hint)

@@ -100,7 +100,7 @@ def find_target(
 def _facts_of_models(
     composer: Composer, requests: Sequence[Request], composition: Composition, env: Mapping[str, str]
 ) -> tuple[ModelFacts, Sequence[Finding]]:
-    """The facts of the model, with those of its draft model, and the findings on both."""
+    """Returns the facts of the model, with those of its draft model, and the findings on both."""
     model, findings = model_facts(composition.nodes.plain["model"], composition, env, composer.model_presets(requests))
     if not composition.intent.get("speculative_draft_model_path"):
         return model, findings
@@ -113,13 +113,13 @@ def _facts_of_models(
 
 
 def _used_programs(composition: Composition) -> dict[str, Named]:
-    """The interpreters that the configuration names, without those of a topology where there is one server."""
+    """Returns the interpreters that the configuration names, without those of a topology where there is one server."""
     several = has_several_servers(composition.nodes)
     return {key: named for key, named in composition.programs.items() if several or not key.startswith("topology.")}
 
 
 def _planned_environment(composition: Composition, engine: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The variables that the launch sets, and those that only the rules see.
+    """Returns the variables that the launch sets, and those that only the rules see.
 
     The embedded engine needs no accelerator and does not read SGLang's variable for its CPU engine; the plan, which
     shows what SGLang would do, is then made as for that. Raises ConfigError for what no environment can hold.
@@ -144,7 +144,7 @@ def _planned_environment(composition: Composition, engine: str) -> tuple[dict[st
 
 
 def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables of ``env`` that the code of SGLang's releases asks for, and those that the user allows."""
+    """Returns the variables of ``env`` that the code of SGLang's releases asks for, and those that the user allows."""
     return {
         name: value
         for name, value in env.items()

@@ -16,7 +16,7 @@ FABRICS: Mapping[str, str] = {
 
 
 def fabric_findings(fabric: str | None) -> list[Finding]:
-    """A fabric that is none."""
+    """Returns a fabric that is none."""
     if fabric is None or fabric in FABRICS:
         return []
     message = f"fabric={fabric} is none of {', '.join(FABRICS)}"
@@ -29,7 +29,7 @@ def is_rdma(fabric: str | None) -> bool:
 
 
 def variables(fabric: str | None, *, interface: str | None = None) -> dict[str, str]:
-    """What the environment of every rank says of the fabric; nothing for null, where the libraries find out.
+    """Returns what the environment of every rank says of the fabric; nothing for null, where the libraries find out.
 
     ``interface`` is the network interface where it is known (``eth0`` in a pod with a network of its own). GID index 3
     is RoCE v2 over IPv4 on the usual adapters; SGLang's documentation names it too (docs/platforms/amd_gpu.md).

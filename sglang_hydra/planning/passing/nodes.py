@@ -19,7 +19,7 @@ from sglang_hydra.text.findings import Finding
 
 
 def unknown_head(plan: PlanFields | None = None) -> str:
-    """What stands for the address of node 0 in a command that is shown before it is known."""
+    """Returns the placeholder for the address of node 0 in a command that is shown before it is known."""
     port = plan.nodes.launch.head_port if plan is not None else None
     return f"HEAD:{port or 'PORT'}"
 
@@ -32,12 +32,12 @@ class Head(NamedTuple):
 
     @property
     def address(self) -> str:
-        """As ``dist_init_addr`` takes it."""
+        """Returns the address as ``dist_init_addr`` takes it."""
         return host_and_port(self.host, self.port)
 
 
 def head_of(values: Mapping[str, Any]) -> Head | None:
-    """The head that ``dist_init_addr`` names; None where it is not set. Raises ConfigError where it is no address."""
+    """Returns the head that ``dist_init_addr`` names; None if it is not set. Raises ConfigError if it is no address."""
     if values["dist_init_addr"] is None:
         return None
     host, port = head_address(values)
@@ -45,7 +45,7 @@ def head_of(values: Mapping[str, Any]) -> Head | None:
 
 
 def node_intents(intent: Mapping[str, Any], nnodes: int, head: str | None = None) -> list[dict[str, Any]]:
-    """The intent of each node, node 0 first. ``head`` is the address to use where the intent has none."""
+    """Returns the intent of each node, node 0 first. ``head`` is the address to use where the intent has none."""
     if nnodes <= 1:
         return [dict(intent)]
     address = intent.get("dist_init_addr") or head or unknown_head()
@@ -53,7 +53,7 @@ def node_intents(intent: Mapping[str, Any], nnodes: int, head: str | None = None
 
 
 def node_commands(plan: PlanFields, head: str | None = None) -> list[tuple[str, ...]]:
-    """The command that a person would type on each node, node 0 first, without any secret."""
+    """Returns the command that a person would type on each node, node 0 first, without any secret."""
     from dataclasses import replace
 
     planned = plan_engine(plan.nodes.engine)
@@ -68,7 +68,7 @@ _ONE_NODE = ("engine=sglang", "nnodes=1", "nnodes=1 tp_size=1")
 
 
 def node_findings(values: Mapping[str, Any], launch: str, engine: str) -> list[Finding]:
-    """What several nodes need beyond SGLang's own checks, for the launcher and the engine of these names."""
+    """Returns what several nodes need beyond SGLang's own checks, for the launcher and the engine of these names."""
     if values["nnodes"] <= 1:
         return []
     if engine == "transformers":
@@ -82,7 +82,7 @@ def node_findings(values: Mapping[str, Any], launch: str, engine: str) -> list[F
 
 
 def command_rows(plan: PlanFields) -> Iterator[tuple[str, Sequence[str]]]:
-    """The node and its command, for people: every node of a few, the first two of many."""
+    """Yields the node and its command, for people: every node of a few, the first two of many."""
     commands = node_commands(plan)
     here = int(plan.values["node_rank"]) if plan.nodes.launch.name == "local" else None
     shown = len(commands) if len(commands) <= 4 else 2

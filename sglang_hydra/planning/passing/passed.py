@@ -26,7 +26,8 @@ OWN_VARIABLES = (KEY_VARIABLE, PYTHON_VARIABLE, IMAGE_VARIABLE)
 
 
 def intent_of(plan: PlanFields) -> dict[str, object]:
-    """The arguments that SGLang gets: the intent as it was given and a seed that was drawn; without the API key."""
+    """Returns the arguments that SGLang gets: the intent as it was given and a seed that was drawn; without the API
+    key."""
     intent = {name: value for name, value in plan.intent.items() if value is not None}
     for name in SECRET_FIELDS:
         intent.pop(name, None)
@@ -35,8 +36,8 @@ def intent_of(plan: PlanFields) -> dict[str, object]:
 
 
 def flags_of(plan: PlanFields, intent: Mapping[str, object]) -> list[str]:
-    """SGLang's own flags for an intent, as its engine writes them. Raises ConfigError (ENG005) for a value that no
-    flag can say."""
+    """Returns SGLang's own flags for an intent, as its engine writes them. Raises ConfigError (ENG005) for a value that
+    no flag can say."""
     try:
         return plan.release.render(intent)
     except ValueError as failure:
@@ -44,32 +45,32 @@ def flags_of(plan: PlanFields, intent: Mapping[str, object]) -> list[str]:
 
 
 def flags_of_nodes(plan: PlanFields) -> list[list[str]]:
-    """SGLang's own flags of each node, node 0 first, without interpreter and API key."""
+    """Returns SGLang's own flags of each node, node 0 first, without interpreter and API key."""
     return [flags_of(plan, intent) for intent in node_intents(intent_of(plan), int(plan.values["nnodes"]))]
 
 
 def keyword_arguments(plan: PlanFields) -> list[dict[str, object]]:
-    """The keyword arguments of each node, node 0 first, as the plan's release names them. ``host`` is left out: nothing
-    listens there."""
+    """Returns the keyword arguments of each node, node 0 first, as the plan's release names them. ``host`` is left out:
+    nothing listens there."""
     intents = node_intents(intent_of(plan), int(plan.values["nnodes"]))
     passed = [plan.release.accept(intent).arguments for intent in intents]
     return [{name: value for name, value in each.items() if name != "host"} for each in passed]
 
 
 def literal_environment(plan: PlanFields) -> Mapping[str, str]:
-    """The variables that the plan sets or found set, without those that hold secrets."""
+    """Returns the variables that the plan sets or found set, without those that hold secrets."""
     both = {**plan.inherited, **plan.environment}
     return {name: value for name, value in both.items() if not is_secret_name(name) and name not in OWN_VARIABLES}
 
 
 def environment_of(plan: PlanFields, *, interface: str | None = None) -> dict[str, str]:
-    """The variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
+    """Returns the variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
     return {**fabric.variables(plan.nodes.fabric, interface=interface), **literal_environment(plan)}
 
 
 def as_yaml(plan: PlanFields, node: int = 0) -> str:
-    """SGLang writes ``--KEY`` and the value's text for each entry, so the keys are flags and every value must come
-    back as the same word. Raises ConfigError (EXP020) for adapters, which it refuses there (0.5.23:
+    """Writes YAML whose keys are flags: SGLang makes ``--KEY`` and the value's text of each entry, so every value must
+    come back as the same word. Raises ConfigError (EXP020) for adapters, which it refuses there (0.5.23:
     srt/utils/server_args_config_parser.py), and for values that begin with a dash, which it reads as flags."""
     from sglang_hydra.text.yaml_text import yaml_text
 
@@ -88,7 +89,7 @@ def as_yaml(plan: PlanFields, node: int = 0) -> str:
 
 
 def _number(word: str) -> int | float | str:
-    """The number that YAML reads and Python writes as this very word; else the word."""
+    """Returns the number that YAML reads and Python writes as this very word; else the word."""
     for kind in (int, float):
         try:
             value = kind(word)

@@ -43,7 +43,7 @@ _JOB_NAME = re.compile(r"[\w.@+-]+")
 
 
 def gpus_per_node(plan: Plan) -> int:
-    """How many GPUs each node must give the plan: up to the highest number that one of its ranks takes."""
+    """Returns how many GPUs each node must give the plan: up to the highest number that one of its ranks takes."""
     if plan.gpu.device in (None, "cpu") or plan.values["device"] == "cpu":
         return 0
     numbers = plan.layout.gpu_numbers()
@@ -51,7 +51,7 @@ def gpus_per_node(plan: Plan) -> int:
 
 
 def sbatch_settings(plan: Plan, nodes: int | None = None, gpus: int | None = None) -> dict[str, str | bool]:
-    """The options of sbatch for a plan: long options without their dashes, a switch as True. One task a node.
+    """Returns the options of sbatch for a plan: long options without their dashes, a switch as True. One task a node.
     ``nodes`` and ``gpus`` of each are the plan's unless they are given."""
     settings = plan.nodes.launch.slurm
     options: dict[str, str | bool] = {
@@ -82,14 +82,15 @@ def sbatch_settings(plan: Plan, nodes: int | None = None, gpus: int | None = Non
 
 
 def sbatch_settings_of(topology: Topology) -> dict[str, str | bool]:
-    """The options of sbatch for several servers: all of their nodes, each with the GPUs that the fullest one needs."""
+    """Returns the options of sbatch for several servers: all of their nodes, each with the GPUs that the fullest one
+    needs."""
     gpus = [gpu for server in topology.servers for gpu in server.gpus]
     return sbatch_settings(topology.common, nodes=topology.nodes, gpus=max(gpus) + 1 if gpus else 0)
 
 
 def srun_settings(plan: Plan, programs: Sequence[str] = ()) -> list[str]:
-    """The words for srun that a plan's settings ask for, the container included. ``programs`` are folders that the
-    container must see besides the mounts that were set."""
+    """Returns the words for srun that a plan's settings ask for, the container included. ``programs`` are folders that
+    the container must see besides the mounts that were set."""
     settings = plan.nodes.launch.slurm
     words = [*(f"--cpus-per-task={settings.cpus}" for _ in range(settings.cpus is not None)), *settings.srun]
     if settings.container == "pyxis":
@@ -100,7 +101,7 @@ def srun_settings(plan: Plan, programs: Sequence[str] = ()) -> list[str]:
 
 
 def container_command(plan: Plan, programs: Sequence[str] = ()) -> list[str]:
-    """What stands before a rank's own command: apptainer with its image, or nothing."""
+    """Returns the words before a rank's own command: apptainer with its image, or nothing."""
     settings = plan.nodes.launch.slurm
     if settings.container != "apptainer":
         return []
@@ -110,14 +111,15 @@ def container_command(plan: Plan, programs: Sequence[str] = ()) -> list[str]:
 
 
 def job_name(plan: Plan) -> str:
-    """A name for squeue: the model's, without anything that a shell or Slurm could read in its own way."""
+    """Returns a name for squeue: the model's, without anything that a shell or Slurm could read in its own way."""
     model = str(plan.values["served_model_name"] or plan.values["model_path"]).rstrip("/").rpartition("/")[2]
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.")[:_IN_JOB_NAME]
     return f"sglang-{plain}" if plain else "sglang"
 
 
 def slurm_findings(launch: LaunchNode, model_path: str = "") -> Iterator[Finding]:
-    """Everything in the ``launch`` node that Slurm would misread or that cannot be done, each with what to type."""
+    """Yields everything in the ``launch`` node that Slurm would misread or that cannot be done, each with what to
+    type."""
     settings = launch.slurm
     for name in _TEXTS:
         value = getattr(settings, name)

@@ -62,7 +62,8 @@ class StartsNothing(ConfigError):
 
 
 def is_document(word: str) -> bool:
-    """True for what names a file or folder to read rather than an override; FILE#NAME is one server of a file."""
+    """Returns True for what names a file or folder to read rather than an override; FILE#NAME is one server of a
+    file."""
     named = file_of(word)
     return "=" not in word and "\0" not in word and (named.endswith(_SUFFIXES) or os.path.exists(named))
 
@@ -70,8 +71,8 @@ def is_document(word: str) -> bool:
 def documents(
     requests: Sequence[Request], others: ReadOthers | None = None
 ) -> Iterator[tuple[str, Document | ConfigError]]:
-    """Each file's name and what it asks for, or why it cannot be read; ``others`` reads those that are not ours. A
-    folder stands for all files below it; those that start no server are passed over there."""
+    """Yields each file's name and what it asks for, or why it cannot be read; ``others`` reads those that are not ours.
+    A folder stands for all files below it; those that start no server are passed over there."""
     for request in requests:
         is_folder = os.path.isdir(request.text)
         scripts = _SCRIPTS if others is not None else ()
@@ -95,8 +96,8 @@ def documents(
 
 
 def named_documents(word: str, others: ReadOthers | None) -> list[tuple[str, Document]]:
-    """The documents of FILE, or of FILE#NAME, each by its name: several where a file of others starts several servers.
-    Raises ConfigError as ``read_document`` does, and for a NAME that is not there."""
+    """Returns the documents of FILE, or of FILE#NAME, each by its name: several where a file of others starts several
+    servers. Raises ConfigError as ``read_document`` does, and for a NAME that is not there."""
     file = Path(file_of(word))
     name = shown_path(str(file))
     chosen = word[len(str(file)) + 1 :] if word != str(file) and "#" in word else ""
@@ -124,7 +125,7 @@ def named_documents(word: str, others: ReadOthers | None) -> list[tuple[str, Doc
 
 
 def is_ours(file: Path, content: str) -> bool:
-    """Whether a file is an experiment, an option of a group or a record of ours; else it is one of others'."""
+    """Returns whether a file is an experiment, an option of a group or a record of ours; else it is one of others'."""
     if file.suffix == ".json":
         return is_record(content) or _is_json_experiment(content)
     if file.suffix not in _SUFFIXES or _OF_A_FRAMEWORK.search(content):
@@ -159,7 +160,8 @@ def _key_too_many(loaded: Mapping[Any, Any]) -> str | None:
 
 
 def is_experiment(file: Path, content: str) -> bool:
-    """Whether a file is one of ours and chooses of our groups or has a defaults list, as no file of flags does."""
+    """Returns whether a file is one of ours and chooses of our groups or has a defaults list, as no file of flags
+    does."""
     if not is_ours(file, content) or is_record(content):
         return False
     loaded = load_yaml(content, "manifest")
@@ -168,7 +170,7 @@ def is_experiment(file: Path, content: str) -> bool:
 
 
 def _is_of_another_tool(content: str) -> bool:
-    """Whether YAML has no key of ours and keys below its keys, as no experiment has, a mistyped one neither."""
+    """Returns whether YAML has no key of ours and keys below its keys, as no experiment has, a mistyped one neither."""
     try:
         loaded = load_yaml(content, "manifest")
     except (yaml.YAMLError, ValueError):
@@ -184,12 +186,12 @@ def _items(value: object) -> Sequence[object]:
 
 
 def is_record(content: str) -> bool:
-    """Whether a JSON file is one that this program wrote: a plan, a result."""
+    """Returns whether a JSON file is one that this program wrote: a plan, a result."""
     return '"sglang_hydra.' in content
 
 
 def _is_json_experiment(content: str) -> bool:
-    """Whether JSON holds an experiment: arguments and groups, of which SGLang's own ``--config`` has none."""
+    """Returns whether JSON holds an experiment: arguments and groups, of which SGLang's own ``--config`` has none."""
     try:
         loaded = read_json(content, "config")
     except (ValueError, RecursionError):
@@ -199,7 +201,7 @@ def _is_json_experiment(content: str) -> bool:
 
 
 def read_document(file: Path) -> Document:
-    """What one file stands for.
+    """Reads one file. YAML
 
     YAML is a mapping of arguments and groups (``gpu: h100``, ``tp_size: 8``), or an experiment with a defaults list
     (``- override /gpu: h100``); in a folder named like a group it is an option of it, unless it names a GPU or a model.
@@ -220,7 +222,8 @@ def content_of(file: Path) -> str:
 
 
 def _files_below(folder: str, scripts: tuple[str, ...] = ()) -> list[Path]:
-    """No hidden files (.gitlab-ci.yml), nothing from hidden folders (.git, .github) and Python environments."""
+    """Lists the files below a folder: no hidden files (.gitlab-ci.yml), nothing from hidden folders (.git, .github) and
+    Python environments."""
     found: list[Path] = []
     for here, inner, names in os.walk(folder):
         inner[:] = [name for name in inner if not name.startswith(".")]
@@ -236,7 +239,7 @@ def _is_environment(folder: str) -> bool:
 
 
 def read_yaml(file: Path, content: str) -> list[Request]:
-    """What ``content`` asks for, read as the YAML of ``file``. Raises ConfigError as ``read_document`` does."""
+    """Returns what ``content`` asks for, read as the YAML of ``file``. Raises ConfigError as ``read_document`` does."""
     from sglang_hydra.compose.hydra_internals import yaml_loader
 
     name = shown_path(str(file))
@@ -274,13 +277,13 @@ def read_yaml(file: Path, content: str) -> list[Request]:
 
 
 def _names_a_server(loaded: Mapping[Any, Any], group: str) -> bool:
-    """Whether a file in a folder that happens to be called like a group (``launch/``) says what to serve, or where:
-    no option of a group does."""
+    """Returns whether a file in a folder that happens to be called like a group (``launch/``) says what to serve, or
+    where: no option of a group does."""
     return bool({"gpu", "model", "recipe"} & set(loaded)) or ("model_path" in loaded and group != "model")
 
 
 def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[Request]:
-    """The choices of a defaults list; in an option of ``group`` a bare name is another option of it.
+    """Yields the choices of a defaults list; in an option of ``group`` a bare name is another option of it.
 
     Raises ConfigError for an entry that only composing it in place can follow.
     """
@@ -303,7 +306,8 @@ def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[R
 
 
 def _of_hydra(file: Path, value: Any, lines: Mapping[tuple[str, ...], int], keys: tuple[str, ...]) -> Iterator[Request]:
-    """``hydra: {run: {dir: x}}`` is ``hydra.run.dir=x``. Raises ConfigError for a search path that no file may name."""
+    """Yields ``hydra.run.dir=x`` for ``hydra: {run: {dir: x}}``. Raises ConfigError for a search path that no file may
+    name."""
     key = ".".join(keys)
     if isinstance(value, Mapping) and value and key != "hydra.sweeper.params":
         for name, inner in value.items():
@@ -318,7 +322,7 @@ def _of_hydra(file: Path, value: Any, lines: Mapping[tuple[str, ...], int], keys
 
 
 def _flattened(name: str, keys: tuple[str, ...], value: Any, lines: Mapping[tuple[str, ...], int]) -> list[Request]:
-    """``gpu: {count: 4}`` is ``gpu.count=4``; a group's name with a word is the choice of its option."""
+    """Returns ``gpu.count=4`` for ``gpu: {count: 4}``; a group's name with a word is the choice of its option."""
     if keys[0] in NODES and isinstance(value, Mapping) and len(keys) == 1:
         return [item for key, inner in value.items() for item in _flattened(name, (*keys, str(key)), inner, lines)]
     place = f"{name}:{lines.get(keys, 1)}"
@@ -326,7 +330,7 @@ def _flattened(name: str, keys: tuple[str, ...], value: Any, lines: Mapping[tupl
 
 
 def _from_plan(file: Path, content: str) -> Document:
-    """A plan as its intent and the facts that it was made with."""
+    """Returns a plan as its intent and the facts that it was made with."""
     try:
         saved = parse_plan(shown_path(str(file)), content)
     except OtherSchema as failure:
@@ -351,6 +355,6 @@ def _unreadable(place: str, why: str) -> ConfigError:
 
 
 def _problem(problem: str | None) -> str:
-    """The parser's words; of a tab our own, since each parser has others."""
+    """Returns the parser's words; of a tab our own, since each parser has others."""
     is_tab = problem is not None and ("'\\t'" in problem or "tab character" in problem)
     return "a tab is where only spaces may be" if is_tab else str(problem)

@@ -46,7 +46,8 @@ def replay(
     saved: Recorded | None = None,
     seed: int | None = None,
 ) -> Plan:
-    """The plan in the file ``path``, planned again with ``requests`` on top, which may only change where it runs.
+    """Returns the plan in the file ``path``, planned again with ``requests`` on top, which may only change where it
+    runs.
 
     Raises ConfigError with one finding for each difference: arguments, GPU and model facts, the model's revision, the
     engine and its version, the container image, the environment. What cannot be compared on this machine is taken from
@@ -90,7 +91,7 @@ class _Again:
         self.words = [*self._spelled(*self._chosen(choices), *self._set()), *requests]
 
     def compose(self, env: Mapping[str, str]) -> Composition:
-        """What the words are composed to. A GPU that was probed then is probed again, where there is one."""
+        """Returns what the words are composed to. A GPU that was probed then is probed again, where there is one."""
         from sglang_hydra.planning.making.gpu_class import choose_gpu_class
 
         composition = self.composer.compose(self.words)
@@ -106,7 +107,8 @@ class _Again:
         return self.composer.compose(self.words)
 
     def facts(self, composition: Composition, env: Mapping[str, str]) -> Recorded:
-        """GPU and model as this machine and these presets say, each taken from the record where they cannot say."""
+        """Returns GPU and model as this machine and these presets say, each taken from the record where they cannot
+        say."""
         from sglang_hydra.facts.declared import gpu_facts, model_facts
 
         recorded = self.locked.recorded
@@ -130,7 +132,7 @@ class _Again:
         return {**chosen, "engine": record["engine"]["name"]}
 
     def _chosen(self, choices: Mapping[str, str]) -> Iterator[Request]:
-        """The options of the groups. One that is not known here leaves its recorded facts."""
+        """Yields the options of the groups. One that is not known here leaves its recorded facts."""
         for group, choice in choices.items():
             if choice in self.composer.options(group):
                 yield self._word(f"{group}={choice}")
@@ -141,7 +143,7 @@ class _Again:
                 yield self._word(f"{group}={_NOTHING[group]}")
 
     def _set(self) -> Iterator[Request]:
-        """What was set inside the groups, then the arguments."""
+        """Yields what was set inside the groups, then the arguments."""
         record = self.locked.record
         settings = {key: item["value"] for key, item in record.get("settings", {}).items() if key != "lock"}
         if "engine.version" not in settings and record["engine"]["version"] != _NOT_KNOWN:
@@ -183,7 +185,7 @@ def _read(path: str) -> SavedPlan:
 
 
 def _missing_key(locked: SavedPlan, composition: Composition) -> Iterator[Finding]:
-    """The locked server had a key; a lock holds none."""
+    """Yields the locked server had a key; a lock holds none."""
     for name in SECRET_FIELDS:
         chain = composition.origins.get(name, ())
         had = locked.record["intent"].get(name) is not None
@@ -199,13 +201,13 @@ def _is_program(python: object) -> bool:
 
 
 def _typed(requests: Sequence[Request]) -> dict[str, str]:
-    """The keys that were given on top of the lock, and where."""
+    """Returns the keys that were given on top of the lock, and where."""
     given = {request.name: request.place for request in requests}
     return {key: place for key, place in given.items() if key != "lock" and not key.startswith("hydra")}
 
 
 def _way_out(path: str, locked: SavedPlan, requests: Sequence[Request]) -> Finding:
-    """What to type: without the override, or for a lock of the server as it would be now."""
+    """Returns what to type: without the override, or for a lock of the server as it would be now."""
     message = f"the server would not be the one that lock={path} records"
     given = _typed(requests)
     kept = (word for word in as_overrides(locked) if word.partition("=")[0] not in given)
@@ -215,7 +217,7 @@ def _way_out(path: str, locked: SavedPlan, requests: Sequence[Request]) -> Findi
 
 
 def as_overrides(locked: SavedPlan) -> Iterator[str]:
-    """What somebody would type for the recorded plan, presets by their names."""
+    """Yields what somebody would type for the recorded plan, presets by their names."""
     record = locked.record
     for group in ("gpu", "model"):
         choice = record["choices"].get(group)
@@ -246,7 +248,8 @@ _ABSENT_NAME = "(no such argument)"
 
 
 def differences(locked: SavedPlan, plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
-    """One error for each part of a server's identity that is not as recorded, causes before what follows from them.
+    """Yields one error for each part of a server's identity that is not as recorded, causes before what follows from
+    them.
 
     ``typed`` are the keys that were given on top of the lock, with their places.
     """
@@ -292,7 +295,7 @@ def _engine(record: Mapping[str, Any], plan: Plan, typed: Mapping[str, str]) -> 
 
 
 def _installed_version(plan: Plan) -> str:
-    """The release that would run; where none is installed, nothing speaks against the recorded one."""
+    """Returns the release that would run; where none is installed, nothing speaks against the recorded one."""
     from sglang_hydra.facts.installed import installed
 
     return installed(plan.engine.python).versions.get(plan.engine.name) or plan.engine.version

@@ -49,25 +49,25 @@ class SavedPlan:
 
     @property
     def intent(self) -> dict[str, Any]:
-        """The arguments that were asked for, with their types."""
+        """Returns the arguments that were asked for, with their types."""
         return {name: number_again(name, value) for name, value in self.record["intent"].items()}
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """All arguments as they were resolved, in JSON's types."""
+        """Returns all arguments as they were resolved, in JSON's types."""
         values: Mapping[str, Any] = self.record["values"]
         return values
 
     @property
     def basis(self) -> str:
-        """What made its values; the first schema has those of 0.5.2's rules whatever the release."""
+        """Returns what made its values; the first schema has those of 0.5.2's rules whatever the release."""
         engine = self.record["engine"]
         is_own = engine["name"] != "sglang" or same_release(engine["version"], SPECIFIED_VERSION)
         return str(self.record.get("basis", "exact" if is_own else "rules"))
 
     @property
     def recorded(self) -> Recorded:
-        """The facts that it was made with, and the seed if one was drawn."""
+        """Returns the facts that it was made with, and the seed if one was drawn."""
         model = self.record["model"]
         draft = model.get("draft")
         return Recorded(
@@ -90,7 +90,8 @@ def _draft_of(record: Mapping[str, Any]) -> ModelFacts:
 
 
 def read_plan(path: Path) -> SavedPlan:
-    """The plan in a file. Raises NotAPlan for what cannot be read or is broken, OtherSchema for another kind."""
+    """Returns the plan in a file. Raises NotAPlan for what cannot be read or is broken, OtherSchema for another
+    kind."""
     name = shown_path(str(path))
     try:
         content = read_text(path)
@@ -101,7 +102,7 @@ def read_plan(path: Path) -> SavedPlan:
 
 
 def parse_plan(name: str, content: str) -> SavedPlan:
-    """The same for a file's content. ``name`` is how the file is shown."""
+    """Returns the same for a file's content. ``name`` is how the file is shown."""
     try:
         record = read_json(content, "record")
     except json.JSONDecodeError as failure:
@@ -118,7 +119,7 @@ def parse_plan(name: str, content: str) -> SavedPlan:
 
 
 def _folded(record: dict[str, Any]) -> dict[str, Any]:
-    """A plan whose arguments stand together, also those that earlier schemas have under ``extra``."""
+    """Returns a plan whose arguments stand together, also those that earlier schemas have under ``extra``."""
     extra = record.pop("extra", {})
     settings = {key: item for key, item in record.get("settings", {}).items() if not key.startswith("extra.")}
     origins = {name: [record["settings"][f"extra.{name}"]] for name in extra if f"extra.{name}" in record["settings"]}
@@ -137,7 +138,7 @@ def gpu_of(record: Mapping[str, Any]) -> GpuFacts:
 
 
 def number_again(argument: str, value: Any) -> Any:
-    """JSON has no nan: a plan holds its name."""
+    """Reads a number again: JSON has no nan, so a plan holds its name."""
     is_float = argument in EVERY and EVERY[argument].kind == "float"
     return float(value) if is_float and value in NOT_FINITE else value
 
@@ -169,7 +170,7 @@ _NEEDED: Mapping[str, Sequence[str]] = {
 
 
 def _problem(record: Mapping[str, Any]) -> str | None:
-    """What is missing or of a wrong type in a plan; None for a whole one."""
+    """Returns what is missing or of a wrong type in a plan; None for a whole one."""
     if problem := misfit("plan", record, _NEEDED):
         return problem
     unknown = set(record["gpu"]) - {*GPU_FACTS, "device_name"}

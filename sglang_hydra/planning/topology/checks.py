@@ -23,7 +23,7 @@ ROUND_ROBIN = "round_robin"
 
 
 def together(name: str, servers: Sequence[Server], router: Router, common: Plan) -> list[Finding]:
-    """Everything that is wrong with the servers as a whole."""
+    """Returns everything that is wrong with the servers as a whole."""
     findings = [
         *_needs_sglang(common),
         *_enough_gpus(servers, common),
@@ -73,7 +73,7 @@ def _enough_gpus(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
 
 
 def _enough_nodes(servers: Sequence[Server], count: int) -> Iterator[str]:
-    """The nodes on which servers of one node each have room."""
+    """Yields the nodes on which servers of one node each have room."""
     sizes = {server.role: len(server.gpus) for server in servers}
     if any(server.nodes != (0,) for server in servers) or max(sizes.values()) > count:
         return
@@ -94,7 +94,7 @@ def _disjoint_gpus(servers: Sequence[Server]) -> Iterator[Finding]:
 
 
 def _disjoint_ports(servers: Sequence[Server], router: Router) -> Iterator[Finding]:
-    """A port that two take, or one takes twice, and a port of the router's that is none."""
+    """Yields a port that two take, or one takes twice, and a port of the router's that is none."""
     takers: list[tuple[str, PortUse, str]] = []
     own = [("HTTP", router.port, "topology.router.port")]
     if router.prometheus_port is not None:
@@ -118,7 +118,7 @@ def _disjoint_ports(servers: Sequence[Server], router: Router) -> Iterator[Findi
 
 
 def _events_apart(servers: Sequence[Server]) -> Iterator[Finding]:
-    """KV events are published on an address that is in the argument itself."""
+    """Yields the finding on KV events, whose address is in the argument itself."""
     first: dict[str, str] = {}
     for server in servers:
         config = server.plan.values["kv_events_config"]
@@ -131,7 +131,7 @@ def _events_apart(servers: Sequence[Server]) -> Iterator[Finding]:
 
 
 def _two_to_draw_from(servers: Sequence[Server], router: Router) -> Iterator[Finding]:
-    """The router refuses its policy power_of_two for fewer than two servers (0.1.9 to 0.3.2, seen)."""
+    """Yields the router refuses its policy power_of_two for fewer than two servers (0.1.9 to 0.3.2, seen)."""
     roles = [server.role for server in servers]
     for role in dict.fromkeys(roles):
         name = "policy" if role == "replica" else f"{role}_policy"
@@ -142,7 +142,7 @@ def _two_to_draw_from(servers: Sequence[Server], router: Router) -> Iterator[Fin
 
 
 def _tp(prefill: Layout, decode: Layout) -> Iterator[Finding]:
-    """The ranks that share the KV cache of a request divide one another (disaggregation/mooncake/conn.py, 0.5.2,
+    """Yields the ranks that share the KV cache of a request divide one another (disaggregation/mooncake/conn.py, 0.5.2,
     lines 1264-1325: the ranks of one are counted in whole multiples of the other's); tp_size alone is DIS008."""
     shares = [prefill.attention, decode.attention]
     if not (prefill.possible and decode.possible) or max(prefill.tp, decode.tp) % min(prefill.tp, decode.tp):
@@ -162,8 +162,8 @@ _EQUAL_RANKS_FOR_WINDOWS = {"nixl": ("0.5.9", "0.5.23"), "mooncake": ("0.5.9", "
 
 
 def _windows(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
-    """A sliding window's KV pool is not sent between servers of another split of attention: requests then wait for
-    ever."""
+    """Yields the finding on windows: a sliding window's KV pool is not sent between servers of another split of
+    attention: requests then wait for ever."""
     plans = {server.role: server.plan for server in reversed(servers)}
     prefill, decode = plans[PREFILL], plans[DECODE]
     backend, release = prefill.values["disaggregation_transfer_backend"], common.engine.version
@@ -190,7 +190,8 @@ _FIRST_WITH_DECODE_STAGES = "0.5.7"
 
 
 def _decode_pipeline(prefill: Layout, decode: Layout, release: str) -> Iterator[Finding]:
-    """Decode servers receive the KV cache in one stage, or in as many as the prefill servers have."""
+    """Yields the finding on pipeline stages: decode servers receive the KV cache in one stage, or in as many as the
+    prefill servers have."""
     equal = at_least(release, _FIRST_WITH_DECODE_STAGES)
     if decode.stages <= 1 or (equal and decode.stages == prefill.stages):
         return
@@ -228,8 +229,8 @@ _FIRST_TO_FOLLOW = "0.5.8"
 
 
 def _round_robin(prefill: Plan, decode: Plan) -> Iterator[Finding]:
-    """Both sides work out a request's data parallel rank from its number, which only this method does
-    (data_parallel_controller.py, 0.5.2, lines 282-293; server_args.py, lines 821-826)."""
+    """Yields the finding on the method: both sides work out a request's data parallel rank from its number, which only
+    this method does (data_parallel_controller.py, 0.5.2, lines 282-293; server_args.py, lines 821-826)."""
     method, name = prefill.values["load_balance_method"], "load_balance_method"
     size = max(prefill.layout.replicas, decode.layout.replicas)
     if method == ROUND_ROBIN or size <= 1:
@@ -244,7 +245,7 @@ def _round_robin(prefill: Plan, decode: Plan) -> Iterator[Finding]:
 
 
 def _same_model(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
-    """The KV cache is that of one model with one draft."""
+    """Yields the finding on models: the KV cache is that of one model with one draft."""
     for name in ("model_path", "speculative_algorithm", "speculative_draft_model_path"):
         if prefill[name] != decode[name]:
             message = f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers"
@@ -252,12 +253,12 @@ def _same_model(prefill: Mapping[str, object], decode: Mapping[str, object]) -> 
 
 
 def _key(server: Server, name: str) -> str:
-    """The key under which an argument is typed for a server."""
+    """Returns the key under which an argument is typed for a server."""
     return name if server.role == "replica" else role_key(server.role, name)
 
 
 def numbers(gpus: Sequence[int]) -> str:
-    """``0-3`` or ``0,2,4``."""
+    """Returns ``0-3`` or ``0,2,4``."""
     if len(gpus) > 2 and gpus[-1] - gpus[0] == len(gpus) - 1:
         return f"{gpus[0]}-{gpus[-1]}"
     return ",".join(map(str, gpus))

@@ -69,7 +69,7 @@ class Needs:
 
 
 def gpu_offsets(plan: Plan) -> tuple[int, ...]:
-    """The GPUs of a server on each of its nodes, counted from its first one; empty for one that uses none."""
+    """Returns the GPUs of a server on each of its nodes, counted from its first one; empty for one that uses none."""
     layout = plan.layout
     if "cpu" in (plan.gpu.device, plan.values["device"]) or not layout.possible:
         return ()
@@ -77,7 +77,7 @@ def gpu_offsets(plan: Plan) -> tuple[int, ...]:
 
 
 def ports_of(values: Mapping[str, Any], layout: Layout) -> list[PortUse]:
-    """Every port that a server of these resolved arguments listens on, on one node of its own.
+    """Returns every port that a server of these resolved arguments listens on, on one node of its own.
 
     Where SGLang draws the NCCL port, all that it can draw at its first try are counted.
     """
@@ -108,7 +108,7 @@ class Floor:
         self._is_free = is_free
 
     def give(self, needs: Needs, own: Floor, nodes: tuple[int, ...] = (0,)) -> Place:
-        """The next place for a server on ``nodes``; ``own`` holds what its role has got so far.
+        """Returns the next place for a server on ``nodes``; ``own`` holds what its role has got so far.
 
         Raises ConfigError where no port is left.
         """
@@ -146,7 +146,7 @@ class Floor:
         return Place(gpus, port, nccl, bootstrap, base, nodes, head)
 
     def port(self, start: int) -> int:
-        """The first free port from ``start`` on."""
+        """Returns the first free port from ``start`` on."""
         return self._first("port", Needs({}, 0, start), self)
 
     def _first(
@@ -156,7 +156,7 @@ class Floor:
         own: Floor,
         ports: Callable[[int], list[range]] = lambda port: [_one(port)],
     ) -> int:
-        """The first number from the one that is wished for on with which all of ``ports`` are free."""
+        """Returns the first number from the one that is wished for on with which all of ``ports`` are free."""
         start, fixed = getattr(needs, name), name in needs.fixed
         if not 0 < start <= LAST_PORT:
             message = f"{name}={start} is no port to start from: ports go from 1 to {LAST_PORT}"
@@ -175,7 +175,7 @@ class Floor:
 
 
 def _port_in(address: Any) -> int | None:
-    """The port of a HOST:PORT; None for anything else, which a check of its own refuses."""
+    """Returns the port of a HOST:PORT; None for anything else, which a check of its own refuses."""
     tail = address.rpartition(":")[2] if isinstance(address, str) else ""
     return int(tail) if tail.isascii() and tail.isdigit() and len(tail) <= len(str(LAST_PORT)) else None
 

@@ -61,7 +61,7 @@ def plan_topology(
 
 
 def _with_router(common: Plan, servers: tuple[Server, ...], nodes: int, host: str, port: int, metrics: int) -> Topology:
-    """The servers as a topology: with the router that belongs to them, and everything looked at together."""
+    """Returns the servers as a topology: with the router that belongs to them, and everything looked at together."""
     name, ignore = common.nodes.topology.name, common.nodes.ignore
     router, findings = plan_router(
         common.nodes.topology.router,
@@ -87,7 +87,7 @@ def _with_router(common: Plan, servers: tuple[Server, ...], nodes: int, host: st
 
 
 def _address(common: Plan) -> tuple[str, int]:
-    """Where clients find the router."""
+    """Returns where clients find the router."""
     node = common.nodes.topology.router
     host = common.values["host"] if node.host is None else node.host
     port = common.values["port"] if node.port is None else node.port
@@ -101,7 +101,7 @@ def _places(
     router_port: int,
     nodes: Mapping[str, Sequence[tuple[int, ...]]],
 ) -> dict[str, list[Place]]:
-    """A place for every server on its nodes; servers with ports or GPUs that were set come first."""
+    """Returns a place for every server on its nodes; servers with ports or GPUs that were set come first."""
     first = router_port if 0 < router_port < LAST_PORT else FIRST_PORT
     places: dict[str, list[Place]] = {}
     for role in sorted(roles, key=lambda role: -len(role.fixed)):
@@ -148,7 +148,7 @@ def _server(
 def _placed(
     role: Role, place: Place, kinds: Mapping[str, Plan], common: Plan, several_nodes: bool
 ) -> Iterator[tuple[str, object]]:
-    """The arguments that the topology itself sets for one server, where they are not what it has already."""
+    """Yields the arguments that the topology itself sets for one server, where they are not what it has already."""
     own = kinds[role.name]
     host = common.nodes.topology.worker_host
     if several_nodes and host in LOOPBACK:
@@ -165,8 +165,8 @@ def _placed(
 
 
 def _values_of_other_role(role: Role, kinds: Mapping[str, Plan]) -> Iterator[tuple[str, object]]:
-    """The arguments by which servers of one role know the sizes of the other, where SGLang would assume others. Later
-    releases have some of them no more: their servers tell each other."""
+    """Yields the arguments by which servers of one role know the sizes of the other, where SGLang would assume others.
+    Later releases have some of them no more: their servers tell each other."""
     own = kinds[role.name]
     asked = {name for name in own.values if name not in own.intent}
     if role.name == PREFILL:

@@ -51,7 +51,8 @@ class Role:
 
 
 def roles_of(common: Plan, requests: Sequence[Request]) -> list[Role]:
-    """The roles of what was composed, prefill before decode. Raises ConfigError with everything that is wrong."""
+    """Returns the roles of what was composed, prefill before decode. Raises ConfigError with everything that is
+    wrong."""
     node = common.nodes.topology
     findings = [*_settings(common, node), *_common_arguments(common)]
     roles: list[Role] = []
@@ -71,7 +72,7 @@ def roles_of(common: Plan, requests: Sequence[Request]) -> list[Role]:
 def nodes_of_servers(
     common: Plan, roles: Sequence[Role], kinds: Mapping[str, Plan]
 ) -> tuple[dict[str, list[tuple[int, ...]]], int]:
-    """The nodes of each server of each role, counted from 0, and how many nodes there are.
+    """Returns the nodes of each server of each role, counted from 0, and how many nodes there are.
 
     All share one node unless a role was given nodes or has a server on several, or ``launch=slurm`` has more GPUs to
     give than one node has. Then each role has nodes of its own, and its servers take turns on them. Raises ConfigError
@@ -117,7 +118,7 @@ class Places:
         self._typed, self._otherwise = typed, otherwise
 
     def of(self, key: str) -> tuple[str, str]:
-        """The place and the layer of the last word on ``key``."""
+        """Returns the place and the layer of the last word on ``key``."""
         while key:
             if key in self._typed and key != "topology":
                 return self._typed[key].place, self._typed[key].layer
@@ -151,7 +152,7 @@ def _settings(common: Plan, node: TopologyNode) -> Iterator[Finding]:
 
 
 def _common_arguments(common: Plan) -> Iterator[Finding]:
-    """Arguments of all servers that would take the topology apart."""
+    """Yields arguments of all servers that would take the topology apart."""
     mode = common.intent.get("disaggregation_mode")
     if mode not in (None, "null"):
         message = f"disaggregation_mode={mode} is for a server that is started alone; a topology sets it itself"
@@ -204,8 +205,8 @@ def _role(name: str, node: RoleNode, places: Places) -> Role:
 
 
 def remedies_for(finding: Finding, roles: Collection[str]) -> Hint:
-    """What to type about a finding that servers of these roles have: where it is one role of a topology=pd, that role's
-    key; and nothing that needs more nodes."""
+    """Returns what to type about a finding that servers of these roles have: where it is one role of a topology=pd,
+    that role's key; and nothing that needs more nodes."""
     role = next(iter(roles)) if len(roles) == 1 else None
     id = finding.id
     if id == "DIS008":
@@ -219,11 +220,11 @@ def remedies_for(finding: Finding, roles: Collection[str]) -> Hint:
 
 
 def _for_role(remedy: Remedy, role: str | None) -> Remedy:
-    """``tp_size=2 ...: why`` with the keys of a role's own arguments."""
+    """Returns ``tp_size=2 ...: why`` with the keys of a role's own arguments."""
     words = [role_key(str(role), word) if word.partition("=")[0] in EVERY else word for word in remedy.words]
     return replace(remedy, said=" ".join(words), words=tuple(words)) if words else remedy
 
 
 def role_key(role: str, name: str) -> str:
-    """The key under which an argument of one role is typed."""
+    """Returns the key under which an argument of one role is typed."""
     return f"topology.{role}.args.{name}"

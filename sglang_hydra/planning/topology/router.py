@@ -44,7 +44,7 @@ class Flag(NamedTuple):
         return at_least(release, self.since) and (self.until is None or at_least(self.until, release))
 
     def choices_in(self, release: str) -> tuple[str, ...]:
-        """The allowed values in a release; empty where any will do."""
+        """Returns the allowed values in a release; empty where any will do."""
         known = [choices for since, choices in self.choices if at_least(release, since)]
         return known[-1] if known else ()
 
@@ -70,8 +70,8 @@ class Router:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def argv(self, workers: Sequence[str] = (), prefill: Sequence[tuple[str, int]] = ()) -> list[str]:
-        """The flags for these workers: the URLs of replicas, or with ``prefill`` (URL and bootstrap port) those of
-        the decode servers."""
+        """Returns the flags for these workers: the URLs of replicas, or with ``prefill`` (URL and bootstrap port) those
+        of the decode servers."""
         if not self.pd:
             return [*self.flags, "--worker-urls", *workers]
         words = [*self.flags, "--pd-disaggregation"]
@@ -82,11 +82,11 @@ class Router:
         return words
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """What a person types for ``argv``."""
+        """Returns what a person types for ``argv``."""
         return [self.python or "python", "-m", MODULE, *argv]
 
     def install_line(self, python: str | None) -> str:
-        """How an interpreter gets the release that belongs here."""
+        """Returns how an interpreter gets the release that belongs here."""
         return f"{python or 'python'} -m pip install {PACKAGE}=={self.belongs or self.release}"
 
 
@@ -98,7 +98,7 @@ def _record() -> dict[str, Any]:
 
 @functools.cache
 def flags() -> Mapping[str, Flag]:
-    """Every flag that some release of the router has, by its name with underscores."""
+    """Returns every flag that some release of the router has, by its name with underscores."""
     return {
         name: Flag(row["kind"], row["since"], row["until"], tuple((since, tuple(of)) for since, of in row["choices"]))
         for name, row in _record()["flags"].items()
@@ -110,7 +110,8 @@ def newest_release() -> str:
 
 
 def release_for(sglang: str) -> str | None:
-    """The router that was the newest one when that SGLang came out; None before there was one, and for no version."""
+    """Returns the router that was the newest one when that SGLang came out; None before there was one, and for no
+    version."""
     if release_key(sglang) is None:
         return None
     found = [router for since, router in _record()["sglang"] if at_least(sglang, since)]
@@ -120,7 +121,7 @@ def release_for(sglang: str) -> str | None:
 def plan_router(
     node: RouterNode, *, sglang: str, engine_python: str | None, host: str, port: int, metrics: int, pd: bool
 ) -> tuple[Router, list[Finding]]:
-    """The router of these settings (``topology.router``) and what is wrong with them.
+    """Returns the router of these settings (``topology.router``) and what is wrong with them.
 
     ``host`` and ``port`` are where it listens, ``metrics`` the port for its metrics.
     """
@@ -164,7 +165,7 @@ def secret_flags(args: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def find_router(python: str | None, engine_python: str | None) -> tuple[str | None, str | None]:
-    """The interpreter that has the router and the version there: the one that is named, else the engine's, else ours.
+    """Returns the interpreter that has the router and the version there: the one named, else the engine's, else ours.
 
     Reads package metadata and imports nothing. Without a router the interpreter that should have it, and None.
     """
@@ -178,7 +179,7 @@ def find_router(python: str | None, engine_python: str | None) -> tuple[str | No
 
 
 def absent(router: Router) -> Finding | None:
-    """Why the router cannot be started here; None if it can."""
+    """Returns why the router cannot be started here; None if it can."""
     from sglang_hydra.facts.environments import find_python
 
     if router.installed is not None:
@@ -211,7 +212,7 @@ def _misfits(asked: Mapping[str, Any], node: RouterNode, release: str, pd: bool)
 
 
 def _misfit(name: str, value: Any, key: str, release: str, pd: bool, *, by_hand: bool) -> tuple[str, str | None] | None:
-    """What is wrong with one setting of the router, and what to type instead."""
+    """Returns what is wrong with one setting of the router, and what to type instead."""
     if by_hand and name in PLACED:
         own = f"topology.router.{name}" if name in ("host", "port") or name.startswith("prometheus") else None
         return f"{key} is set by the topology", f"{own}={value}" if own else None
@@ -268,7 +269,7 @@ def _release_findings(
 
 
 def _written(name: str, value: Any) -> list[str]:
-    """A setting as words of the command line."""
+    """Returns a setting as words of the command line."""
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
         return [flag] if value else []
@@ -278,7 +279,7 @@ def _written(name: str, value: Any) -> list[str]:
 
 
 def api_key_finding(router: Router) -> Finding:
-    """What a router does with the servers' key: later releases ask clients for it themselves."""
+    """Returns what a router does with the servers' key: later releases ask clients for it themselves."""
     if not at_least(router.release, FIRST_WITH_KEY):
         does = "passes on what clients send: the servers check the key; it is not given to the router"
     elif not at_least(router.release, FIRST_THAT_ASKS_FOR_THE_KEY):

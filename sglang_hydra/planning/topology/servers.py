@@ -40,13 +40,13 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where the router reaches it."""
+        """Returns where the router reaches it."""
         values = self.plan.values
         return server_url(values if self.address is None else {"host": self.address, "port": values["port"]})
 
     @property
     def bootstrap_port(self) -> int:
-        """Where the decode servers find a prefill server."""
+        """Returns where the decode servers find a prefill server."""
         return int(self.plan.values["disaggregation_bootstrap_port"])
 
     @property
@@ -81,17 +81,17 @@ class Topology:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Whether all of it can be launched, and why."""
+        """Returns whether all of it can be launched, and why."""
         return verdict_on(self.findings, [server.plan for server in self.servers])
 
     @property
     def launchable(self) -> bool | None:
-        """Whether all of it can be launched; None where that is not known."""
+        """Returns whether all of it can be launched; None where that is not known."""
         return self.verdict.launchable
 
     @property
     def findings_with_servers(self) -> list[tuple[Finding, tuple[Server, ...]]]:
-        """Every finding once, with the servers that have it; those of all together have none."""
+        """Returns every finding once, with the servers that have it; those of all together have none."""
         found: dict[Finding, list[Server]] = {}
         remedies: dict[Finding, Finding] = {}
         enough = not any(finding.id in ("TOP004", "TOP005") for finding in self.together)
@@ -110,12 +110,12 @@ class Topology:
 
     @property
     def findings(self) -> list[Finding]:
-        """Every finding once."""
+        """Returns every finding once."""
         return [finding for finding, _ in self.findings_with_servers]
 
     @property
     def router_argv(self) -> list[str]:
-        """The router's flags, with the addresses of the servers."""
+        """Returns the router's flags, with the addresses of the servers."""
         if self.name != PD:
             return self.router.argv([server.url for server in self.servers])
         prefill = [(server.url, server.bootstrap_port) for server in self.servers if server.role == PREFILL]
@@ -123,14 +123,15 @@ class Topology:
 
     @cached_property
     def topology_id(self) -> str:
-        """16 hex digits: equal for topologies whose servers compute the same behind a router that routes the same."""
+        """Returns 16 hex digits: equal for topologies whose servers compute the same behind a router that routes the
+        same."""
         where = ("host", "port", "prometheus_host", "prometheus_port", "log_level", "log_dir")
         routing = {name: value for name, value in self.router.settings.items() if name not in where}
         servers = [[server.role, server.plan.server_id] for server in self.servers]
         return digest({"topology": self.name, "servers": servers, "router": [self.router.release, routing]})
 
     def to_json(self) -> dict[str, object]:
-        """The artifact. Its schema is committed as schemas/topology.schema.json; it holds no secret."""
+        """Returns the artifact. Its schema is committed as schemas/topology.schema.json; it holds no secret."""
         router = self.router
         return {
             "schema": SCHEMA,

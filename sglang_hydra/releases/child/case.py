@@ -65,7 +65,7 @@ class Runner:
             self.imported[os.fsdecode(values[0])] = os.fsdecode(values[1])
 
     def run(self, case: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to one case: ``ok`` with ``values``, else ``stage`` and ``error``; ``unanswered`` where a
+        """Returns the answer to one case: ``ok`` with ``values``, else ``stage`` and ``error``; ``unanswered`` where a
         question had no answer."""
         self.number += 1
         before, self.imported = dict(os.environ), {}
@@ -102,7 +102,7 @@ class Runner:
         return {"id": case.get("id"), **named}
 
     def _explained(self, argv: list[str]) -> dict[str, Any]:
-        """The answer with why it is so."""
+        """Returns the answer with why it is so."""
         with Why(self.release.ServerArgs, plain) as why:
             answer = self._resolve(argv, why.end)
         return {**answer, "why": why.answer(answer.get("values"), self.error)}
@@ -149,13 +149,13 @@ class Runner:
 
 
 def _place(frames: Sequence[traceback.FrameSummary]) -> str:
-    """The release's own line that raised, as `` (server_args.py:2568)``."""
+    """Returns the release's own line that raised, as `` (server_args.py:2568)``."""
     own = [frame for frame in frames if "/sglang/" in frame.filename]
     return f" ({short_path(own[-1].filename)}:{own[-1].lineno})" if own else ""
 
 
 def forget() -> None:
-    """No function of the release remembers an answer of the case before."""
+    """Clears what functions of the release remember of the case before."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "sglang":
             for value in list(vars(module).values()):
@@ -164,8 +164,8 @@ def forget() -> None:
 
 
 def plain(value: Any) -> Any:
-    """JSON's types: sets sorted, records as mappings, what JSON has not as its text. Raises Unanswered for an inert
-    name."""
+    """Converts to JSON's types: sets sorted, records as mappings, what JSON has not as its text. Raises Unanswered for
+    an inert name."""
     if is_inert(value):
         raise refuse(f"the value {value.__name__}")
     if isinstance(value, Mapping):
@@ -186,7 +186,7 @@ def plain(value: Any) -> Any:
 
 
 def _with_folder(word: str, folders: Mapping[str, str]) -> str:
-    """A word of a command line with the folder of the model that it names, also behind ``--flag=``."""
+    """Returns a word of a command line with the folder of the model that it names, also behind ``--flag=``."""
     flag, equals, value = word.partition("=")
     return (
         f"{flag}={folders[value]}" if equals and flag.startswith("--") and value in folders else folders.get(word, word)
@@ -194,7 +194,7 @@ def _with_folder(word: str, folders: Mapping[str, str]) -> str:
 
 
 def _with_names(value: Any, names: Mapping[str, str]) -> Any:
-    """``value`` with each model's own name where its folder stood."""
+    """Returns ``value`` with each model's own name in place of its folder."""
     if isinstance(value, str):
         for folder, name in names.items():
             value = value.replace(folder, name)

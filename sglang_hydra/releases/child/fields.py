@@ -17,7 +17,8 @@ class _Caught(Exception):
 
 
 def table_of(kind: Any, prepare: Callable[[list[str]], Any], plain: Callable[[Any], Any]) -> dict[str, Any]:
-    """``fields`` by name, each with its type's text and, where it has one, its default; ``options`` of the parser."""
+    """Returns ``fields`` by name, each with its type's text and, where it has one, its default; ``options`` of the
+    parser."""
     options = [_option(action, plain) for action in _parser(prepare)._actions if action.option_strings]
     return {"fields": dict(_fields(kind, plain)), "options": options}
 
@@ -42,7 +43,7 @@ def _fields(kind: Any, plain: Callable[[Any], Any]) -> Iterator[tuple[str, dict[
 
 
 def _parser(prepare: Callable[[list[str]], Any]) -> argparse.ArgumentParser:
-    """The parser, as the release's own entry has it when it begins to read the words."""
+    """Returns the parser, as the release's own entry has it when it begins to read the words."""
     caught: list[argparse.ArgumentParser] = []
 
     def catch(parser: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:

@@ -62,7 +62,7 @@ class Files:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def place_of(self, path: Any) -> Any:
-        """Where a path that the release names lies. Raises Unanswered for one that nobody declared."""
+        """Returns where a path that the release names lies. Raises Unanswered for one that nobody declared."""
         if not self.is_sealed or not isinstance(path, (str, bytes, os.PathLike)):
             return path
         place = self._known_place(path)
@@ -156,8 +156,8 @@ def _write(place: str, content: Any) -> None:
 
 
 def _write_model(home: str, name: str, files: Mapping[str, Any]) -> str:
-    """A model's folder, its name in the path: a release may look at names. ``files`` is the content of config.json, or
-    under ``files`` that of several."""
+    """Returns a model's folder, its name in the path: a release may look at names. ``files`` is the content of
+    config.json, or under ``files`` that of several."""
     parts = [part for part in name.split("/") if part not in ("", ".", "..", "~")]
     folder = os.path.join(home, "models", *parts)
     os.makedirs(folder)

@@ -103,7 +103,7 @@ class InertType(abc.ABCMeta):
         return None
 
     def register(cls, *args: Any, **kwargs: Any) -> Any:
-        """ABCMeta's own takes one class; registries of that name take anything."""
+        """Registers a class. ABCMeta's own takes one class; registries of that name take anything."""
         return cls
 
     def __deepcopy__(cls, memo: object) -> Any:
@@ -124,12 +124,12 @@ class InertBase(metaclass=InertType):
 
 
 def inert_name(name: str) -> Any:
-    """A new inert name; ``name`` is dotted, for messages."""
+    """Returns a new inert name; ``name`` is dotted, for messages."""
     return InertType(name, (InertBase,), {_MENTIONED: True, "__module__": "inert"})
 
 
 def is_inert(value: object) -> bool:
-    """Whether ``value`` stands for something that is not there."""
+    """Returns whether ``value`` stands for something that is not there."""
     return isinstance(value, InertModule) or (isinstance(value, InertType) and _MENTIONED in vars(value))
 
 

@@ -19,7 +19,8 @@ from .why import unwatched
 
 
 def install(device: str, libraries: Collection[str]) -> None:
-    """Before the release is imported. Triton compiles for CUDA, AMD and Intel's GPUs, and has no driver for others."""
+    """Installs the stand-ins before the release is imported. Triton compiles for CUDA, AMD and Intel's GPUs, and has no
+    driver for others."""
     sys.modules["regex"] = re
     orjson: Any = importlib.import_module("orjson")
     orjson.loads, orjson.JSONDecodeError = json.loads, json.JSONDecodeError
@@ -41,7 +42,7 @@ def install(device: str, libraries: Collection[str]) -> None:
 
 
 def _remember_hints() -> None:
-    """A release asks for the types of its 500 arguments several times a case, and they stay."""
+    """Remembers type hints: a release asks for those of its 500 arguments several times a case, and they stay."""
     real = typing.get_type_hints
 
     @functools.cache

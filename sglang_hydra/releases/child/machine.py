@@ -43,7 +43,7 @@ class Machine(dict[str, Any]):
     """How many ids the case has drawn."""
 
     def fact(self, name: str, question: str) -> Any:
-        """A fact, declared or assumed. Raises Unanswered where there is none."""
+        """Returns a fact, declared or assumed. Raises Unanswered where there is none."""
         value = self.get(name)
         if value is None:
             value = self.get("assumed", {}).get(name)
@@ -55,7 +55,7 @@ class Machine(dict[str, Any]):
 
     @property
     def is_like_cuda(self) -> bool:
-        """Whether torch calls the accelerator ``cuda``."""
+        """Returns whether torch calls the accelerator ``cuda``."""
         return self["device"] in ("cuda", "hip")
 
     @property
@@ -88,7 +88,7 @@ def install(machine: Machine) -> None:
 
 
 def _next_id(machine: Machine) -> uuid.UUID:
-    """An id that a server draws anew at each start: the first, the second, ... of the case."""
+    """Returns an id that a server draws anew at each start: the first, the second, ... of the case."""
     machine.drawn += 1
     if not is_importing():
         Asked.assumed["drawn_ids"] = machine.drawn
@@ -96,7 +96,7 @@ def _next_id(machine: Machine) -> uuid.UUID:
 
 
 def _install_host(machine: Machine) -> None:
-    """The host's memory and processors, as psutil and lscpu report them."""
+    """Installs the host's memory and processors, as psutil and lscpu report them."""
     psutil: Any = importlib.import_module("psutil")
 
     def memory() -> SimpleNamespace:
@@ -120,7 +120,7 @@ def _install_host(machine: Machine) -> None:
 
 
 def _install_libc() -> None:
-    """The C library can be found and its functions be declared; none is called, and no other library is there."""
+    """Lets the C library be found and its functions be declared; none is called, and no other library is there."""
     real = ctypes.CDLL
 
     class Function:
@@ -153,7 +153,7 @@ def _cores(machine: Machine) -> int:
 
 
 def _lscpu(machine: Machine) -> str:
-    """Its lines ``CPU,Core,Socket,Node``, without hardware threads."""
+    """Returns its lines ``CPU,Core,Socket,Node``, without hardware threads."""
     cores = _cores(machine)
     each = cores // int(machine["numa_nodes"] if machine.get("numa_nodes") else machine["assumed"]["numa_nodes"])
     return "".join(f"{core},{core},{core // each},{core // each}\n" for core in range(cores))
@@ -308,8 +308,8 @@ def _words(command: Any) -> str:
 
 
 def tool_output(command: Any, machine: Machine) -> str | None:
-    """What a vendor's tool prints on ``machine``, None where there is no such accelerator. Raises Unanswered for
-    another program, and for a query that no fact answers."""
+    """Returns what a vendor's tool prints on ``machine``, None where there is no such accelerator. Raises Unanswered
+    for another program, and for a query that no fact answers."""
     line = _words(command)
     if line == "lscpu -p=CPU,Core,Socket,Node":
         return _lscpu(machine)

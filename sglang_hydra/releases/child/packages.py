@@ -89,7 +89,7 @@ class Packages(MetaPathFinder):
         self.extras = self._requirements(["sglang"], _EXTRAS).keys() - self.required.keys()
 
     def places(self, names: Collection[str]) -> list[str]:
-        """What lies in the folders of these packages: modules and metadata."""
+        """Returns what lies in the folders of these packages: modules and metadata."""
         return [
             os.path.join(folder, entry)
             for folder in self.folders
@@ -118,8 +118,8 @@ class Packages(MetaPathFinder):
         return self._inert(fullname) if self.is_present(top) and not self._is_missing(fullname) else None
 
     def is_present(self, top: str) -> bool:
-        """Whether the package ``top`` can be imported by whoever asks. Transformers sees no more than it requires: its
-        config classes need no torch."""
+        """Returns whether the package ``top`` can be imported by whoever asks. Transformers sees no more than it
+        requires: its config classes need no torch."""
         if asking_package() in ("transformers", "huggingface_hub"):
             return top in LIBRARIES
         declared = self.machine.get("packages", {})
@@ -134,14 +134,14 @@ class Packages(MetaPathFinder):
         return top not in ABSENT and top not in self.extras
 
     def is_known_absent(self, top: str) -> bool:
-        """Whether a release that imports ``top`` fails on this machine as it would on the real one."""
+        """Returns whether a release that imports ``top`` fails on this machine as it would on the real one."""
         declared = self.machine.get("packages", {})
         device = self.machine["device"]
         is_declared = top in declared and declared[top] is None
         return is_declared or top in self.extras or top in ABSENT or BY_DEVICE.get(top, device) != device
 
     def version(self, name: str) -> str | None:
-        """The version of a distribution that is no real one; None where it is not installed."""
+        """Returns the version of a distribution that is no real one; None where it is not installed."""
         key = name.lower().replace("-", "_").replace(".", "_")
         declared = self.machine.get("packages", {})
         if key in declared:
@@ -164,8 +164,8 @@ class Packages(MetaPathFinder):
         return iter(() if version is None else (_Declared(context.name, version),))
 
     def _requirements(self, names: Collection[str], extras: frozenset[str] = frozenset()) -> dict[str, str]:
-        """The core requirements that the metadata of packages has, each with the version that it names, else "99.0.0";
-        with ``extras`` those of these extras alone."""
+        """Returns the core requirements that the metadata of packages has, each with the version that it names, else
+        "99.0.0"; with ``extras`` those of these extras alone."""
         found: dict[str, str] = {}
         for place in (place for place in self.places(names) if place.endswith(".dist-info")):
             for line in self._read(os.path.join(place, "METADATA")).partition("\n\n")[0].splitlines():
@@ -220,7 +220,7 @@ class Packages(MetaPathFinder):
         return importlib.import_module(name) if is_real else None
 
     def _is_missing(self, name: str) -> bool:
-        """vLLM is there for AMD, without the parts that SGLang tries first."""
+        """Returns whether a module is missing: vLLM is there for AMD, without the parts that SGLang tries first."""
         return name.startswith("vllm.model_executor")
 
     def _is_absent_attribute(self, name: str) -> bool:
@@ -247,7 +247,7 @@ class _Declared(importlib.metadata.Distribution):
 
 
 def _complete(loader: Any) -> None:
-    """A module of transformers gives SGLang an inert name for what it defines only where torch is."""
+    """Completes a module of transformers: it gives SGLang an inert name for what it defines only where torch is."""
     run = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:

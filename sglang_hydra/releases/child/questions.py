@@ -39,7 +39,7 @@ class Asked:
 
 
 def refuse(question: str) -> Unanswered:
-    """The refusal of a question, to be raised; it is kept, so that no handler of the release can lose it."""
+    """Returns the refusal of a question, to be raised; it is kept, so that no handler of the release can lose it."""
     place = asking_place(sys._getframe(1))
     text = f"{PREFIX}{question}" + (f" ({place})" if place else "")
     Asked.first = Asked.first or text
@@ -47,7 +47,7 @@ def refuse(question: str) -> Unanswered:
 
 
 def asking_place(frame: FrameType | None) -> str:
-    """The innermost line of a release or of its libraries, as ``utils/common.py:806``; empty without one."""
+    """Returns the innermost line of a release or of its libraries, as ``utils/common.py:806``; empty without one."""
     while frame:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] in ("sglang", "transformers", "huggingface_hub"):
@@ -57,7 +57,8 @@ def asking_place(frame: FrameType | None) -> str:
 
 
 def asking_package() -> str:
-    """The top-level package of the innermost frame that belongs to a release or to its libraries; empty for none."""
+    """Returns the top-level package of the innermost frame that belongs to a release or to its libraries; empty for
+    none."""
     frame: FrameType | None = sys._getframe(1)
     while frame:
         top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -68,7 +69,7 @@ def asking_package() -> str:
 
 
 def is_importing() -> bool:
-    """Whether a module is being imported somewhere up the stack."""
+    """Returns whether a module is being imported somewhere up the stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame:
         if frame.f_globals.get("__name__") == "importlib._bootstrap":
@@ -78,7 +79,7 @@ def is_importing() -> bool:
 
 
 def short_path(filename: str) -> str:
-    """``server_args.py`` of a path in an unpacked wheel, below sglang/srt where it is there."""
+    """Returns ``server_args.py`` of a path in an unpacked wheel, below sglang/srt where it is there."""
     for package in ("/sglang/srt/", "/sglang/", "/transformers/", "/huggingface_hub/"):
         if package in filename:
             return filename.rpartition(package)[2]
@@ -86,5 +87,5 @@ def short_path(filename: str) -> str:
 
 
 def frames_of(error: BaseException) -> list[traceback.FrameSummary]:
-    """The places of a traceback, outermost first, without reading their files."""
+    """Returns the places of a traceback, outermost first, without reading their files."""
     return traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__), lookup_lines=False)

@@ -30,7 +30,8 @@ Results = dict[str, list[tuple[CodeType | None, Any]]]
 
 
 def scopes_of(frame: FrameType) -> Scopes:
-    """Where a name is looked up. Python makes a frame's local names anew each time that it is asked for them."""
+    """Returns where a name is looked up. Python makes a frame's local names anew each time that it is asked for
+    them."""
     return frame.f_locals, frame.f_globals, vars(builtins)
 
 
@@ -40,7 +41,7 @@ def names_secret(text: str) -> bool:
 
 
 def value_of(node: ast.expr, scopes: Scopes, results: Results) -> Any:
-    """The value of a name or an attribute, or what a call in this statement answered. Nothing is called."""
+    """Returns the value of a name or an attribute, or what a call in this statement answered. Nothing is called."""
     if isinstance(node, ast.Name):
         for names in scopes:
             if node.id in names:
@@ -60,7 +61,7 @@ def value_of(node: ast.expr, scopes: Scopes, results: Results) -> Any:
 
 
 def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
-    """What a call answered: one that was seen, a kept answer, or the length of what can be read."""
+    """Returns what a call answered: one that was seen, a kept answer, or the length of what can be read."""
     answers = results.get(source.called(node), ())
     try:
         function = value_of(node.func, scopes, {})
@@ -79,7 +80,7 @@ def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
 
 
 def _answer(answers: Sequence[tuple[CodeType | None, Any]], function: Any) -> Any:
-    """The one answer of a function; several that differ, or one of another function, are none."""
+    """Returns the one answer of a function; several that differ, or one of another function, are none."""
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     if function is not None and code is None and not isinstance(function, type):
         raise _Unreadable  # a built-in one of the same name
@@ -102,7 +103,7 @@ def is_simple(value: Any) -> bool:
 
 
 def shortened(value: Any) -> Any:
-    """``value`` with long texts and lists cut."""
+    """Returns ``value`` with long texts and lists cut."""
     if isinstance(value, str):
         return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1]}…"
     if isinstance(value, (list, tuple)):
@@ -114,7 +115,7 @@ def shortened(value: Any) -> Any:
 
 
 def differing(before: Any, after: Any) -> tuple[Any, Any]:
-    """Of two mappings only what differs, at any depth."""
+    """Returns only what differs between two mappings, at any depth."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return before, after
     names = [name for name in {**before, **after} if before.get(name, ...) != after.get(name, ...)]

@@ -15,7 +15,7 @@ _SETTERS = ("setattr", "__setattr__")
 
 
 def code_of(code: CodeType, package: str) -> Code | None:
-    """The function of the release that has this code; None for a module, a class and a comprehension."""
+    """Returns the function of the release that has this code; None for a module, a class and a comprehension."""
     is_other = not code.co_filename.startswith(package) or code.co_name.startswith(("<", "__getattr"))
     return None if is_other else Code(code, package)
 
@@ -36,18 +36,18 @@ class Code:
 
     @functools.cached_property
     def statements(self) -> dict[int, ast.stmt]:
-        """The innermost statement of each of its lines."""
+        """Returns the innermost statement of each of its lines."""
         node = self.source.functions.get(self.code.co_firstlineno)
         return source.statements(node) if node is not None and node.name == self.name else {}
 
     @functools.cached_property
     def counts(self) -> bool:
-        """Whether it adds to a variable, or gives one several values: its lines have to be seen."""
+        """Returns whether it adds to a variable, or gives one several values: its lines have to be seen."""
         stored = [each.argval for each in dis.get_instructions(self.code) if each.opname == "STORE_FAST"]
         return len(stored) > len(set(stored))
 
     def names_one_of(self, fields: frozenset[str]) -> bool:
-        """Whether a statement gives a value to a field; if none does, no line of it has to be seen."""
+        """Returns whether a statement gives a value to a field; if none does, no line of it has to be seen."""
         words = _words(self.code)
         if fields.isdisjoint(words) and words.isdisjoint(_SETTERS):
             return False  # its source need not be read
@@ -82,7 +82,7 @@ class Head:
 
     @functools.cached_property
     def nodes(self) -> dict[str, ast.expr]:
-        """What it reads, by its text."""
+        """Returns what it reads, by its text."""
         return {source.text_of(each): each for each in source.operands(self.read)}
 
     @functools.cached_property
@@ -91,18 +91,18 @@ class Head:
 
     @functools.cached_property
     def answered(self) -> list[tuple[str, ast.expr]]:
-        """What its calls have answered."""
+        """Returns what its calls have answered."""
         return [item for item in self.nodes.items() if _has_call(item[1])]
 
     @functools.cached_property
     def after(self) -> list[tuple[str, ast.expr]]:
-        """What has to be read when its calls have answered."""
+        """Returns what has to be read when its calls have answered."""
         attributes = [item for item in self.nodes.items() if isinstance(item[1], ast.Attribute)]
         return [*self.answered, *(item for item in attributes if item not in self.answered)] if self.answered else []
 
 
 def _words(code: CodeType) -> set[str]:
-    """The names and the texts in a function's code."""
+    """Returns the names and the texts in a function's code."""
     texts = {each for each in code.co_consts if isinstance(each, str)}
     lists = (each for each in code.co_consts if isinstance(each, tuple))
     return {*code.co_names, *texts, *(each for item in lists for each in item if isinstance(each, str))}

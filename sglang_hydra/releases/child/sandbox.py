@@ -59,7 +59,7 @@ def enter(readable: Iterable[str], writable: str) -> dict[str, bool]:
 
 
 def landlock_version() -> int:
-    """Which version of Landlock the system has; below 1 for none."""
+    """Returns which version of Landlock the system has; below 1 for none."""
     if not sys.platform.startswith("linux"):
         return 0
     return int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1))
@@ -105,7 +105,7 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
 
 
 def _refuse_calls(libc: ctypes.CDLL) -> bool:
-    """A filter of system calls, also of those by another architecture's numbers."""
+    """Returns a filter of system calls, also of those by another architecture's numbers."""
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         return False

@@ -77,7 +77,7 @@ class Sealed:
 
     @functools.cached_property
     def _folders(self) -> dict[str, list[str]]:
-        """The names of the files in each folder that the wheels have."""
+        """Returns the names of the files in each folder that the wheels have."""
         found: dict[str, list[str]] = {}
         for path in self.stated:
             above, _, name = path.rpartition("/")
@@ -87,8 +87,8 @@ class Sealed:
         return found
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file. Raises Changed where they are not those of the wheel, Unanswered where the wheel has it
-        and it was not fetched."""
+        """Returns the bytes of a file. Raises Changed where they are not those of the wheel, Unanswered where the wheel
+        has it and it was not fetched."""
         try:
             self.is_reading = True
             content = _content(path)
@@ -103,7 +103,7 @@ class Sealed:
         return content
 
     def missing(self, *paths: str) -> Unanswered:
-        """The refusal of files that a wheel has and that were not fetched, kept for who can fetch them."""
+        """Returns the refusal of files that a wheel has and that were not fetched, kept for who can fetch them."""
         folder = next(folder for folder in self.folders if paths[0].startswith(folder))
         Asked.missing += [(folder, path.removeprefix(folder)) for path in paths]
         return refuse(f"the file {paths[0].removeprefix(folder)}, which was not fetched")
@@ -127,11 +127,11 @@ class Sealed:
             raise Changed(other)
 
     def is_inside(self, path: str) -> bool:
-        """Whether a place is one of the wheels' folders, or below it."""
+        """Returns whether a place is one of the wheels' folders, or below it."""
         return f"{path}/".startswith(self.folders)
 
     def has(self, path: str) -> bool:
-        """Whether the wheels have a file or a folder there."""
+        """Returns whether the wheels have a file or a folder there."""
         return path in self.stated or path in self._folders
 
     def check(self, path: str) -> None:
@@ -143,7 +143,7 @@ class Sealed:
                 raise Changed(path)
 
     def find(self, name: str) -> ModuleSpec | None:
-        """The module ``name``, or the folder of that name where modules lie, as the wheels list it."""
+        """Returns the module ``name``, or the folder of that name where modules lie, as the wheels list it."""
         for folder in self.folders:
             base = folder + name.replace(".", "/")
             for suffix in ("/__init__.py", ".py", *EXTENSION_SUFFIXES):
@@ -162,7 +162,7 @@ class Sealed:
         return None
 
     def code(self, path: str) -> CodeType:
-        """The byte code of a source, kept from before or made now."""
+        """Returns the byte code of a source, kept from before or made now."""
         key = f"{self.stated[path]} {path}"
         if key in self.codes:
             kept: CodeType = marshal.loads(self.codes[key])
@@ -208,7 +208,7 @@ class _Extension(ExtensionFileLoader):
 
 
 def _content(path: str) -> bytes:
-    """The bytes of a plain file; nobody waits for a pipe. Raises OSError."""
+    """Returns the bytes of a plain file; nobody waits for a pipe. Raises OSError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode) or state.st_size > _MOST:
@@ -217,11 +217,11 @@ def _content(path: str) -> bytes:
 
 
 def stated_hashes(content: bytes) -> dict[str, str]:
-    """The hash of each file that the list of a wheel states."""
+    """Returns the hash of each file that the list of a wheel states."""
     rows = csv.reader(content.decode("utf-8").splitlines())
     return {row[0]: row[1] for row in rows if len(row) > 1 and row[1]}
 
 
 def hash_of(content: bytes) -> str:
-    """The hash of a file as a wheel states it."""
+    """Returns the hash of a file as a wheel states it."""
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")

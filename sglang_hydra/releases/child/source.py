@@ -45,7 +45,7 @@ class Source:
         self._guards: dict[ast.AST, tuple[Guard, ...]] = {}
 
     def guards(self, node: ast.AST) -> tuple[Guard, ...]:
-        """The conditions under which a statement is run in its function, the innermost first."""
+        """Returns the conditions under which a statement is run in its function, the innermost first."""
         if node not in self._guards:
             self._guards[node] = tuple(self._found(node))
         return self._guards[node]
@@ -64,12 +64,12 @@ class Source:
             node = above
 
     def function_at(self, line: int) -> Function | None:
-        """The innermost function that has a line."""
+        """Returns the innermost function that has a line."""
         around = [each for each in self.functions.values() if each.lineno <= line <= (each.end_lineno or 0)]
         return max(around, key=lambda each: each.lineno, default=None)
 
     def comment(self, line: int) -> str:
-        """The comment above a line, and the one behind it."""
+        """Returns the comment above a line, and the one behind it."""
         found: list[str] = []
         at = line - 2
         while at >= 0 and self.lines[at].lstrip().startswith("#"):
@@ -97,7 +97,7 @@ def source_of(text: str) -> Source:
 
 
 def source_of_function(code: CodeType) -> Source:
-    """The source of one function: that of a whole file takes long to read, and much memory."""
+    """Returns the source of one function: that of a whole file takes long to read, and much memory."""
     lines, first = lines_of(code.co_filename), code.co_firstlineno
     indent = _indent(lines[first - 1])
     head = "if 1:\n" if indent else ""
@@ -122,7 +122,8 @@ def _last_line(code: CodeType) -> int:
 
 
 def statements(function: Function) -> dict[int, ast.stmt]:
-    """The innermost statement of each line of a function's body. Of a compound one only the lines of its head."""
+    """Returns the innermost statement of each line of a function's body. Of a compound one only the lines of its
+    head."""
     found: dict[int, ast.stmt] = {}
 
     def take(body: Sequence[ast.stmt]) -> None:
@@ -141,7 +142,7 @@ def statements(function: Function) -> dict[int, ast.stmt]:
 
 
 def head(node: ast.stmt) -> list[ast.expr]:
-    """The expressions that a statement evaluates itself: of a compound one not those of its body."""
+    """Returns the expressions that a statement evaluates itself: of a compound one not those of its body."""
     if isinstance(node, Function | ast.ClassDef):
         return []
     found = [item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)]
@@ -149,8 +150,8 @@ def head(node: ast.stmt) -> list[ast.expr]:
 
 
 def named(node: ast.stmt) -> dict[str, tuple[int, ast.expr]]:
-    """The names that a statement gives a value to, with its line and the value: ``x.name = v``, ``{"name": v}``,
-    ``f(name=v)``, ``d["name"] = v``, ``setattr(x, "name", v)``."""
+    """Returns the names that a statement gives a value to, with its line and the value: ``x.name = v``, ``{"name":
+    v}``, ``f(name=v)``, ``d["name"] = v``, ``setattr(x, "name", v)``."""
     found: dict[str, tuple[int, ast.expr]] = {}
     for expression in head(node):
         for inner in ast.walk(expression):
@@ -172,29 +173,30 @@ def named(node: ast.stmt) -> dict[str, tuple[int, ast.expr]]:
 
 
 def targets(node: ast.stmt) -> list[ast.expr]:
-    """What an assignment assigns to, each element of a tuple."""
+    """Returns what an assignment assigns to, each element of a tuple."""
     listed = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     return [each for item in listed if item for each in getattr(item, "elts", [item])]
 
 
 def called(node: ast.Call) -> str:
-    """The last part of the name of what is called."""
+    """Returns the last part of the name of what is called."""
     function = node.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def text_of(node: ast.AST) -> str:
-    """The expression on one line."""
+    """Returns the expression on one line."""
     return " ".join(ast.unparse(node).split())
 
 
 def attributes(node: ast.AST) -> set[str]:
-    """The names of the attributes in an expression."""
+    """Returns the names of the attributes in an expression."""
     return {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
 
 
 def operands(expressions: Sequence[ast.expr]) -> list[ast.expr]:
-    """The names, attributes and calls in expressions that can have a value of their own, outermost attribute first."""
+    """Returns the names, attributes and calls in expressions that can have a value of their own, outermost attribute
+    first."""
     found: list[ast.expr] = []
     skipped: set[ast.AST] = set()
     for expression in expressions:

@@ -61,13 +61,13 @@ class Run:
 
     @property
     def called(self) -> ast.stmt | None:
-        """The statement of the caller."""
+        """Returns the statement of the caller."""
         line, seen = self.at
         return self.caller.code.statements.get(line) if self.caller and self.caller.code.is_quiet else seen
 
     @property
     def node(self) -> ast.stmt | None:
-        """The statement that runs, or ran last."""
+        """Returns the statement that runs, or ran last."""
         return self.code.statements.get(self.frame.f_lineno) if self.code.is_quiet else self.seen
 
 
@@ -118,7 +118,7 @@ class Why:
         argparse.ArgumentParser.parse_known_args = _parse  # type: ignore[method-assign]
 
     def answer(self, values: Mapping[str, Any] | None, error: BaseException | None) -> dict[str, Any]:
-        """The changes, and the check that refused. A field that changed unseen has a change without a place."""
+        """Returns the changes, and the check that refused. A field that changed unseen has a change without a place."""
         for name, value in (values or {}).items():
             is_default = self.values.get(name) == self.parsed.get(name) and self.defaults.get(name) == value
             if name in self.values and self.values[name] != value and not is_default:
@@ -137,7 +137,7 @@ class Why:
         return self._line if self._safely(self._passed, frame, event, value) else None
 
     def _safely(self, step: Callable[..., bool], *values: Any) -> bool:
-        """What fails here must not reach the release: then the rest of the case is not watched."""
+        """Runs a step whose failure must not reach the release: then the rest of the case is not watched."""
         first = Asked.first
         try:
             return step(*values)
@@ -213,7 +213,7 @@ class Why:
             self.named[name] = (run, node)
 
     def _finish(self, run: Run, frame: FrameType) -> None:
-        """What the statement did that ran last: its calls have answered, and fields may have new values."""
+        """Finishes the statement that ran last: its calls have answered, and fields may have new values."""
         if run.node is not None:
             head = run.code.head(run.node)
             if head.after:  # what it read when it began counts: it may have written it since
@@ -238,7 +238,7 @@ class Why:
     # -- what changed
 
     def _look(self, name: str, run: Run, place: Callable[[str, Run], dict[str, Any]]) -> None:
-        """Whether a statement has written another value; what was declared may have overtaken it."""
+        """Looks whether a statement has written another value; what was declared may have overtaken it."""
         if name in self.values:
             value = self._plain(getattr(self.owner, name))
             is_written, self.written[name] = value != self.written[name], value
@@ -273,7 +273,7 @@ class Why:
         self.changes.append({"field": name, "before": shortened(before), "after": shortened(after), **step})
 
     def _written_within(self, after: Any) -> list[dict[str, Any]]:
-        """The statements that wrote the fields of a value one by one, before it was given to its argument."""
+        """Returns the statements that wrote the fields of a value one by one, before it was given to its argument."""
         found = []
         for name, value in after.items() if isinstance(after, dict) else ():
             if isinstance(value, dict):
@@ -298,8 +298,8 @@ class Why:
     # -- where and why
 
     def _place(self, name: str, run: Run) -> dict[str, Any]:
-        """The step that set a field: the innermost statement now running that names it, else the last one that ran,
-        else the statement that wrote it."""
+        """Returns the step that set a field: the innermost statement now running that names it, else the last one that
+        ran, else the statement that wrote it."""
         at: Run | None = run
         while at is not None:
             if at.node is not None and name in at.code.head(at.node).named:
@@ -340,8 +340,8 @@ class Why:
         return {text: read for text, read in self._operands(run, node, done).items() if text in mine}
 
     def _via(self, run: Run, value: ast.expr, depth: int, done: Done) -> list[dict[str, Any]]:
-        """Where a value came from: the statements that computed the names in it, where conditions decide or several
-        did, and what functions of the release returned."""
+        """Returns where a value came from: the statements that computed the names in it, where conditions decide or
+        several did, and what functions of the release returned."""
         found: list[dict[str, Any]] = []
         is_answer = isinstance(value, ast.Call) and source.called(value) in done.calls
         for each in [value] if is_answer else ast.walk(value):
@@ -358,7 +358,7 @@ class Why:
         return found
 
     def _is_decided(self, run: Run, done: Done) -> bool:
-        """Whether conditions lead to an assignment, or a function of the release answered with its number."""
+        """Returns whether conditions lead to an assignment, or a function of the release answered with its number."""
         answers = [value for listed in done.results.values() for _, value in listed]
         node = done.node
         return node is not None and (
@@ -366,7 +366,7 @@ class Why:
         )
 
     def _steps(self, run: Run, listed: Sequence[Done], depth: int) -> list[dict[str, Any]]:
-        """Each statement once, as far as there is room for one change."""
+        """Returns each statement once, as far as there is room for one change."""
         found = []
         for done in listed:
             node = done.node or run.node
@@ -399,8 +399,8 @@ class Why:
         return self._operands(run, guard.node, run.last.get(guard.node, run.done))
 
     def _operands(self, run: Run, node: ast.stmt, done: Done) -> dict[str, Any]:
-        """What a statement read, one that runs with what its calls have answered so far; of a function whose lines were
-        not seen what it would read now, but for the fields that have got other values since it began."""
+        """Returns what a statement read, one that runs with what its calls have answered so far; of a function whose
+        lines were not seen what it would read now, but for the fields that have got other values since it began."""
         if not run.code.is_quiet:
             if done.node is node and done is run.done and run.frame in self.runs:
                 return self._read(run.code.head(node).answered, run.frame, done.results) | done.reads
@@ -436,7 +436,8 @@ _codes: dict[CodeType, Code | None] = {}
 
 
 def unwatched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` without a trace of what it runs: it imports a module or reads a model, and sets no argument."""
+    """Returns ``function`` without a trace of what it runs: it imports a module or reads a model, and sets no
+    argument."""
 
     @functools.wraps(function)
     def run(*values: Any, **options: Any) -> Any:

@@ -72,7 +72,7 @@ def eplb_has_experts_to_move(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _sizes_of(ranks: int) -> list[str]:
-    """Groups of these ranks that can share the experts, the largest first; for a single rank, of more ranks."""
+    """Returns groups of these ranks that can share the experts, the largest first; for a single rank, of more ranks."""
     if ranks == 1:
         return [f"tp_size={size} ep_size={size}" for size in (8, 4, 2)]
     return [f"ep_size={ranks // parts}" for parts in range(1, min(ranks, 64)) if ranks % parts == 0]

@@ -51,8 +51,9 @@ PLAN_CHECKS: tuple[Rule, ...] = tuple(_CHECKS[id] for id in declarations())
 
 
 def run_plan_checks(resolution: Resolution, facts: Facts) -> list[Finding]:
-    """The findings of our checks that hold for the release of ``facts``, on what was resolved for it. After a refusal
-    of SGLang's own some values may not be final: a check that cannot be computed from them says nothing then."""
+    """Returns the findings of our checks that hold for the release of ``facts``, on what was resolved for it. After
+    a refusal of SGLang's own some values may not be final: a check that cannot be computed from them says nothing
+    then."""
     findings: list[Finding] = []
     for check in PLAN_CHECKS:
         try:

@@ -184,7 +184,7 @@ def check_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _fractions(fraction: float) -> tuple[str, ...]:
-    """85 is read as a percentage; then a usual value, and SGLang's own choice."""
+    """Returns the readings of a fraction: 85 as a percentage; then a usual value, and SGLang's own choice."""
     percent = [f"mem_fraction_static={number(fraction / 100)}"] if 1 < fraction < 100 else []
     return (*percent, "mem_fraction_static=0.8", "mem_fraction_static=null")
 

@@ -102,14 +102,14 @@ class Arguments:
 
     @property
     def layout(self) -> Layout:
-        """The groups that the server's GPUs form."""
+        """Returns the groups that the server's GPUs form."""
         if LAYOUT not in self._reads:
             raise Undeclared(f"{self._check} reads the layout, which rules/checks/releases.json does not name for it")
         return layout_of(self._values, self._facts.release)
 
     @property
     def everything(self) -> Mapping[str, Any]:
-        """All values, by the names that the release itself has for them."""
+        """Returns all values, by the names that the release itself has for them."""
         if EVERYTHING not in self._reads:
             raise Undeclared(f'{self._check} reads everything: "reads": "{EVERYTHING}" in rules/checks/releases.json')
         names = frozenset(arguments_of(self._facts.release))
@@ -145,7 +145,7 @@ def word_for(name: str, version: str) -> str:
 
 
 def _worded(outcome: Refusal, reads: Sequence[str], facts: Facts) -> Refusal:
-    """``outcome`` with the release's names in place of those of 0.5.2."""
+    """Returns ``outcome`` with the release's names in place of those of 0.5.2."""
     version = facts.release
     words = {name: word for name in reads if (word := word_for(name, version)) != name}
     if not words:
@@ -161,7 +161,7 @@ def _worded(outcome: Refusal, reads: Sequence[str], facts: Facts) -> Refusal:
 
 @functools.lru_cache(maxsize=1)
 def declarations() -> Mapping[str, Declared]:
-    """releases.json, by the id of the check."""
+    """Reads releases.json, by the id of the check."""
 
     def made(row: Mapping[str, Any]) -> Declared:
         return Declared(tuple(row["reads"].split()), tuple(Period(**period) for period in row["periods"]))

@@ -287,7 +287,8 @@ def check_experts(args: Arguments, facts: Facts) -> Outcome:
 
 
 def _dividing(args: Arguments, experts: int, redundant: int, ranks: int, repeats: bool) -> list[str]:
-    """What to type so that the experts divide: another group of ranks, or as many redundant experts as are missing."""
+    """Returns what to type so that the experts divide: another group of ranks, or as many redundant experts as are
+    missing."""
     held = experts + redundant
     if args.layout.all_to_all:  # spreads over all of tp_size
         sizes = sorted((size for size in _divisors(held) if size <= 64), key=lambda size: abs(size - args.tp_size))
@@ -298,7 +299,7 @@ def _dividing(args: Arguments, experts: int, redundant: int, ranks: int, repeats
 
 
 def _groups(args: Arguments, held: int) -> list[str]:
-    """Groups of ranks that divide both tp_size and what they hold, the largest first."""
+    """Returns groups of ranks that divide both tp_size and what they hold, the largest first."""
     return [f"ep_size={size}" for size in reversed(_divisors(args.tp_size)) if held % size == 0]
 
 

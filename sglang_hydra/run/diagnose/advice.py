@@ -30,25 +30,25 @@ _PROGRAM = re.compile(r"\bsglang-hydra (?=[a-z])")
 
 
 def as_typed(advice: str) -> str:
-    """``advice`` with this program under the name that it was started by."""
+    """Returns ``advice`` with this program under the name that it was started by."""
     return _PROGRAM.sub(f"{program()} ", advice)
 
 
 def fitted(advice: Sequence[str], args: Mapping[str, Any] | None, numbers: LogNumbers | None = None) -> Sequence[str]:
-    """``advice`` for a server with ``args``: no value that it had, none in the wrong direction, and none that the
-    ``numbers`` of its log show impossible."""
+    """Returns ``advice`` for a server with ``args``: no value that it had, none in the wrong direction, and none that
+    the ``numbers`` of its log show impossible."""
     parts = list(map(as_typed, advice))
     kept = [better for part in parts if (better := _better(part, args or {}, numbers or LogNumbers())) is not None]
     return kept or parts
 
 
 def with_costs(advice: Sequence[str], kind: str) -> list[str]:
-    """``advice`` for a class of failure with what each change of an argument costs."""
+    """Returns ``advice`` for a class of failure with what each change of an argument costs."""
     return [_with_cost(part, kind) for part in advice]
 
 
 def in_release(advice: Sequence[str], version: str | None) -> Sequence[str]:
-    """``advice`` with the names that arguments have in ``version``; what has none there is left out."""
+    """Returns ``advice`` with the names that arguments have in ``version``; what has none there is left out."""
     if version not in known_versions():
         return advice
     return [part for part in (_renamed(part, version) for part in advice) if part] or advice
@@ -107,7 +107,8 @@ def _better(part: str, args: Mapping[str, Any], numbers: LogNumbers) -> str | No
 
 
 def _better_fraction(part: str, advised: float, had: Any, rest: str, numbers: LogNumbers) -> str | None:
-    """Another mem_fraction_static than ``had``, by the log's numbers where it has them; None: no room."""
+    """Returns another mem_fraction_static than ``had``, by the log's numbers where it has them; None where no fraction
+    is left."""
     if isinstance(had, bool) or not isinstance(had, int | float):
         had = None
     if had is not None and advised < _LOW_ENOUGH and (worked := numbers.lower_fraction(float(had))) is not None:
@@ -123,7 +124,7 @@ def _better_fraction(part: str, advised: float, had: Any, rest: str, numbers: Lo
 
 
 def _ranks(args: Mapping[str, Any]) -> int:
-    """The ranks of one node, which share its memory."""
+    """Returns the ranks of one node, which share its memory."""
     return max(1, _whole(args.get("tp_size")) // _whole(args.get("nnodes")))
 
 
@@ -132,7 +133,8 @@ def _whole(value: Any) -> int:
 
 
 def _fraction(advised: float, had: float) -> float | None:
-    """``advised`` is below what most servers have where less helps, and above where more does; None: no room."""
+    """Chooses a fraction. ``advised`` is below what most servers have where less helps, and above where more does; None
+    where no fraction is left."""
     if advised < _LOW_ENOUGH:
         return min(advised, lower) if (lower := round(had - _STEP, 2)) >= _LEAST else None
     return max(advised, higher) if (higher := round(had + _STEP, 2)) <= _MOST else None

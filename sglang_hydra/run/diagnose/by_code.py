@@ -32,8 +32,8 @@ class Judged(NamedTuple):
 def judged_by_code(
     verdict: Verdict, lives: Iterable[Life], version: str | None, args: Mapping[str, Any] | None
 ) -> Judged:
-    """The verdict where the release's own code agrees or says more; an exception that it cannot have raised is of no
-    class."""
+    """Returns the verdict where the release's own code agrees or says more; an exception that it cannot have raised is
+    of no class."""
     raised = _decisive(verdict, list(lives))
     if raised is None:
         return Judged(verdict)
@@ -48,7 +48,7 @@ def judged_by_code(
 
 
 def _decisive(verdict: Verdict, lives: list[Life]) -> Raised | None:
-    """The exception that the verdict rests on; where it rests on none, the first that ended a process."""
+    """Returns the exception that the verdict rests on; where it rests on none, the first that ended a process."""
     found = verdict.found
     everything = [raised for life in lives for raised in life.raised]
     if found is not None:
@@ -63,7 +63,7 @@ def _decisive(verdict: Verdict, lives: list[Life]) -> Raised | None:
 
 
 def _kind(cause: Cause, raised: Raised, verdict: Verdict) -> str | None:
-    """The class of a refusal; None where the place says no more than the verdict does."""
+    """Returns the class of a refusal; None where the place says no more than the verdict does."""
     agrees = "message" in cause.found[0].agrees
     if not (agrees or (raised.fatal and cause.is_of_arguments)):
         return None
@@ -84,6 +84,7 @@ def _by_room(kind: str, cause: Cause, raised: Raised, verdict: Verdict) -> Verdi
 
 
 def _is_unheard_of(raised: Raised, release: str | None) -> bool:
-    """Whether no statement of the file that an exception names can have raised it, and Python itself does not."""
+    """Returns whether no statement of the file that an exception names can have raised it, and Python itself does
+    not."""
     kind = raised.text.partition(":")[0].rpartition(".")[2]
     return raised.place is not None and not _PYTHONS.match(raised.text) and cannot_raise(release, kind, raised.place)

@@ -44,18 +44,18 @@ class Cause:
 
     @property
     def is_of_arguments(self) -> bool:
-        """Whether a condition compares an argument, and not only something that was made by one."""
+        """Returns whether a condition compares an argument, and not only something that was made by one."""
         return any(_compares(guard) for one in self.found for guard in one.site.guards)
 
     @property
     def place(self) -> str:
-        """``srt/managers/scheduler.py:__init__``."""
+        """Returns ``srt/managers/scheduler.py:__init__``."""
         site = self.found[0].site
         return f"{site.file}:{site.function}"
 
 
 def cause_of(raised: Raised, version: str | None, args: Mapping[str, Any] | None) -> Cause | None:
-    """The place that raised an exception; None where no release has such a one."""
+    """Returns the place that raised an exception; None where no release has such a one."""
     parts = _EXCEPTION.match(raised.text.strip())
     if parts is None:
         return None
@@ -81,7 +81,7 @@ def cause_of(raised: Raised, version: str | None, args: Mapping[str, Any] | None
 
 
 def _defaults(names: Sequence[str], args: Mapping[str, Any], table: Mapping[str, Argument]) -> Iterator[Change]:
-    """Each argument that was given another value, at its default."""
+    """Yields each argument that was given another value, at its default."""
     for name in names:
         argument = table.get(name)
         is_given = argument is not None and not argument.required and argument.computed is None and name in args
@@ -90,14 +90,14 @@ def _defaults(names: Sequence[str], args: Mapping[str, Any], table: Mapping[str,
 
 
 def _values(args: Mapping[str, Any] | None, table: Mapping[str, Argument]) -> dict[str, Any]:
-    """The arguments of the log; those that it does not write are at their defaults."""
+    """Returns the arguments of the log; those that it does not write are at their defaults."""
     given = {name: value for name, value in (args or {}).items() if name != CUT}
     defaults = {name: one.default for name, one in table.items() if one.computed is None}
     return {**defaults, **given}
 
 
 def evaluated(term: Term, values: Mapping[str, Any]) -> Any:
-    """The value of a condition; ``_UNKNOWN`` where something in it is not known."""
+    """Returns the value of a condition; ``_UNKNOWN`` where something in it is not known."""
     match term:
         case ["c", value]:
             return value
@@ -212,7 +212,8 @@ def _constants(term: Any, values: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def nearest_release(version: str | None) -> str | None:
-    """The release that a log's own words mean: ``near 0.5.3`` and ``0.4.3 to 0.4.3.post2`` are taken for one."""
+    """Returns the release that a log's own words mean: ``near 0.5.3`` and ``0.4.3 to 0.4.3.post2`` are taken for
+    one."""
     if version is None:
         return None
     name = version.removeprefix("near ").partition(" to ")[0]

@@ -70,17 +70,17 @@ class Diagnosis:
 
     @property
     def known(self) -> bool:
-        """Whether a class of failure was found."""
+        """Returns whether a class of failure was found."""
         return self.kind != UNKNOWN
 
     @property
     def healthy(self) -> bool:
-        """Whether the server, or a router, became ready, and no failure is in its log."""
+        """Returns whether the server, or a router, became ready, and no failure is in its log."""
         return self.state in ("healthy", "router")
 
     @property
     def failure(self) -> FailureClass | None:
-        """The class, with what it means; None where it is unknown."""
+        """Returns the class, with what it means; None where it is unknown."""
         return classes_by_kind().get(self.kind)
 
 
@@ -95,7 +95,7 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
 
 
 def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
-    """The diagnosis of a log that was read."""
+    """Returns the diagnosis of a log that was read."""
     args = next((life.server_args for life in reversed(reader.lives) if life.server_args is not None), None)
     version = reader.version or _version(args)
     verdict, cause = Verdict(None, 0.0), None
@@ -141,7 +141,7 @@ def _kind(verdict: Verdict) -> str:
 
 
 def _retryable(verdict: Verdict) -> bool:
-    """Whether the same command may succeed, by the class, or by the line where that says otherwise."""
+    """Returns whether the same command may succeed, by the class, or by the line where that says otherwise."""
     if verdict.failure is None:
         return False
     own = verdict.found.signature.retryable if verdict.found else None
@@ -153,7 +153,8 @@ def _shown(line: Line) -> str:
 
 
 def _state(reader: LogReader, exit_code: int | None) -> str:
-    """What a log without a known failure shows: a server that serves, one that still loads, or nothing of the kind."""
+    """Returns what a log without a known failure shows: a server that serves, one that still loads, or nothing of the
+    kind."""
     life = reader.life
     if reader.count == 0:
         return "empty"
@@ -210,14 +211,14 @@ def _advised(
 
 
 def _accepted(cause: Cause) -> Sequence[str]:
-    """The changes that the place accepts, as they are typed."""
+    """Returns the changes that the place accepts, as they are typed."""
     return [f"{name}={shown(value)}" for change in cause.changes for name, value in change.items()]
 
 
 def _hint(
     advice: Sequence[str], kind: str, found: Evidence | None, reader: LogReader, args: Mapping[str, Any] | None
 ) -> Sequence[str]:
-    """The advice for this server: by the numbers of its log, with costs, in the names of its release."""
+    """Returns the advice for this server: by the numbers of its log, with costs, in the names of its release."""
     numbers = reader.numbers
     if found is not None:
         numbers.read(found.line.text)
@@ -225,7 +226,7 @@ def _hint(
 
 
 def _nothing_failed(state: str, reader: LogReader) -> Finding:
-    """The finding on a log in which no known class of failure decides."""
+    """Returns the finding on a log in which no known class of failure decides."""
     life = reader.life
     if state == "healthy":
         later = "was asked to stop later" if _was_stopped(life) else "nothing after says that it ended"

@@ -23,7 +23,8 @@ _BETWEEN = 400
 
 @cache  # only a few of the hundreds of expressions are needed for one log, and ``re`` keeps too few compiled
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """``.*`` stands for at most ``_BETWEEN`` letters: two of them without end would cost the square of a line."""
+    """Compiles a pattern in which ``.*`` matches at most ``_BETWEEN`` letters: two of them without end would cost the
+    square of a line."""
     return re.compile(_ANYTHING.sub(lambda found: f".{{{int(found[1] == '+')},{_BETWEEN}}}", pattern))
 
 
@@ -91,7 +92,8 @@ class Signature:
                 raise TypeError(f"needle {needle!r} decides nothing: it has fewer than {_LEAST} letters")
 
     def fits(self, line: str, needle: str) -> bool:
-        """Whether a line that holds ``needle`` also has what else must be in it, at most ``_NEAR`` characters away."""
+        """Returns whether a line that holds ``needle`` also has what else must be in it, at most ``_NEAR`` characters
+        away."""
         if len(line) > _NEAR:  # the time that a pattern takes may grow with the square of what it searches
             start = max(0, line.find(needle) - _NEAR // 4)
             line = line[start : start + _NEAR]
@@ -100,7 +102,7 @@ class Signature:
         )
 
     def fits_trace(self, frames: Sequence[str]) -> bool:
-        """Whether the traceback has the frame that is asked for, if any is; ``^$`` asks for none at all."""
+        """Returns whether the traceback has the frame that is asked for, if any is; ``^$`` asks for none at all."""
         return self.frame is None or any(_compiled(self.frame).search(frame) for frame in frames or ("",))
 
 

@@ -49,7 +49,7 @@ def _opened(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _column(line: str) -> int | None:
-    """The column with the lines, where ``line`` is the head of a table of comma-separated values."""
+    """Returns the column with the lines, where ``line`` is the head of a table of comma-separated values."""
     names = [name.strip().strip('"').casefold() for name in line.strip().lstrip("\ufeff").split(",")]
     if (
         len(names) < 2
@@ -61,7 +61,7 @@ def _column(line: str) -> int | None:
 
 
 def _of_table(head: str, rest: Iterable[str], column: int) -> Iterator[str]:
-    """The lines in the rows of a table; a row's time stands in front of each."""
+    """Yields the lines in the rows of a table; a row's time stands in front of each."""
     texts = (line if isinstance(line, str) else str(line) for line in rest)
     try:
         for row in csv.reader(line.rstrip("\r\n") + "\n" for line in texts):
@@ -73,7 +73,7 @@ def _of_table(head: str, rest: Iterable[str], column: int) -> Iterator[str]:
 
 
 def _joined(lines: Iterator[str]) -> Iterator[str]:
-    """The lines without the breaks that a terminal or a page of a fixed width put into them."""
+    """Yields the lines without the breaks that a terminal or a page of a fixed width put into them."""
     first = list(islice(lines, _LOOKED_AT))
     width = _width(first)
     rest = chain(first, lines)
@@ -94,14 +94,14 @@ def _joined(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _width(lines: Iterable[str]) -> int | None:
-    """The width at which all lines were broken: none is longer, and several are as long."""
+    """Returns the width at which all lines were broken: none is longer, and several are as long."""
     lengths = Counter(len(line.rstrip("\r\n")) for line in lines if isinstance(line, str))
     longest = max(lengths, default=0)
     return longest if longest in _WIDTHS and lengths[longest] >= _LEAST_FULL else None
 
 
 def _texts(line: str) -> list[str]:
-    """The lines in a whole log that came as one; empty for the first line of an ordinary one."""
+    """Returns the lines in a whole log that came as one; empty for the first line of an ordinary one."""
     if not line.startswith(_OPENS) or (line.count("\\n") < _LEAST_ENDS and not line.startswith('["')):
         return []
     try:
@@ -135,7 +135,7 @@ def _oldest_first(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _falls(lines: Iterable[str]) -> bool:
-    """Whether the times of the lines go back, and never on."""
+    """Returns whether the times of the lines go back, and never on."""
     times = [found[0] for line in lines if isinstance(line, str) and (found := _TIME.search(line[:_TIME_WITHIN]))]
     pairs = [(one, other) for one, other in pairwise(times) if one != other]
     return len(pairs) >= _LEAST_TIMES - 1 and all(one > other for one, other in pairs)

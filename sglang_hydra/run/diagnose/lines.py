@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 def read_lines(file: BinaryIO) -> Iterator[str]:
-    """The lines of a file of any size and content; a longer one than ``LONGEST`` is cut there.
+    """Yields the lines of a file of any size and content; a longer one than ``LONGEST`` is cut there.
 
     Reads UTF-8, or UTF-16 where a byte order mark says so; other bytes are replaced, never refused.
     """
@@ -84,7 +84,7 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
 
 
 def _read_wide(file: BinaryIO, chunk: bytes) -> Iterator[str]:
-    """The lines of a UTF-16 file, as PowerShell redirects a log."""
+    """Yields the lines of a UTF-16 file, as PowerShell redirects a log."""
     decoder = codecs.getincrementaldecoder("utf-16")("replace")
     rest = ""
     while chunk:
@@ -107,7 +107,7 @@ class Cleaner:
         self._fronts: tuple[str, ...] = ()
 
     def clean(self, number: int, raw: str) -> Iterator[Line]:
-        """The lines in ``raw``: one, several where carriage returns separate them, or none yet."""
+        """Yields the lines in ``raw``: one, several where carriage returns separate them, or none yet."""
         raw = raw[:LONGEST].rstrip("\r\n")
         if "\x1b" in raw:
             raw = _ESCAPES.sub("", raw)
@@ -151,7 +151,7 @@ class Cleaner:
         yield self._headed(number, text, stream, time)
 
     def _outdented(self, text: str) -> str:
-        """``text`` without the indentation of the latest line that shows it: a header, or a traceback's own."""
+        """Returns ``text`` without the indentation of the latest line that shows it: a header, or a traceback's own."""
         if _HEADER.match(text):
             self._indented = ""
         elif text[:1].isspace():
@@ -186,7 +186,7 @@ def _headed(number: int, text: str, stream: str, time: str) -> Line:
 
 
 def _from_json(raw: str) -> str:
-    """The message of a line that a log driver wrapped into JSON; the line itself where it is something else."""
+    """Returns the message of a line that a log driver wrapped into JSON; the line itself where it is something else."""
     try:
         record = read_json(raw, "argument")
     except (ValueError, RecursionError):

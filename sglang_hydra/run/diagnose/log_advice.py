@@ -42,7 +42,7 @@ class Advice(NamedTuple):
 
 
 def may_advise(text: str) -> bool:
-    """Whether a line may ask for something; cheap, for every line of a log."""
+    """Returns whether a line may ask for something; cheap, for every line of a log."""
     return any(mark in text for mark in _MAY) and _ASKS.search(text) is not None and _names(text)
 
 
@@ -53,7 +53,7 @@ def _names(text: str) -> bool:
 def advice_near(
     number: int, lines: Sequence[tuple[int, str]], version: str | None, args: Mapping[str, Any] | None
 ) -> list[Advice]:
-    """The advice of the lines around ``number``: what the release has, and what is not set yet."""
+    """Returns the advice of the lines around ``number``: what the release has, and what is not set yet."""
     found: list[Advice] = []
     for at, line in lines:
         if not number - _BEFORE <= at <= number + _AFTER:
@@ -89,7 +89,7 @@ def _of(sentence: str, version: str | None, args: Mapping[str, Any]) -> Advice |
 
 
 def _value(value: str, argument: Argument) -> Any:
-    """The value that a sentence gives an argument; None where it gives none."""
+    """Returns the value that a sentence gives an argument; None where it gives none."""
     kind = argument.type.partition(" ")[0]
     if kind == "bool":
         return True
@@ -104,6 +104,6 @@ def _value(value: str, argument: Argument) -> Any:
 
 
 def changes_of(advice: Sequence[Advice]) -> Iterator[Mapping[str, Any]]:
-    """The changes that sentences ask for, each on its own."""
+    """Yields the changes that sentences ask for, each on its own."""
     for one in advice:
         yield from ({name: value} for name, value in one.changes.items())

@@ -49,15 +49,15 @@ class LogNumbers:
 
     @property
     def least_fraction(self) -> float | None:
-        """The mem_fraction_static at which no token of KV cache is left: SGLang keeps ``1 - fraction`` of what was free
-        before loading out of what is free after it (profile_max_num_token)."""
+        """Returns the mem_fraction_static at which no token of KV cache is left: SGLang keeps ``1 - fraction`` of what
+        was free before loading out of what is free after it (profile_max_num_token)."""
         if not self.before_gb or self.after_gb is None or self.after_gb > self.before_gb:
             return None
         return 1 - self.after_gb / self.before_gb
 
     def lower_fraction(self, had: float) -> float | None:
-        """A fraction below ``had`` that leaves room for what was asked for in vain, None where none is above the
-        weights."""
+        """Returns a fraction below ``had`` that leaves room for what was asked for in vain, None where none is above
+        the weights."""
         least = self.least_fraction
         if least is None or not self.before_gb or not self.asked_gb:
             return None
@@ -65,19 +65,19 @@ class LogNumbers:
         return fraction if fraction >= least + _HEADROOM else None
 
     def possible(self, fraction: float) -> bool:
-        """Whether the log allows this fraction: the weights and some KV cache are below it."""
+        """Returns whether the log allows this fraction: the weights and some KV cache are below it."""
         return self.least_fraction is None or fraction >= self.least_fraction + _HEADROOM
 
     def tokens_at(self, had: float, fraction: float) -> int | None:
-        """The tokens of KV cache at another fraction than ``had``."""
+        """Returns the tokens of KV cache at another fraction than ``had``."""
         least = self.least_fraction
         if self.tokens is None or least is None or had <= least:
             return None
         return int(self.tokens * (fraction - least) / (had - least))
 
     def ranks_beyond(self, had: int) -> tuple[int, float] | None:
-        """A tensor parallel size above ``had``, by doubling it, that leaves room for a KV cache, and the GB of weights
-        of each rank then; None where the log does not say what they took."""
+        """Returns a tensor parallel size above ``had``, by doubling it, that leaves room for a KV cache, and the GB of
+        weights of each rank then; None where the log does not say what they took."""
         if not self.weights_gb or not self.before_gb:
             return None
         size = 2 * had

@@ -18,7 +18,7 @@ _NEAR = 0.9
 
 
 def stated_version(text: str) -> str | None:
-    """The release that a line names: a package's version, an image's tag, an installed path."""
+    """Returns the release that a line names: a package's version, an image's tag, an installed path."""
     for pattern in _STATED:
         found = pattern.search(text[:4000])
         if found:
@@ -27,8 +27,8 @@ def stated_version(text: str) -> str | None:
 
 
 def version_of(names: Collection[str], *, whole: bool = True) -> str | None:
-    """The release whose server has exactly the arguments ``names``: ``0.5.2``, or ``0.4.3 to 0.4.3.post2`` where
-    several have the same; ``near 0.5.3`` for a build between releases; None for another program's.
+    """Returns the release whose server has exactly the arguments ``names``: ``0.5.2``, or ``0.4.3 to 0.4.3.post2``
+    where several have the same; ``near 0.5.3`` for a build between releases; None for another program's.
 
     ``whole`` is False where the list was cut: then releases that have all of ``names`` count.
     """
@@ -47,14 +47,14 @@ def version_of(names: Collection[str], *, whole: bool = True) -> str | None:
 
 
 def releases_with(names: Collection[str]) -> list[str]:
-    """Every release whose server has all of the arguments ``names``, oldest first; of none, every release."""
+    """Returns every release whose server has all of the arguments ``names``, oldest first; of none, every release."""
     given = frozenset(name for name in names if not name.startswith("_"))
     return [version for version, fields in _releases() if fields >= given]
 
 
 @lru_cache(maxsize=1)
 def _releases() -> tuple[tuple[str, frozenset[str]], ...]:
-    """Every release with the names of its arguments, oldest first."""
+    """Returns every release with the names of its arguments, oldest first."""
     table = json.loads(_TABLE.read_text(encoding="utf-8"))
     fields: frozenset[str] = frozenset()
     releases = []
@@ -128,5 +128,5 @@ class Devices:
 
     @property
     def capacity_mib(self) -> float | None:
-        """The GPU's memory as torch sees it: some 0.6 to 1.2 % below the class's."""
+        """Returns the GPU's memory as torch sees it: some 0.6 to 1.2 % below the class's."""
         return self._capacities.most_common(1)[0][0] if self._capacities else None

@@ -24,7 +24,7 @@ class Page:
 
 
 def page_of(id: str) -> Page | None:
-    """The page of a class of failure, None for another id."""
+    """Returns the page of a class of failure, None for another id."""
     failure = next((failure for failure in failure_classes() if failure.id == id), None)
     return Page(failure.kind, as_typed(_text(failure))) if failure else None
 
@@ -34,7 +34,7 @@ def ids() -> list[str]:
 
 
 def known_by(failure: FailureClass) -> list[str]:
-    """Some of the texts by which the class is known, the most telling first."""
+    """Returns some of the texts by which the class is known, the most telling first."""
     signatures = sorted(failure.signatures, key=lambda signature: signature.weight)
     told = [item for item in signatures if item.weight < Weight.END and item.frame is None]
     found = [needle.strip() for item in told for needle in item.needles]

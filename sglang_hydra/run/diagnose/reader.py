@@ -129,7 +129,7 @@ class LogReader:
         self._traces.begin(line.stream, line.rank, chained=chained, fatal=_ITS_OWN_END in line.text)
 
     def _start(self, line: Line) -> None:
-        """Another start of the server, unless it is another node's that starts together with this one."""
+        """Begins another start of the server, unless it is another node's that starts together with this one."""
         life = self.life
         if not writes_server_args(line.text):
             return
@@ -195,7 +195,7 @@ class LogReader:
             self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work, fatal, place, time))
 
     def _time(self, line: Line) -> str:
-        """When a line was written: by itself, else by the last line of its writer that says so."""
+        """Returns when a line was written: by itself, else by the last line of its writer that says so."""
         written, last = _DATE.search(line.text[:_KEPT]), self._times.get(line.stream, "")
         clock = _CLOCK.match(line.text)
         if not line.time and clock is not None:
@@ -220,8 +220,8 @@ class LogReader:
 
 
 def _rank(entry: Entry) -> tuple[bool, int, int, int]:
-    """Of several signatures in one line the weightiest counts, then the longest needle, then the table's order; that an
-    exception was raised counts where nothing else does."""
+    """Ranks signatures. Of several in one line the weightiest counts, then the longest needle, then the table's order;
+    that an exception was raised counts where nothing else does."""
     order, _, signature, needle = entry
     return signature.weight == Weight.FAULT, signature.weight, -len(needle), order
 
@@ -236,7 +236,7 @@ def _needles_in(text: str) -> Iterator[str]:
 
 @cache
 def _by_needle() -> dict[str, tuple[Entry, ...]]:
-    """The signatures by needle, each with its place in the table."""
+    """Returns the signatures by needle, each with its place in the table."""
     found: dict[str, list[Entry]] = {}
     for order, failure in enumerate(failure_classes()):
         for signature in (*failure.signatures, *failure.places):
@@ -247,7 +247,7 @@ def _by_needle() -> dict[str, tuple[Entry, ...]]:
 
 @cache
 def _by_stem() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The needles by the first stem that each holds; those with none are always looked for."""
+    """Returns the needles by the first stem that each holds; those with none are always looked for."""
     groups: dict[str, list[str]] = {}
     for needle in _by_needle():
         groups.setdefault(next((stem for stem in LOG_LINES["stems"] if stem in needle), ""), []).append(needle)
@@ -299,8 +299,8 @@ class Trace:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The frames, and once more the innermost outside of Python's own library, as ``at path in function``, with
-        ``hit`` before it where the process ends by the exception, and ``below sglang`` where SGLang called it."""
+        """Returns the frames, and once more the innermost outside of Python's own library, as ``at path in function``,
+        with ``hit`` before it where the process ends by the exception, and ``below sglang`` where SGLang called it."""
         own = self._own
         below = any("/sglang/srt/" in frame for frame in self.frames)
         again = (("at", True), ("hit at", self.ends_process), ("below sglang at", below))
@@ -308,12 +308,12 @@ class Trace:
 
     @property
     def ends_process(self) -> bool:
-        """Whether nothing in the process catches the exception."""
+        """Returns whether nothing in the process catches the exception."""
         return self.fatal or any(_PROCESS.search(frame) for frame in self.frames)
 
     @property
     def in_scheduler(self) -> bool:
-        """Whether a scheduler, or what it calls, raised it, and not what takes requests."""
+        """Returns whether a scheduler, or what it calls, raised it, and not what takes requests."""
         return self.ends_process or any(_SCHEDULER.search(frame) for frame in self.frames)
 
     @property
@@ -322,7 +322,7 @@ class Trace:
 
     @property
     def place(self) -> str:
-        """``srt/managers/scheduler.py:run_batch``: the innermost frame of SGLang's, else of any package's."""
+        """Returns ``srt/managers/scheduler.py:run_batch``: the innermost frame of SGLang's, else of any package's."""
         frame = next((frame for frame in reversed(self.frames) if "/sglang/" in frame), None) or self._own
         if frame is None:
             return ""
@@ -331,14 +331,14 @@ class Trace:
 
     @property
     def raised_at(self) -> tuple[str, str] | None:
-        """``srt/managers/scheduler.py`` and the function, where the innermost frame is SGLang's own."""
+        """Returns ``srt/managers/scheduler.py`` and the function, where the innermost frame is SGLang's own."""
         path, _, function = self.frames[-1].rpartition(" in ") if self.frames else ("", "", "")
         own = _OWN_FILE.search(path)
         return (own[1], function) if own else None
 
     @property
     def stage(self) -> Stage | None:
-        """The stage that the frames show; None where they show nothing of it."""
+        """Returns the stage that the frames show; None where they show nothing of it."""
         for stage, pattern in _STAGES:
             if any(pattern.search(frame) for frame in self.frames):
                 return stage
@@ -352,7 +352,7 @@ class Traces:
         self._traces: OrderedDict[str, Trace] = OrderedDict()
 
     def begin(self, stream: str, rank: str, *, chained: bool, fatal: bool = False) -> None:
-        """A traceback begins; ``chained`` keeps the frames of the one that it follows from."""
+        """Begins a traceback; ``chained`` keeps the frames of the one that it follows from."""
         trace = self._traces.pop(stream, None) or Trace()
         if not chained:
             trace = Trace(rank=rank, fatal=fatal)
@@ -379,7 +379,7 @@ class Traces:
         return True
 
     def of(self, stream: str, text: str, *, headed: bool) -> tuple[Trace | None, bool]:
-        """The traceback that a line belongs to, if any, and whether the line is what it ends in.
+        """Returns the traceback that a line belongs to, if any, and whether the line is what it ends in.
 
         Lines of the message that follow are of it too, until the writer begins another line of its log.
         """
@@ -404,19 +404,19 @@ class Traces:
         return trace, False
 
     def left_open(self) -> list[tuple[str, str]]:
-        """The writers of tracebacks whose end is missing, each with what stands above them, or the last source line,
-        where it raises something."""
+        """Returns the writers of tracebacks whose end is missing, each with what stands above them, or the last source
+        line, where it raises something."""
         open_ones = ((stream, trace.above or trace.code) for stream, trace in self._traces.items() if trace.open)
         return [(one, text) for one, text in open_ones if looks_like_exception(text) or text.startswith(_RAISES)]
 
     def within(self, stream: str) -> bool:
-        """Whether the frames of a traceback are just being listed."""
+        """Returns whether the frames of a traceback are just being listed."""
         trace = self._traces.get(stream)
         return trace is not None and trace.open
 
 
 def looks_like_exception(text: str) -> bool:
-    """Whether a line on its own reads like the end of a traceback."""
+    """Returns whether a line on its own reads like the end of a traceback."""
     return _EXCEPTION.match(text) is not None and any(
         word in text for word in ("Error", "Exception", "Interrupt", ".error:")
     )

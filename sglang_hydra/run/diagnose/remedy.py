@@ -46,7 +46,7 @@ class Offer(NamedTuple):
 
 
 def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Diagnosis:
-    """The diagnosis with changes that were planned clean first among its advice.
+    """Returns the diagnosis with changes that were planned clean first among its advice.
 
     Where nothing can be planned, or no change is clean, the advice of the class stays; ``notes`` say why.
     """
@@ -62,7 +62,7 @@ def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[
 
 
 def _by_code(diagnosis: Diagnosis) -> Iterator[Offer]:
-    """What the log itself asks for, and what the condition accepts that raised."""
+    """Yields what the log itself asks for, and what the condition accepts that raised."""
     cause = diagnosis.cause
     asked = list(changes_of(diagnosis.advised))
     accepted = [change for change in (cause.changes if cause is not None else ()) if change not in asked]
@@ -81,8 +81,8 @@ def _typed(change: Change) -> str:
 def in_its_release(
     offers: Sequence[Offer], diagnosis: Diagnosis, planned: Replanned, composer: Composer
 ) -> tuple[list[str], list[str]]:
-    """Of ``offers`` those that the log's own release, or the one in its place, takes, in its words, and the whole
-    command of the first.
+    """Returns of ``offers`` those that the log's own release, or the one in its place, takes, in its words, and the
+    whole command of the first.
 
     Only a release that is here already, installed or recorded, is asked: a log never makes us fetch one.
     """
@@ -116,7 +116,7 @@ def _beside_the_rules(diagnosis: Diagnosis, version: str) -> Iterator[Request]:
 
 
 def _typed_only(plan: Plan) -> list[str]:
-    """The plan's command, without a seed that nobody named."""
+    """Returns the plan's command, without a seed that nobody named."""
     words = list(plan.command)
     if plan.seed_drawn and "--random-seed" in words:
         at = words.index("--random-seed")
@@ -125,7 +125,7 @@ def _typed_only(plan: Plan) -> list[str]:
 
 
 def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Sequence[Request]) -> Diagnosis:
-    """The same for a server that was started from ``plan``, which ``requests`` make."""
+    """Returns the same for a server that was started from ``plan``, which ``requests`` make."""
     failure = diagnosis.failure
     if failure is None:
         return diagnosis
@@ -135,7 +135,8 @@ def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Se
 
 
 def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
-    """The diagnosis with ``offers`` as its hint; of the class's advice what is no argument stays behind them."""
+    """Returns the diagnosis with ``offers`` as its hint; of the class's advice what is no argument stays behind
+    them."""
     if not offers:
         return diagnosis
     general = [remedy for remedy in diagnosis.finding.shown if not _ARGUMENT.match(remedy.said)]
@@ -145,12 +146,12 @@ def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
 
 
 def _can_be_planned(failure: FailureClass) -> bool:
-    """Whether an argument may help at all: nothing is planned for a cable or a full disk."""
+    """Returns whether an argument may help at all: nothing is planned for a cable or a full disk."""
     return failure.memory or bool(failure.changes) or failure.kind in _BY_KIND
 
 
 def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, composer: Composer) -> list[Offer]:
-    """The changes that plan clean on every GPU that the log's may be, worded to be typed."""
+    """Returns the changes that plan clean on every GPU that the log's may be, worded to be typed."""
     first = planned.plans[0]
     found: list[Offer] = []
     for tried, change in enumerate(_candidates(failure, diagnosis, first, composer)):
@@ -181,7 +182,8 @@ def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, compose
 
 
 def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
-    """A larger static part where memory outside of it ran out. While weights are loaded no fraction of it matters."""
+    """Returns a larger static part where memory outside of it ran out. While weights are loaded no fraction of it
+    matters."""
     if set(change) != {"mem_fraction_static"} or failure.kind == "mem_fraction_too_low":
         return False
     used = plan.values.get("mem_fraction_static")
@@ -189,7 +191,8 @@ def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
 
 
 def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, fitted: bool) -> Plan | None:
-    """The plan with ``change`` on top, None unless it can be launched and fits; ``fitted``: the fit must be known."""
+    """Returns the plan with ``change`` on top, None unless it can be launched and fits; ``fitted``: the fit must be
+    known."""
     from sglang_hydra.planning.making.make import make_plan
 
     kept = [request for request in requests if request.text.partition("=")[0] not in change]
@@ -203,7 +206,7 @@ def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, f
 
 
 def _smallest(change: Change, plan: Plan) -> Change:
-    """``change`` without what the plan has already."""
+    """Returns ``change`` without what the plan has already."""
     return {name: value for name, value in change.items() if name not in plan.values or plan.values[name] != value}
 
 
@@ -214,7 +217,8 @@ def _declared(failure: FailureClass) -> Iterator[Change]:
 
 
 def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
-    """Another mem_fraction_static within what the fit allows: higher where the KV cache has no room, else lower."""
+    """Yields another mem_fraction_static within what the fit allows: higher where the KV cache has no memory, else
+    lower."""
     interval = plan.fit.interval if plan.fit else None
     used = plan.values.get("mem_fraction_static")
     if interval is None or interval.empty or not isinstance(used, float) or failure.kind == "oom_load":
@@ -233,7 +237,7 @@ def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
 
 
 def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
-    """Less of what is allocated outside of the static part, by what was being done."""
+    """Yields less of what is allocated outside of the static part, by what was being done."""
     values = plan.values
     made = plan.layout.graphs
     graphs = (made.largest or 160) if made.made else 0
@@ -248,7 +252,7 @@ def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
 
 
 def _fit_remedies(plan: Plan, composer: Composer) -> Iterator[Change]:
-    """What the memory fit knows where the server does not fit at all; else more GPUs."""
+    """Yields what the memory fit knows where the server does not fit at all; else more GPUs."""
     if plan.fit is not None and plan.fit.fits is False:
         from sglang_hydra.planning.choosing.catalog import gpu_classes
         from sglang_hydra.planning.making.memory import fit_settings, remedies_of
@@ -269,7 +273,7 @@ def _larger_sizes(plan: Plan) -> Iterator[Change]:
 
 
 def _parallel_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
-    """Other numbers of ranks, the nearest first."""
+    """Yields other numbers of ranks, the nearest first."""
     size = int(plan.values.get("tp_size") or 1)
     others = sorted(
         (other for other in (1, 2, 4, 8, 16) if other != size), key=lambda other: (abs(other - size), other)
@@ -284,7 +288,7 @@ def _smaller_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
 
 
 def _shorter_context(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
-    """The length that the line says the model has; else the model's own."""
+    """Yields the length that the line says the model has; else the model's own."""
     found = re.search(r"derived context_length \((\d{1,9})\)", diagnosis.line or "")
     if found:
         yield {"context_length": int(found[1])}
@@ -292,7 +296,7 @@ def _shorter_context(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
 
 
 def _worded(change: Change, plans: Sequence[Plan]) -> str:
-    """``mem_fraction_static=0.84 (0.71-0.86 works)``, with what the plan says of memory."""
+    """Returns ``mem_fraction_static=0.84 (0.71-0.86 works)``, with what the plan says of memory."""
     typed = _typed(change)
     fits = [plan.fit for plan in plans if plan.fit is not None]
     if not fits:

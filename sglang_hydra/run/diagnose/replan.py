@@ -92,7 +92,7 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
 
 
 def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
-    """The release to plan for, and why it is that one; None where the log says it.
+    """Returns the release to plan for, and why it is that one; None where the log says it.
 
     A release that is not recorded stands behind the nearest that is. Of the releases that have all arguments that the
     log writes down: the one that is installed here, else the user's choice, else the newest.
@@ -122,7 +122,7 @@ def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
 
 
 def _ranks_of_a_node(plan: Plan) -> int:
-    """The GPUs that the server had on a node: one for each of its ranks there."""
+    """Returns the GPUs that the server had on a node: one for each of its ranks there."""
     return -(-plan.layout.gpus // plan.layout.nodes)
 
 
@@ -131,14 +131,14 @@ def _planned_values(args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_replanned(name: str) -> bool:
-    """Whether an argument of a log is planned again: 0.5.2 has it, and it is not of the log's own machine."""
+    """Returns whether an argument of a log is planned again: 0.5.2 has it, and it is not of the log's own machine."""
     return name in FIELDS and EVERY[name].concern in _CONCERNS and name not in _MACHINE
 
 
 def _model_requests(
     values: Mapping[str, Any], typed: set[str], composer: Composer, remarks: list[str]
 ) -> Iterator[Request]:
-    """The model: a path that is here, a name of the hub, or the preset of that name."""
+    """Yields the model: a path that is here, a name of the hub, or the preset of that name."""
     path = values.get("model_path")
     if typed & {"model", "model_path", "recipe"} or not isinstance(path, str) or not path:
         return
@@ -156,7 +156,7 @@ def _model_requests(
 
 
 def _preset_of(path: str, composer: Composer) -> Model | None:
-    """The preset whose checkpoint has the last part of this path as its name."""
+    """Returns the preset whose checkpoint has the last part of this path as its name."""
     from sglang_hydra.planning.choosing.catalog import models
 
     name = path.rstrip("/").rpartition("/")[2].lower()
@@ -171,7 +171,7 @@ def _preset_of(path: str, composer: Composer) -> Model | None:
 
 
 def gpu_classes_of(diagnosis: Diagnosis, composer: Composer, remarks: list[str]) -> list[str | None]:
-    """The classes that the log's GPU may be: by its name, else every one with that much memory."""
+    """Returns the classes that the log's GPU may be: by its name, else every one with that much memory."""
     from sglang_hydra.facts.probe import GpuProbe
     from sglang_hydra.facts.recognise import recognise
     from sglang_hydra.planning.making.gpu_class import gpu_nodes
@@ -216,7 +216,7 @@ def _minimal(
     overrides: Sequence[Request],
     remarks: list[str],
 ) -> tuple[Plan, list[Request]]:
-    """The plan with the fewest arguments that resolve to what the log shows.
+    """Returns the plan with the fewest arguments that resolve to what the log shows.
 
     The line is written after SGLang has resolved: most of it was never typed. Raises ConfigError where nothing of it
     can be composed.
@@ -253,7 +253,8 @@ def _minimal(
 
 
 def _lighter(intent: Mapping[str, Any], name: str, values: Mapping[str, Any], groups: int) -> Iterator[dict[str, Any]]:
-    """``intent`` without ``name``; or, where DP attention divides it by its ``groups``, with what it was before."""
+    """Yields ``intent`` without ``name``; or, where DP attention divides it by its ``groups``, with what it was
+    before."""
     if name not in intent:
         return
     yield {key: value for key, value in intent.items() if key != name}
@@ -268,7 +269,8 @@ def _composed(
     overrides: Sequence[Request],
     remarks: list[str],
 ) -> tuple[Plan, dict[str, Any]]:
-    """The plan of all ``values`` that compose; those that another release has and 0.5.2 refuses are left out."""
+    """Returns the plan of all ``values`` that compose; those that another release has and 0.5.2 refuses are left
+    out."""
     from sglang_hydra.planning.making.make import make_plan
 
     for _ in range(_ROUNDS):
@@ -286,7 +288,7 @@ def _composed(
 
 
 def offline() -> dict[str, str]:
-    """The environment without the variables of this machine's servers, and without the hub: nothing is downloaded to
-    read a log."""
+    """Returns the environment without the variables of this machine's servers, and without the hub: nothing is
+    downloaded to read a log."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SGLANG_")}
     return {**kept, "HF_HUB_OFFLINE": "1"}

@@ -26,7 +26,7 @@ _DOING = LOG_LINES["doing"]
 
 
 def record(results: Sequence[tuple[str, Diagnosis]]) -> dict[str, Any]:
-    """``diagnose --json``; the schema is committed as schemas/diagnosis.schema.json."""
+    """Returns ``diagnose --json``; the schema is committed as schemas/diagnosis.schema.json."""
     return {"schema": SCHEMA, "results": [_entry(name, found) for name, found in results]}
 
 
@@ -59,7 +59,7 @@ def _place(cause: Cause) -> dict[str, Any]:
 
 
 def screen(results: Sequence[tuple[str, Diagnosis]]) -> list[Line]:
-    """Each log: its class, the deciding line, what the server was, and what to type."""
+    """Returns each log: its class, the deciding line, what the server was, and what to type."""
     lines: list[Line] = []
     for name, found in results:
         lines += [*_head(name, found), *finding_lines([found.finding])]

@@ -31,7 +31,7 @@ RENAMED: Mapping[str, str] = {
 
 
 def parse_server_args(text: str) -> dict[str, Any] | None:
-    """The arguments that a line of the log writes down, None where it writes none.
+    """Returns the arguments that a line of the log writes down, None where it writes none.
 
     What is no literal of Python (an object, an enum) stays text. A key or token in it is hidden. Where the line was
     cut, the arguments before the cut are there, and ``CUT`` is a key.
@@ -50,13 +50,14 @@ def parse_server_args(text: str) -> dict[str, Any] | None:
 
 
 def writes_server_args(text: str) -> bool:
-    """Whether ``parse_server_args`` would find any in a line; far cheaper."""
+    """Returns whether ``parse_server_args`` would find any in a line; far cheaper."""
     begin = _START.search(text)
     return begin is not None and next(_items(text, begin.end()), None) is not None
 
 
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments among ``values`` that this package knows, under its own names; those at their default left out.
+    """Returns the arguments among ``values`` that this package knows, under its own names; those at their default left
+    out.
 
     A value that is no plain one (an object of the server's) is left out too.
     """
@@ -72,7 +73,7 @@ def named(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _items(text: str, start: int) -> Iterator[tuple[str, str]]:
-    """Each argument's name and what is written for it, until the bracket closes or the text ends."""
+    """Yields each argument's name and what is written for it, until the bracket closes or the text ends."""
     at = start
     while at < len(text):
         found = _NAME.match(text, at)
@@ -87,7 +88,8 @@ def _items(text: str, start: int) -> Iterator[tuple[str, str]]:
 
 
 def _end_of_value(text: str, start: int) -> tuple[int, bool]:
-    """Where the value that begins at ``start`` ends: at a comma or the closing bracket of the whole. False: cut."""
+    """Returns where the value that begins at ``start`` ends: at a comma or the closing bracket of the whole. False:
+    cut."""
     closing: list[str] = []
     at = start
     while at < len(text):
@@ -106,7 +108,7 @@ def _end_of_value(text: str, start: int) -> tuple[int, bool]:
 
 
 def _end_of_text(text: str, start: int) -> int:
-    """The place after a quoted text, as Python quotes it."""
+    """Returns the place after a quoted text, as Python quotes it."""
     at = start + 1
     while at < len(text):
         if text[at] == "\\":

@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
 
 
 def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
-    """The verdict on the last life that says anything.
+    """Returns the verdict on the last life that says anything.
 
     A server that became ready and shows no failure after that is healthy: earlier lives are then ignored.
     """
@@ -72,8 +72,8 @@ def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
 
 
 def _ranked(evidence: list[Evidence]) -> list[Evidence]:
-    """The evidence in the order in which it decides: by weight, then by time; what only follows from an exception that
-    ended a process comes after it, wherever in the log it stands."""
+    """Returns the evidence in the order in which it decides: by weight, then by time; what only follows from an
+    exception that ended a process comes after it, wherever in the log it stands."""
     timed = all(found.time for found in evidence)
     fatal = [found for found in evidence if found.fatal and found.failure.kind not in _CONSEQUENCES]
     cause = min(fatal, key=lambda found: (_second(found) if timed else "", found.line.number), default=None)
@@ -90,7 +90,7 @@ def _second(found: Evidence) -> str:
 
 
 def _came_before(found: Evidence, cause: Evidence) -> bool:
-    """Whether evidence is older than an exception: by their times, else by the lines of one writer."""
+    """Returns whether evidence is older than an exception: by their times, else by the lines of one writer."""
     if found.time and cause.time:
         return _second(found) < _second(cause)
     one_writer = (found.line.stream, found.line.rank) == (cause.line.stream, cause.line.rank)
@@ -98,7 +98,7 @@ def _came_before(found: Evidence, cause: Evidence) -> bool:
 
 
 def signal_of(exit_code: int | None) -> int | None:
-    """The signal that ended a process, from a code as Python (-9) or a shell (137) gives it."""
+    """Returns the signal that ended a process, from a code as Python (-9) or a shell (137) gives it."""
     if exit_code is None:
         return None
     number = -exit_code if exit_code < 0 else exit_code - 128
@@ -106,7 +106,7 @@ def signal_of(exit_code: int | None) -> int | None:
 
 
 def _plausible(life: Life, exit_code: int | None) -> Iterator[Evidence]:
-    """Evidence without what SGLang's own killing of its processes explains."""
+    """Yields evidence without what SGLang's own killing of its processes explains."""
     for found in life.evidence.values():
         if found.weight == Weight.END and life.quit and 9 in found.failure.signals:
             continue
@@ -124,14 +124,14 @@ def _confidence(found: Evidence, life: Life, exit_code: int | None) -> float:
 
 
 def _disputes(other: Evidence, first: Evidence) -> bool:
-    """Whether another class has as good evidence, or an exception where the line that decides is none."""
+    """Returns whether another class has as good evidence, or an exception where the line that decides is none."""
     if other.failure is first.failure:
         return False
     return other.weight == Weight.CAUSE or (other.exception and not first.exception and other.weight <= Weight.FAULT)
 
 
 def _by_signal(life: Life, number: int | None) -> Verdict:
-    """What the exit state alone says. SIGKILL says nothing after SGLang has ended its processes by it."""
+    """Returns what the exit state alone says. SIGKILL says nothing after SGLang has ended its processes by it."""
     if number is None or (number == signal.SIGKILL and life.quit):
         return Verdict(None, 0.0, signal=number)
     for failure in failure_classes():
@@ -141,7 +141,7 @@ def _by_signal(life: Life, number: int | None) -> Verdict:
 
 
 def without_secrets(text: str) -> str:
-    """A line that can be shown: keys and tokens in it are hidden."""
+    """Returns a line that can be shown: keys and tokens in it are hidden."""
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text

@@ -17,7 +17,7 @@ __all__ = ["Check", "Examination", "Request", "State", "doctor_record", "doctor_
 
 
 def examine(env: Mapping[str, str], request: Request) -> list[Examination]:
-    """Every check of this machine, as a server with the environment ``env`` would find it, in one fixed order.
+    """Returns every check of this machine, as a server with the environment ``env`` would find it, in one fixed order.
 
     Nothing is written or started but short-lived questions to the request's interpreter and the vendors' tools. Never
     raises for what is missing or broken on the machine: that is what it finds.

@@ -17,7 +17,7 @@ Version = tuple[int, ...]
 
 
 def read_version(text: str | None) -> Version | None:
-    """``580.82.07`` as (580, 82, 7); None for what is no version."""
+    """Returns ``580.82.07`` as (580, 82, 7); None for what is no version."""
     found = re.match(r"\d+(\.\d+)*", text or "")
     return tuple(int(part) for part in found[0].split(".")) if found else None
 
@@ -88,7 +88,7 @@ def check_driver(world: World) -> Verdict:
 
 
 def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Verdict:
-    """Where no torch for CUDA is there yet: the driver against the one that SGLang would bring."""
+    """Judges, where no torch for CUDA is there yet, the driver against the one that SGLang would bring."""
     version, torch, cuda = _brought(world)
     wanted = read_version(cuda)
     if wanted is None or (nvidia := world.nvidia).cuda is None:
@@ -103,7 +103,7 @@ def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Ve
 
 
 def _brought(world: World) -> tuple[str, str, str | None]:
-    """The SGLang that is installed, else the one to install, its torch and the CUDA of that torch."""
+    """Returns the SGLang that is installed, else the one to install, its torch and the CUDA of that torch."""
     version = world.interpreter.versions.get("sglang") or default_release()
     needs = release(nearest_known(version) or newest_release()).needs
     return version, needs["packages"]["torch"].removeprefix("=="), needs["cuda"]

@@ -85,7 +85,7 @@ _MIB = 1 << 20
 
 
 def size(count: float | None) -> str:
-    """Bytes as GiB, or MiB below one GiB; ``unknown`` for None."""
+    """Writes bytes as GiB, or MiB below one GiB; ``unknown`` for None."""
     if count is None:
         return "unknown"
     return f"{count / _GIB:.1f} GiB" if count >= _GIB else f"{count / _MIB:.0f} MiB"
@@ -100,7 +100,7 @@ def gib(count: float | None) -> float | None:
 
 
 def numbers(places: Iterable[int]) -> str:
-    """``0-3, 5``: sorted numbers, runs drawn together."""
+    """Returns ``0-3, 5``: sorted numbers, runs drawn together."""
     runs: list[list[int]] = []
     for place in sorted(set(places)):
         if runs and place == runs[-1][1] + 1:
@@ -111,12 +111,12 @@ def numbers(places: Iterable[int]) -> str:
 
 
 def several(places: Sequence[int], word: str = "GPU") -> str:
-    """``GPU 3`` or ``GPUs 0-3``."""
+    """Returns ``GPU 3`` or ``GPUs 0-3``."""
     return f"{word}{'s' if len(set(places)) > 1 else ''} {numbers(places)}"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first few of a list, and how many more there are."""
+    """Returns the first few of a list, and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 

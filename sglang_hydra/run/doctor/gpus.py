@@ -147,7 +147,7 @@ def holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
 
 
 def how_to_stop(held: Sequence[Gpu]) -> str:
-    """What to type to get the memory of GPUs back that others hold."""
+    """Returns what to type to get the memory of GPUs back that others hold."""
     holders = list(dict.fromkeys(named(holder) for gpu in held for holder in gpu.holders or ()))
     return f"stop {listed(holders)}" if holders else "stop what holds it (sudo nvidia-smi names the processes)"
 
@@ -157,7 +157,7 @@ def _rounded(amount: float | None) -> int | None:
 
 
 def named(holder: Holder) -> str:
-    """``process 4242 (python)``."""
+    """Returns ``process 4242 (python)``."""
     return f"process {holder.pid}" + (f" ({holder.name})" if holder.name else "")
 
 

@@ -118,7 +118,7 @@ class ModelFiles(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether nothing has to be downloaded."""
+        """Returns whether nothing has to be downloaded."""
         return self.kind in ("folder", "file", "cached") and not (self.missing or self.pointers)
 
 
@@ -140,7 +140,7 @@ class World:
 
     @property
     def seen(self) -> Visible:
-        """The NVIDIA GPUs that a server would see, by the rules of CUDA_VISIBLE_DEVICES."""
+        """Returns the NVIDIA GPUs that a server would see, by the rules of CUDA_VISIBLE_DEVICES."""
         # The place in the list stands where the name would, so that a chosen device leads back to its GPU.
         devices = [
             Device(str(place), gpu.uuid, gpu.total_mib, gpu.capability, gpu.mig, gpu.slices)
@@ -150,10 +150,10 @@ class World:
 
     @property
     def visible(self) -> tuple[Gpu, ...]:
-        """The same as ``seen``, with everything known of each."""
+        """Returns the same as ``seen``, with everything known of each."""
         return tuple(self.nvidia.gpus[int(device.name or 0)] for device in self.seen.devices)
 
     @property
     def accelerated(self) -> bool:
-        """Whether a server would find an accelerator of any maker."""
+        """Returns whether a server would find an accelerator of any maker."""
         return bool(self.visible) or (self.other is not None and self.other.found)

@@ -68,7 +68,7 @@ def look_for_model(
 
 
 def look_in_folder(folder: str, kind: str = "folder") -> ModelFiles:
-    """A checkpoint's folder: its config.json, tokenizer and weights, and what of them cannot be used."""
+    """Returns a checkpoint's folder: its config.json, tokenizer and weights, and what of them cannot be used."""
     try:
         names = sorted(os.listdir(folder))
     except OSError as failure:
@@ -98,7 +98,8 @@ def look_in_folder(folder: str, kind: str = "folder") -> ModelFiles:
 
 
 def token_place(env: Mapping[str, str]) -> str | None:
-    """Where a Hugging Face token is set: the variable's name or the file's path. The token itself is not read."""
+    """Returns where a Hugging Face token is set: the variable's name or the file's path. The token itself is not
+    read."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         if env.get(name, "").strip():
             return name
@@ -111,7 +112,7 @@ def token_place(env: Mapping[str, str]) -> str | None:
 
 
 def ask_hub(model_path: str, env: Mapping[str, str], access: Access = OWN) -> HubAnswer:
-    """Whether the hub gives this user the model, and how large its weights are: one short attempt, no retry.
+    """Returns whether the hub gives this user the model, and how large its weights are: one short attempt, no retry.
 
     Not asked where HF_HUB_OFFLINE is set, ModelScope is used or huggingface_hub is not installed. What the hub says
     is reported by the kind of its answer, never word for word: an answer may repeat the request.
@@ -142,7 +143,7 @@ def ask_hub(model_path: str, env: Mapping[str, str], access: Access = OWN) -> Hu
 
 
 def offline_variable(env: Mapping[str, str]) -> str | None:
-    """The variable that forbids asking the hub; None where none does."""
+    """Returns the variable that forbids asking the hub; None where none does."""
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "SGLANG_USE_MODELSCOPE"):
         if env.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
             return name
@@ -160,7 +161,7 @@ def _weights_on_hub(siblings: Sequence[object]) -> int | None:
 
 
 def _indexed(path: str) -> list[str]:
-    """The weight files that an index lists; empty if it cannot be read."""
+    """Returns the weight files that an index lists; empty if it cannot be read."""
     try:
         return sorted({str(name) for name in read_json(read_text(path), "record")["weight_map"].values()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -15,7 +15,7 @@ _DISPLAY_CLASS = "0x03"  # display controllers, with and without an output
 
 
 def survey_nvidia(pci: Path = _PCI) -> Nvidia:
-    """The NVIDIA GPUs of this machine, whatever a process is allowed to see. Never raises."""
+    """Finds the NVIDIA GPUs of this machine, whatever a process is allowed to see. Never raises."""
     on_bus = count_on_bus(pci)
     try:
         with nvml_library() as nvml:
@@ -77,7 +77,7 @@ def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
 
 
 def _holders(nvml: Any, handle: Any) -> tuple[Holder, ...] | None:
-    """The processes with a CUDA context there; None where the driver does not tell."""
+    """Returns the processes with a CUDA context there; None where the driver does not tell."""
     running = ask_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if running is None:
         return None
@@ -90,6 +90,6 @@ def _holders(nvml: Any, handle: Any) -> tuple[Holder, ...] | None:
 
 
 def _program(name: str | None) -> str | None:
-    """The program alone: what follows it on a command line may hold a key."""
+    """Returns the program alone: what follows it on a command line may hold a key."""
     words = (name or "").split()
     return os.path.basename(words[0]) if words else None

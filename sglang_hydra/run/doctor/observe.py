@@ -20,7 +20,8 @@ _CONTAINER_MARKS = (("kubepods", "kubernetes"), ("docker", "docker"), ("libpod",
 
 
 def space(path: str) -> Space:
-    """The disk under ``path``, and whether this user may write there, or make it in the nearest folder that exists.
+    """Returns the disk under ``path``, and whether this user may write there, or make it in the nearest folder that
+    exists.
 
     Nothing is written: ``access`` reports both a read-only mount and missing rights.
     """
@@ -41,7 +42,7 @@ def space(path: str) -> Space:
 
 
 def shared_memory(path: str = _SHM) -> Space | None:
-    """The shared memory file system; None where there is none, as on systems other than Linux."""
+    """Returns the shared memory file system; None where there is none, as on systems other than Linux."""
     return space(path) if os.path.isdir(path) else None
 
 
@@ -63,7 +64,7 @@ def container(env: Mapping[str, str], root: Path = _ROOT) -> str | None:
 
 
 def job(env: Mapping[str, str]) -> str | None:
-    """The batch job that this process belongs to, as ``Slurm job 12``; None for none."""
+    """Returns the batch job that this process belongs to, as ``Slurm job 12``; None for none."""
     for name, label in (("SLURM_JOB_ID", "Slurm"), ("PBS_JOBID", "PBS"), ("LSB_JOBID", "LSF")):
         if re.fullmatch(r"[\w.\[\]-]+", env.get(name, "")):
             return f"{label} job {env[name]}"
@@ -71,7 +72,7 @@ def job(env: Mapping[str, str]) -> str | None:
 
 
 def observe(env: Mapping[str, str], request: Request) -> World:
-    """The machine as a server with the environment ``env`` would find it."""
+    """Returns the machine as a server with the environment ``env`` would find it."""
     from sglang_hydra.facts.probe import probe_gpu
 
     nvidia = survey_nvidia()
@@ -98,7 +99,7 @@ def observe(env: Mapping[str, str], request: Request) -> World:
 
 
 def read_interpreter(python: str | None) -> Interpreter:
-    """The environment of ``python`` (None: ours)."""
+    """Returns the environment of ``python`` (None: ours)."""
     from sglang_hydra.facts.environments import find_python
     from sglang_hydra.facts.installed import installed, interpreter_paths, torch_build
 

@@ -12,7 +12,7 @@ _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold 
 
 
 def doctor_screen(examinations: Sequence[Examination]) -> list[Line]:
-    """One line for each, what to type under it, and a summary; details only of what is not ok."""
+    """Returns one line for each, what to type under it, and a summary; details only of what is not ok."""
     rows = [
         [
             text(item.state, _STYLES[item.state]),
@@ -33,7 +33,7 @@ def doctor_screen(examinations: Sequence[Examination]) -> list[Line]:
 
 
 def doctor_record(examinations: Sequence[Examination]) -> dict[str, object]:
-    """``doctor --json``. ``ok`` is whether no check ended in an error."""
+    """Returns ``doctor --json``. ``ok`` is whether no check ended in an error."""
     counts = _counts(examinations)
     return {
         "schema": "sglang_hydra.doctor/1",

@@ -92,7 +92,7 @@ def check_model(world: World) -> Verdict:
 
 
 def _local_obstacle(model: ModelFiles) -> Verdict | None:
-    """What keeps the files here from being served; None if nothing does."""
+    """Returns what keeps the files here from being served; None if nothing does."""
     if model.unreadable:
         first = model.unreadable[0]
         return Verdict(

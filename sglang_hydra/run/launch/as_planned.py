@@ -30,8 +30,8 @@ _FOLLOWS = ("tokenizer_path",)
 
 
 def mismatch(plan: Plan, compared: Compared, owner: Owner | None) -> Finding | None:
-    """Why the server is not the planned one; None where it is, as far as it can be known, or ``launch.force`` says that
-    it is good enough."""
+    """Returns why the server is not the planned one; None where it is, as far as it can be known, or ``launch.force``
+    says that it is good enough."""
     if plan.nodes.launch.force:
         return None
     hint = "launch.force=true takes it all the same"
@@ -61,8 +61,8 @@ def must_be_planned(plan: Plan, compared: Compared, owner: Owner | None, server:
 
 
 def failing(plan: Plan, compared: Comparison, hidden: bool = False) -> list[Difference]:
-    """The differences that make it another server. Of a release whose rules are 0.5.2's all do; of another one, whose
-    resolved values are estimates, those in what it was passed, unless its own argument code makes the same of it.
+    """Returns the differences that make it another server. Of a release whose rules are 0.5.2's all do; of another one,
+    whose resolved values are estimates, those in what it was passed, unless its own argument code makes the same of it.
     ``hidden``: nothing else identifies it, so it has to name what it was passed."""
     passed = {*plan.intent, "random_seed"}
     wrong = [item for item in compared.differences if item.key in passed]
@@ -104,8 +104,8 @@ def record_of(plan: Plan, compared: Compared, owner: Owner | None) -> dict[str, 
 
 
 def _made_by_release(plan: Plan) -> Sequence[Difference]:
-    """What the installed release's own argument code makes of the plan's command line, where it differs from the plan;
-    nothing where it cannot be asked. Takes the seconds that it takes to be imported."""
+    """Returns what the installed release's own argument code makes of the plan's command line, where it differs from
+    the plan; nothing where it cannot be asked. Takes the seconds that it takes to be imported."""
     try:
         compared = ask_about(plan, plan.engine.python)[1] if plan.engine.name == "sglang" else None
     except SglangHydraError:

@@ -31,7 +31,7 @@ class Masked(str):
 
 
 def read_key() -> str | None:
-    """The key from the pipe that the environment names; None where it names none."""
+    """Returns the key from the pipe that the environment names; None where it names none."""
     number = os.environ.pop(KEY_FD, None)
     if number is None:
         return None

@@ -43,7 +43,7 @@ _LOOK_AGAIN_S = 1.0
 
 
 def orders_of(file: str, secret_names: str) -> bytes:
-    """The orders as ``child_rank.py`` reads them, the secrets taken out of this process's environment."""
+    """Returns the orders as ``child_rank.py`` reads them, the secrets taken out of this process's environment."""
     with open(file, encoding="utf-8") as opened:
         orders = json.load(opened)
     orders["env"] = {**orders["env"], **{name: os.environ.pop(name) for name in secret_names.split(",") if name}}

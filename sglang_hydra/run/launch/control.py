@@ -66,9 +66,9 @@ def status(words: Sequence[str], *, as_json: bool = False) -> int:
 
 
 def condition_of(record: ServerRecord) -> Condition:
-    """Starting, ready, busy (its health page does not say 200 now), taken (another process answers on its port),
-    failed, gone (its supervisor was killed, or the machine restarted) or elsewhere (another machine or container,
-    whose processes cannot be seen from here)."""
+    """Returns starting, ready, busy (its health page does not say 200 now), taken (another process answers on its
+    port), failed, gone (its supervisor was killed, or the machine restarted) or elsewhere (another machine or
+    container, whose processes cannot be seen from here)."""
     life = record.life
     if record.state == FAILED:
         return Condition("failed", record.kind or "")
@@ -89,14 +89,14 @@ def condition_of(record: ServerRecord) -> Condition:
 
 
 def _other_process(record: ServerRecord) -> str | None:
-    """Who answers in place of a server that is alive; None where it is the server, as far as that can be seen."""
+    """Returns who answers in place of a server that is alive; None if it is the server, as far as that can be seen."""
     place = urlsplit(record.url)
     owner = port_owner(place.hostname or "127.0.0.1", place.port or 0, record.process.pid)
     return owner.who if owner.whose == FOREIGN else None
 
 
 def _compared(record: ServerRecord) -> dict[str, Any] | None:
-    """How a server that is ready compares with its plan, where that was asked."""
+    """Returns how a server that is ready compares with its plan, where that was asked."""
     return written_comparison(Path(record.run_folder), record.server_id) if record.state == READY else None
 
 
@@ -207,7 +207,7 @@ def _health(record: ServerRecord) -> int | None:
 
 
 def _none() -> list[Line]:
-    """There is no server; or its file cannot be read."""
+    """Says that there is no server, or that its file cannot be read."""
     return [[text("No detached server is there.")], *finding_lines(damaged())]
 
 
@@ -238,7 +238,7 @@ def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition
 
 
 def _since(moment: float) -> str:
-    """A time in the reader's time zone, and how long ago it was."""
+    """Returns a time in the reader's time zone, and how long ago it was."""
     seconds = max(0, int(time.time() - moment))
     days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
     ago = f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if seconds >= 3600 else f"{minutes} min"

@@ -132,7 +132,7 @@ def follow(
 
 @contextlib.contextmanager
 def _supervisor(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The running supervisor, asked to stop when the block ends unless it was asked to keep its server."""
+    """Yields the running supervisor, asked to stop when the block ends unless it was asked to keep its server."""
     log = folder / OWN_LOG
     try:
         errors: IO[bytes] | int = log.open("ab")

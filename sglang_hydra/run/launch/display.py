@@ -24,20 +24,21 @@ class Display:
     """Where a launcher reports; this one shows nothing. ``line`` is called from other threads, one call at a time."""
 
     def line(self, stream: str, text: str) -> None:
-        """One line that the server wrote to ``stream`` (``stdout`` or ``stderr``)."""
+        """Takes one line that the server wrote to ``stream`` (``stdout`` or ``stderr``)."""
 
     def waiting(self, elapsed_s: float, milestone: str) -> None:
-        """Called several times a second until the server is ready."""
+        """Shows that the server is not ready yet; called several times a second."""
 
     def note(self, text: str) -> None:
-        """A line of our own."""
+        """Shows a line of our own."""
 
     def close(self) -> None:
-        """Nothing more will be shown while waiting."""
+        """Ends what is shown while waiting."""
 
 
 def harmless(line: str) -> str:
-    """A line of somebody else's as it may go to a screen: no colours, every other control character spelled out."""
+    """Returns a line of somebody else's as it may go to a screen: no colours, every other control character spelled
+    out."""
     if line.isprintable():
         return line
     return "\t".join(map(printable, _COLOURS.sub("", line).split("\t")))
@@ -49,7 +50,7 @@ def write_lines(lines: Iterable[Line], stream: TextIO | None = None) -> None:
 
 
 def display_for(errors: TextIO | None = None) -> Display:
-    """A live display where stderr (or ``errors``) is a terminal, plain lines elsewhere."""
+    """Returns a live display where stderr (or ``errors``) is a terminal, plain lines elsewhere."""
     errors = errors or sys.stderr
     return TerminalDisplay(errors) if errors.isatty() else PlainDisplay(errors)
 

@@ -40,7 +40,7 @@ class Drift:
     problem: str | None = None
 
     def is_as_planned(self, plan: Plan) -> bool:
-        """Whether it was read, is the release of the plan, and holds every field as planned."""
+        """Returns whether it was read, is the release of the plan, and holds every field as planned."""
         if self.compared is None or self.fields or self.problem:
             return False
         return self.compared.version == UNNAMED or same_release(self.compared.version, plan.engine.version)
@@ -63,7 +63,7 @@ def is_url(word: str) -> bool:
 
 
 def is_saved_info(word: str) -> bool:
-    """Whether a word names a file with the answer of /server_info."""
+    """Returns whether a word names a file with the answer of /server_info."""
     if not word.endswith(".json") or not os.path.isfile(word):
         return False
     try:

@@ -71,7 +71,7 @@ def with_smallest_change(
     composer: Composer,
     requests: Sequence[Request],
 ) -> tuple[Finding, ...]:
-    """The findings on a server of ``plan`` that failed, with changes in the hint whose plans are clean.
+    """Returns the findings on a server of ``plan`` that failed, with changes in the hint whose plans are clean.
 
     ``requests`` are those that made the plan.
     """
@@ -84,7 +84,7 @@ def with_smallest_change(
 
 
 def diagnosis_of(log: Path, exit_code: int | None) -> Diagnosis | None:
-    """The diagnosis of a server that others ran, by its log; None where nothing decides."""
+    """Returns the diagnosis of a server that others ran, by its log; None where nothing decides."""
     from sglang_hydra.run.diagnose import diagnose
 
     found = diagnose((line.decode("utf-8", "replace") for line in log_lines(log)), exit_code)
@@ -92,7 +92,7 @@ def diagnosis_of(log: Path, exit_code: int | None) -> Diagnosis | None:
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """The line that most likely says why: the last that reads like an error, else the last."""
+    """Returns the line that most likely says why: the last that reads like an error, else the last."""
     lines = [line.strip() for line in lines[-200:] if line.strip()]
     # Of several ranks under srun, the last word is its own: that one of them ended.
     lines = [line for line in lines if not line.startswith("srun: ")] or lines

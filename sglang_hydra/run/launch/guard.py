@@ -41,7 +41,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _run_server(argv: list[str], guard: int, watch: int) -> None:
-    """In the forked child: becomes the server. It dies with the guard, should the guard be killed."""
+    """Becomes the server in the forked child. It dies with the guard, should the guard be killed."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != guard:
         os._exit(1)
@@ -57,7 +57,7 @@ def _run_server(argv: list[str], guard: int, watch: int) -> None:
 
 
 def _parents() -> dict[int, int]:
-    """Every process of the machine and its parent."""
+    """Returns every process of the machine and its parent."""
     if not os.path.isdir("/proc/self"):
         with os.popen("ps -A -o pid=,ppid=") as table:
             return {int(pid): int(parent) for pid, parent in (line.split() for line in table)}
@@ -157,7 +157,7 @@ def _watch_over(
 
 
 def _signals_as_bytes() -> int:
-    """From now on each signal is a byte in the pipe whose reading end this is."""
+    """Turns each signal into a byte in a pipe from now on. Returns the reading end."""
     signals, signals_end = os.pipe()
     os.set_blocking(signals_end, False)
     signal.set_wakeup_fd(signals_end, warn_on_full_buffer=False)

@@ -15,8 +15,8 @@ _GUARD = Path(__file__).with_name("guard.py")
 
 
 def start_guarded(command: Command, stop_s: float) -> tuple[subprocess.Popen[bytes], int]:
-    """The guard, and a descriptor: when it is closed, the server is stopped; when it can be read, all of the guard has
-    ended. ``stop_s`` is how long the server may take to end by itself, in seconds."""
+    """Returns the guard, and a descriptor: when it is closed, the server is stopped; when it can be read, all of the
+    guard has ended. ``stop_s`` is how long the server may take to end by itself, in seconds."""
     watched, watch = (end.detach() for end in socket.socketpair())
     passed = [watched]
     # Python holds back what goes into a pipe, and the lines are wanted as they come.
@@ -52,7 +52,7 @@ def _search_path(command: Command) -> str:
 
 
 def _pipe_with(secret: str) -> int:
-    """The reading end of a pipe that holds the secret and then ends. A pipe takes 4 KiB at once everywhere."""
+    """Returns the reading end of a pipe that holds the secret and then ends. A pipe takes 4 KiB at once everywhere."""
     reading, writing = os.pipe()
     try:
         os.set_blocking(writing, False)

@@ -28,8 +28,8 @@ _NOBODY = "192.0.2.1"
 
 
 def with_head(asked: LaunchRequest, plan: Plan) -> Plan:
-    """For a node that is started here: node 0 with an address for the others, any other node with a head that can be
-    reached. Raises MachineError where node 0 cannot listen there or another node does not get there."""
+    """Returns the plan for a node that is started here: node 0 with an address for the others, any other node with a
+    head that can be reached. Raises MachineError if node 0 cannot listen there or another node does not get there."""
     if plan.values["nnodes"] <= 1:
         return plan
     head = head_of(plan.values)
@@ -51,7 +51,8 @@ def with_head(asked: LaunchRequest, plan: Plan) -> Plan:
 
 
 def own_address(toward: str = _NOBODY) -> str:
-    """The address of this machine on the way to ``toward``, a name or an address: what is there reaches it back.
+    """Returns the address of this machine on the way to ``toward``, a name or an address: what is there reaches it
+    back.
 
     Nothing is sent. Where there is no such way, the loopback address.
     """
@@ -65,8 +66,8 @@ def own_address(toward: str = _NOBODY) -> str:
 
 
 def free_port_block(count: int, http_ports: Iterable[int] = ()) -> int:
-    """The first of ``count`` ports in a row that are free on this machine now and that no server on ``http_ports``
-    will use. Raises MachineError where none is found."""
+    """Returns the first of ``count`` ports in a row that are free on this machine now and that no server on
+    ``http_ports`` will use. Raises MachineError where none is found."""
     taken = [range(port, port + _NCCL_REACH) for port in http_ports]
     for _ in range(_TRIES):
         first = random.randrange(_FIRST_PORT, _LAST_PORT)
@@ -78,18 +79,18 @@ def free_port_block(count: int, http_ports: Iterable[int] = ()) -> int:
 
 
 def free_port() -> int:
-    """A port that is free on this machine now, below those that the system gives to outgoing connections: the server
-    listens only after a while. Raises MachineError where none is found."""
+    """Returns a port that is free on this machine now, below those that the system gives to outgoing connections: the
+    server listens only after a while. Raises MachineError where none is found."""
     return free_port_block(1)
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a port of this machine, on any of its addresses."""
+    """Returns whether nobody listens on a port of this machine, on any of its addresses."""
     return port_obstacle("0.0.0.0", port) is None
 
 
 def _must_be_free(head: Head) -> None:
-    """torch's store listens on every address of node 0."""
+    """Checks that the port is free: torch's store listens on every address of node 0."""
     from dataclasses import replace
 
     obstacle = port_obstacle("0.0.0.0", head.port)
@@ -100,7 +101,8 @@ def _must_be_free(head: Head) -> None:
 
 
 def _must_lead_here(head: Head) -> None:
-    """For node 0: torch's store listens on every address, and even its own process goes to it by the named one.
+    """Checks the address of node 0: torch's store listens on every address, and even its own process goes to it by the
+    named one.
 
     An address of this machine is that; any other (behind a translation, a service of Kubernetes) is tried.
     """
@@ -123,7 +125,8 @@ def _must_lead_here(head: Head) -> None:
 
 
 def is_own_address(host: str) -> bool:
-    """Whether a name or an address is one of this machine's: only those can be bound. Raises OSError for no name."""
+    """Returns whether a name or an address is one of this machine's: only those can be bound. Raises OSError for no
+    name."""
     for family, _, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind(address)
@@ -132,7 +135,8 @@ def is_own_address(host: str) -> bool:
 
 
 def _comes_back(head: Head) -> bool:
-    """Whether a connection to the head's address ends at a listener of ours. Raises OSError where there is none."""
+    """Returns whether a connection to the head's address ends at a listener of ours. Raises OSError where there is
+    none."""
     word = secrets.token_bytes(16)
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
@@ -148,7 +152,8 @@ def _comes_back(head: Head) -> bool:
 
 
 def _must_be_reachable(head: Head) -> None:
-    """A head that is up but does not listen yet is fine: torch asks again until it does."""
+    """Checks that the head can be reached. One that is up but does not listen yet is fine: torch asks again until it
+    does."""
     try:
         socket.create_connection((head.host, head.port), _CONNECT_S).close()
     except ConnectionRefusedError:

@@ -104,8 +104,8 @@ def ask_hydra(asked: LaunchRequest) -> int:
 
 
 def _lifted(asked: LaunchRequest) -> dict[str, Any]:
-    """The arguments that presets bring, by their keys in the config: Hydra knows them only below the presets' nodes, to
-    which these refer. Without ``model_path``, which refers to its preset in the schema."""
+    """Returns the arguments that presets bring, by their keys in the config: Hydra knows them only below the presets'
+    nodes, to which these refer. Without ``model_path``, which refers to its preset in the schema."""
     found: dict[str, Any] = {}
     composition = asked.composer.compose(asked.requests)
     mount = asked.composer.mount
@@ -131,7 +131,7 @@ def _record_config(config: Any, lifted: Mapping[str, Any]) -> None:
 
 
 def run_folder() -> Path:
-    """The folder of the Hydra job that is running now."""
+    """Returns the folder of the Hydra job that is running now."""
     from hydra.core.hydra_config import HydraConfig
 
     return Path(HydraConfig.get().runtime.output_dir)
@@ -146,19 +146,20 @@ def write_in_run_folder(path: Path, content: str) -> None:
 
 
 def _words(asked: LaunchRequest) -> list[str]:
-    """The overrides as Hydra takes them: ours as they were understood, Hydra's own as they were typed."""
+    """Returns the overrides as Hydra takes them: ours as they were understood, Hydra's own as they were typed."""
     own = [_at_home(request.text) for request in asked.requests if _is_hydras(request.text)]
     return [*asked.composer.canonical(asked.requests), *own]
 
 
 def _at_home(word: str) -> str:
-    """``hydra.run.dir=~/runs`` as the home folder means it, which Hydra takes for a folder called ``~``."""
+    """Returns ``hydra.run.dir=~/runs`` as the home folder means it, which Hydra takes for a folder called ``~``."""
     key, _, value = word.partition("=")
     return f"{key}={quoted(os.path.expanduser(value))}" if key.endswith(".dir") and value.startswith("~/") else word
 
 
 def _marked_folder(asked: LaunchRequest, mark: str) -> list[str]:
-    """Hydra's usual folder, of the day and the second, with ``mark`` at its end; nothing where it may be another."""
+    """Returns Hydra's usual folder, of the day and the second, with ``mark`` at its end; nothing where it may be
+    another."""
     named = any(_is_hydras(request.text) and ".run" in request.text for request in asked.requests)
     if named or not mark or asked.config_name or asked.config_dirs:
         return []
@@ -166,8 +167,8 @@ def _marked_folder(asked: LaunchRequest, mark: str) -> list[str]:
 
 
 def with_our_sweeper(words: Sequence[str]) -> list[str]:
-    """``words`` with the sweeper that plans before it runs, unless another one is named; not in our primary config,
-    which other apps take as a whole below a node of theirs."""
+    """Returns ``words`` with the sweeper that plans before it runs, unless another one is named; not in our primary
+    config, which other apps take as a whole below a node of theirs."""
     named = any(word.lstrip("+").startswith("hydra/sweeper=") for word in words)
     return [*words, *([] if named else ["hydra/sweeper=sglang"])]
 
@@ -177,7 +178,7 @@ def _is_hydras(word: str) -> bool:
 
 
 def setup_error(failure: Exception) -> ConfigError:
-    """The error for what Hydra raised about its own keys."""
+    """Returns the error for what Hydra raised about its own keys."""
     message = " ".join(str(failure).split())
     hint = f"hydra.run.dir=FOLDER names the run folder; {program()} --hydra-help lists Hydra's own keys"
     return ConfigError(Finding("error", "CLI023", f"Hydra cannot set up the run: {message}", ("hydra",), hint))

@@ -38,7 +38,7 @@ class Owner(NamedTuple):
 
 
 def port_owner(host: str, port: int, root: int | None, job: str = "") -> Owner:
-    """Whether the process ``root`` or one below it answers on ``host``:``port``, and nobody else beside it.
+    """Returns whether the process ``root`` or one below it answers on ``host``:``port``, and nobody else beside it.
 
     ``job`` is a Slurm job whose processes count as ours, too: they are children of Slurm's. Takes 0.3 seconds at
     most. A foreign process may share the port with ours (SO_REUSEPORT): that is ``foreign``.
@@ -55,7 +55,7 @@ def port_owner(host: str, port: int, root: int | None, job: str = "") -> Owner:
 
 
 def listening(port: int) -> list[Socket] | None:
-    """Every socket that listens on the port, in this network namespace; None where the system does not say."""
+    """Returns every socket that listens on the port, in this network namespace; None where the system does not say."""
     import psutil
 
     try:
@@ -67,7 +67,7 @@ def listening(port: int) -> list[Socket] | None:
 
 
 def named(pid: int) -> str:
-    """``process 123 (nginx)``. Its command line is not shown: it may hold a key."""
+    """Returns ``process 123 (nginx)``. Its command line is not shown: it may hold a key."""
     import psutil
 
     with contextlib.suppress(psutil.Error):
@@ -94,8 +94,8 @@ def _owner(host: str, port: int, sockets: list[Socket] | None, root: int, job: s
 
 
 def answering(host: str, sockets: Sequence[Socket]) -> list[Socket]:
-    """Those of the sockets that get the connections to ``host``: of an address the exact ones, else those of every
-    address. A server on every address has no other one of its family beside it."""
+    """Returns those of the sockets that get the connections to ``host``: of an address the exact ones, else those of
+    every address. A server on every address has no other one of its family beside it."""
     found: list[Socket] = []
     for address in _addresses(host):
         if address.is_unspecified:
@@ -125,7 +125,7 @@ def _address(text: str) -> Address:
 
 
 def _in_container(pid: int) -> bool:
-    """Whether a process has a process table of its own, or passes on what comes for one that has."""
+    """Returns whether a process has a process table of its own, or passes on what comes for one that has."""
     with contextlib.suppress(OSError):
         if os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid"):
             return True

@@ -69,7 +69,7 @@ class Launch:
 
     @property
     def url(self) -> str:
-        """Where a client on this machine reaches the server."""
+        """Returns where a client on this machine reaches the server."""
         return f"http://{host_and_port(client_host(self.host), self.port)}"
 
 
@@ -128,7 +128,7 @@ class LocalServer:
 
     @property
     def pid(self) -> int | None:
-        """The process group and session of everything that was started; None before and after."""
+        """Returns the process group and session of everything that was started; None before and after."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
@@ -191,7 +191,7 @@ class LocalServer:
 
     @property
     def lost_port(self) -> bool:
-        """Whether the port is another process's, as far as it was looked at."""
+        """Returns whether the port is another process's, as far as it was looked at."""
         return self.without_port or (self.owner is not None and self.owner.whose == FOREIGN)
 
     def look_at_port(self) -> bool:
@@ -227,7 +227,7 @@ class LocalServer:
             raise self.failed("ENG010", f"the server ended: {describe_exit(code)}", code)
 
     def outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
-        """How it went, with what there is to say of the log, and the class of the failure if there was one."""
+        """Returns how it went, with what there is to say of the log, and the class of the failure if there was one."""
         about_log = self.log_finding
         found = (*findings, *([about_log] if about_log else []))
         failed = self.failure
@@ -260,9 +260,10 @@ class LocalServer:
         self._display.close()
 
     def _kill_orphans(self) -> None:
-        """For a guard that was killed itself: its second process ends the server, and is waited for. Should both have
-        been killed, what is known of the server's processes is their group, and that they write into our pipes. They
-        are killed until no one holds a pipe: a process that is still ending could hold its port and GPU memory, too."""
+        """Ends the server of a guard that was killed itself: its second process does so, and is waited for. Should both
+        have been killed, what is known of the server's processes is their group, and that they write into our pipes.
+        They are killed until no one holds a pipe: a process that is still ending could hold its port and GPU memory,
+        too."""
         process = self._process
         if process is None or (process.returncode or 0) >= 0:
             return
@@ -280,8 +281,8 @@ class LocalServer:
     def failed(
         self, id: str, what: str, exit_code: int | None = None, advice: str | None = None, kind: str | None = None
     ) -> ServerError:
-        """The error for a server that went wrong: what happened, why as far as its output tells, and what to type.
-        ``kind`` is the class of the failure where it is known without its output."""
+        """Returns the error for a server that went wrong: what happened, why as far as its output tells, and what to
+        type. ``kind`` is the class of the failure where it is known without its output."""
         assert self._output is not None
         self._output.close(_DRAIN_S)
         self.failure = failure_of(id, what, self._output.lines, exit_code, self.launch.log_file, advice)
@@ -291,7 +292,7 @@ class LocalServer:
 
     @property
     def log_finding(self) -> Finding | None:
-        """The warning for a log that does not hold everything."""
+        """Returns the warning for a log that does not hold everything."""
         problem = self._output.log_problem if self._output is not None else None
         if problem is None:
             return None
@@ -324,7 +325,8 @@ class LocalServer:
             over.wait(_POLL_S if status is None else _POLL_ANSWERING_S)
 
     def health(self) -> int | None:
-        """The status that the server's health page answers now, 200 for a server that can serve; None without one."""
+        """Returns the status that the server's health page answers now, 200 for a server that can serve; None without
+        one."""
         launch = self.launch
         return health_of(client_host(launch.host), launch.port, launch.health_path, launch.health_timeout_s)
 
@@ -361,7 +363,7 @@ def run_until_end(
     *,
     loud: bool = True,
 ) -> Outcome:
-    """The same for one that is made already, or for several as one; ``what`` names it."""
+    """Returns the same for one that is made already, or for several as one; ``what`` names it."""
     with stopping_on_signals(server.request_stop, what, loud=loud) as signals:
         try:
             server.start()

@@ -108,12 +108,12 @@ class BoundedLog:
 
 
 def older_files(path: Path) -> tuple[Path, Path]:
-    """Where the full files of a log are: the first one, and the newest, which may be the same."""
+    """Returns where the full files of a log are: the first one, and the newest, which may be the same."""
     return path.with_name(f"{path.name}.start"), path.with_name(f"{path.name}.1")
 
 
 def log_files(path: Path) -> list[Path]:
-    """The files of a log that are there, in the order of their lines."""
+    """Returns the files of a log that are there, in the order of their lines."""
     found: list[Path] = []
     for file in (*older_files(path), path):
         with contextlib.suppress(OSError):
@@ -130,8 +130,8 @@ _NOT_SEEN = (-1, -1)
 
 @contextlib.contextmanager
 def opened_log(path: Path) -> Iterator[list[BinaryIO]]:
-    """The files of a log in the order of their lines, none where there is no log. They are open: what becomes of their
-    names meanwhile changes nothing."""
+    """Yields the files of a log in the order of their lines, none where there is no log. They are open: what becomes of
+    their names meanwhile changes nothing."""
     start, older = older_files(path)
     with contextlib.ExitStack() as stack:
         begun, before = _opened(start, stack), _opened(older, stack)
@@ -146,7 +146,7 @@ def opened_log(path: Path) -> Iterator[list[BinaryIO]]:
 
 
 def log_lines(path: Path) -> Iterator[bytes]:
-    """Each line of a log, without its end; nothing where there is no log."""
+    """Yields each line of a log, without its end; nothing where there is no log."""
     with opened_log(path) as files:
         for file in files:
             for line in file:
@@ -161,7 +161,7 @@ class LogTail:
         self._path, self._file, self._at, self._pending = path, _NOT_SEEN, 0, b""
 
     def last(self, count: int) -> list[str]:
-        """The last lines that are there already; new ones are counted from here."""
+        """Returns the last lines that are there already; new ones are counted from here."""
         with opened_log(self._path) as files:
             if not files:
                 return []
@@ -170,7 +170,7 @@ class LogTail:
         return list(self.lines())[-count:]
 
     def lines(self) -> Iterator[str]:
-        """Each line that was finished since the last look."""
+        """Yields each line that was finished since the last look."""
         with opened_log(self._path) as files:
             for file in self._unread(files):
                 if _identity(file) != self._file:
@@ -184,15 +184,15 @@ class LogTail:
                 yield from (line.decode("utf-8", "replace") for line in whole)
 
     def _unread(self, files: Sequence[BinaryIO]) -> Sequence[BinaryIO]:
-        """From the file of the last look on; where that is gone, all that came after the log's beginning. What was
-        written before the first look does not count."""
+        """Returns the files with unread lines, from that of the last look on; where that is gone, all that came after
+        the log's beginning. What was written before the first look does not count."""
         if self._file == _NOT_SEEN:
             return files[-1:]
         known = [_identity(file) for file in files]
         return files[known.index(self._file) :] if self._file in known else files[-2:]
 
     def rest(self) -> Iterator[str]:
-        """The same, and the last line if it was cut off."""
+        """Yields the same, and the last line if it was cut off."""
         yield from self.lines()
         if self._pending:
             yield self._pending.decode("utf-8", "replace")
@@ -200,7 +200,7 @@ class LogTail:
 
 
 def _newest(path: Path, stack: contextlib.ExitStack, *, turning: bool) -> BinaryIO | None:
-    """The file that is written to now; one that turns over is waited for."""
+    """Returns the file that is written to now; one that turns over is waited for."""
     deadline = time.monotonic() + _TURNING_S
     while True:
         file = _opened(path, stack)

@@ -61,18 +61,18 @@ class Output:
 
     @property
     def milestone(self) -> str:
-        """The server's progress: ``loading weights 40 %``; empty before the first milestone."""
+        """Returns the server's progress: ``loading weights 40 %``; empty before the first milestone."""
         return f"{self._words} {self._percent} %" if self._percent else self._words
 
     @property
     def lines(self) -> list[str]:
-        """The first and the last lines so far: all of them, unless the server wrote more than about 1.5 MiB."""
+        """Returns the first and the last lines so far: all of them, unless the server wrote more than about 1.5 MiB."""
         with self._lock:
             return [*self._start, *self._end]
 
     @property
     def log_problem(self) -> str | None:
-        """Why some lines are not in the log, and how many; None where all are."""
+        """Returns why some lines are not in the log, and how many; None where all are."""
         log = self._log
         return f"{log.problem}: {log.lost} lines are not in it" if log is not None and log.lost else None
 
@@ -150,7 +150,7 @@ class Output:
 
 
 def _spellings(secret: str | None) -> list[bytes]:
-    """The ways in which programs print a text, longest first."""
+    """Returns the ways in which programs print a text, longest first."""
     if secret is None or len(secret) < _SHORTEST_SECRET:
         return []
     spelled = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]}

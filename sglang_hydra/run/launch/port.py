@@ -21,7 +21,7 @@ HEALTHY = 200
 
 
 def port_obstacle(host: str, port: int, field: str = "port") -> Finding | None:
-    """Why nobody can listen on ``host``:``port`` now; None if one can. Nothing stays open.
+    """Returns why nobody can listen on ``host``:``port`` now; None if one can. Nothing stays open.
 
     ``field`` is the argument that the number comes from: the one to change.
     """
@@ -37,8 +37,8 @@ def port_obstacle(host: str, port: int, field: str = "port") -> Finding | None:
 
 
 def _listen_once_free(host: str, port: int) -> None:
-    """A port that nobody listens on may be held for a moment: by a socket that a program which is just being started
-    inherited from this one, between its fork and its exec."""
+    """Listens once the port is free. One that nobody listens on may be held for a moment: by a socket that a program
+    which is just being started inherited from this one, between its fork and its exec."""
     for attempt in range(_ATTEMPTS):
         try:
             _listen(host, port)
@@ -71,12 +71,12 @@ def _listen(host: str, port: int) -> None:
 
 
 def client_host(host: str) -> str:
-    """Where a client on this machine reaches a server that listens on ``host``."""
+    """Returns where a client on this machine reaches a server that listens on ``host``."""
     return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def health_of(host: str, port: int | None, path: str, timeout_s: float) -> int | None:
-    """The status that the page answers now, 200 for a server that can serve; None without an answer within
+    """Returns the status that the page answers now, 200 for a server that can serve; None without an answer within
     ``timeout_s`` seconds. A redirect is not followed: it is no healthy server's answer."""
     # Not urllib: it would obey proxy settings.
     import http.client
@@ -107,8 +107,8 @@ def _finding(host: str, port: int, failure: OSError, field: str) -> Finding:
 
 
 def _end_of(port: int) -> str:
-    """How the server on the port is stopped: by its name where it is a detached one of ours that lives, the first of
-    those that want the port, and not the one that is being started here."""
+    """Returns how the server on the port is stopped: by its name where it is a detached one of ours that lives, the
+    first of those that want the port, and not the one that is being started here."""
     from sglang_hydra.run.launch.servers import records
 
     others = (record for record in records() if record.url.endswith(f":{port}") and record.process.pid != os.getpid())
@@ -118,7 +118,7 @@ def _end_of(port: int) -> str:
 
 
 def _elsewhere(host: str, port: int, field: str) -> str:
-    """What to type for another port: the next one that is free now."""
+    """Returns what to type for another port: the next one that is free now."""
     for candidate in (*range(port + 1, min(port + 1 + _LOOKED_AT, _LAST_PORT + 1)), 30000):
         with contextlib.suppress(OSError):
             _listen(host, candidate)
@@ -137,6 +137,6 @@ def _cannot(host: str, port: int, why: str, field: str, hint: str) -> Finding:
 
 
 def _listener(port: int) -> str | None:
-    """The name and id of a process that listens on the port, where this user may see it."""
+    """Returns the name and id of a process that listens on the port, where this user may see it."""
     pid = next((each.pid for each in listening(port) or () if each.pid is not None), None)
     return named(pid) if pid is not None else None

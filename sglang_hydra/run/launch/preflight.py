@@ -50,7 +50,7 @@ def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
 
 
 def port_findings(plan: Plan) -> list[Finding]:
-    """The ports that the server and its processes would take on this node, and somebody else has."""
+    """Returns the ports that the server and its processes would take on this node, and somebody else has."""
     found = []
     for key, host, port in _ports(plan):
         obstacle = port_obstacle(host, port, key)
@@ -66,7 +66,7 @@ def path_findings(plan: Plan) -> list[Finding]:
 
 
 def _ports(plan: Plan) -> Iterator[tuple[str, str, int]]:
-    """Key, host and number of each port that is fixed before the start. The head's store listens everywhere."""
+    """Yields key, host and number of each port that is fixed before the start. The head's store listens everywhere."""
     from sglang_hydra.planning.topology.placement import ports_of
 
     values = plan.values
@@ -89,7 +89,8 @@ def _ports(plan: Plan) -> Iterator[tuple[str, str, int]]:
 
 
 def version_findings(plan: Plan) -> list[Finding]:
-    """An SGLang in ``engine.python`` that is not the one that ``engine.version`` asked the plan to be made for."""
+    """Returns an SGLang in ``engine.python`` that is not the one that ``engine.version`` asked the plan to be made
+    for."""
     asked = plan.nodes.engine.version
     if plan.engine.name != "sglang" or asked is None:
         return []
@@ -147,7 +148,7 @@ def _checkpoint_findings(plan: Plan, env: Mapping[str, str], field: str, revisio
 
 
 def _not_asking(path: str, env: Mapping[str, str]) -> Any:
-    """In place of asking the hub: only whether it may be asked at all."""
+    """Answers only whether the hub may be asked at all."""
     from sglang_hydra.run.doctor.machine_state import HubAnswer
     from sglang_hydra.run.doctor.model_files import offline_variable
 
@@ -163,7 +164,7 @@ def _without_tokenizer(plan: Plan, files: ModelFiles) -> ModelFiles:
 
 
 def _judged(check: Check, world: Any, field: str) -> Iterator[Finding]:
-    """A check of the doctor's as a finding about ``field``; what is well, or not known, is not mentioned."""
+    """Yields a check of the doctor's as a finding about ``field``; what is well, or not known, is not mentioned."""
     verdict = check.look(world)
     if verdict.state == "error" or verdict.state == "warning":
         details = f": {'; '.join(verdict.details)}" if verdict.details else ""
@@ -171,7 +172,7 @@ def _judged(check: Check, world: Any, field: str) -> Iterator[Finding]:
 
 
 def _download_bytes(plan: Plan, field: str) -> int | None:
-    """The size of the checkpoint's files by what the plan knows of the model; None where that is too little."""
+    """Returns the size of the checkpoint's files by what the plan knows of the model; None where that is too little."""
     if field != "model_path" or not plan.model.known or plan.values["load_format"] == "gguf":
         return None
 

@@ -27,7 +27,7 @@ _PLACING = [name for meaning in ("tp", "stages", "copies", "nodes", "first_gpu")
 
 
 def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Finding]]:
-    """The machine with its accelerator, and what speaks against the plan's GPUs being those here."""
+    """Returns the machine with its accelerator, and what speaks against the plan's GPUs being those here."""
     from sglang_hydra.facts.probe import probe_gpu
 
     probe = probe_gpu(env, python=plan.engine.python)
@@ -47,14 +47,16 @@ def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Find
 
 
 def gpu_numbers(plan: Plan) -> tuple[int, ...]:
-    """The GPUs that this node's ranks take, as CUDA numbers the visible ones; empty for a server without any."""
+    """Returns the GPUs that this node's ranks take, as CUDA numbers the visible ones; empty for a server without
+    any."""
     return tuple(plan.layout.first_gpu + offset for offset in gpu_offsets(plan))
 
 
 def memory_findings(
     plan: Plan, visible: Sequence[Gpu], wanted: Sequence[int], *, in_container: bool = False
 ) -> list[Finding]:
-    """Whether others hold memory of the GPUs that the plan takes, who they are, and what that does to the server."""
+    """Returns whether others hold memory of the GPUs that the plan takes, who they are, and what that does to the
+    server."""
     chosen = [visible[number] for number in wanted if number < len(visible)]
     known = [gpu for gpu in chosen if gpu.used_mib is not None and gpu.free_mib is not None]
     held = [gpu for gpu in known if (gpu.used_mib or 0.0) > HELD_MIB]
@@ -70,7 +72,7 @@ def memory_findings(
 
 
 def _why_fatal(plan: Plan, known: Sequence[Gpu], fullest: Gpu, beside: Fit | None) -> str | None:
-    """Why the server would fail beside those others, in a sentence; None if it would start."""
+    """Returns why the server would fail beside those others, in a sentence; None if it would start."""
     free, most = fullest.free_mib or 0.0, max(gpu.free_mib or 0.0 for gpu in known)
     if free < LEFT * (fullest.total_mib or 0.0):
         return f"{mib(free)} are left of {mib(fullest.total_mib)}: no server starts in that"
@@ -91,7 +93,7 @@ def _smaller(plan: Plan, beside: Fit | None) -> str:
 
 
 def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
-    """The plan's fit with as much less memory as others hold."""
+    """Returns the plan's fit with as much less memory as others hold."""
     if plan.fit is None:
         return None
 

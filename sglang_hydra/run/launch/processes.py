@@ -37,7 +37,7 @@ class ProcessName:
     host: str
 
     def life(self) -> Life:
-        """Whether this very process lives; one with the same number that was started later is another."""
+        """Returns whether this very process lives; one with the same number that was started later is another."""
         if self.host != socket.gethostname():
             return Life.ELSEWHERE
         if self.boot != _boot():
@@ -64,13 +64,13 @@ class ProcessName:
 
 
 def name_of(pid: int) -> ProcessName | None:
-    """The process that has this number now; None if none has."""
+    """Returns the process that has this number now; None if none has."""
     started = _started(pid)
     return None if started is None else ProcessName(pid, started, _boot(), _namespace(), socket.gethostname())
 
 
 def tree_of(root: int) -> set[int]:
-    """``root`` and every process below it."""
+    """Returns ``root`` and every process below it."""
     import psutil
 
     found = {root}
@@ -80,8 +80,8 @@ def tree_of(root: int) -> set[int]:
 
 
 def writers_of(pipes: Collection[int]) -> list[int]:
-    """Every other process that holds the writing end of one of the pipes, which are named by their inodes (Linux;
-    elsewhere none)."""
+    """Returns every other process that holds the writing end of one of the pipes, which are named by their inodes
+    (Linux; elsewhere none)."""
     import psutil
 
     names = {f"pipe:[{inode}]" for inode in pipes}
@@ -90,7 +90,7 @@ def writers_of(pipes: Collection[int]) -> list[int]:
 
 
 def _descriptors(pid: int, names: Collection[str]) -> Iterator[str]:
-    """The numbers of the descriptors that lead to one of the names, as far as this user may see them."""
+    """Yields the numbers of the descriptors that lead to one of the names, as far as this user may see them."""
     folder = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
         for number in os.listdir(folder):
@@ -107,7 +107,7 @@ def _writes(pid: int, descriptor: str) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """When the process with this number was started; None for none, and for one that is dead and not collected.
+    """Returns when the process with this number was started; None for none, and for one that is dead and not collected.
 
     psutil's time moves with the system's clock, and the ticks do not.
     """

@@ -42,7 +42,8 @@ Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
 
 
 def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Launch:
-    """The process to start for a plan: its command from the intent, the key apart from it, and its readiness check."""
+    """Returns the process to start for a plan: its command from the intent, the key apart from it, and its readiness
+    check."""
     planned = plan_engine(plan.nodes.engine, embedded_first=True)
     request = planned.request(plan.resolution, plan.environment, machine)
     settings = plan.nodes.launch
@@ -68,8 +69,8 @@ def ready_lines(
     server: LocalServer | None = None,
     owner: Owner | None = None,
 ) -> list[Line]:
-    """The lines for a server that is up: how it compares with its plan, and how to use it. Raises
-    ServerError for a server that is not the planned one."""
+    """Returns the lines for a server that is up: how it compares with its plan, and how to use it. Raises ServerError
+    for a server that is not the planned one."""
     lines: list[Line] = [
         [],
         *after_start(plan, launch.host, launch.port, folder, owner=owner, server=server),
@@ -84,7 +85,7 @@ def ready_lines(
 
 
 def serve_here(asked: LaunchRequest, plan: Plan) -> int:
-    """On this machine: everything is looked at, all that is wrong is shown at once, then the server runs."""
+    """Serves on this machine: checks everything, shows all problems at once, then runs the server."""
     found = preflight(plan)
     findings = list(found.findings)
     try:
@@ -132,7 +133,7 @@ def _settle_engine(asked: LaunchRequest, plan: Plan, machine: Machine) -> Plan:
 
 
 def _with_port(asked: LaunchRequest, plan: Plan) -> Plan:
-    """The same for a ``port: 0`` from a file or from SGLang's own flags, which is known only now."""
+    """Returns the same for a ``port: 0`` from a file or from SGLang's own flags, which is known only now."""
     if plan.values["port"] != 0:
         return plan
     asked.requests.append(Request.typed("port", free_port(), "port=0: one that was free"))
@@ -140,7 +141,7 @@ def _with_port(asked: LaunchRequest, plan: Plan) -> Plan:
 
 
 def _run(plan: Plan, machine: Machine, explain: Explain) -> int:
-    """Inside Hydra's run folder: leaves the plan there, starts the server, waits for its end."""
+    """Leaves the plan in Hydra's run folder, starts the server, waits for its end."""
     folder = _leave_plan(plan)
 
     def ready(server: LocalServer, seconds: float) -> None:
@@ -154,12 +155,12 @@ def _run(plan: Plan, machine: Machine, explain: Explain) -> int:
 
 
 def stopped_lines(exit_code: int, what: str) -> list[Line]:
-    """The last line after Ctrl-C; nothing after another end."""
+    """Returns the last line after Ctrl-C; nothing after another end."""
     return [[text(f"Stopped: {what}, with all of its processes")]] if exit_code == INTERRUPTED else []
 
 
 def _run_detached(plan: Plan, machine: Machine, explain: Explain) -> int:
-    """The same, but the server stays when this command has returned."""
+    """Starts the server and returns; the server stays."""
     from sglang_hydra.run.launch.detach import start_detached
 
     folder = _leave_plan(plan)

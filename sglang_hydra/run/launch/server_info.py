@@ -79,7 +79,7 @@ def after_start(
 
 
 def lines_of(plan: Plan, compared: Compared, owner: Owner | None, server: LocalServer | None = None) -> list[Line]:
-    """The lines of ``after_start`` for a comparison that was made. Raises as it does."""
+    """Returns the lines of ``after_start`` for a comparison that was made. Raises as it does."""
     from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
 
     must_be_planned(plan, compared, owner, server)
@@ -93,7 +93,7 @@ def lines_of(plan: Plan, compared: Compared, owner: Owner | None, server: LocalS
 def compared_with_plan(
     plan: Plan, host: str, port: int, folder: Path | None = None, *, wait_s: float = _WAIT_S
 ) -> Compared:
-    """The same for programs: the comparison, None where there is nothing to compare, or why there is none."""
+    """Returns the same for programs: the comparison, None where there is nothing to compare, or why there is none."""
     if plan.engine.name != "sglang" or plan.values["node_rank"] != 0:
         return None
 
@@ -112,8 +112,8 @@ def compared_with_plan(
 
 
 def compared_with_written_plan(launch: Launch, folder: Path, server: LocalServer | None = None) -> Compared:
-    """The same for the server of ``launch`` and the plan that was left in its run folder. Raises ServerError where
-    ``server``, which was started for that plan, is not the planned one."""
+    """Returns the same for the server of ``launch`` and the plan that was left in its run folder. Raises ServerError
+    where ``server``, which was started for that plan, is not the planned one."""
     from sglang_hydra.run.launch.as_planned import must_be_planned
 
     plan = _written_plan(launch, folder)
@@ -143,7 +143,7 @@ def _written_plan(launch: Launch, folder: Path) -> Plan | Finding:
 def read_server_info(
     host: str, port: int, key: str | None = None, version: str = "", *, wait_s: float = _WAIT_S, secure: bool = False
 ) -> Mapping[str, Any]:
-    """The server's own account of its arguments, from whichever of the two pages it has; ``secure``: by https.
+    """Returns the server's own account of its arguments, from whichever of the two pages it has; ``secure``: by https.
 
     Raises NoServerInfo for a server that does not answer within ``wait_s`` seconds, refuses, or answers with something
     else.
@@ -189,7 +189,8 @@ def read_server_info(
 
 
 def written_comparison(folder: Path, server_id: str) -> dict[str, Any] | None:
-    """The numbers of the comparison in a run folder: ``same``, ``of``, ``absent``, ``version`` and its ``summary``.
+    """Returns the numbers of the comparison in a run folder: ``same``, ``of``, ``absent``, ``version`` and its
+    ``summary``.
 
     None where there is none for the plan ``server_id``, or none that can be read.
     """
@@ -206,7 +207,7 @@ def written_comparison(folder: Path, server_id: str) -> dict[str, Any] | None:
 
 
 def _other_server(content: bytes) -> NoServerInfo:
-    """The error for a server that serves models, and is none of SGLang's."""
+    """Returns the error for a server that serves models, and is none of SGLang's."""
     try:
         first = _parsed(_MODELS, content)["data"][0]
         who = f"{_MODELS} says that {short(str(first.get('owned_by')))} serves {short(str(first.get('id')))}"
@@ -245,7 +246,7 @@ def _hang_up(connected: socket) -> None:
 
 
 def _machine(plan: Plan) -> GpuFacts | None:
-    """What this machine's GPUs say of themselves, for a plan that is for GPUs; None where nothing can be asked."""
+    """Returns what this machine's GPUs say of themselves, for a plan that is for GPUs; None if nothing can be asked."""
     if plan.gpu.device in (None, "cpu"):
         return None
 
@@ -267,7 +268,8 @@ def write_comparison(folder: Path, plan: Plan, compared: Comparison) -> None:
 
 
 def curl_line(plan: Plan, url: str, *, stream: bool = True) -> str:
-    """``curl -N URL/v1/chat/completions ...`` for a server of ``plan`` at ``url``. An API key is left to ``$KEY``."""
+    """Returns ``curl -N URL/v1/chat/completions ...`` for a server of ``plan`` at ``url``. An API key is left to
+    ``$KEY``."""
     name = plan.values["served_model_name"] or plan.values["model_path"]
     body: dict[str, object] = {"model": name, "messages": [{"role": "user", "content": "Hello!"}]}
     body |= {"stream": True, "max_tokens": 32} if stream else {"max_tokens": 32}

@@ -67,11 +67,11 @@ class ServerRecord:
 
     @property
     def life(self) -> Life:
-        """The state of its supervisor. A failed server has none any more."""
+        """Returns the state of its supervisor. A failed server has none any more."""
         return Life.GONE if self.state == FAILED else self.process.life()
 
     def to_json(self) -> dict[str, Any]:
-        """The file's content; its schema is committed as schemas/server.schema.json."""
+        """Returns the file's content; its schema is committed as schemas/server.schema.json."""
         return {"schema": SCHEMA, **asdict(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
@@ -83,7 +83,7 @@ _NEEDED = {
 
 
 def read_record(path: Path) -> ServerRecord:
-    """The server that a file is of, by the schema of such files. Raises NoRecord where it is of none."""
+    """Returns the server that a file is of, by the schema of such files. Raises NoRecord where it is of none."""
     content = _content(path)
     unknown = sorted(content.keys() - {*_NEEDED[""]})
     if unknown:
@@ -145,7 +145,8 @@ _MOST_ALIKE = 1000
 
 
 def state_folder() -> Path:
-    """Where the files are: SGLANG_HYDRA_STATE_DIR, else sglang_hydra in the user's state folder (XDG_STATE_HOME)."""
+    """Returns where the files are: SGLANG_HYDRA_STATE_DIR, else sglang_hydra in the user's state folder
+    (XDG_STATE_HOME)."""
     own = os.environ.get(STATE_DIR_VARIABLE)
     if own:
         return Path(own).expanduser().absolute()
@@ -156,7 +157,8 @@ def state_folder() -> Path:
 
 
 def records() -> list[ServerRecord]:
-    """Every server that has a file, by name. A file that cannot be read as one is left out: ``damaged`` names it."""
+    """Returns every server that has a file, by name. A file that cannot be read as one is left out: ``damaged`` names
+    it."""
     found: list[ServerRecord | None] = []
     with contextlib.suppress(OSError):
         found += map(_read, _files())
@@ -221,8 +223,8 @@ def forget(record: ServerRecord) -> None:
 
 
 def chosen(words: Sequence[str], known: Sequence[ServerRecord], verb: str) -> list[ServerRecord]:
-    """The servers that ``words`` name: by name or its beginning, port, url or the beginning of a server_id; ``all`` is
-    each of them.
+    """Returns the servers that ``words`` name: by name or its beginning, port, url or the beginning of a server_id;
+    ``all`` is each of them.
 
     Without a word the only one there is. Raises ConfigError for a word that names none or several, and for no word
     where there are several.
@@ -279,7 +281,7 @@ def _no_such(word: str, known: Sequence[ServerRecord], verb: str) -> Finding:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While no other process or thread is here; on a file system without locks, while none is expected."""
+    """Keeps other processes and threads out while it lasts; on a file system without locks, while none is expected."""
     import fcntl
 
     with (folder / ".lock").open("ab") as lock:
@@ -295,7 +297,7 @@ def _forget_old() -> None:
 
 
 def _files() -> list[Path]:
-    """The files that should be servers'. Raises OSError for a folder that is there and cannot be read."""
+    """Returns the files that should be servers'. Raises OSError for a folder that is there and cannot be read."""
     try:
         names = os.listdir(_folder())
     except FileNotFoundError:

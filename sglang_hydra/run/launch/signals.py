@@ -20,7 +20,7 @@ _LOOK_AGAIN_S = 1.0
 def stopping_on_signals(
     stop: Callable[[], None], what: str = "the server", *, loud: bool = True
 ) -> Iterator[list[int]]:
-    """While it lasts, SIGINT, SIGTERM and SIGHUP call ``stop``, each time; gives the list of those that came.
+    """Calls ``stop`` at each SIGINT, SIGTERM and SIGHUP while it lasts; gives the list of those that came.
 
     Outside of the main thread nothing changes. With ``loud`` a line on stderr names ``what`` is stopped.
     """
@@ -65,7 +65,7 @@ def wait_for_end(process: subprocess.Popen[bytes]) -> int:
 
 
 def describe_exit(code: int) -> str:
-    """A server's exit code in words."""
+    """Returns a server's exit code in words."""
     if code < 0:
         code = 128 - code
     try:

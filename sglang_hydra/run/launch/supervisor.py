@@ -150,7 +150,7 @@ def _not_compared(server: LocalServer, folder: Path) -> tuple[Finding, ...]:
 
 
 def _wait_for_keep(events: Events) -> None:
-    """Whoever gave the orders either says ``keep`` or goes away, and then nothing is to stay."""
+    """Waits for ``keep``: whoever gave the orders either says ``keep`` or goes away, and then nothing is to stay."""
     word = b""
     with contextlib.suppress(OSError):
         while chunk := os.read(0, 64):
@@ -163,7 +163,7 @@ def _wait_for_keep(events: Events) -> None:
 
 
 def _asked_to_end(number: int, frame: FrameType | None) -> NoReturn:
-    """Before there is a server that could be stopped."""
+    """Ends us before there is a server that could be stopped."""
     raise SystemExit(INTERRUPTED)
 
 
@@ -188,7 +188,7 @@ def _remove_if_empty(path: Path) -> None:
 
 
 def _first_line(source: int) -> bytes:
-    """Byte by byte where need be: what follows the line is for somebody else."""
+    """Reads the first line, byte by byte where need be: what follows is for somebody else."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(source, 1)

@@ -84,8 +84,8 @@ def look_at_machine(topology: Topology) -> list[Preflight]:
 
 
 def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
-    """The launch of the router: its flags, the key apart from them, and its readiness check. Of several nodes, the
-    addresses of the servers are placeholders."""
+    """Returns the launch of the router: its flags, the key apart from them, and its readiness check. Of several nodes,
+    the addresses of the servers are placeholders."""
     router = topology.router
     argv = topology.router_argv
     return Launch(
@@ -105,7 +105,7 @@ def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
 
 
 def group_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> ServerGroup:
-    """The processes of a topology, none of them started. Logs go below ``folder``."""
+    """Returns the processes of a topology, none of them started. Logs go below ``folder``."""
     members = members_of(topology, checked, folder)
     router = router_launch(topology, folder / "router.log" if folder else None)
     go_on = topology.common.nodes.topology.on_worker_exit == "continue"
@@ -113,7 +113,7 @@ def group_of(topology: Topology, checked: Sequence[Preflight], folder: Path | No
 
 
 def members_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> list[Member]:
-    """The servers of a topology as they start on this machine."""
+    """Returns the servers of a topology as they start on this machine."""
     return [
         Member(
             server.name,
@@ -125,7 +125,7 @@ def members_of(topology: Topology, checked: Sequence[Preflight], folder: Path | 
 
 
 def _run(topology: Topology, checked: Sequence[Preflight]) -> int:
-    """Inside Hydra's run folder: leaves the plans there, starts everything, waits for the end."""
+    """Leaves the plans in Hydra's run folder, starts everything, waits for the end."""
     folder = leave_plans(topology)
     group = group_of(topology, checked, folder)
 
@@ -169,7 +169,7 @@ def _router_ports(topology: Topology) -> list[Finding | None]:
 
 
 def _free_port(plan: Plan) -> list[Request]:
-    """For ``port=0``: the request for a port that is free now, so that everybody knows it."""
+    """Returns for ``port=0`` the request for a port that is free now, so that everybody knows it."""
     node = plan.nodes.topology.router
     key = "port" if node.port is None else "topology.router.port"
     if (plan.values["port"] if node.port is None else node.port) != 0:
@@ -178,8 +178,8 @@ def _free_port(plan: Plan) -> list[Request]:
 
 
 def _compared(topology: Topology, folder: Path, group: ServerGroup) -> Iterator[Line]:
-    """What each server runs with against its plan. Raises ServerError, naming it, for one that is not the planned
-    one."""
+    """Yields what each server runs with against its plan. Raises ServerError, naming it, for one that is not the
+    planned one."""
 
     def lines_of(server: Server) -> list[Line]:
         host, port = str(server.plan.values["host"]), int(server.plan.values["port"])
@@ -190,8 +190,8 @@ def _compared(topology: Topology, folder: Path, group: ServerGroup) -> Iterator[
 
 
 def compared_lines(topology: Topology, lines_of: Callable[[Server], list[Line]]) -> Iterator[Line]:
-    """How each server compares with its plan; servers with the same result are named together. Raises ServerError,
-    naming it, for one that is not the planned one."""
+    """Yields how each server compares with its plan; servers with the same result are named together. Raises
+    ServerError, naming it, for one that is not the planned one."""
     names_by_lines: dict[tuple[Line, ...], list[str]] = {}
     for server in topology.servers:
         try:

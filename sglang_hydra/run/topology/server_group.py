@@ -96,18 +96,18 @@ class ServerGroup(LocalServer):
 
     @property
     def pid(self) -> int | None:
-        """The router's; None once it or one of the servers has ended."""
+        """Returns the router's; None once it or one of the servers has ended."""
         return None if self._is_up and self._ended() else super().pid
 
     def wait(self) -> int:
-        """The exit code of the server that has ended, else of the router once it ends."""
+        """Returns the exit code of the server that has ended, else of the router once it ends."""
         ended = self._ended() if self._is_up else []
         return super().wait() if not ended or ended[0] == ROUTER else self.servers[ended[0]].wait()
 
     def failed(
         self, id: str, what: str, exit_code: int | None = None, advice: str | None = None, kind: str | None = None
     ) -> ServerError:
-        """The error for the server that has ended, else for the router."""
+        """Returns the error for the server that has ended, else for the router."""
         ended = self._ended() if self._is_up else []
         if not ended or ended[0] == ROUTER:
             return super().failed(id, what, exit_code, advice, kind)
@@ -194,7 +194,7 @@ class ServerGroup(LocalServer):
         return server.failed("TOP022" if name == ROUTER else "TOP021", f"{name} ended: {describe_exit(code)}", code)
 
     def outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
-        """How it went, with what there is to say of all logs."""
+        """Returns how it went, with what there is to say of all logs."""
         every = [*self.servers.values(), self]
         about_logs = [server.log_finding for server in every]
         kinds = [server.failure.kind for server in every if server.failure is not None]
@@ -221,7 +221,7 @@ def _named(name: str, failure: ServerError) -> ServerError:
 
 
 def wait_until_all_are_known(router: Launch, servers: int) -> None:
-    """Later releases look for their workers in the background and are ready with the first: waits for the rest."""
+    """Waits for all workers: later releases look for them in the background and are ready with the first."""
     deadline = time.monotonic() + router.ready_timeout_s
     while time.monotonic() < deadline:
         known = _workers_known(router)
@@ -231,7 +231,7 @@ def wait_until_all_are_known(router: Launch, servers: int) -> None:
 
 
 def _workers_known(router: Launch) -> int | None:
-    """How many servers the router would send requests to; None where it does not say."""
+    """Returns how many servers the router would send requests to; None where it does not say."""
     connection = http.client.HTTPConnection(client_host(router.host), router.port, timeout=5)
     try:
         connection.request("GET", "/readiness")

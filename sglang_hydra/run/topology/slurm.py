@@ -118,8 +118,8 @@ def topology_spec(topology: Topology, folder: Path, secrets: Path | None = None)
 
 
 def serve_topology_in_job(spec: TopologySpec) -> None:
-    """The function that is submitted: runs the servers and the router until their end, and keeps an account of it.
-    Exits with their code."""
+    """Runs the servers and the router until their end and keeps an account; this function is submitted. Exits with
+    their code."""
     with contextlib.suppress(SglangHydraError), account_of(spec.folder) as end:
         members, router = parts_in_job(spec, end.record)
         group = ServerGroup(members, router, JobDisplay(end.record), go_on=spec.go_on)
@@ -137,8 +137,8 @@ def serve_topology_in_job(spec: TopologySpec) -> None:
 
 
 def parts_in_job(spec: TopologySpec, record: Record) -> tuple[list[Member], Launch]:
-    """The launches of a job's servers and of its router. Raises MachineError where its nodes are too few or cannot be
-    reached."""
+    """Returns the launches of a job's servers and of its router. Raises MachineError where its nodes are too few or
+    cannot be reached."""
     secrets = take_secrets(spec.secrets)
     nodes = nodes_of_job(needed=spec.nodes)
     addresses = addresses_of(nodes[: spec.nodes])
@@ -160,7 +160,7 @@ def parts_in_job(spec: TopologySpec, record: Record) -> tuple[list[Member], Laun
 
 
 def _launch(part: Part, nodes: Sequence[Node], addresses: Sequence[str], secrets: Secrets) -> Launch:
-    """One server as a step of the job: on its nodes, beside other steps."""
+    """Returns one server as a step of the job: on its nodes, beside other steps."""
     own = [nodes[number] for number in part.nodes]
     names = [node.name for node in own]
     spec = replace(part.spec, srun=[*BESIDE_OTHERS, f"--nodelist={','.join(names)}", *part.spec.srun])

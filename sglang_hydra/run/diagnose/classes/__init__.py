@@ -25,7 +25,7 @@ _ON_PURPOSE = r"^(?:\w+\.)*(?!(?:Type|Attribute|Index|Name|UnboundLocal|ZeroDivi
 
 @cache
 def failure_classes() -> tuple[FailureClass, ...]:
-    """Every class of failure, in the order in which they are tried."""
+    """Returns every class of failure, in the order in which they are tried."""
     files = (Path(__file__).with_name(f"{family}.yaml") for family in _FAMILIES)
     return tuple(failure for file in files for failure in read_classes(file.read_text(encoding="utf-8"), file.name))
 
@@ -36,7 +36,7 @@ def classes_by_kind() -> Mapping[str, FailureClass]:
 
 
 def read_classes(text: str, name: str) -> list[FailureClass]:
-    """The classes of one file. Raises ValueError, with the file and the id, for an entry that is not whole."""
+    """Returns the classes of one file. Raises ValueError, with the file and the id, for an entry that is not whole."""
     found = []
     for row in quick_load(text)["classes"]:
         try:
@@ -67,7 +67,7 @@ def _signature(item: str | Mapping[str, Any]) -> Signature:
 
 
 def _place(item: Mapping[str, Any]) -> Signature:
-    """An exception of any words that code below ``within`` raises on purpose."""
+    """Returns an exception of any words that code below ``within`` raises on purpose."""
     row = {"weight": "effect", **item, "needles": ("Error", "Exception"), "exception": True}
     row["frame"] = f"^at .*/(?:{row.pop('within')})"
     row["pattern"] = _ON_PURPOSE + row.get("pattern", "")

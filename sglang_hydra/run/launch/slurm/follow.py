@@ -124,7 +124,7 @@ class Follower:
             self.display.note(f"scancel {self.job.id}: {problem}")
 
     def _given_up(self) -> bool:
-        """A job that Slurm cannot end (a node that does not answer) must not hold the terminal for ever."""
+        """Returns a job that Slurm cannot end (a node that does not answer) must not hold the terminal for ever."""
         if self._stopping_since is None or not self._cancelled:
             return False
         if time.monotonic() - self._stopping_since < self._stop_timeout_s + _CANCEL_EXTRA_S + _GIVE_UP_S:
@@ -135,8 +135,8 @@ class Follower:
 
 @contextlib.contextmanager
 def cancelled_with_us(job: str, secrets: Path | None = None) -> Iterator[None]:
-    """While it lasts, the job is cancelled, and its file of secrets deleted, if this process ends in any way, ``kill
-    -9`` included; and where the block itself fails."""
+    """Cancels the job, and deletes its file of secrets, if this process ends in any way, ``kill -9`` included; and
+    where the block itself fails."""
     watched, ours = os.pipe()
     words = [sys.executable, "-I", "-S", str(PROGRAMS / "child_cancel.py"), str(watched), job]
     words += [str(secrets)] if secrets is not None else []

@@ -48,8 +48,8 @@ class Node(NamedTuple):
 
 
 def nodes_of_job(environ: Mapping[str, str] = os.environ, needed: int = 1) -> list[Node]:
-    """This job's nodes in the order of its ranks. Raises MachineError outside of a job, and where there are fewer than
-    ``needed``."""
+    """Returns this job's nodes in the order of its ranks. Raises MachineError outside of a job, and where there are
+    fewer than ``needed``."""
     listed = environ.get("SLURM_JOB_NODELIST")
     answer = ask_slurm("scontrol", "show", "hostnames", listed) if listed else None
     if answer is None:
@@ -68,8 +68,8 @@ def nodes_of_job(environ: Mapping[str, str] = os.environ, needed: int = 1) -> li
 
 
 def head_on(nodes: Sequence[Node], ports: int, http_port: int, wanted: int | None = None) -> Head:
-    """Where the other nodes reach this one: the address that it has on its way to the second node, and ports that
-    are free here, or the one that is ``wanted``. Raises MachineError where that is the loopback address and the
+    """Returns where the other nodes reach this one: the address that it has on its way to the second node, and ports
+    that are free here, or the one that is ``wanted``. Raises MachineError where that is the loopback address and the
     others are other machines."""
     host = own_address(nodes[1].address)
     others = {node.machine for node in nodes[1:]} - {nodes[0].machine}
@@ -83,8 +83,8 @@ def head_on(nodes: Sequence[Node], ports: int, http_port: int, wanted: int | Non
 
 
 def addresses_of(nodes: Sequence[Node]) -> list[str]:
-    """An address of each node that the others reach it by; this machine is the first. Raises MachineError for a name
-    that stands for none."""
+    """Returns an address of each node that the others reach it by; this machine is the first. Raises MachineError for a
+    name that stands for none."""
     if len(nodes) == 1:
         return ["127.0.0.1"]
     own = own_address(nodes[1].address)
@@ -96,8 +96,8 @@ def addresses_of(nodes: Sequence[Node]) -> list[str]:
 
 
 def follower_ports(nodes: Sequence[Node], port: int) -> list[int]:
-    """The HTTP port of every rank but the first. It answers health checks only, and may not be the first one's where
-    several of Slurm's nodes are one machine."""
+    """Returns the HTTP port of every rank but the first. It answers health checks only, and may not be the first one's
+    where several of Slurm's nodes are one machine."""
     taken: dict[str, list[int]] = {nodes[0].machine: [port]}
     ports = []
     for node in nodes[1:]:
@@ -152,8 +152,8 @@ class ServerSpec:
 
 
 def serve_in_job(spec: ServerSpec) -> None:
-    """The function that ``launch=slurm`` submits: runs the server until its end and keeps an account of it. Exits with
-    the server's code."""
+    """Runs the server until its end and keeps an account; ``launch=slurm`` submits this function. Exits with the
+    server's code."""
     with contextlib.suppress(SglangHydraError), account_of(spec.folder) as end:
 
         def ready(server: LocalServer, seconds: float) -> None:
@@ -195,7 +195,7 @@ def account_of(folder: Path) -> Iterator[End]:
 
 
 def prepared(spec: ServerSpec, record: Record) -> Launch:
-    """The launch of all ranks through one srun: their commands are settled here, where the nodes are known.
+    """Returns the launch of all ranks through one srun: their commands are settled here, where the nodes are known.
 
     Raises MachineError where the head's address cannot be found.
     """
@@ -240,7 +240,7 @@ def launch_of_ranks(spec: ServerSpec, ports: Sequence[int], head: str | None, se
 
 
 def rank_commands(spec: ServerSpec, ports: Sequence[int], head: str | None) -> list[list[str]]:
-    """Each rank's command line, rank 0 first, without any secret. ``ports`` is the HTTP port of each."""
+    """Returns each rank's command line, rank 0 first, without any secret. ``ports`` is the HTTP port of each."""
     commands = []
     engine = engines()[spec.engine]
     for intent, port in zip(node_intents(spec.request.intent, spec.nnodes, head), ports, strict=True):
@@ -251,7 +251,7 @@ def rank_commands(spec: ServerSpec, ports: Sequence[int], head: str | None) -> l
 
 
 def orders_of(spec: ServerSpec, commands: Sequence[Sequence[str]]) -> dict[str, object]:
-    """The orders of ``child_rank.py`` on every node, without the secrets that ``child_srun.py`` adds."""
+    """Returns the orders of ``child_rank.py`` on every node, without the secrets that ``child_srun.py`` adds."""
     environment = {"PYTHONUNBUFFERED": "1", **spec.request.env}
     own = os.path.dirname(commands[0][0])
     if own and not spec.python:
@@ -261,7 +261,7 @@ def orders_of(spec: ServerSpec, commands: Sequence[Sequence[str]]) -> dict[str, 
 
 
 def srun_command(spec: ServerSpec, orders: Path, secrets: Secrets) -> Command:
-    """The command that stands for the whole server in this process: srun with every rank, given its orders."""
+    """Returns the command that stands for the whole server in this process: srun with every rank, given its orders."""
     count = spec.nnodes
     srun = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--input=all", "--export=ALL"]
     # One rank without the others serves nobody and holds their GPUs.
@@ -313,7 +313,7 @@ def leave_info(spec: ServerSpec, launch: Launch, owner: Owner | None) -> None:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """submitit ignores SIGTERM; wherever the server's own handlers do not stand, it ends us."""
+    """Lets SIGTERM, which submitit ignores, end us wherever the server's own handlers are not installed."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(INTERRUPTED)
@@ -326,7 +326,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _leave_our_path() -> None:
-    """The server must not find this package's environment on its path: it has one of its own."""
+    """Removes this package's environment from the server's path: it has one of its own."""
     original = os.environ.pop(ORIGINAL_PYTHONPATH, None)
     if original:
         os.environ["PYTHONPATH"] = original

@@ -174,7 +174,7 @@ def run_job(
 
 
 def _clear(folder: Path, logs: Mapping[str, Path]) -> None:
-    """A run folder that was used before holds the state of an earlier job."""
+    """Clears a run folder that was used before: it holds the state of an earlier job."""
     (folder / FILE_NAME).unlink(missing_ok=True)
     for log in logs.values():
         for file in (log.with_name(INFO_NAME), *log_files(log)):

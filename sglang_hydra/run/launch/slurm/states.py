@@ -52,7 +52,7 @@ def state_of(job: str) -> JobState | None:
 
 
 def read_scontrol(line: str) -> JobState | None:
-    """The state in a line of ``scontrol --oneliner show job``; None where there is none."""
+    """Returns the state in a line of ``scontrol --oneliner show job``; None where there is none."""
     job = _JOB.search(line)
     if job is None:
         return None
@@ -67,7 +67,7 @@ def read_scontrol(line: str) -> JobState | None:
 
 
 def read_sacct(text: str) -> JobState | None:
-    """The same from accounting: ``CANCELLED by 1000|0:15|node[1-2]|2025-01-01T10:00:00``."""
+    """Returns the same from accounting: ``CANCELLED by 1000|0:15|node[1-2]|2025-01-01T10:00:00``."""
     first = next((line for line in text.splitlines() if line.count("|") >= 3), None)
     if first is None:
         return None

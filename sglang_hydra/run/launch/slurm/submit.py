@@ -35,7 +35,7 @@ class Job(NamedTuple):
 
     @property
     def output(self) -> tuple[Path, Path]:
-        """Where the batch process's stdout and stderr go, on the shared file system."""
+        """Returns where the batch process's stdout and stderr go, on the shared file system."""
         return self.folder / f"{self.id}_0_log.out", self.folder / f"{self.id}_0_log.err"
 
 
@@ -99,7 +99,7 @@ def submit(
 
 
 def _path_lines() -> list[str]:
-    """A checkout is found in the job as it is here; ``inside`` takes the path away again."""
+    """Writes the lines that make a checkout known in the job; ``inside`` takes the path away again."""
     root = Path(__file__).parents[4]
     if root.name in ("site-packages", "dist-packages"):
         return []
@@ -111,7 +111,7 @@ def _path_lines() -> list[str]:
 
 @contextlib.contextmanager
 def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> Iterator[None]:
-    """While it lasts, the environment is what the job may see and Slurm may keep: sbatch sends all of it.
+    """Sets the environment to what the job may see and Slurm may keep: sbatch sends all of it.
 
     Without secrets; without what another job left there, when this runs inside one (SLURM_MEM_PER_CPU contradicts an
     own ``mem``); and without the variables of sbatch that would beat ``options`` in its script.
@@ -145,7 +145,7 @@ def _refused(output: str) -> Finding:
 
 
 def _partitions() -> list[str]:
-    """What to type instead of a partition that does not exist."""
+    """Returns what to type instead of a partition that does not exist."""
     answer = ask_slurm("sinfo", "--noheader", "-o", "%R")
     if answer is None:
         return ["launch.slurm.partition=NAME: `sinfo` lists them"]

@@ -61,8 +61,8 @@ class Ranks(NamedTuple):
 
 def ranks_of(layout: Layout, *, shares_attention: bool, architecture: str = "", later: bool = False) -> Ranks:
     """Returns the groups of ``layout``, for a model whose class knows DP attention (``shares_attention``) or not, and
-    places its experts as ``architecture`` does; ``later``: in a release after 0.5.2, where nearly all classes make room
-    for redundant experts.
+    places its experts as ``architecture`` does; ``later``: in a release after 0.5.2, where nearly all classes have
+    slots for redundant experts.
     """
     tp, shared_out = layout.tp, layout.attention_groups > 1 and shares_attention
     attention = layout.attention if shared_out else max(1, tp // layout.attention_contexts)

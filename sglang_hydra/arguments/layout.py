@@ -1,7 +1,7 @@
 """The layout of a server: the groups that its GPUs form, made once from a release's values, read by all that needs it.
 
 layout.json says which arguments mean each thing, since which release, and the place in SGLang's code that shows it
-(below sglang/srt; in the wheel of ``since`` unless another release stands before it). An argument that has no row there
+(below sglang/srt; in the wheel of ``since`` unless another release comes before it). An argument that has no row there
 means the same in all releases.
 """
 
@@ -207,7 +207,7 @@ def names_of(meaning: str) -> tuple[str, ...]:
 
 def _value(meaning: str, values: Mapping[str, Any], release: str) -> tuple[Any, Row | None]:
     """Returns what the newest spelling says that says anything, and its row. A size of 1 says nothing: an older
-    spelling that the release still takes may stand beside it."""
+    spelling that the release still takes may be beside it."""
     found = None
     for row in _rows(meaning, release):
         value = values.get(row.argument)

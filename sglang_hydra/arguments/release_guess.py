@@ -1,4 +1,4 @@
-"""Guesses the release of a command line: every release that reads all of it, and has a class for its model."""
+"""Guesses the release of a command line: every release that reads all words, and has a class for its model."""
 
 from __future__ import annotations
 

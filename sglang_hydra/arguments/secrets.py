@@ -93,7 +93,7 @@ def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None
 
 
 def masked(name: str, value: object) -> object:
-    """Returns ``value`` of the key ``name`` with every secret in it replaced by what stands for it."""
+    """Returns ``value`` of the key ``name`` with every secret in it replaced by its mark."""
     if isinstance(value, Mapping):
         return {key: masked(str(key), item) for key, item in value.items()}
     if value is None or not is_secret_name(name):
@@ -102,7 +102,7 @@ def masked(name: str, value: object) -> object:
 
 
 def secret_keys(node: Mapping[str, object], path: str = "") -> list[str]:
-    """Returns the keys at or below ``path`` where a secret stands, as ``engine.env.HF_TOKEN``."""
+    """Returns the keys at or below ``path`` where a secret is, as ``engine.env.HF_TOKEN``."""
     found: list[str] = []
     for name, value in node.items():
         key = f"{path}.{name}" if path else str(name)

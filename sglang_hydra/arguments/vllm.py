@@ -13,7 +13,7 @@ from sglang_hydra.text.words import nearest, short, size_of
 
 
 class Counterpart(NamedTuple):
-    """What a flag of vLLM is here. ``argument`` is ours (``!``: the opposite of it), None where there is none, and
+    """What a flag of vLLM is here. ``argument`` is ours (``!``: the opposite), None where there is none, and
     ``why`` says so. ``value`` is what the flag sets alone, ``values`` are vLLM's words with ours, ``copied`` names the
     argument whose value it takes over, ``is_default`` is for what SGLang does unasked, and
     ``is_lost`` for what its command loses where the flag is left out."""
@@ -103,7 +103,7 @@ def translated(words: Sequence[str]) -> tuple[list[str], list[Finding]]:
 
 
 def _options(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Returns each option with its values; the model may stand without one."""
+    """Returns each option with its values; the model may be without one."""
     options: list[tuple[str, list[str]]] = []
     for word in words:
         flag, equals, value = word.partition("=")

@@ -1,1 +1,1 @@
-"""The command line: one file a verb, found by the verb's name. No other room imports this one."""
+"""The command line: one file a verb, found by the verb's name. No other package imports this one."""

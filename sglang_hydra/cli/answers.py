@@ -46,8 +46,8 @@ def answer(question: str) -> str:
 
     ``{"ask": "plan"}``: ``plan`` and its rows, or null and ``findings`` where none can be made. ``{"ask": "verb",
     "verb": ["explain", "tp_size"], "stdin": TEXT}``: ``code``, ``out`` and ``err`` of that command line. ``{"ask":
-    "fill", "add": ["tp_size=8"]}``: the form with these words in place. ``{"ask": "paste", "text": TEXT}``: what
-    ``import`` and ``diagnose`` make of it. ``{"ask": "complete", "line": TEXT}``: ``candidates``. ``{"ask":
+    "fill", "add": ["tp_size=8"]}``: the form with these words in place. ``{"ask": "paste", "text": TEXT}``: the
+    results of ``import`` and ``diagnose``. ``{"ask": "complete", "line": TEXT}``: ``candidates``. ``{"ask":
     "options"}``: ``gpus`` and ``models``. Raises ValueError for a question of another kind, and for a line that no
     shell could read.
     """
@@ -69,7 +69,7 @@ _FIELDS = {"gpu": "gpu", "count": "tp_size", "release": "engine.version", "users
 
 
 def form_words(form: Mapping[str, str]) -> list[str]:
-    """Returns the overrides that a form stands for. Raises ValueError for quotes that do not end."""
+    """Returns the overrides that a form means. Raises ValueError for quotes that do not end."""
     words = [f"{key}={form[name]}" for name, key in _FIELDS.items() if form.get(name)]
     model = form.get("model")
     if model:

@@ -281,7 +281,7 @@ def _shown_as(words: Sequence[str], invocation: Invocation | None = None) -> lis
 
 
 def _place_of(finding: Finding, line: Sequence[str]) -> slice | None:
-    """Returns where the words stand in a line that a finding is about."""
+    """Returns where the words are in a line that a finding is about."""
     typed, width = list(finding.typed), len(finding.typed)
     keys = [_key_of(word) or None for word in line]
     if not typed:

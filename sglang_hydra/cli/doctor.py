@@ -1,4 +1,4 @@
-"""``doctor``: what this machine has, what it lacks for a plan, and how to mend it."""
+"""``doctor``: what this machine has, what it lacks for a plan, and how to fix it."""
 
 from __future__ import annotations
 

@@ -128,14 +128,14 @@ def _without_refusable(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _remade_from(invocation: Invocation) -> list[str]:
-    """Returns the words that make the same artifact: a file stands for what was read from it."""
+    """Returns the words that make the same artifact: a file in place of what was read from it."""
     words = [invocation.file] if invocation.file is not None else []
     words += [request.text for request in invocation.requests[1:] if request.layer == "cli"]
     return [*words, *config_flags(invocation)]
 
 
 def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str:
-    """Returns the record of ``--json``: the artifact, and the arguments of each node or each server of it."""
+    """Returns the record of ``--json``: the artifact, and the arguments of each of its nodes or servers."""
     first = jobs[0]
     content = {
         "schema": "sglang_hydra.export/1",

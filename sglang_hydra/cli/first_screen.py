@@ -19,7 +19,7 @@ _ELSEWHERE = "gpu=h200"
 
 
 def first_screen() -> list[Line]:
-    """Returns the screen; each command of it is one that works on this machine."""
+    """Returns the screen; each of its commands works on this machine."""
     composer = Composer()
     composer.for_start = True
     plan, model = next(_tried(composer))

@@ -69,7 +69,7 @@ def _next(path: Path) -> str:
 
 
 def _source(invocation: Invocation) -> tuple[Source, list[Request]]:
-    """Returns the source and the overrides behind it. What stands after a bare -- is a command, word by word."""
+    """Returns the source and the overrides behind it. What is after a bare -- is a command, word by word."""
     if invocation.argv is not None:
         line = " ".join(word if word in ("|", "&&", ";") else shlex.quote(word) for word in invocation.argv)
         return Source("", line, typed=True), list(invocation.requests)

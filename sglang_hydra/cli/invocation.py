@@ -42,10 +42,10 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
 
 @dataclass
 class Invocation:
-    """What was typed, taken apart. ``named``: the verb was typed, not the default. ``argv`` is what stood after a bare
+    """What was typed, taken apart. ``named``: the verb was typed, not the default. ``argv`` is what was after a bare
     ``--``: SGLang's own flags. ``file`` is the experiment whose requests were taken in. ``hydra_flags`` are those that
-    only Hydra reads, with their values; ``once``: ``--run`` was typed. The flags of the
-    table with a list of values are fields here; ``has`` and ``value`` read the others, by their ``sets``."""
+    only Hydra reads, with their values; ``once``: ``--run`` was typed. The flags of the table with a list of values are
+    fields here; ``has`` and ``value`` read the others, by their ``sets``."""
 
     verb: str = "serve"
     named: bool = False
@@ -273,8 +273,8 @@ def _of_vllm(words: Sequence[str]) -> ConfigError:
 
 
 def _refuse_foreign_signs(words: Sequence[str]) -> None:
-    """Raises ConfigError for words with a sign that an editor put in place of one that a shell knows. What stands
-    inside a text (a command to import) is left alone."""
+    """Raises ConfigError for words with a sign that an editor put in place of one that a shell knows. What is inside a
+    text (a command to import) is left alone."""
     findings = []
     for word in words:
         meant = as_meant(word)
@@ -305,8 +305,7 @@ def _of_tool(key: str, word: str, behind: str) -> Finding:
 
 
 def _stands_for(word: str, behind: str) -> ConfigError:
-    """Returns the error for a flag that something else stands for; ``behind`` is the next word, which may be its
-    value."""
+    """Returns the error for a flag that has a replacement; ``behind`` is the next word, which may be its value."""
     flag, _, value = word.partition("=")
     typed: tuple[str, ...] = (word,)
     fix = None

@@ -70,7 +70,7 @@ def _write_beside(file: Path, content: str) -> str | None:
 
 def _gate(invocation: Invocation, folders: Sequence[Path], slo: Mapping[str, float]) -> int:
     """Judges a sweep by another one. 2 where a point fell by more than the limit, or none could be compared. The page
-    with both is for looking at: where it cannot be written, the verdict stands."""
+    with both is for looking at: where it cannot be written, the verdict remains."""
     from sglang_hydra.measure.report.gate import gate, markdown, moved, read_limit
 
     limit = read_limit(invocation.value("max_regression") or "3%")
@@ -167,7 +167,7 @@ def points_csv(made: Report) -> str:
 
 
 def _cell(value: object) -> object:
-    """Returns a cell as text: one that a spreadsheet would take for a formula gets an apostrophe in front of it.
+    """Returns a cell as text: one that a spreadsheet would take for a formula gets an apostrophe in front.
 
     A program that separates cells at semicolons must find none either; numbers stay numbers.
     """

@@ -1,4 +1,4 @@
-"""``ui``: serves the site to this machine alone and opens it. Planning happens in the browser, nothing of it here."""
+"""``ui``: serves the site to this machine alone and opens it. Planning happens in the browser, not here."""
 
 from __future__ import annotations
 

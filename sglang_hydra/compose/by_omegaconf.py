@@ -37,7 +37,7 @@ GROUPS = ("gpu", "model", "engine", "launch", "topology")
 
 
 class Base(NamedTuple):
-    """Everything but the overrides of values. ``mount`` is the node that our tree stands under, empty for the root."""
+    """Everything but the overrides of values. ``mount`` is the node that our tree is under, empty for the root."""
 
     config: DictConfig
     layers: Layers
@@ -153,7 +153,7 @@ def paths_with(node: Any, text: str, path: tuple[str, ...] = ()) -> Iterator[tup
 
 
 def make_base(repository: Repository, chosen: Sequence[Override], at: tuple[str, ...] | None = None) -> Base:
-    """Composes what stands under ``at``, or under the first node that holds SGLang's arguments. Raises ConfigError with
+    """Composes what is under ``at``, or under the first node that holds SGLang's arguments. Raises ConfigError with
     every mistake that is in the files themselves."""
     from hydra.core.utils import setup_globals
 
@@ -221,7 +221,7 @@ def _below_node(node: str, remedy: Remedy) -> Remedy:
 
 
 def _is_ours(keys: tuple[str, ...], mount: tuple[str, ...]) -> bool:
-    """Returns whether a key that an app does not have is one of ours below the node that our tree stands under."""
+    """Returns whether a key that an app does not have is one of ours below the node that our tree is under."""
     return bool(mount) and (keys[0] in EVERY or keys[0] in NODES)
 
 
@@ -328,7 +328,7 @@ def _namesakes(default: ResultDefault, file: str, mount: tuple[str, ...], hides:
 def record(
     layers: Layers, default: ResultDefault, content: Mapping[str, Any], file: str, mount: tuple[str, ...] = ()
 ) -> None:
-    """Records in ``layers`` what one file sets in our tree, which stands under ``mount``."""
+    """Records in ``layers`` what one file sets in our tree, which is under ``mount``."""
     package = package_of(default)
     if package[:-1] == mount and package[-1:] in (("gpu",), ("model",)):
         layers.add_preset(package[-1], content, file)
@@ -348,7 +348,7 @@ def package_of(default: ResultDefault) -> tuple[str, ...]:
 
 
 def _schema_packages(repository: Repository, defaults: Sequence[ResultDefault]) -> list[tuple[str, ...]]:
-    """Returns each node under which our schema, or an app's own extension of it, stands."""
+    """Returns each node under which our schema, or an app's own extension, is."""
     loaded = loaded_configs(repository, defaults)
     return list(dict.fromkeys(package_of(default) for default, read in loaded if is_schema(read.config)))
 
@@ -371,7 +371,7 @@ def loaded_configs(repository: Repository, defaults: Sequence[ResultDefault]) ->
 
 
 def is_schema(config: Any) -> bool:
-    """Returns whether a config declares SGLang's arguments: our schema, or an app's extension of it."""
+    """Returns whether a config declares SGLang's arguments: our schema, or an app's extension."""
     from omegaconf import OmegaConf
 
     kind = OmegaConf.get_type(config)

@@ -68,7 +68,7 @@ class PlainBase:
 
 
 class _Slot(NamedTuple):
-    """A choice whose option another one can stand in for: its group, how it was typed, the option's package header."""
+    """A choice whose option another one can replace: its group, how it was typed, the option's package header."""
 
     group: str
     kind: str

@@ -52,7 +52,7 @@ class Composition:
 
     ``origins`` has for each of them every layer that named it, weakest first; the last one won. ``nodes`` are the
     root keys that are not arguments, as plain values; ``choices`` the option taken of each group; ``named`` every
-    key that was set, also inside the nodes (``gpu.count``). ``secrets`` are the real values of what stands as a
+    key that was set, also inside the nodes (``gpu.count``). ``secrets`` are the real values of what is a
     reference in ``intent``, in memory only; ``secret_keys`` all keys with a secret. ``shadowed`` names presets that
     hide one of ours. ``settings`` are the keys inside the nodes that were set beside a preset's own file, with who
     set them. ``programs`` are the interpreters that are named, with who named them; ``of_app``: it is an app of the
@@ -209,7 +209,7 @@ class Composer:
         return [*kept, Request(f"{key}={choice}", why, group)]
 
     def spelled(self, request: Request) -> Request | None:
-        """Returns an override of ours as this app spells it: below the node that our tree stands under, in Hydra's own
+        """Returns an override of ours as this app spells it: below the node that our tree is under, in Hydra's own
         syntax. None for the choice of a group that the app has not."""
         if not self.hydra_syntax:
             return request
@@ -258,7 +258,7 @@ class Composer:
             return origins_below(repository, [item.override for item in chosen], leaves, mount)
 
     def mounts(self, requests: Sequence[Request]) -> list[tuple[str, ...]]:
-        """Returns every node of an app under which a server's arguments stand; at the root it is empty."""
+        """Returns every node of an app under which a server's arguments are; at the root it is empty."""
         from sglang_hydra.compose.by_omegaconf import mounts_of
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 
@@ -384,8 +384,7 @@ class Composer:
                 self._words[request.text, request.place, request.layer, release] = item
 
     def _is_own_key(self, key: str) -> bool:
-        """Returns whether the app's config has this key beside our tree; possible only where ours stands under a
-        node."""
+        """Returns whether the app's config has this key beside our tree; possible only where ours is under a node."""
         if self.config_name == PRIMARY_NAME:
             return False
         base = self._base(self._repository(), [])

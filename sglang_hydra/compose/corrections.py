@@ -1,6 +1,6 @@
 """What was probably meant by a key or an option that cannot be: the words to type in its place.
 
-``corrections.json`` has what people and other tools call an argument (``!``: the opposite of it).
+``corrections.json`` has what people and other tools call an argument (``!``: the opposite).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _spellings() -> Mapping[str, str | None]:
 
 def keys_like(name: str, most: int) -> list[str]:
     """Returns the keys that share the rarest words of a name that is none, in one of their spellings or in their help,
-    the likest first; none where what is shared is less than half of it."""
+    the likest first; none where less than half is shared."""
     typed, score = _words(name) if len(name) > 1 else set(), dict[str, float]()
     spelled = {**{key: key for key in known_keys()}, **_spellings()}
     texts = [(key.lstrip("!"), _words(one), _OF_NODE if "." in key else 1.0) for one, key in spelled.items() if key]
@@ -221,7 +221,7 @@ def as_usual(model: str) -> tuple[float, int, str]:
 
 
 def path_meant(path: str) -> str | None:
-    """A path of Windows as this machine writes it: ``./models`` for ``.\\models``, and ``/mnt/c/models`` (WSL) for
+    """Returns a path of Windows as written here: ``./models`` for ``.\\models``, and ``/mnt/c/models`` (WSL) for
     ``C:\\models``; None for any other text."""
     drive = re.fullmatch(r"([A-Za-z]):[\\/](.*)", path)
     if drive is None and not re.match(r"\.{0,2}\\+[\w.]|[\w.-]+\\[\w.\\-]+$", path):

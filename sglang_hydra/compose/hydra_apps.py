@@ -1,4 +1,4 @@
-"""The apps that ``@hydra.main`` starts: which one it is, and what Hydra refuses of it.
+"""The apps that ``@hydra.main`` starts: which one it is, and what Hydra refuses.
 
 As in hydra_internals.py, everything here uses a part of Hydra that it does not publish.
 
@@ -7,7 +7,7 @@ As in hydra_internals.py, everything here uses a part of Hydra that it does not 
   app has been composed, and a decorator below ``@hydra.main`` is called later still. So a decorator of ours is put
   around that function. test_an_app_that_starts_*, tests/run/test_app_main.py
 - ``composed_words``, and in ``watch_apps`` ``run_and_report``: what Hydra cannot compose it prints itself and ends the
-  process, so it is asked for before; the overrides of that composition stand in the frames of the loader alone.
+  process, so it is asked for before; the overrides of that composition are in the frames of the loader alone.
   tests/run/test_app_main.py
 """
 

@@ -251,7 +251,7 @@ class Repository(CachingConfigRepository):
         return bool(nodes) and all(node is None or node.provider == recipes.PROVIDER for node in nodes)
 
     def is_path(self, model: str) -> bool:
-        """Returns whether the choice of a model is no option, or one that stands for a path."""
+        """Returns whether the choice of a model is no option, or one that means a path."""
         if "/" not in model:
             return False
         name = f"model/{model.rstrip('/')}"
@@ -440,7 +440,7 @@ def header_package(text: str) -> str | None:
 
 def yaml_loader() -> object:
     """Returns the class of the loader with which OmegaConf reads YAML: ``1e5`` is a number, a date is text, and a key
-    that stands twice is an error."""
+    that occurs twice is an error."""
     try:
         module = import_module("omegaconf._yaml")
     except ModuleNotFoundError:  # before OmegaConf 2.4

@@ -152,7 +152,7 @@ def _for_each(text: str) -> Remedy:
 
 
 def _ends_in_a_sign(value: str) -> bool:
-    """Returns whether a comma or a semicolon stands behind a single value."""
+    """Returns whether a comma or a semicolon comes after a single value."""
     return value.endswith((",", ";")) and not set(value.rstrip(",;")) & set(",;()")
 
 

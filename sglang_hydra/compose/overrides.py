@@ -67,7 +67,7 @@ KEPT = "sweep"
 
 @dataclass(frozen=True)
 class Request:
-    """One override as it was given: its text, where it stood, and the layer that it belongs to.
+    """One override as it was given: its text, where it was, and the layer that it belongs to.
 
     Where the value came typed (from SGLang's flags, from a file), ``key`` and ``value`` hold it and ``text`` only
     shows it; a ``${`` in it is then an interpolation only if ``interpolate``. ``words`` are what was typed where that
@@ -108,7 +108,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A request that Hydra will understand. ``secret`` is the API key that the text stood for, kept in memory."""
+    """A request that Hydra will understand. ``secret`` is the API key that the text meant, kept in memory."""
 
     override: Override
     request: Request
@@ -197,7 +197,7 @@ def parse_requests(requests: Iterable[Request], is_path: Callable[[str], bool]) 
 
 
 def _typed_change(request: Request, key: str, value: Any) -> Wanted:
-    """Returns a typed value of an app's config, wherever our tree stands in it."""
+    """Returns a typed value of an app's config, wherever our tree is in it."""
     name = key.rpartition(".")[2]
     if name in SECRET_FIELDS and value is not None:
         return Wanted(_change(key, HIDDEN, f"{key}='{HIDDEN}'"), request, secret=str(request.value))
@@ -457,7 +457,7 @@ def _is_grammar(value: str) -> bool:
 
 
 def _unwrapped(text: str) -> str:
-    """Returns a constraint without quotes around the whole of it; it may as well begin and end with quoted words."""
+    """Returns a constraint without quotes around it; it may as well begin and end with quoted words."""
     inner = unquoted(text)
     return text if text[:1] in inner else inner
 

@@ -15,8 +15,8 @@ from sglang_hydra.text.locations import conf_dir
 
 
 class Content(NamedTuple):
-    """One config. ``tree`` is what stands in it, unresolved and without its defaults list, which is ``defaults``
-    (None where it names no other config); ``package`` its header's; ``file`` is empty for what lies in no file."""
+    """One config. ``tree`` is what is in it, unresolved and without its defaults list, which is ``defaults`` (None
+    where it names no other config); ``package`` its header's; ``file`` is empty for what lies in no file."""
 
     tree: Mapping[str, Any]
     file: str
@@ -24,7 +24,7 @@ class Content(NamedTuple):
     defaults: Any = None
 
     def key_paths(self) -> Iterator[tuple[str, ...]]:
-        """Yields every key, with the keys that it stands below."""
+        """Yields every key, with the keys that it is below."""
         yield from _key_paths(self.tree, ())
 
 

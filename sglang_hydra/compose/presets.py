@@ -28,7 +28,7 @@ class Preset(NamedTuple):
     """An option of a config group, composed with its defaults list.
 
     ``name`` is the option (``gpu=name``). ``node`` has every key of the node that the group sets, those that no file
-    names at their default; of a pair file it has the arguments. An interpolation is the text that stands in the file.
+    names at their default; of a pair file it has the arguments. An interpolation is the text that is in the file.
     ``parts`` are the configs that it was composed of, weakest first; ``own_keys`` those that its own file names.
     """
 

@@ -64,7 +64,7 @@ class Layers:
         return twin
 
     def absorb(self, above: Layers) -> None:
-        """Adds what ``above`` holds as if it stood here, after everything else."""
+        """Adds what ``above`` holds as if it was here, after everything else."""
         self.findings += above.findings
         self.shadowed += above.shadowed
         for name, chain in above._origins.items():
@@ -127,7 +127,7 @@ class Layers:
         )
 
     def lift_extra(self, name: str, value: Any, root: dict[str, Any]) -> None:
-        """Makes an argument that stands in ``extra``, as files of earlier versions have it, one of ``root``."""
+        """Makes an argument that is in ``extra``, as files of earlier versions have it, one of ``root``."""
         origin = self._inside.pop(("extra", name), None) or self._inside.pop(("extra",), _NOBODY)
         known = canonical_name(name)
         if known is not None:
@@ -215,7 +215,7 @@ class Layers:
         return None
 
     def was_typed(self, key: str) -> bool:
-        """Returns whether the last word on an argument was typed, and stands in no file."""
+        """Returns whether the last word on an argument was typed, and is in no file."""
         chain = self._origins.get(key)
         origin = chain[-1] if chain else None
         if origin is not None and origin.layer in _PRESETS:  # lifted from the preset's node
@@ -246,7 +246,7 @@ class Layers:
         }
 
     def chains(self) -> dict[str, tuple[Origin, ...]]:
-        """Returns the origins, a secret as the reference that stands for it."""
+        """Returns the origins, a secret as its reference."""
         return {
             name: tuple(_hidden(name, origin) if is_secret_name(name) else origin for origin in chain)
             for name, chain in self._origins.items()
@@ -259,7 +259,7 @@ def _hidden(name: str, origin: Origin) -> Origin:
 
 
 def _leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, ...]]:
-    """Yields every path below ``path`` where a value stands, down to the arguments of a preset and no deeper."""
+    """Yields every path below ``path`` where a value is, down to the arguments of a preset and no deeper."""
     if isinstance(value, Mapping) and len(path) < 3 and value:
         for name, item in value.items():
             yield from _leaves((*path, str(name)), item)

@@ -78,7 +78,7 @@ def recipes() -> Mapping[str, Recipe]:
 
 
 def id_of(config_path: str) -> str | None:
-    """Returns the published configuration that a config's name stands for (``recipe/deepseek_v3-h200-8``), if any."""
+    """Returns the published configuration that a config's name means (``recipe/deepseek_v3-h200-8``), if any."""
     group, _, id = config_path.lstrip("/").partition("/")
     return id if group == GROUP and id in recipes() else None
 

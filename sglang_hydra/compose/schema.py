@@ -101,7 +101,7 @@ class FitNode:
 
 @dataclass
 class ForecastNode:
-    """``forecast``: what the forecast is told beside the plan. ``price`` is that of a GPU hour, by class."""
+    """``forecast``: what the forecast uses beside the plan. ``price`` is that of a GPU hour, by class."""
 
     results: list[str] = field(default_factory=list)
     accept_length: float | None = None

@@ -33,7 +33,7 @@ def joined(requests: Iterable[Request]) -> Iterator[Request]:
 
 
 def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
-    """Returns whether a word is the value, or the sign before the value, of a key that stands before it."""
+    """Returns whether a word is the value, or the sign before the value, of a key that comes before it."""
     first, text = waiting[0], request.text
     if request.key is not None or first.key is not None or re.match("-(?![0-9.])", text):
         return False

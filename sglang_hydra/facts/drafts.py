@@ -28,7 +28,7 @@ def with_draft(
     env: Mapping[str, str],
     access: Access = OWN,
 ) -> tuple[ModelFacts, list[Finding]]:
-    """Returns ``model`` with the facts of the draft that ``intent`` names, and what there is to say of it; unchanged
+    """Returns ``model`` with the facts of the draft that ``intent`` names, and the findings about it; unchanged
     where it names none, or the target itself. ``access`` is how the hub may be asked for it."""
     path = intent.get(_FIELD)
     if not isinstance(path, str) or not intent.get("speculative_algorithm") or path == intent.get("model_path"):

@@ -98,7 +98,7 @@ def _write(folder: Path) -> None:
 
 
 def _bytes_as_letters() -> list[str]:
-    """Returns the printable letter that stands for each byte in a byte-level vocabulary (GPT-2's table)."""
+    """Returns the printable letter for each byte in a byte-level vocabulary (GPT-2's table)."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     spare = iter(range(0x100, 0x200))
     return [chr(byte if byte in printable else next(spare)) for byte in range(256)]

@@ -33,7 +33,7 @@ _granted: set[str] = set()
 
 
 def is_trusted(origin: Origin) -> bool:
-    """Returns whether what ``origin`` says was typed by the user, or stands in our own conf/ or schema."""
+    """Returns whether what ``origin`` says was typed by the user, or is in our own conf/ or schema."""
     if origin.file is not None:
         return os.path.realpath(origin.file).startswith(os.path.realpath(conf_dir()) + os.sep)
     plain = not isinstance(origin.value, str) or _PLAIN.fullmatch(origin.value) is not None

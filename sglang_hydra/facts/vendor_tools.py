@@ -22,7 +22,7 @@ def read_gfx(text: str) -> tuple[int, int] | None:
 def read_rocminfo(text: str) -> tuple[list[Device], list[float]]:
     """Returns the GPUs that ``rocminfo`` lists, and the pool sizes in MiB of which SGLang takes the smallest.
 
-    SGLang takes the size in the first pool of whatever stands within 100 lines of a ``gfx`` name; a GPU's own memory
+    SGLang takes the size in the first pool of whatever is within 100 lines of a ``gfx`` name; a GPU's own memory
     here is that of the agent it belongs to.
     """
     lines = text.splitlines()

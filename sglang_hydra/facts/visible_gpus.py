@@ -39,7 +39,7 @@ class Visible(NamedTuple):
 def visible_devices(value: str | None, devices: Sequence[Device]) -> Visible:
     """Returns the GPUs among ``devices`` (in PCI bus order) that a process with CUDA_VISIBLE_DEVICES=``value`` sees.
 
-    None stands for an unset variable: everything is visible. Indices and unique beginnings of UUIDs are taken
+    None means an unset variable: everything is visible. Indices and unique beginnings of UUIDs are taken
     in their order up to the first one that names nothing, as CUDA does; an entry named twice hides everything.
     Of MIG slices CUDA shows one to a process, and beside it no other GPU.
     """

@@ -1,6 +1,6 @@
 """Which memory pools a release of SGLang makes, and by which of its rules it sizes them.
 
-allocation.json has a row for each rule: the first release that has it, and where it stands there. The releases were
+allocation.json has a row for each rule: the first release that has it, and where it is there. The releases were
 read up to 0.5.23 (``architecture.understanding.LATEST``).
 """
 
@@ -19,8 +19,8 @@ _TABLE: Mapping[str, Mapping[str, str]] = json_beside(__file__)
 class Allocation(NamedTuple):
     """The rules of one release, each true where it holds.
 
-    States of linear attention: ``states_by_share`` sizes them by a share of the room, ``states_typed`` lets
-    max_mamba_cache_size go before that, ``states_jointly`` shares the room between states and those of drafted tokens
+    States of linear attention: ``states_by_share`` sizes them by a share of the memory, ``states_typed`` lets
+    max_mamba_cache_size go before that, ``states_jointly`` shares the memory between states and those of drafted tokens
     (earlier the latter came first), ``states_padded`` counts a padding slot, ``states_by_stage`` profiles the attention
     of a pipeline stage and not of all. Drafts: ``draft_counted`` counts their weights and cache before the pool is
     sized, ``no_headroom`` adds no tokens for them. Sparse attention: ``index_counted`` counts the index keys in the

@@ -114,7 +114,7 @@ def _by_requests(values: Mapping[str, Any], rules: Allocation) -> bool:
 
 def _row(shape: Compressed, ratio: int, values: Mapping[str, Any], rules: Allocation) -> float:
     """Returns the bytes of one cached row: the plain part in FP8, the rotated one in 16 bits, and scales; later rounded
-    by pages. The TensorRT-LLM kernels read all of it in FP8."""
+    by pages. The TensorRT-LLM kernels read everything in FP8."""
     if values.get("dsv4_attn_backend") == "trtllm":
         return float(shape.dim)
     row = shape.dim + shape.rope + _SCALES

@@ -3,7 +3,7 @@
     step    = sum of coefficient * term of a decode step                                     (forecast_terms.py)
     prompt  = sum of coefficient * term of a prompt
     TPOT    = step * speculation + mixed * B / output_len * prompt
-    TTFT    = fixed + open * B + steps * step + prompts * prompt + waiting for other prompts + for room in the KV cache
+    TTFT    = fixed + open * B + steps * step + prompts * prompt + waiting for other prompts + for space in the KV cache
     tokens  = B * output_len / (TTFT + (output_len - 1) * TPOT)
 
 B requests run at a time: as many as clients, or as the KV cache holds. While one answer is made, B prompts arrive and

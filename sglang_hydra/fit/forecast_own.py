@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 
 def own_of(points: Sequence[Point], server: Server) -> Own | None:
-    """Returns what ``points`` of servers like this one (model, GPU class) say of it; None where there are none."""
+    """Returns what ``points`` of servers like this one (model, GPU class) say; None where there are none."""
     alike = [point for point in points if _family(point.server) == _family(server) and point.tpot]
     if not alike:
         return None

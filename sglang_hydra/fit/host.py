@@ -45,7 +45,7 @@ class HostMemory(NamedTuple):
 
     @property
     def pinned(self) -> float | None:
-        """Returns what cannot be less: no page of it can be given back."""
+        """Returns what cannot be less: no page can be given back."""
         return self.offloaded if self.elastic else None if self.cache is None else self.cache + self.offloaded
 
     @property

@@ -1,4 +1,4 @@
-"""Changes with which a server fits and has the room that is wanted, each proved by planning it.
+"""Changes with which a server fits and has the capacity that is wanted, each proved by planning it.
 
 They are ranked by what they keep: idle GPUs of the node change no number that the model computes, arguments may, a
 checkpoint in another format does, and other machines have to be there.
@@ -101,7 +101,7 @@ def _candidates(
     classes: Iterable[GpuFacts],
     fitting: Sequence[Remedy],
 ) -> Iterator[tuple[int, str, int, Iterator[Change]]]:
-    """Yields each kind of change: the step at which it is thought of, how many of it are worth showing, and the
+    """Yields each kind of change: the step at which it is thought of, how many are worth showing, and the
     changes, the smallest first. Where the weights fit and an argument is what fails, arguments come first."""
     values = server.values
     fails, stated = found.fits is False or found.tight, wanted != NOTHING_STATED

@@ -75,7 +75,7 @@ class KvCache:
 
     @property
     def is_taken_by_requests(self) -> bool:
-        """Returns whether what requests keep beside their tokens leaves no room for a token."""
+        """Returns whether what requests keep beside their tokens leaves no memory for a token."""
         return self.tokens is not None and self.tokens <= 0 and (self.size or 0) + self.state > 0
 
 
@@ -103,8 +103,8 @@ class Fit:
     ``fits`` is False where the least that the server can need is more than there is, or where what requests keep leaves
     the KV cache no token (``reasons``), None where a needed fact is unknown (``unknown`` names it); ``tight`` says that
     it fits, but not with the likeliest numbers. ``memory`` is the GPU's, ``free``
-    what is left of it before loading, after the CUDA context and ``reserved``.
-    ``asked`` is mem_fraction_static, ``fraction`` what the server makes of it. ``left`` is what nobody uses (negative:
+    what is left before loading, after the CUDA context and ``reserved``.
+    ``asked`` is mem_fraction_static, ``fraction`` what the server uses. ``left`` is what nobody uses (negative:
     what is missing), within ``error``. ``sources`` says where the formula of each number comes from.
     """
 

@@ -71,7 +71,7 @@ def fit(
 
 def _with_an_end_that_works(found: Fit, need: Need, memory: Memory, size: Callable[[Need], None]) -> Fit:
     """Returns ``found`` with an upper end of its interval that also works when it is asked for: more requests fit into
-    a larger pool, and their tables are outside of it. An end below what is asked for is sized for even larger ones."""
+    a larger pool, and their tables are outside. An end below what is asked for is sized for even larger ones."""
     interval, asked = found.interval, found.asked
     if interval is None or interval.empty or asked is None or asked >= interval.high:
         return found

@@ -19,7 +19,7 @@ _SHARE = 0.9  # mamba_full_memory_ratio, where nobody sets it
 
 class States(NamedTuple):
     """``slots`` for states (None: the model keeps none), ``requests`` that can run with them, and bytes: of the slots
-    and of the states after each drafted token. Below 1 slot a server that shares the room out refuses to start."""
+    and of the states after each drafted token. Below 1 slot a server that shares the memory out refuses to start."""
 
     slots: int | None
     requests: int | None

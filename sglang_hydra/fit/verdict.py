@@ -21,7 +21,7 @@ _sources = lru_cache(maxsize=1)(json_beside)
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A GPU's memory in bytes, as far as it is known: all of it, what goes before loading, what is then free."""
+    """A GPU's memory in bytes, as far as it is known: the whole, what goes before loading, what is then free."""
 
     total: float | None
     before_loading: Range | None
@@ -35,7 +35,7 @@ class Need:
 
     ``fraction`` is the one that the server works with. ``least_state`` are the fewest states with which it starts.
     ``headroom`` is what speculative decoding adds to the pool beyond the static part of the memory; less than 0 where
-    the draft lies inside of it. ``counted`` is what a release counts of the draft before it sizes the pool: its
+    the draft lies inside. ``counted`` is what a release counts of the draft before it sizes the pool: its
     weights, with an embedding and a head that the target's replace later. ``window_floor``: tokens of the pool for
     sliding windows, and those that one request needs there; with less the release refuses to start, or every request
     waits for ever (``window_hangs``).
@@ -176,7 +176,7 @@ def _surely_fails(need: Need, free: Range | None) -> list[str]:
 
 def _without_room(kv: KvCache | None, fraction: float | None) -> list[str]:
     """Returns why a server whose weights leave memory serves no request: what each request keeps beside its tokens
-    takes all of it, or there is no slot for one."""
+    takes everything, or there is no slot for one."""
     if kv is None or fraction is None:
         return []
     if kv.is_taken_by_requests:

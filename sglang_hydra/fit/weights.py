@@ -187,7 +187,7 @@ def lost_bytes(tensors: Iterable[tuple[float, int]]) -> float:
 
 
 def _place(size: float, gaps: list[float], least: float) -> float:
-    """Takes ``size`` bytes of the smallest gap, or of a new segment; returns what of it no later tensor can take."""
+    """Takes ``size`` bytes of the smallest gap, or of a new segment; returns the part that no later tensor can take."""
     place = bisect_left(gaps, size)
     if place < len(gaps):
         left = gaps.pop(place) - size

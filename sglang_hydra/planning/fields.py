@@ -114,7 +114,7 @@ class PlanFields:
 
     @property
     def unknown(self) -> frozenset[str]:
-        """Returns arguments whose value the release decides, and that were not asked of it."""
+        """Returns arguments whose value the release decides, and it was not asked."""
         return self.resolution.unknown
 
     @property

@@ -78,7 +78,7 @@ GPU_FACTS = ("name", "vendor", "device", "memory_mib", "compute_capability", "co
 class Recorded:
     """What a plan that was made earlier knew: it is planned again from these, and nothing is asked anew.
 
-    ``seed`` stands in for the one that was drawn, ``inherited`` for the environment of this process. ``locked`` says
+    ``seed`` replaces the one that was drawn, ``inherited`` the environment of this process. ``locked`` says
     that ``lock=`` has been followed already.
     """
 
@@ -98,7 +98,7 @@ class Plan(PlanFields):
     """
 
     def __repr__(self) -> str:
-        """Returns the verdict, the GPUs and the command in a line; ``to_json`` has all of it."""
+        """Returns the verdict, the GPUs and the command in a line; ``to_json`` has everything."""
         wrong = ", ".join(dict.fromkeys(finding.id for finding in self.errors))
         verdict = f"cannot be launched: {wrong}" if wrong else "can be launched"
         return f"<Plan {self.server_id}, {verdict}, on {self.layout.gpus} x {self.gpu.name}: {' '.join(self.command)}>"
@@ -237,8 +237,7 @@ def _exact(name: str, value: Any) -> Any:
 
 
 def may_start(plan: Plan) -> bool:
-    """Returns whether nothing of the plan speaks against starting it, or only we do and ``launch.force`` overrides
-    us."""
+    """Returns whether nothing of the plan prevents starting it, or only we do and ``launch.force`` overrides us."""
     return plan.launchable is not False or (plan.ok and bool(plan.nodes.launch.force))
 
 

@@ -1,4 +1,4 @@
-"""Adopts a release that is not recorded: the parts of it that have to be real, its table, what it asks that is new.
+"""Adopts a release that is not recorded: the parts that have to be real, its table, what it asks that is new.
 
 It is run sealed on four kinds of machine, with two small models. What it changed of the nearest release of the table is
 kept beside the user's pins, and ``arguments.tables`` reads it.
@@ -169,7 +169,7 @@ def _typed(option: Mapping[str, Any], flags: list[str]) -> dict[str, Any]:
 def _spec(
     name: str, field: Mapping[str, Any], typed: Mapping[str, Any], known: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Returns an argument as table.json has it. What the nearest release says of it stays where this one says the
+    """Returns an argument as table.json has it. What the nearest release says stays where this one says the
     same."""
     made: dict[str, Any] = dict(known) if known else {"type": _type(field["type"])}
     is_computed = isinstance(made.get("default"), dict) and "computed" in made["default"]

@@ -24,7 +24,7 @@ _FACT = re.compile(r"\(the fact (\w+)\)")
 
 @dataclass(frozen=True)
 class Asking:
-    """How a release may be asked, and what it is told beside the arguments, the GPU and the model.
+    """How a release may be asked, and what it gets beside the arguments, the GPU and the model.
 
     ``environment`` are the variables that the server would find, ``declared`` the facts that a person states
     (engine.facts). ``installed`` is the version that this machine has and ``program`` the interpreter that has it.

@@ -1,4 +1,4 @@
-"""A folder for a machine without network: wheels of releases and configs of models. It is data: what is run of it is
+"""A folder for a machine without network: wheels of releases and configs of models. It is data: what is run is
 compared there with what is recorded, or what the user pins there."""
 
 from __future__ import annotations

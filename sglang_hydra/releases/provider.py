@@ -1,6 +1,6 @@
-"""A release as a provider: its arguments, how it reads words, what it makes of an intent, and how it says it.
+"""A release as a provider: its arguments, how it reads words, the values of an intent, and its messages.
 
-Three kinds stand behind one interface. 0.5.2 is resolved by this package's rules; every other release by an answer that
+Three kinds are behind one interface. 0.5.2 is resolved by this package's rules; every other release by an answer that
 was recorded, else by its own code (a sealed wheel, a trusted install). Where none of these answers, 0.5.2's rules give
 an estimate, which is marked: ``Resolution.basis`` is ``rules``.
 """

@@ -297,7 +297,7 @@ class Reader:
 
 
 def _shortened(message: str) -> str:
-    """Returns what identifies a message: its first line, and of it some words."""
+    """Returns what identifies a message: its first line, shortened to some words."""
     first = re.sub(r"(?:\{\})+", HOLE, message.strip().split("\n")[0])
     if len(first) <= _LEAST_LETTERS:
         return first

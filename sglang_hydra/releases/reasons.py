@@ -111,7 +111,7 @@ def _helps(name: str, source: str) -> Iterator[str]:
 
 
 def _texts(node: ast.AST) -> Iterator[str]:
-    """Yields a text that stands for the help: given as ``help=``, or beside the type in an annotation."""
+    """Yields a text that means the help: given as ``help=``, or beside the type in an annotation."""
     for each in ast.walk(node):
         given = [word.value for word in each.keywords if word.arg == "help"] if isinstance(each, ast.Call) else []
         if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Tuple):

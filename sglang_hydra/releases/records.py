@@ -29,7 +29,7 @@ _UNPACKED = "2"
 @dataclass(frozen=True)
 class WheelFile:
     """One file of the registry; ``size`` in bytes. ``list_sha256`` is that of its RECORD, the list of its files by
-    their sha256, and ``part`` the bytes of it that are fetched where its index gives parts of files."""
+    their sha256, and ``part`` the bytes that are fetched where its index gives parts of files."""
 
     name: str
     sha256: str
@@ -40,7 +40,7 @@ class WheelFile:
 
 @dataclass(frozen=True)
 class Wheel:
-    """One version of a package. Several ``files`` are builds of it for different interpreters and systems."""
+    """One version of a package. Several ``files`` are builds for different interpreters and systems."""
 
     name: str
     version: str
@@ -63,7 +63,7 @@ class Wheel:
 
     @property
     def digest(self) -> str:
-        """Returns the wheel by its bytes and by what is unpacked of it: another build, or set of builds, has
+        """Returns the wheel by its bytes and by what is unpacked: another build, or set of builds, has
         another."""
         import hashlib
 

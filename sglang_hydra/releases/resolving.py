@@ -191,8 +191,8 @@ _SHORTEST = 3
 def advised(
     message: str, arguments: Mapping[str, Argument], typed: Mapping[str, object], vendor: str | None
 ) -> list[str]:
-    """Returns the overrides that may mend a refusal, likeliest first: each flag of ``message`` with its value; of what
-    was ``typed`` and is named there, its default; then the other choices that stand there in quotes, those of other
+    """Returns the overrides that may fix a refusal, likeliest first: each flag of ``message`` with its value; of what
+    was ``typed`` and is named there, its default; then the other choices that are there in quotes, those of other
     vendors' machines than ``vendor``'s left out. ``arguments`` are the release's, by name.
 
     They are candidates: what does not help is dropped once it was planned (``planning.making.replan``).

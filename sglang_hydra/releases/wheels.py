@@ -322,7 +322,7 @@ def _put(file: Path, content: bytes) -> None:
 
 
 def _must_be_plain(archive: zipfile.ZipFile, wheel: Wheel) -> None:
-    """Refuses an archive with links, with names that lead out of it, or too large: no wheel is one."""
+    """Refuses an archive with links, with names that lead elsewhere, or too large: no wheel is one."""
     for member in archive.infolist():
         is_out = member.filename.startswith("/") or ".." in re.split(r"[/\\]", member.filename)
         if is_out or stat.S_ISLNK(member.external_attr >> 16):

@@ -19,7 +19,7 @@ RuleStage = Literal["post_init", "check", "plan"]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a rule may look at besides the arguments as they stand.
+    """All that a rule may look at besides the arguments as they are.
 
     ``seed`` is the seed to use if none was set. ``given`` is what was asked for, before any rule: SGLang does
     some steps only where an argument was left unset, also after that argument got its default. ``release`` is the
@@ -87,7 +87,7 @@ RuleFunction = Callable[[Any, Facts], Outcome]
 class Rule:
     """One small pure function with its stable id and its place in SGLang 0.5.2's ``server_args.py``.
 
-    ``lines`` is the inclusive range of upstream lines that it stands for, None for a check of our own, whose
+    ``lines`` is the inclusive range of upstream lines that it follows, None for a check of our own, whose
     releases are in checks/releases.json.
     """
 
@@ -102,8 +102,8 @@ class Rule:
 
     @property
     def page(self) -> str:
-        """Returns the docstring of the function, with the upstream lines before its example. ``$NAME`` in it stands for
-        what the help says that null means for NAME."""
+        """Returns the docstring of the function, with the upstream lines before its example. ``$NAME`` in it means what
+        the help says that null means for NAME."""
         meanings = {name: field.arg.none for name, field in FIELDS.items() if field.arg.none}
         page = Template(cleandoc(self.apply.__doc__ or "")).safe_substitute(meanings)
         if self.lines is None:

@@ -154,7 +154,7 @@ def shown_refusal(plan: Plan | None = None) -> Iterator[None]:
 
 
 def composer_of_app(running: Any, at: tuple[str, ...] | None = None) -> Composer:
-    """Composes what a Hydra app composes, or the server under ``at`` of it; ``running`` is its ``hydra`` node."""
+    """Composes what a Hydra app composes, or the server under its ``at``; ``running`` is its ``hydra`` node."""
     sources = [source for source in running.runtime.config_sources if source.provider not in ("hydra", "schema")]
     folders = [f"{source.schema}://{source.path}" for source in sources if source.path]
     return Composer(folders, str(running.job.config_name), hydra_syntax=True, at=at)

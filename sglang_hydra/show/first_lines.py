@@ -45,7 +45,7 @@ def _under_title(line: Line) -> list[Line]:
 
 
 def no_command(is_corrected: bool) -> str:
-    """Returns what stands for the command of what cannot be launched."""
+    """Returns the text in place of the command of what cannot be launched."""
     return "none; the last line is a corrected one" if is_corrected else "none"
 
 

@@ -17,7 +17,7 @@ from sglang_hydra.text.words import plural
 
 def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Line] = ()) -> list[Line]:
     """Returns the whole plan: the verdict, what is wrong, what it is for, what was set and by whom, and what the rules
-    made of it: what depends on the GPU, the model or what was set, or ``everything``. ``corrected`` comes last."""
+    changed: what depends on the GPU, the model or what was set, or ``everything``. ``corrected`` comes last."""
     lines: list[Line] = [*first_lines(plan), *_command(plan, bool(corrected)), []]
     lines += finding_lines(plan.findings, plan)
     lines += [*heading(plan), []]
@@ -152,8 +152,8 @@ def set_rows(plan: Plan) -> list[list[Span]]:
 
 
 def changed_rows(plan: Plan) -> list[list[Span]]:
-    """Returns a row for each entry of the ledger, in its order; a value is cut so that the row has room for the
-    rule."""
+    """Returns a row for each entry of the ledger, in its order; a value is cut so that the rule fits into the
+    row."""
     entries = plan.resolution.ledger
     longest = max((len(entry.field) for entry in entries), default=0)
     widest = max(20, min(60, room() - longest - 25))

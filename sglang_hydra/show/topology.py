@@ -68,7 +68,7 @@ def _first_lines(topology: Topology, is_corrected: bool) -> list[Line]:
 
 
 def summary(topology: Topology) -> Line:
-    """Returns the verdict on all of it in one line."""
+    """Returns the verdict on everything in one line."""
     levels = [finding.level for finding in topology.findings]
     head = (
         f": topology {topology.topology_id}, {plural(len(topology.servers), 'server')}, "
@@ -81,7 +81,7 @@ def summary(topology: Topology) -> Line:
 
 
 def findings_of(topology: Topology, levels: Sequence[str] = ("error", "warning", "info")) -> list[Line]:
-    """Returns every finding once, in front of it the servers that have it."""
+    """Returns every finding once, in front the servers that have it."""
     lines: list[Line] = []
     for finding, servers in _ordered(topology.findings_with_servers):
         if finding.level not in levels:

@@ -1,1 +1,1 @@
-"""What every room uses: findings, errors, styled lines, YAML and JSON text, whole files. Nothing of SGLang."""
+"""What every package uses: findings, errors, styled lines, YAML and JSON text, whole files. Nothing of SGLang."""

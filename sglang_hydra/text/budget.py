@@ -1,8 +1,8 @@
 """Bounds what a file or a text of somebody else may cost to read, before anything recursive sees it.
 
 Each reader has its limits in ``READERS``. YAML is looked at by its events and JSON by its brackets, in one pass without
-recursion: a few lines of YAML can stand for billions of values once its aliases and merges are followed, and more
-brackets than the stack has room for end the process. What no count foresees ends after ``cpu_s``.
+recursion: a few lines of YAML can mean billions of values once its aliases and merges are followed, and more
+brackets than the stack can hold end the process. What no count foresees ends after ``cpu_s``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def check_size(text: str | bytes, reader: str) -> None:
 
 
 def depth_of(text: str) -> int:
-    """Returns how many brackets of a text stand within each other."""
+    """Returns how many brackets of a text are within each other."""
     return max(accumulate(_STEP[found] for found in _BRACKET.findall(text)), default=0)
 
 
@@ -130,7 +130,7 @@ def yaml_nodes(text: str, reader: str, loader: Any = None) -> list[Any]:
 
 def check_yaml(text: str, reader: str) -> None:
     """Follows a YAML text by its events. Raises OverBudget for one that holds too much, and for an alias within what it
-    stands for; yaml.YAMLError for what is none."""
+    means; yaml.YAMLError for what is none."""
     import yaml
 
     check_size(text, reader)
@@ -198,7 +198,7 @@ def _check_json(text: str, limits: Limits) -> None:
 
 
 class _Weigher:
-    """Counts what a YAML stands for. Of each anchor the nodes and levels below it are kept, for its aliases."""
+    """Counts what a YAML expands to. Of each anchor the nodes and levels below it are kept, for its aliases."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -237,7 +237,7 @@ class _Weigher:
             raise OverBudget(_too_many(self._limits))
 
     def _level(self, below: int) -> None:
-        """Notes that something with ``below`` levels stands in the innermost open collection."""
+        """Notes that something with ``below`` levels is in the innermost open collection."""
         if self._open:
             self._open[-1][2] = max(self._open[-1][2], below)
         if len(self._open) + below > self._limits.depth:

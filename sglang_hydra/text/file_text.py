@@ -32,7 +32,7 @@ def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def open_typed(path: str | os.PathLike[str]) -> BinaryIO:
-    """Returns the same for a word typed, which may stand for a pipe of the shell's: ``<(kubectl logs POD)``."""
+    """Returns the same for a word typed, which may mean a pipe of the shell's: ``<(kubectl logs POD)``."""
     return cast(BinaryIO, open(path, "rb")) if _OF_THE_SHELL.fullmatch(str(path)) else open_plain(path)
 
 
@@ -55,7 +55,7 @@ def special_kind(path: str | os.PathLike[str]) -> str | None:
 
 
 def link_problem(file: Path, folder: Path) -> str | None:
-    """Returns why a file that was found below ``folder`` is not read: a link that leads out of it or nowhere, a pipe, a
+    """Returns why a file that was found below ``folder`` is not read: a link that leads elsewhere or nowhere, a pipe, a
     device. None for a file to read."""
     try:
         target = Path(os.path.realpath(file, strict=True))

@@ -16,9 +16,9 @@ class Flag(NamedTuple):
     of the value in the help, empty for a switch.
 
     ``about`` is its line of the help, empty where another flag's line covers it or nobody needs one.
-    Where it does not go everywhere, ``verbs`` are those that it goes with, ``apart`` the flags that it cannot stand
+    Where it does not go everywhere, ``verbs`` are those that it goes with, ``apart`` the flags that it cannot be
     beside, and ``elsewhere`` is the error for these: the finding's ``id``, ``message`` and ``hint`` (what to type), in
-    which ``{verb}`` stands for the verb, ``{why}`` for what is wrong, ``{program}`` for how this program is called.
+    which ``{verb}`` means the verb, ``{why}`` what is wrong, ``{program}`` how this program is called.
     """
 
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Values as JSON has them, and tables that stand beside a module as JSON."""
+"""Values as JSON has them, and tables that are beside a module as JSON."""
 
 from __future__ import annotations
 

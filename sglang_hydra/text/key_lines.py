@@ -1,4 +1,4 @@
-"""On which line of a YAML file each key stands."""
+"""On which line of a YAML file each key is."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def text(content: str, style: str = "") -> Span:
 
 
 def printable(content: str) -> str:
-    """``content`` with every control character spelled out (``\\x1b``), so that it cannot steer a terminal."""
+    """Spells out every control character in ``content`` (``\\x1b``), so that it cannot steer a terminal."""
     if content.isprintable():
         return content
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in content)

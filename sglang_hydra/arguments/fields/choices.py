@@ -49,7 +49,7 @@ add_tool_call_parser_choices = _adder(TOOL_CALL_PARSER_CHOICES, "tool_call_parse
 
 
 def add_lora_target_module_choices(choices: Iterable[str]) -> None:
-    """Allows more items of ``lora_target_modules``; ``all`` stands for them too from then on."""
+    """Allows more items of ``lora_target_modules``; ``all`` means them too from then on."""
     _extend(LORA_TARGET_MODULES, choices)
     LORA_TARGET_MODULE_CHOICES[:] = [*LORA_TARGET_MODULES, LORA_ALL_MODULES]
 

@@ -26,7 +26,7 @@ def release_key(version: str) -> tuple[tuple[int, ...], int, int] | None:
 
 
 def same_release(version: str, other: str) -> bool:
-    """Returns whether both are one release, also as builds of it for other hardware (0.5.2+cu126). A build of
+    """Returns whether both are one release, also as builds for other hardware (0.5.2+cu126). A build of
     somebody's own (0.5.2+mine) is another one: its code is not known."""
     return version == other or _of_release(version) == _of_release(other)
 

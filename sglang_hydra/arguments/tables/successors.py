@@ -38,7 +38,7 @@ def notes() -> Mapping[str, Mapping[str, Any]]:
     """Returns what no release says by itself, from successors.json: arguments that vanish from one release to the next.
 
     ``to`` is what took the place (``before`` in releases that do not have it yet), ``values`` what its values are
-    called now, ``value`` the one that stands for the old switch, ``of`` the argument whose value it takes, ``with``
+    called now, ``value`` the one that the old switch sets, ``of`` the argument whose value it takes, ``with``
     another old argument that comes along with its default, ``advice`` what to do where nothing follows, ``had`` a
     release before those of the table that has the flag. ``source`` has the release and the file that shows it."""
     known: dict[str, dict[str, Any]] = json_beside(__file__)

@@ -49,7 +49,7 @@ class Argument:
 @dataclass(frozen=True)
 class OldFlag:
     """A flag that a release only still knows: the field that it feeds (None: it does nothing, or is ``refused`` with
-    advice), the flag to use ``instead``, and the ``value`` that it stands for. The rest is as in ``Argument``."""
+    advice), the flag to use ``instead``, and the ``value`` that it means. The rest is as in ``Argument``."""
 
     flag: str
     action: str

@@ -1,4 +1,4 @@
-"""``launch.slurm``: what a job asks Slurm for, as one typed node. ``options`` checks it and makes flags of it."""
+"""``launch.slurm``: what a job asks Slurm for, as one typed node. ``options`` checks it and makes the flags."""
 
 # OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
 from dataclasses import dataclass, field

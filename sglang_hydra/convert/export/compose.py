@@ -46,7 +46,7 @@ def service(
     flags: Sequence[Word] | None = None,
     host_network: bool = False,
 ) -> dict[str, Any]:
-    """Builds the service of one server, or of this host's rank of it. ``gpu_ids`` are its own GPUs where others run
+    """Builds the service of one server, or of this host's rank. ``gpu_ids`` are its own GPUs where others run
     beside it, ``flags`` its own where they are not the job's. Without ``published`` only other services reach it."""
     settings = job.plan.nodes.launch
     ask = f"import urllib.request as ask; ask.urlopen('http://127.0.0.1:{job.port}/health', timeout={_HEALTH_S})"

@@ -1,4 +1,4 @@
-"""``export docker``: a bash script that runs the server in a container, or one rank of it on each of several hosts."""
+"""``export docker``: a bash script that runs the server in a container, or one rank on each of several hosts."""
 
 from __future__ import annotations
 

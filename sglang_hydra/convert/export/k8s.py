@@ -319,7 +319,7 @@ def _cache_name(job: Job) -> str:
 
 
 def _weights_gib(job: Job) -> int:
-    """Returns the size of the checkpoint in GiB, with room for temporary files of the download."""
+    """Returns the size of the checkpoint in GiB, with space for temporary files of the download."""
     plan = job.plan
     stages = plan.fit.weights.stages if plan.fit is not None else ()
     if not stages:

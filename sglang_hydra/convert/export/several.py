@@ -122,7 +122,7 @@ def _service(member: Member) -> dict[str, Any]:
 
 
 def _service_on_nodes(member: Member) -> dict[str, Any]:
-    """Returns the service of one server, or of a rank of it. Its profiles say which nodes start it."""
+    """Returns the service of one server, or of a rank. Its profiles say which nodes start it."""
     meeting = Variable(f"{NODE}{member.nodes[0]}", f":{member.head_port}")
     flags = member.job.flags(contained=True, meeting=meeting)
     own = compose.service(member.job, member.gpus, published=False, flags=flags, host_network=True)

@@ -1,4 +1,4 @@
-"""``export shell``: a bash script that starts the server on this machine, or one rank of it on each of several."""
+"""``export shell``: a bash script that starts the server on this machine, or one rank on each of several."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ reading, flags           words to arguments, also those of later releases; one r
 reduction                the nearest preset, and whether it is the same server
 experiment               the YAML and the command
 proof                    the exported flags against those of the source, read by argparse
-importer                 all of it, for one source
+importer                 everything, for one source
 native                   the servers of a file as documents, for the verbs that plan
 report                   the screen and the record
 """

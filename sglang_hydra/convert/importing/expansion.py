@@ -190,8 +190,8 @@ def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: 
 
 
 def _item(value: Value | None, index: str) -> Value | None:
-    """Returns what ``[index]`` selects of an array, by number or key: all of it for @ and *, the first item without
-    an index."""
+    """Returns what ``[index]`` selects of an array, by number or key: everything for @ and *, the first item without an
+    index."""
     if not isinstance(value, list) or index in ("@", "*"):
         return value
     if is_digits(index) and int(index) < len(value):

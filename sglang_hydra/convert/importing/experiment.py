@@ -32,7 +32,7 @@ def experiment_yaml(
     """Returns an option of an ``experiment`` group; ``check FILE`` reads it as it is.
 
     ``choices`` are options of groups, ``values`` arguments, ``nodes`` dotted keys of ours. A text that is one
-    ``${oc.env:NAME}`` is a reference, every other text means itself. ``remarks`` stand behind their arguments.
+    ``${oc.env:NAME}`` is a reference, every other text means itself. ``remarks`` are behind their arguments.
     """
     # Hydra looks for the package in the first line alone.
     lines = ["# @package _global_"]

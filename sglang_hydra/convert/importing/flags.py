@@ -41,9 +41,9 @@ class Arguments:
     """What the flags say. ``version`` is the release that the source is for, None where nothing tells; ``values`` are
     by the names of ``read_by``, which is then the release that a plan is for where none is named.
 
-    ``left_open`` are arguments whose value only the machine knows, with what stands there. ``unread`` is what of the
+    ``left_open`` are arguments whose value only the machine knows, with what is there. ``unread`` is what of the
     flags is in none of these, ``idle`` what the release accepts and ignores, and why; ``old`` the words of flags that
-    it only still accepts, by their arguments. ``words`` are the flags as they stand in the source."""
+    it only still accepts, by their arguments. ``words`` are the flags as they are in the source."""
 
     values: dict[str, Any] = field(default_factory=dict)
     version: str | None = None

@@ -53,9 +53,9 @@ class State:
 
 @dataclass(frozen=True)
 class Imported:
-    """One server as an experiment. ``arguments`` are all that the source says, ``overrides`` what of it is needed on
-    top of ``choices``; ``nodes`` are dotted keys of ours. ``equal`` says that both were planned to the same server;
-    ``server_id`` is its identity where the GPU is known. ``argv`` are SGLang's flags for all of it, without secrets.
+    """One server as an experiment. ``arguments`` are all that the source says, ``overrides`` which are needed on top
+    of ``choices``; ``nodes`` are dotted keys of ours. ``equal`` says that both were planned to the same server;
+    ``server_id`` is its identity where the GPU is known. ``argv`` are SGLang's flags for everything, without secrets.
     ``differences`` are what the exported flags say otherwise than the source, ``old`` the words of flags that the
     release only still accepts, by their arguments, ``refused`` that its release was asked and does not take it,
     ``image_version`` the release of the image that it names. ``fits`` are the first and the last release that read the

@@ -1,4 +1,4 @@
-"""The servers that a Kubernetes manifest or a Compose file starts: containers, wherever they stand in it."""
+"""The servers that a Kubernetes manifest or a Compose file starts: containers, wherever they are in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers whose arguments stand as keys and values: srtctl recipes, SGLang's own --config, keyword arguments."""
+"""Servers whose arguments are keys and values: srtctl recipes, SGLang's own --config, keyword arguments."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def launches_of_config(document: Mapping[str, Any], place: str) -> list[Launch]:
 
 
 def launches_below_keys(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """Returns the servers whose arguments stand, alone, below a key (``server: {tp: 4}``) or in a list below one."""
+    """Returns the servers whose arguments are, alone, below a key (``server: {tp: 4}``) or in a list below one."""
     found = []
     for key, value in document.items():
         for item in value if isinstance(value, list) else [value]:

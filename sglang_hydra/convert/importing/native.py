@@ -104,7 +104,7 @@ def native_reader(
 
 
 def _open_model(states: Sequence[State]) -> dict[str, str]:
-    """Returns the model that a variable names, by that variable: nothing is known of it, and the flags are judged."""
+    """Returns the model that a variable names, by that variable: only the flags are judged."""
     written = next((str(item.value) for item in states if (item.name, item.state) == ("model_path", "open")), "")
     name = _UNSAFE.sub("", written)
     return {"model_path": f"${{{name}}}"} if name else {}

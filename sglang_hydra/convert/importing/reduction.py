@@ -1,4 +1,4 @@
-"""The nearest preset, and the overrides that make the same server of it, verified by planning."""
+"""The nearest preset, and the overrides that make the same server, verified by planning."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class _Planner:
         return make_plan(self.composer, self._requests(gpu, model, arguments), seed=SEED, env=self.env)
 
     def intent(self, gpu: str, model: str | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns what is composed of it, without planning."""
+        """Returns the composed intent, without planning."""
         return self.composer.compose(self._requests(gpu, model, arguments)).intent
 
     def knows(self, gpu: str, model: str | None, arguments: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The servers that a shell script starts, without running any of it.
+"""The servers that a shell script starts, without running it.
 
 Assignments are followed, and branches by conditions over known values. What only a caller or a program would tell is
 taken to hold, and named beside the servers.
@@ -55,7 +55,7 @@ _IF_SET = re.compile(r"\$\{([A-Za-z_]\w*):?\+[^{}]*--", re.ASCII)
 
 @dataclass
 class _Block:
-    """A branch, loop or group around the next command: whether that ``runs``, whether a branch of it was ``taken``, and
+    """A branch, loop or group around the next command: whether that ``runs``, whether a branch was ``taken``, and
     the ``unknown`` condition that is taken to hold for that; ``default`` is the variable whose default decides it. A
     ``for`` has its ``name``; a ``case`` its ``subject``, and while its patterns are read these."""
 
@@ -355,7 +355,8 @@ class Script:
 
 
 def _tokens(commands: Sequence[Command]) -> Iterator[tuple[str, Command]]:
-    """Yields each command with the keyword that it begins with, "" for none; keywords before a command stand alone."""
+    """Yields each command with the keyword that it begins with, "" for none; keywords before a command are on their
+    own."""
     for command in commands:
         words = list(command.words)
         while words and words[0] in (*_OPENING[:4], *_WITHIN, *_CLOSING, "time"):

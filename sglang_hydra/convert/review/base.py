@@ -23,7 +23,7 @@ _OWN_FOLDER = "sglang-hydra-base-"
 
 @dataclass(frozen=True)
 class Tree:
-    """Where the base is: ``root`` is the whole of it, ``here`` what the working directory is there."""
+    """Where the base is: ``root`` is its root, ``here`` what the working directory is there."""
 
     name: str
     root: Path
@@ -101,14 +101,14 @@ class Revision:
 
     @classmethod
     def named_here(cls, named: str) -> Revision:
-        """Returns the commit that ``named`` stands for (``HEAD~2``). Raises ConfigError (REV002)."""
+        """Returns the commit that ``named`` means (``HEAD~2``). Raises ConfigError (REV002)."""
         asked = ("--show-toplevel", "--show-prefix", "--git-path", "objects", "--show-object-format")
         top, prefix, objects, hash_name = _asked_here(named, *asked).split("\n")[:4]
         commit = _asked_here(named, "--verify", "--quiet", "--end-of-options", f"{named}^{{commit}}").strip()
         return cls(named, commit, Path(top).resolve(), prefix, os.path.abspath(objects), hash_name)
 
     def write_into(self, root: Path) -> None:
-        """Writes the files into the new folder ``root``: links last, nothing outside of it, no file above 256 MiB.
+        """Writes the files into the new folder ``root``: links last, nothing outside, no file above 256 MiB.
 
         Raises ConfigError (REV002), also where blobs are not in this clone.
         """
@@ -165,7 +165,7 @@ def _own_repo(revision: Revision) -> Iterator[Mapping[str, str]]:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
-    """Writes one file or link below ``root``; none that would stand outside of it or in a folder of git's."""
+    """Writes one file or link below ``root``; none that would be outside or in a folder of git's."""
     file = root / member.name
     stays_inside = not {"", ".", "..", ".git"} & {part.lower() for part in member.name.split("/")}
     # A tree that git did not make may name a file and a folder alike; what came first stays.

@@ -124,7 +124,7 @@ def without_others(requests: Sequence[Request], composer: Composer) -> list[Requ
 
 
 def _may_start(path: Path, composer: Composer) -> bool:
-    """Returns whether ``check`` has something to say of a path; what cannot be told is judged, and a link is not
+    """Returns whether ``check`` has something to say of a path; what is not clear is judged, and a link is not
     followed."""
     if not path.is_file():
         return path.is_dir()

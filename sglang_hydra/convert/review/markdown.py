@@ -60,7 +60,7 @@ def _state(verdict: Checked) -> str:
 
 
 def _moves(review: Review, word: Word) -> Iterator[str]:
-    """Yields the changes: first where it runs, then what was typed otherwise, then what the rules made of it."""
+    """Yields the changes: first where it runs, then what was typed otherwise, then what the rules changed."""
     facts = [item for item in review.differences if item.key.rpartition(": ")[2] in _WHERE]
     values = [item for item in review.differences if item.kind in ("value", "environment")]
     values = [item for item in values if item.key.rpartition(": ")[2] not in _FOLLOWING]
@@ -135,7 +135,7 @@ _IN_TICKS = re.compile(r"(?!.*(?:://|www\.))[\w .,:;/=+()%{}\"'-]*")
 
 
 def comment(reviews: Sequence[Review], base: str | None, good: bool) -> str:
-    """Returns the whole comment. ``good`` is the verdict of ``check`` on all of it."""
+    """Returns the whole comment. ``good`` is the verdict of ``check`` on everything."""
     parts = [MARK, f"### sglang-hydra check: {_headline(reviews, good)}", ""]
     parts += [_summary(reviews, base), ""]
     length, left_out = sum(map(len, parts)), 0

@@ -6,7 +6,7 @@ questions (``releases``), reading what others wrote (``convert.importing``).
 releases                 which releases are meant, and what changed between them beside the arguments
 inputs                   what was given: overrides, a recipe, a plan, an experiment, a launch command
 steps                    the arguments and variables, one by one
-upgraded                 all of it for one server: the plan for the new release, and the resolved values that move
+upgraded                 everything for one server: the plan for the new release, and the resolved values that move
 content                  the new file
 screen                   for people and for programs
 """

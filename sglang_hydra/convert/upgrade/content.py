@@ -124,7 +124,7 @@ def _edited(made: Upgrade, content: str) -> str | None:
 
 
 def _rename(lines: list[str], first: int, last: int, name: str, made: Upgrade) -> None:
-    """Gives an argument its new name where it stands, and its new value where that fits one line."""
+    """Gives an argument its new name in place, and its new value where that fits one line."""
     now = made.steps.renamed[name]
     matched = re.match(r"(\s*)[\w.-]+(\s*:\s*)[^#\n]*?(\s*(#.*)?\n)", lines[first])
     if first == last and matched is not None:

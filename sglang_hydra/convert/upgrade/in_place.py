@@ -1,4 +1,4 @@
-"""Changes a file of others where it stands: arguments, the image and pinned releases, and nothing else.
+"""Changes a file of others in place: arguments, the image and pinned releases, and nothing else.
 
 The text is edited at the places of the flags, so that comments, order and everything beside the servers stay. The new
 text is read again, by the release that its image holds: where it does not come to the servers that were planned, or

@@ -38,7 +38,7 @@ class Subject:
     """One server to upgrade. ``requests`` make its plan; ``written_for`` is the release that it says it is for, in its
     own words, and ``by`` who says so; ``words`` are what one types for it, where that is not what was typed.
 
-    ``recorded`` are the facts of a saved plan; ``file`` is the experiment that was read, ``content`` what stood in it.
+    ``recorded`` are the facts of a saved plan; ``file`` is the experiment that was read, ``content`` what was in it.
     ``old`` are the words of flags that its release only still accepts, by their arguments.
     """
 
@@ -63,8 +63,8 @@ def subjects_of(
     composer: Composer,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Subject]:
-    """Returns every server that was named. ``argv`` is what stood behind a bare ``--``; ``written_for`` is ``--from``,
-    by which the flags of a launch command are read, ``variables`` those that a script leaves to its caller. Raises
+    """Returns every server that was named. ``argv`` is what came after a bare ``--``; ``written_for`` is ``--from``, by
+    which the flags of a launch command are read, ``variables`` those that a script leaves to its caller. Raises
     ConfigError for what names none."""
     # With a flag between them, the overrides' own reader says what to type.
     mistyped = any(request.is_flag for request in requests)

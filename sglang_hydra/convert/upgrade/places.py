@@ -1,4 +1,4 @@
-"""Where in the text of a manifest its servers stand: nothing outside of their containers is edited."""
+"""Where in the text of a manifest its servers are: nothing outside of their containers is edited."""
 
 from __future__ import annotations
 

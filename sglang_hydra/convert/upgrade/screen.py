@@ -275,7 +275,7 @@ def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | N
 
 
 def _values(found: Moves | str) -> dict[str, Any]:
-    """Returns what both releases make of it; ``why`` says why that is not known."""
+    """Returns the values of both releases; ``why`` says why that is not known."""
     if isinstance(found, str):
         return {"asked": False, "why": found, "moves": [], "steps": [], "before_id": None, "after_id": None}
     moves = [plain(item) for item in found.moves]

@@ -69,7 +69,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Steps:
-    """Everything that changes for one configuration. ``arguments`` are what remains of it, by the new release's names;
+    """Everything that changes for one configuration. ``arguments`` are what remains, by the new release's names;
     ``renamed`` has the new name of each argument that the old release called otherwise."""
 
     arguments: Mapping[str, Any]

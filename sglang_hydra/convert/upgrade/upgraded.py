@@ -98,8 +98,8 @@ _VERSION = "engine.version"
 @dataclass(frozen=True)
 class Upgrade:
     """One server for the release ``version``. ``requests`` make ``plan``, which is for that release; ``flags`` are the
-    folders and the config that they need. ``set_by`` says of an argument who named it. ``comparison`` is what
-    both releases themselves make of it, or why that is not known."""
+    folders and the config that they need. ``set_by`` says of an argument who named it. ``comparison`` is the
+    values of both releases themselves, or why that is not known."""
 
     subject: Subject
     start: Start
@@ -159,7 +159,7 @@ def upgraded(
 ) -> Upgrade:
     """Takes ``subject`` to ``version``, a release of the table; ``written_for`` is what ``--from`` names.
 
-    With ``with_values`` both releases are asked what they make of it, ``with_steps`` those between as well.
+    With ``with_values`` both releases are asked for their values, ``with_steps`` those between as well.
     Raises ConfigError for what cannot be composed, or is no server of SGLang's.
     """
     env = os.environ

@@ -9,7 +9,7 @@ that imports verl, ray or SGLang.
 
     node.py                 what was set below engine_kwargs.sglang, by whom
     passed.py               what verl passes itself, what it refuses, and what of its rollout node never reaches SGLang
-    rollout.py              all of it as one plan
+    rollout.py              everything as one plan
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def plan_rollout(
 ) -> Rollout:
     """Plans the SGLang server that verl starts from its composed ``config`` (a DictConfig or plain containers).
 
-    ``at`` is the node that holds ``rollout`` and ``model``. In its ``rollout.engine_kwargs.sglang`` stand arguments of
+    ``at`` is the node that holds ``rollout`` and ``model``. In its ``rollout.engine_kwargs.sglang`` are arguments of
     SGLang, and for the plan alone ``gpu``, ``engine``, ``fit``, ``model``, ``ignore``. ``config_dirs`` are searched
     for GPU classes before ours; in a Hydra app its own folders are. ``seed`` and ``env`` are as in ``plan``.
 

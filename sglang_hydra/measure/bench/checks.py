@@ -34,7 +34,7 @@ _read: dict[Any, tuple[Finding, ...]] = {}
 
 
 def _asked(reads: Callable[..., object], source: Any, *settings: Any) -> tuple[Finding, ...]:
-    """Returns what a file's reader says of it, once as long as the file stays as it is."""
+    """Returns what a file's reader says, once as long as the file stays as it is."""
     key = (reads.__module__, source, content_digest(source) if isinstance(source, str) else None, *settings)
     if key not in _read:
         _read[key] = ()

@@ -26,7 +26,7 @@ class Sample:
     was thrown out of the batch and begun again; of the tokens that the server counts, ``arrived_tokens`` at most came.
 
     What the client itself may have added: it sent ``send_delay`` after it could, the first content may have been there
-    ``read_delay`` earlier, and (place, count, seconds) of ``gap_delays`` may be the client's in so many gaps.
+    ``read_delay`` earlier, and (place, count, seconds) of ``gap_delays`` may be the client's in that number of gaps.
     ``server_waits`` are the seconds that a process of the server waited for a core, until the first token and after it;
     None where nobody counts them.
     """

@@ -20,7 +20,7 @@ _STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2
 
 
 class Metric(NamedTuple):
-    """A number of a point: the key of its measure, how it is called, and whether more of it is better."""
+    """A number of a point: the key of its measure, how it is called, and whether more is better."""
 
     key: str
     words: str
@@ -152,7 +152,7 @@ def difference(before: Sequence[float], after: Sequence[float], count: int = 1) 
 
 
 def power(before: Sequence[float], after: Sequence[float], limit: float, loss: float, count: int = 1) -> float | None:
-    """Returns how probably a worsening by ``loss``, a share of the mean before, is told from noise by as many repeats
+    """Returns how probably a worsening by ``loss``, a share of the mean before, is distinguished from noise by as many repeats
     with as much noise: that the mean moves by more than ``limit``, and by more than half the interval of
     ``difference``. The means are taken for normal. None where either has fewer than two values."""
     interval = difference(before, after, count)

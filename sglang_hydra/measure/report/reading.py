@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class SweepResults:
-    """One sweep's folder, read. ``words`` is what was typed, ``shared`` what all points have of it.
+    """One sweep's folder, read. ``words`` is what was typed, ``shared`` what all points have in common.
 
     ``refused`` are the reasons for points that were never started; ``problems`` are files that could not be read;
     ``config_dirs`` and ``config_name`` are where else its configs came from.
@@ -278,7 +278,7 @@ def _environment(plans: Mapping[str, Mapping[str, Any]], rows: Sequence[Row]) ->
 
 
 def _short_names(folders: Sequence[Path]) -> list[str]:
-    """Returns the last part of each path, with more of it where two are called the same."""
+    """Returns the last part of each path, with more where two are called the same."""
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) == len(names):
         return names

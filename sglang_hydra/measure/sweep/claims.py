@@ -1,7 +1,7 @@
 """Divides work between runners that share nothing but a folder: no locks, no clocks that agree.
 
 A claim is a file ``<what>/<number>`` that only one runner can create; the highest number is in force. A runner shows
-that it lives by counting up in a file of its own. Whoever sees that count stand still for the lease, on its own
+that it lives by counting up in a file of its own. Whoever sees no change of that count for the lease, on its own
 clock, or knows the process to be dead (same machine, same boot), takes the claim over by creating the next number:
 of several that try, one succeeds. Before it publishes a result a runner looks whether its number is still in force.
 """

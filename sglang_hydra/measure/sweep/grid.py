@@ -39,7 +39,7 @@ _OF_MODEL = ("model", "model_path", "recipe", "experiment")
 @dataclass(frozen=True)
 class Grid:
     """The parts of a sweep: what all points share, what varies (servers first, so that each is planned once), and the
-    ``sweep`` node. ``words`` are all of it as typed, ``hydra_words`` those for Hydra itself; ``set_by`` says who set
+    ``sweep`` node. ``words`` are all words as typed, ``hydra_words`` those for Hydra itself; ``set_by`` says who set
     the keys that all points share. Points that are not ``measured`` are only judged."""
 
     common: tuple[Request, ...]
@@ -223,7 +223,7 @@ def _as_word(composer: Composer, request: Request) -> Request:
 
 
 def _meaning(composer: Composer, request: Request) -> list[tuple[str, object, str | None]] | None:
-    """Returns the overrides that a request stands for; None for what is refused."""
+    """Returns the overrides that a request means; None for what is refused."""
     wanted, findings = read_requests([request], group_options=composer.options)
     if findings:
         return None

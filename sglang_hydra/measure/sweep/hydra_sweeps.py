@@ -31,7 +31,7 @@ _FOREIGN = ("params", "zip", "where", "dry_run", "budget_gpu_hours")
 
 class HydraSettings(NamedTuple):
     """What Hydra's node says of a sweep: values of the ``sweep`` node, further words, and whether any file or word
-    names a key of it."""
+    names one of its keys."""
 
     given: Mapping[str, Any] = {}
     requests: tuple[Request, ...] = ()

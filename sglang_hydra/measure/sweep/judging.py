@@ -35,7 +35,7 @@ the KV cache (managers/tp_worker.py, ``max_req_len``; managers/scheduler.py, whe
 
 class Room(NamedTuple):
     """The most tokens that one request may have, prompt and answer together; None where nobody knows. ``what`` holds
-    them, ``hint`` is how there may be more; ``kept_back`` tokens of it stay unused."""
+    them, ``hint`` is how there may be more; ``kept_back`` tokens stay unused."""
 
     tokens: int | None = None
     what: str = ""
@@ -158,7 +158,7 @@ class PlannedServer:
 @dataclass(frozen=True)
 class Judged:
     """One combination of values. ``server`` and ``workload`` are None where not even composing worked; ``refused`` is
-    why it is no point, the first thing to mend in front. ``set_by`` finds who set the keys beside the arguments."""
+    why it is no point, the first thing to fix in front. ``set_by`` finds who set the keys beside the arguments."""
 
     server: PlannedServer | None
     workload: Mapping[str, Any] | None
@@ -175,7 +175,7 @@ class Judged:
 
     @property
     def repeats(self) -> int:
-        """Returns the number of times that the point is measured; a combination that is refused stands for as many
+        """Returns the number of times that the point is measured; a combination that is refused means as many
         points."""
         return max(1, int(self.workload["repeats"])) if self.workload else 1
 

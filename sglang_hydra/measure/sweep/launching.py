@@ -290,7 +290,7 @@ def _stopping_on(file: Path, stop: Stop) -> Iterator[None]:
 @contextlib.contextmanager
 def _stopping_on_warning(stop: Stop) -> Iterator[None]:
     """Stops at the signal that Slurm sends some time before a job's end: what is open then is handed back and submitted
-    again. The server gets that signal too and may die of it, which is not its fault."""
+    again. The server gets that signal too and may die too, which is not its fault."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

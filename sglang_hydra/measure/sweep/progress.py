@@ -276,7 +276,7 @@ _SHOWN = 20
 
 
 def status(folder: str, *, as_json: bool = False) -> int:
-    """Shows how a sweep stands; from any terminal that sees its folder."""
+    """Shows the state of a sweep; from any terminal that sees its folder."""
     record = status_record(Path(folder).expanduser())
     if as_json:
         print_json(record)

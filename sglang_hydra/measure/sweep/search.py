@@ -1,4 +1,4 @@
-"""Points that stand for several: a ladder climbs until nothing is gained, a bisection finds the highest load that meets
+"""Points that mean several: a ladder climbs until nothing is gained, a bisection finds the highest load that meets
 the SLO. Each step is a point like any other, with its own id and result, and shows in the report.
 
 A search asks its strategy for the next value and looks up the result; it keeps nothing in memory that the store has
@@ -175,7 +175,7 @@ class Search:
 
 
 def search_of(settings: Mapping[str, Any], point: Point) -> Search | None:
-    """Returns the search that a point stands for; None for a point that is measured as it is."""
+    """Returns the search that a point means; None for a point that is measured as it is."""
     if point.workload["concurrency"] == LADDER:
         return Search(point, LADDER, "bench.concurrency", Ladder(settings["ladder_gain"]))
     if settings["search"] != BISECT:

@@ -61,7 +61,7 @@ def naming_setters(*known: SetBy) -> Iterator[None]:
 
 
 def _keys(name: str, known: Sequence[SetBy]) -> list[str]:
-    """Returns the key itself, or those below it: ``bench.slo`` stands for ``bench.slo.ttft_ms``."""
+    """Returns the key itself, or those below it: ``bench.slo`` means ``bench.slo.ttft_ms``."""
     if any(mapping.get(name) for mapping in known):
         return [name]
     return [key for mapping in known for key in mapping if key.startswith(f"{name}.")]

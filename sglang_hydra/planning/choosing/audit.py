@@ -201,7 +201,7 @@ def _pair_args(composer: Composer) -> dict[str, Mapping[str, object]]:
 
 
 def _judge_cell(model: Model, gpu: GpuClass, pair: Mapping[str, object], by: Judging | None) -> Judged:
-    """Returns a cell stands for whole nodes: the first size that works, else the verdict on the largest."""
+    """Judges a cell, which means whole nodes: the first size that works, else the verdict on the largest."""
     name = f"{model.name} {gpu.name}"
     judged = None
     sizes = [size for size in _TP_SIZES if size <= (gpu.facts.count or 1)]

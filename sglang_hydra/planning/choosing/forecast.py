@@ -46,8 +46,8 @@ def known_limit(plan: PlanFields) -> Known:
 
 
 class Expected(NamedTuple):
-    """What a plan will deliver; None where a fact is missing, which ``unknown`` names. ``own`` is what the user's own
-    measurements made of it. ``too_much``: its requests arrive faster than it answers them."""
+    """What a plan will deliver; None where a fact is missing, which ``unknown`` names. ``own`` is the result of the
+    user's own measurements. ``too_much``: its requests arrive faster than it answers them."""
 
     server: Server | None
     demand: Demand | None
@@ -179,7 +179,7 @@ def at_rate(server: Server, demand: Demand, rate: float, own: Own | None = None)
 
 
 def _measured_load(record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]) -> Load | None:
-    """Returns the load that a point had, by what it measured; None where too little is known of it, or of the limit of
+    """Returns the load that a point had, by what it measured; None where too little is known about it, or of the limit of
     its server, whose plan.json is ``record``."""
     done, requests = measures.get("completed"), measures.get("concurrency")
     tokens = [measures.get(name) for name in ("input_tokens", "output_tokens")]
@@ -191,7 +191,7 @@ def _measured_load(record: Mapping[str, Any], workload: Mapping[str, Any], measu
 
 
 def point_of(record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]) -> Point | None:
-    """Returns a measured point: ``record`` is its server's plan.json. None where too little is known of it."""
+    """Returns a measured point: ``record`` is its server's plan.json. None where too little is known."""
     load, terms = _measured_load(record, workload, measures), (record.get("forecast") or {}).get("server")
     if load is None or not terms:
         return None

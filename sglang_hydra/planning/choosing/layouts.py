@@ -174,7 +174,7 @@ def _sized(
     base: Plan, values: Mapping[str, Any], model: ModelFacts, change: Mapping[str, Any], wanted: Wanted, lossy: bool
 ) -> Layout | None:
     """Returns the layout with its numbers, without a forecast where the GPU's bandwidth is unknown; None where nothing
-    can be computed of it, or it cannot be divided so."""
+    can be computed, or it cannot be divided so."""
     version = None if base.by_own_rules else base.engine.version
     groups = layout_of(values, base.engine.version).attention_groups
     try:

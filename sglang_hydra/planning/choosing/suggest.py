@@ -54,7 +54,7 @@ class Slo(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """A plan that nothing speaks against and that holds the load: what was added to the words, the GPUs that it takes,
+    """A plan that nothing prevents and that holds the load: what was added to the words, the GPUs that it takes,
     requests of the stated length that run at a time, the hardware's limit and the forecast with the load, the forecast
     with as many requests as it holds, and what a million output tokens cost (None: without a price)."""
 
@@ -265,8 +265,8 @@ def _cost(found: Forecast | None, price: float | None, gpus: int) -> Figure | No
 
 
 def serves(plan: Plan) -> bool:
-    """Returns whether nothing speaks against launching a plan, it fits with the likeliest numbers, and holds what
-    ``fit`` asks for: without that, one request of the longest that the server takes."""
+    """Returns whether nothing prevents launching a plan, it fits with the likeliest numbers, and holds what ``fit``
+    asks for: without that, one request of the longest that the server takes."""
     fit = plan.fit
     if plan.launchable is False or fit is None:
         return False

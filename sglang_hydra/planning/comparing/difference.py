@@ -45,7 +45,7 @@ class Difference:
 
 
 def is_absent(value: Any) -> bool:
-    """Returns whether a value stands for an argument that the release does not have."""
+    """Returns whether a value means an argument that the release does not have."""
     return isinstance(value, str) and value.startswith(_NOT_IN)
 
 

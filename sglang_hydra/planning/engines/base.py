@@ -72,7 +72,7 @@ class Engine(Protocol):
     milestones: Mapping[str, str]
 
     def available(self, python: str | None) -> Availability:
-        """Reads from package metadata whether ``python`` (None: ours) has this engine; imports nothing of it."""
+        """Reads from package metadata whether ``python`` (None: ours) has this engine; imports nothing."""
 
     def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
         """Returns why weights of this size cannot be served by this engine here, in a clause; None if they can."""

@@ -15,7 +15,7 @@ AUTO = "auto"
 
 
 class Choice(NamedTuple):
-    """The engine, the version of it that is installed, and in a few words why it was chosen."""
+    """The engine, the installed version, and in a few words why it was chosen."""
 
     engine: Engine
     version: str | None

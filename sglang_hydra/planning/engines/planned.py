@@ -106,7 +106,7 @@ def plan_engine(node: EngineNode, *, embedded_first: bool = False) -> PlannedEng
 def engine_command(
     planned: PlannedEngine, resolution: Resolution, env: Mapping[str, str]
 ) -> tuple[list[str], list[Finding]]:
-    """Returns the command that a person would type, and the findings on what of it the engine refuses or ignores. The
+    """Returns the command that a person would type, and the findings on what the engine refuses or ignores. The
     command is empty where it cannot be written; without a model there is neither."""
     request = planned.request(resolution, env, Machine(None))
     if "model_path" not in request.intent:

@@ -1,4 +1,4 @@
-"""gpu=auto: from what the machine has to the class that stands for it, before anything is resolved."""
+"""gpu=auto: from what the machine has to the class that it belongs to, before anything is resolved."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ def plan(
 ) -> Plan:
     """Plans what ``python serve.py plan OVERRIDES`` plans, or what Hydra's compose API has composed.
 
-    ``overrides`` is a list of words, or a DictConfig that holds our tree at its root or under a node; a value of it
+    ``overrides`` is a list of words, or a DictConfig that holds our tree at its root or under a node; a value there
     that is SGLang's default counts as not set. Where Hydra is initialized, its search path is searched first.
-    ``config_dirs`` are searched for config groups before ours. ``seed`` stands in for the seed that the start
+    ``config_dirs`` are searched for config groups before ours. ``seed`` replaces the seed that the start
     draws when no ``random_seed`` is set; ``env`` for the process's environment. Raises ConfigError, with every finding,
     when the overrides cannot be composed; what SGLang would refuse is in the plan's ``findings`` instead.
     """

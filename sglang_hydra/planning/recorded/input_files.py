@@ -72,7 +72,7 @@ def documents(
     requests: Sequence[Request], others: ReadOthers | None = None
 ) -> Iterator[tuple[str, Document | ConfigError]]:
     """Yields each file's name and what it asks for, or why it cannot be read; ``others`` reads those that are not ours.
-    A folder stands for all files below it; those that start no server are passed over there."""
+    A folder means all files below it; those that start no server are passed over there."""
     for request in requests:
         is_folder = os.path.isdir(request.text)
         scripts = _SCRIPTS if others is not None else ()
@@ -153,7 +153,7 @@ def is_ours(file: Path, content: str) -> bool:
 
 
 def _key_too_many(loaded: Mapping[Any, Any]) -> str | None:
-    """Returns the one key of a file under which all of ours stands (``server: {model_path: x, tp_size: 4}``)."""
+    """Returns the one key of a file under which all of ours is (``server: {model_path: x, tp_size: 4}``)."""
     key, below = next(iter(loaded.items())) if len(loaded) == 1 else (None, None)
     keys = set(below) if isinstance(below, Mapping) and key not in {*NODES, *EVERY, *_OF_YAML} else set()
     return str(key) if keys & {"model", "model_path"} and keys <= {*EVERY, *NODES} else None
@@ -204,7 +204,7 @@ def read_document(file: Path) -> Document:
     """Reads one file. YAML
 
     YAML is a mapping of arguments and groups (``gpu: h100``, ``tp_size: 8``), or an experiment with a defaults list
-    (``- override /gpu: h100``); in a folder named like a group it is an option of it, unless it names a GPU or a model.
+    (``- override /gpu: h100``); in a folder named like a group it is an option there, unless it names a GPU or a model.
     JSON is a plan, or arguments and groups as in YAML.
     Raises ConfigError naming the file, and the line where there is one.
     """
@@ -283,7 +283,7 @@ def _names_a_server(loaded: Mapping[Any, Any], group: str) -> bool:
 
 
 def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[Request]:
-    """Yields the choices of a defaults list; in an option of ``group`` a bare name is another option of it.
+    """Yields the choices of a defaults list; in an option of ``group`` a bare name is another of its options.
 
     Raises ConfigError for an entry that only composing it in place can follow.
     """

@@ -295,7 +295,7 @@ def _engine(record: Mapping[str, Any], plan: Plan, typed: Mapping[str, str]) -> 
 
 
 def _installed_version(plan: Plan) -> str:
-    """Returns the release that would run; where none is installed, nothing speaks against the recorded one."""
+    """Returns the release that would run; where none is installed, nothing prevents the recorded one."""
     from sglang_hydra.facts.installed import installed
 
     return installed(plan.engine.python).versions.get(plan.engine.name) or plan.engine.version

@@ -119,7 +119,7 @@ def parse_plan(name: str, content: str) -> SavedPlan:
 
 
 def _folded(record: dict[str, Any]) -> dict[str, Any]:
-    """Returns a plan whose arguments stand together, also those that earlier schemas have under ``extra``."""
+    """Returns a plan whose arguments are together, also those that earlier schemas have under ``extra``."""
     extra = record.pop("extra", {})
     settings = {key: item for key, item in record.get("settings", {}).items() if not key.startswith("extra.")}
     origins = {name: [record["settings"][f"extra.{name}"]] for name in extra if f"extra.{name}" in record["settings"]}

@@ -73,7 +73,7 @@ def _enough_gpus(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
 
 
 def _enough_nodes(servers: Sequence[Server], count: int) -> Iterator[str]:
-    """Yields the nodes on which servers of one node each have room."""
+    """Yields the nodes on which servers of one node each fit."""
     sizes = {server.role: len(server.gpus) for server in servers}
     if any(server.nodes != (0,) for server in servers) or max(sizes.values()) > count:
         return

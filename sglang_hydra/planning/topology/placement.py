@@ -1,4 +1,4 @@
-"""Where a server stands: its nodes, the GPUs and the ports that it takes there, and those of the next beside them."""
+"""Where a server is: its nodes, the GPUs and the ports that it takes there, and those of the next beside them."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _unusable_nodes(role: Role, nodes: int, size: int) -> Finding:
 
 
 class Places:
-    """Where a key below ``topology`` was typed; ``otherwise`` for what stands in a file of the group."""
+    """Where a key below ``topology`` was typed; ``otherwise`` for what is in a file of the group."""
 
     def __init__(self, requests: Sequence[Request], otherwise: str) -> None:
         typed = {request.name: request for request in requests}

@@ -22,9 +22,9 @@ NODE = "NODE"
 
 @dataclass(frozen=True)
 class Server:
-    """One server of a topology: what it is for (``replica``, ``prefill``, ``decode``), its number within that role,
-    its plan, and the numbers of the GPUs that it takes on each of its ``nodes`` (none on a CPU). ``head_port`` is where
-    several nodes of one server meet. ``address`` stands for its first node, None where that is the router's."""
+    """One server of a topology: what it is for (``replica``, ``prefill``, ``decode``), its number within that role, its
+    plan, and the numbers of the GPUs that it takes on each of its ``nodes`` (none on a CPU). ``head_port`` is where
+    several nodes of one server meet. ``address`` is that of its first node, None where that is the router's."""
 
     role: str
     index: int
@@ -81,12 +81,12 @@ class Topology:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Returns whether all of it can be launched, and why."""
+        """Returns whether everything can be launched, and why."""
         return verdict_on(self.findings, [server.plan for server in self.servers])
 
     @property
     def launchable(self) -> bool | None:
-        """Returns whether all of it can be launched; None where that is not known."""
+        """Returns whether everything can be launched; None where that is not known."""
         return self.verdict.launchable
 
     @property

@@ -1,4 +1,4 @@
-"""One command line in, what the release made of it out."""
+"""One command line in, the release's values out."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def inert_name(name: str) -> Any:
 
 
 def is_inert(value: object) -> bool:
-    """Returns whether ``value`` stands for something that is not there."""
+    """Returns whether ``value`` replaces something that is not there."""
     return isinstance(value, InertModule) or (isinstance(value, InertType) and _MENTIONED in vars(value))
 
 

@@ -35,7 +35,7 @@ _TOOLS = {"nvidia-smi": "cuda", "rocminfo": "hip", "rocm-smi": "hip", "amd-smi":
 class Machine(dict[str, Any]):
     """The facts of one machine; ``memory_mib``, ``count`` and ``name`` may change from case to case.
 
-    ``device`` is cuda, hip, xpu, npu, hpu, musa, cpu or none. ``assumed`` holds facts that stand in for undeclared
+    ``device`` is cuda, hip, xpu, npu, hpu, musa, cpu or none. ``assumed`` holds facts that replace undeclared
     ones; one that is neither is refused by its name.
     """
 

@@ -47,7 +47,7 @@ class Code:
         return len(stored) > len(set(stored))
 
     def names_one_of(self, fields: frozenset[str]) -> bool:
-        """Returns whether a statement gives a value to a field; if none does, no line of it has to be seen."""
+        """Returns whether a statement gives a value to a field; if none does, no line has to be seen."""
         words = _words(self.code)
         if fields.isdisjoint(words) and words.isdisjoint(_SETTERS):
             return False  # its source need not be read

@@ -1,5 +1,5 @@
 """The files of unpacked wheels, each compared with the hash that its wheel states before it is used, and byte code made
-of them. What the list of a wheel must be, by its hash, is told from outside of the cache.
+of them. What the list of a wheel must be, by its hash, comes from outside of the cache.
 
 The parent reads wheels with it too.
 """

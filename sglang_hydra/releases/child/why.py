@@ -366,7 +366,7 @@ class Why:
         )
 
     def _steps(self, run: Run, listed: Sequence[Done], depth: int) -> list[dict[str, Any]]:
-        """Returns each statement once, as far as there is room for one change."""
+        """Returns each statement once, as far as one change may hold."""
         found = []
         for done in listed:
             node = done.node or run.node

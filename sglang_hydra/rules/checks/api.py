@@ -1,7 +1,7 @@
 """What SGLang's HTTP server cannot do together, and which parsers read what a family of models writes.
 
 api.json has the families by a part of the model's name, the first that matches; of each the parsers that read it, the
-published one first. ``think`` are those of reasoning between <think> and </think>, which stand for each other.
+published one first. ``think`` are those of reasoning between <think> and </think>, which can replace each other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def parsers_for(model: str, argument: str) -> Sequence[str]:
 
 
 def parser_of(model: str, argument: str, version: str) -> str | None:
-    """Returns the parser to name for a model under a release; None where none of it is known to read that model."""
+    """Returns the parser to name for a model under a release; None where none is known to read that model."""
     choices = table_of(version).arguments[argument].choices or ()
     return next((one for one in parsers_for(model, argument) if one in choices), None)
 

@@ -21,10 +21,10 @@ from sglang_hydra.text.words import typed
 
 class Ineffective(NamedTuple):
     """Arguments (``fields``, between spaces) that change nothing where none of the ways in ``read`` holds; ``why``
-    names what switches them off, ``source`` the lines of SGLang that show it, of 0.5.2 unless another release stands
+    names what switches them off, ``source`` the lines of SGLang that show it, of 0.5.2 unless another release is
     before them. So it is from the release ``since`` on, ``until`` the first that is otherwise.
 
-    A way holds where all of its arguments fit, also places in one (``a.b.c``): true and false stand for any value that
+    A way holds where all of its arguments fit, also places in one (``a.b.c``): true and false mean any value that
     counts as such, a list for one of its items, ``{"not": list}`` for none of them, ``{"above": number}`` for more than
     that. It does not hold in a release that lacks one of them."""
 

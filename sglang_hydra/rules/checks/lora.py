@@ -1,4 +1,4 @@
-"""Adapters: whether each can be read, and whether there is room for them."""
+"""Adapters: whether each can be read, and whether there is memory for them."""
 
 from __future__ import annotations
 

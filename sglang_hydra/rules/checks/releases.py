@@ -36,7 +36,7 @@ class Unknown(Exception):
 
 class Period(NamedTuple):
     """A check from the release ``since`` on, until the next period. One of three texts names the place that was read
-    there, below sglang/srt, in the wheel of ``since`` unless another release stands before it: it ``holds``; it is
+    there, below sglang/srt, in the wheel of ``since`` unless another release comes before it: it ``holds``; it is
     ``said`` by the release itself, which refuses while it resolves, so that ours is heard in estimates alone; or it is
     ``gone``. ``names`` are arguments that it finds elsewhere: another one, or a place in one (``a.b.c``)."""
 

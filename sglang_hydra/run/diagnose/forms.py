@@ -61,7 +61,7 @@ def _column(line: str) -> int | None:
 
 
 def _of_table(head: str, rest: Iterable[str], column: int) -> Iterator[str]:
-    """Yields the lines in the rows of a table; a row's time stands in front of each."""
+    """Yields the lines in the rows of a table; a row's time is in front of each."""
     texts = (line if isinstance(line, str) else str(line) for line in rest)
     try:
         for row in csv.reader(line.rstrip("\r\n") + "\n" for line in texts):

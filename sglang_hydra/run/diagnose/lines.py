@@ -41,8 +41,8 @@ _WARNING = re.compile(r"(?:^|: |\s)(?:[A-Z][A-Za-z]*Warning: |WARNING\b|WARN\b|\
 
 class Line(NamedTuple):
     """One line without its prefixes. ``stream`` names its writer (a container, a Slurm task), ``rank`` is SGLang's
-    (``DP4 TP4``), ``headed`` says that SGLang's own header stood in front, ``warning`` that it calls itself one.
-    ``time`` is what stood in front, as it is written, empty where nothing did."""
+    (``DP4 TP4``), ``headed`` says that SGLang's own header was in front, ``warning`` that it calls itself one. ``time``
+    is what was in front, as it is written, empty where nothing did."""
 
     number: int
     text: str
@@ -98,8 +98,8 @@ def _read_wide(file: BinaryIO, chunk: bytes) -> Iterator[str]:
 
 class Cleaner:
     """Turns raw lines into ``Line``s. It remembers only the begun pieces of lines that a container runtime split, how
-    far the latest line with SGLang's header was indented (so is all of a log that was pasted into a list), and what
-    stood in front of such lines, which no pattern knows."""
+    far the latest line with SGLang's header was indented (so is all of a log that was pasted into a list), and what was
+    in front of such lines, which no pattern knows."""
 
     def __init__(self) -> None:
         self._begun: dict[str, str] = {}

@@ -56,7 +56,7 @@ class LogNumbers:
         return 1 - self.after_gb / self.before_gb
 
     def lower_fraction(self, had: float) -> float | None:
-        """Returns a fraction below ``had`` that leaves room for what was asked for in vain, None where none is above
+        """Returns a fraction below ``had`` that leaves memory for what was asked for in vain, None where none is above
         the weights."""
         least = self.least_fraction
         if least is None or not self.before_gb or not self.asked_gb:
@@ -76,8 +76,8 @@ class LogNumbers:
         return int(self.tokens * (fraction - least) / (had - least))
 
     def ranks_beyond(self, had: int) -> tuple[int, float] | None:
-        """Returns a tensor parallel size above ``had``, by doubling it, that leaves room for a KV cache, and the GB of
-        weights of each rank then; None where the log does not say what they took."""
+        """Returns a tensor parallel size above ``had``, by doubling it, that leaves memory for a KV cache, and the GB
+        of weights of each rank then; None where the log does not say what they took."""
         if not self.weights_gb or not self.before_gb:
             return None
         size = 2 * had

@@ -205,7 +205,7 @@ class LogReader:
         return (line.time or last).replace("T", " ").replace(",", ".")
 
     def _note(self, line: Line, text: str, trace: Trace | None) -> None:
-        """Keeps an exception with its place, for what SGLang's own code says of it."""
+        """Keeps an exception with its place, for what SGLang's own code says."""
         begins = None if _EXCEPTION.match(text) else _EXCEPTION_AT.search(text)
         text = text[begins.start() :] if begins is not None else text
         place, at, fatal = (trace.raised_at, trace.at, trace.ends_process) if trace is not None else (None, 0, False)
@@ -338,7 +338,7 @@ class Trace:
 
     @property
     def stage(self) -> Stage | None:
-        """Returns the stage that the frames show; None where they show nothing of it."""
+        """Returns the stage that the frames show; None where they show none."""
         for stage, pattern in _STAGES:
             if any(pattern.search(frame) for frame in self.frames):
                 return stage
@@ -381,7 +381,7 @@ class Traces:
     def of(self, stream: str, text: str, *, headed: bool) -> tuple[Trace | None, bool]:
         """Returns the traceback that a line belongs to, if any, and whether the line is what it ends in.
 
-        Lines of the message that follow are of it too, until the writer begins another line of its log.
+        Lines of the message that follow belong to it too, until the writer begins another line of its log.
         """
         trace = self._traces.get(stream)
         if trace is None:
@@ -404,7 +404,7 @@ class Traces:
         return trace, False
 
     def left_open(self) -> list[tuple[str, str]]:
-        """Returns the writers of tracebacks whose end is missing, each with what stands above them, or the last source
+        """Returns the writers of tracebacks whose end is missing, each with what is above them, or the last source
         line, where it raises something."""
         open_ones = ((stream, trace.above or trace.code) for stream, trace in self._traces.items() if trace.open)
         return [(one, text) for one, text in open_ones if looks_like_exception(text) or text.startswith(_RAISES)]

@@ -182,7 +182,7 @@ def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, compose
 
 
 def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
-    """Returns a larger static part where memory outside of it ran out. While weights are loaded no fraction of it
+    """Returns a larger static part where memory outside ran out. While weights are loaded no fraction
     matters."""
     if set(change) != {"mem_fraction_static"} or failure.kind == "mem_fraction_too_low":
         return False

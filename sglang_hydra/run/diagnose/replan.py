@@ -94,7 +94,7 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
 def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
     """Returns the release to plan for, and why it is that one; None where the log says it.
 
-    A release that is not recorded stands behind the nearest that is. Of the releases that have all arguments that the
+    A release that is not recorded comes after the nearest that is. Of the releases that have all arguments that the
     log writes down: the one that is installed here, else the user's choice, else the newest.
     """
     known, stated = known_versions(), diagnosis.version or ""
@@ -218,7 +218,7 @@ def _minimal(
 ) -> tuple[Plan, list[Request]]:
     """Returns the plan with the fewest arguments that resolve to what the log shows.
 
-    The line is written after SGLang has resolved: most of it was never typed. Raises ConfigError where nothing of it
+    The line is written after SGLang has resolved: most was never typed. Raises ConfigError where nothing
     can be composed.
     """
     from sglang_hydra.planning.making.make import make_plan

@@ -73,7 +73,7 @@ def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
 
 def _ranked(evidence: list[Evidence]) -> list[Evidence]:
     """Returns the evidence in the order in which it decides: by weight, then by time; what only follows from an
-    exception that ended a process comes after it, wherever in the log it stands."""
+    exception that ended a process comes after it, wherever in the log it is."""
     timed = all(found.time for found in evidence)
     fatal = [found for found in evidence if found.fatal and found.failure.kind not in _CONSEQUENCES]
     cause = min(fatal, key=lambda found: (_second(found) if timed else "", found.line.number), default=None)

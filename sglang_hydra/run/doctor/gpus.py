@@ -137,7 +137,7 @@ def check_gpu_memory(world: World) -> Verdict:
 
 
 def holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
-    """Yields how much of a GPU is used, and one line for each visible process that holds some of it."""
+    """Yields how much of a GPU is used, and one line for each visible process that holds memory."""
     yield f"GPU {gpu.number}: {mib(gpu.used_mib)} of {mib(gpu.total_mib)} used"
     for holder in gpu.holders or ():
         yield f"  {named(holder)} holds {mib(holder.memory_mib)}"

@@ -79,8 +79,8 @@ class Space(NamedTuple):
 
 
 class Interpreter(NamedTuple):
-    """The engine's environment, read without importing anything of it. ``torch_build`` is what its torch was built for
-    ({cuda, hip, xpu} to a version or None). ``problem``: why nothing of it is known."""
+    """The engine's environment, read without an import. ``torch_build`` is what its torch was built for
+    ({cuda, hip, xpu} to a version or None). ``problem``: why nothing is known."""
 
     path: str | None = None
     versions: Mapping[str, str] = {}

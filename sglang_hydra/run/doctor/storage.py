@@ -1,4 +1,4 @@
-"""The disk and the model: room for its weights, and whether it can be had at all."""
+"""The disk and the model: space for its weights, and whether it can be had at all."""
 
 from __future__ import annotations
 

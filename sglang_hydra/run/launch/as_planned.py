@@ -62,7 +62,7 @@ def must_be_planned(plan: Plan, compared: Compared, owner: Owner | None, server:
 
 def failing(plan: Plan, compared: Comparison, hidden: bool = False) -> list[Difference]:
     """Returns the differences that make it another server. Of a release whose rules are 0.5.2's all do; of another one,
-    whose resolved values are estimates, those in what it was passed, unless its own argument code makes the same of it.
+    whose resolved values are estimates, those in what it was passed, unless its own argument code gives the same value.
     ``hidden``: nothing else identifies it, so it has to name what it was passed."""
     passed = {*plan.intent, "random_seed"}
     wrong = [item for item in compared.differences if item.key in passed]

@@ -76,7 +76,7 @@ class PlainDisplay(Display):
 
 
 class TerminalDisplay(Display):
-    """The server's lines scroll; below them stands for how long it has been starting and what it does."""
+    """The server's lines scroll; below them is shown how long it has been starting and what it does."""
 
     def __init__(self, errors: TextIO) -> None:
         from rich.console import Console

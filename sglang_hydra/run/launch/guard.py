@@ -1,8 +1,8 @@
-"""Program that starts one server and sees to it that nothing of it outlives the one who asked for it.
+"""Program that starts one server and sees to it that none of its processes outlives the one who asked for it.
 
     python guard.py WATCH_FD STOP_SECONDS PROGRAM [ARGUMENT ...]
 
-It stands between us and the server, imports nothing but the standard library, and so still acts when we are
+It is between us and the server, imports nothing but the standard library, and so still acts when we are
 killed with -9 or the server no longer reacts. It asks the server to
 stop (SIGTERM) when it shall stop itself, when WATCH_FD closes (its other end is ours: it closes however we end) or
 when its parent is gone; after STOP_SECONDS, or when asked twice, it kills. Once the server has ended it kills every

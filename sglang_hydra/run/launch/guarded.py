@@ -1,4 +1,4 @@
-"""Starts a server's process below its guard, which sees to it that nothing of it outlives us."""
+"""Starts a server's process below its guard, which sees to it that none of its processes outlives us."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Output:
     ``show`` gets the name of the stream and each finished line. ``milestones`` maps texts to words for how far the
     server is, in their order; ``reached`` gets the words of each that is seen before a later one, and ``milestone`` is
     the last of them. A text that is overwritten in place (a progress bar) is neither shown nor logged, but its
-    percentage stands in ``milestone``. ``warn`` is called once when the log cannot be written. Whatever fails there,
+    percentage is in ``milestone``. ``warn`` is called once when the log cannot be written. Whatever fails there,
     the server is read on.
     """
 

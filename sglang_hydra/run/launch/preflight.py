@@ -26,7 +26,7 @@ _NO_WEIGHTS = ("dummy", "remote", "remote_instance")
 
 
 class Preflight(NamedTuple):
-    """The machine as the engine gets it, and what speaks against starting here: errors, warnings, remarks."""
+    """The machine as the engine gets it, and what prevents starting here: errors, warnings, remarks."""
 
     machine: Machine
     findings: tuple[Finding, ...] = ()
@@ -35,7 +35,7 @@ class Preflight(NamedTuple):
 def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
     """Looks at this machine for ``plan``; raises nothing for what is missing, every finding says what to type.
 
-    ``env`` stands in for this process's environment, to which the plan's own is added. Nothing is started or written,
+    ``env`` replaces this process's environment, to which the plan's own is added. Nothing is started or written,
     and no network is asked: what has to be fetched, the server fetches a moment later.
     """
     seen = {**(os.environ if env is None else env), **plan.environment}
@@ -105,7 +105,7 @@ def version_findings(plan: Plan) -> list[Finding]:
 
 
 def model_findings(plan: Plan, env: Mapping[str, str]) -> list[Finding]:
-    """Checkpoints that are not here whole and cannot be fetched, and a disk that has no room for a download."""
+    """Checkpoints that are not here whole and cannot be fetched, and a disk that has no space for a download."""
     from sglang_hydra.facts.tiny import tiny_path
 
     values = plan.values

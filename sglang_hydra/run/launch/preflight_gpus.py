@@ -27,7 +27,7 @@ _PLACING = [name for meaning in ("tp", "stages", "copies", "nodes", "first_gpu")
 
 
 def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Finding]]:
-    """Returns the machine with its accelerator, and what speaks against the plan's GPUs being those here."""
+    """Returns the machine with its accelerator, and why the plan's GPUs may not be those here."""
     from sglang_hydra.facts.probe import probe_gpu
 
     probe = probe_gpu(env, python=plan.engine.python)

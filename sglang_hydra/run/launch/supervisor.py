@@ -2,7 +2,7 @@
 
     python supervisor.py < ORDERS
 
-The orders are one line of JSON: the launch, the API key included, and what the server's file says of it. It
+The orders are one line of JSON: the launch, the API key included, and what the server's file says. It
 writes its events as lines of JSON to standard output, as long as somebody reads them. Until ``keep`` comes on standard
 input, the server ends with the process that gave the orders; from then on it stays until it is stopped.
 """

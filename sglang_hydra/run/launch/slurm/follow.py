@@ -26,7 +26,7 @@ _CANCEL_EXTRA_S, _GIVE_UP_S = 20.0, 120.0
 
 class Follower:
     """Stays with one job until its end. ``stop_timeout_s`` is how long its ranks may take to stop, ``logs`` what is
-    shown of it, by the name before the lines of each."""
+    shown, by the name before the lines of each."""
 
     def __init__(
         self, job: Job, folder: Path, display: Display, stop_timeout_s: float, logs: Mapping[str, Path]

@@ -84,7 +84,7 @@ def head_on(nodes: Sequence[Node], ports: int, http_port: int, wanted: int | Non
 
 def addresses_of(nodes: Sequence[Node]) -> list[str]:
     """Returns an address of each node that the others reach it by; this machine is the first. Raises MachineError for a
-    name that stands for none."""
+    name that means none."""
     if len(nodes) == 1:
         return ["127.0.0.1"]
     own = own_address(nodes[1].address)
@@ -261,7 +261,7 @@ def orders_of(spec: ServerSpec, commands: Sequence[Sequence[str]]) -> dict[str, 
 
 
 def srun_command(spec: ServerSpec, orders: Path, secrets: Secrets) -> Command:
-    """Returns the command that stands for the whole server in this process: srun with every rank, given its orders."""
+    """Returns the command that runs the whole server in this process: srun with every rank, given its orders."""
     count = spec.nnodes
     srun = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--input=all", "--export=ALL"]
     # One rank without the others serves nobody and holds their GPUs.
@@ -273,7 +273,7 @@ def srun_command(spec: ServerSpec, orders: Path, secrets: Secrets) -> Command:
 
 
 class JobDisplay(Display):
-    """A launcher's display inside a job: what people see of it is written where the terminal looks. Lines are in the
+    """A launcher's display inside a job: what people see is written where the terminal looks. Lines are in the
     log."""
 
     def __init__(self, record: Record) -> None:

@@ -1,7 +1,7 @@
 """Passes secrets from the terminal to the ranks of a job, without Slurm or the file system keeping them.
 
 Slurm records a job's script, its command line and the whole environment of sbatch (StateSaveLocation; `scontrol show
-job` and `scontrol write batch_script` show parts of it), and a process's command line is public. So neither is used.
+job` and `scontrol write batch_script` show parts), and a process's command line is public. So neither is used.
 
 The API key and the variables that hold secrets (HF_TOKEN, ...) are written to one file in the run folder that only its
 owner can read (mode 0600, never overwritten). The job's first act is to read and delete it; the terminal deletes it as

@@ -1,4 +1,4 @@
-"""Submitting a function as one job, through submitit, with nothing secret in what Slurm keeps of it."""
+"""Submitting a function as one job, through submitit, with nothing secret in what Slurm keeps."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _path_lines() -> list[str]:
 
 @contextlib.contextmanager
 def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> Iterator[None]:
-    """Sets the environment to what the job may see and Slurm may keep: sbatch sends all of it.
+    """Sets the environment to what the job may see and Slurm may keep: sbatch sends everything.
 
     Without secrets; without what another job left there, when this runs inside one (SLURM_MEM_PER_CPU contradicts an
     own ``mem``); and without the variables of sbatch that would beat ``options`` in its script.

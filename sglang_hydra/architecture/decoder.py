@@ -41,7 +41,7 @@ class Latent(NamedTuple):
 
 
 class Compressed(NamedTuple):
-    """The compressed attention of DeepSeek-V4: one KV head of ``dim`` for all, ``rope`` of its numbers rotated and kept in
+    """The compressed attention of DeepSeek-V4: one KV head of ``dim`` for all, ``rope`` numbers rotated and kept in
     16 bits; the output in ``groups`` of ``rank``; a window in tokens; streams of hidden states (``streams``).
 
     A layer's ``kind`` is its ratio: of 4 or 128 tokens one is cached (0: only the window's). Those of ratio 4 choose

@@ -152,7 +152,7 @@ def difference(before: Sequence[float], after: Sequence[float], count: int = 1) 
 
 
 def power(before: Sequence[float], after: Sequence[float], limit: float, loss: float, count: int = 1) -> float | None:
-    """Returns how probably a worsening by ``loss``, a share of the mean before, is distinguished from noise by as many repeats
+    """Returns how probably a worsening by ``loss``, a share of the mean before, is seen in noise by as many repeats
     with as much noise: that the mean moves by more than ``limit``, and by more than half the interval of
     ``difference``. The means are taken for normal. None where either has fewer than two values."""
     interval = difference(before, after, count)

@@ -179,7 +179,7 @@ def at_rate(server: Server, demand: Demand, rate: float, own: Own | None = None)
 
 
 def _measured_load(record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]) -> Load | None:
-    """Returns the load that a point had, by what it measured; None where too little is known about it, or of the limit of
+    """Returns the load that a point had, by what it measured; None where too little is known about it or the limit of
     its server, whose plan.json is ``record``."""
     done, requests = measures.get("completed"), measures.get("concurrency")
     tokens = [measures.get(name) for name in ("input_tokens", "output_tokens")]

@@ -52,8 +52,8 @@ def composer_of_api(config_dirs: Sequence[str | Path], config_name: str) -> Comp
 
 def requests_of(composer: Composer, config: Any) -> list[Request]:
     """Returns what a config of the compose API holds, as overrides of our own primary config: a choice for each group
-    whose option it names, then every other value. Our tree is ``config``, or one of its nodes. Raises ConfigError where no
-    node, or more than one, is our tree.
+    whose option it names, then every other value. Our tree is ``config``, or one of its nodes. Raises ConfigError
+    where no node, or more than one, is our tree.
     """
     found = list(_trees(config, ()))
     if len(found) != 1:

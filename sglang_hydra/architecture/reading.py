@@ -47,8 +47,7 @@ def architecture_of(config: Fields) -> str:
 
 
 def read_decoder(config: Fields, architecture: str) -> Decoder:
-    """Returns the language model that ``config`` describes. Raises Missing with the first field that is needed and not
-    there.
+    """Returns the language model that ``config`` describes. Raises Missing with the first field that is missing.
 
     A class that SGLang 0.5.2 does not have is read by its fields alone and marked ``assumed``.
     """

@@ -1,4 +1,4 @@
-"""What a plan knows of the world: the GPUs of a node and the model, each fact with where it comes from.
+"""Finds the facts of a plan: the GPUs of a node and the model, each with its source.
 
 What goes here: reading facts, from presets, files, this machine or the hub. What does not: what follows from them,
 which is for rules, checks and the fit. What cannot be known stays unknown; nothing is guessed.

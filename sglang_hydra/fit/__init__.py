@@ -1,4 +1,4 @@
-"""Does a server fit into its GPUs' memory, what is it spent on, and what would make it fit.
+"""Computes whether a server fits into its GPUs' memory, where the memory goes, and what would make it fit.
 
 What goes here: the memory model of SGLang's releases, as pure functions of resolved arguments and of facts.
 What does not: rendering, reading files other than a checkpoint's, anything that starts or imports an engine.

@@ -1,4 +1,4 @@
-"""SGLang's releases. ``provider`` is the package's front door: a release's arguments, words and values.
+"""Answers for every SGLang release: its arguments, words and values. ``provider`` is the front door.
 
 By our rules for 0.5.2; for the others by recorded answers, or by the release's own argument code, run sealed: its
 wheel, no torch, no GPU, every question answered from facts.

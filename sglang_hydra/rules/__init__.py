@@ -1,4 +1,4 @@
-"""What SGLang does to its arguments, and what it refuses.
+"""Resolves arguments as SGLang 0.5.2 does, and refuses what it refuses.
 
 Rules, one file a concern, change arguments; ``checks`` refuse and warn; ``order`` lists both in SGLang's own order and
 ``resolution`` runs them. A rule or a check is a pure function of arguments and facts: it logs nothing, reads no

@@ -49,8 +49,7 @@ def main() -> int:
 
 
 def _answer_signals() -> None:
-    """Answers signals. What is ignored stays ignored: nohup, and shells that start us in the background, ask for
-    that."""
+    """Answers signals. What is ignored stays ignored: nohup, or shells that start us in the background."""
     for number in _numbers():
         if _signal.getsignal(number) != _signal.SIG_IGN:
             _signal.signal(number, _interrupted)

@@ -80,6 +80,5 @@ NF4 = Stored("nf4", 4, group=64, scale_bytes=4)
 
 
 def mxfp4(pad: tuple[int, int] = (1, 1)) -> Stored:
-    """Stores 4 bits a weight with an 8 bit exponent for 32 weights (mxfp4.py), padded as the kernel of the GPU needs
-    it."""
+    """Stores 4 bits a weight with an 8 bit exponent for 32 weights (mxfp4.py), padded as the GPU's kernel needs it."""
     return Stored("mxfp4", 4, group=32, scale_bytes=1, pad=pad)

@@ -41,8 +41,7 @@ def element_bytes(values: Mapping[str, object], gpu: GpuFacts) -> int:
 
 
 def scheme_of(config: Fields, values: Mapping[str, object], gpu: GpuFacts, release: str = SPECIFIED) -> Scheme:
-    """Returns the scheme under ``values`` in ``release``. Raises Missing for a format whose parameters nothing
-    states."""
+    """Returns the scheme under ``values`` in ``release``. Raises Missing for a format without stated parameters."""
     element = element_bytes(values, gpu)
     full = plain(element)
     stored = stored_quantization(config)
@@ -159,16 +158,14 @@ def _modelopt(stored: Fields, about: _Context) -> Pair:
 
 
 def _compressed(stored: Fields, about: _Context) -> Pair:
-    """Reads compressed-tensors without groups: only its sparsity is stated, and nothing is quantized; else it is
-    unknown."""
+    """Reads compressed-tensors without groups: only its sparsity is stated, nothing is quantized; else unknown."""
     if stored.part("sparsity_config") is not None:
         return _twice(about.full)
     raise Missing(f"{stored.prefix}config_groups")
 
 
 def _groups_of(stored: Fields, method: str, about: _Context) -> tuple[Group, ...]:
-    """Returns the groups of modules with formats of their own, and last the formats of all others; () where there is
-    none."""
+    """Returns the groups of modules with formats of their own, and last the formats of all others; () if none."""
     if method == "compressed-tensors":
         return _compressed_groups(stored, about)
     part = (stored.part("quantization") or stored).part("quantized_layers")

@@ -191,8 +191,7 @@ def _searched_layer(text: Fields, block: object, hidden: int) -> Layer:
 
 
 def _mixers(text: Fields, architecture: str, number: int, windows: bool) -> list[str]:
-    """Returns how each layer mixes tokens; a window that the class keeps from the KV pools (``windows``) is full
-    attention."""
+    """Returns how each layer mixes tokens; a window kept from the KV pools (``windows``) is full attention."""
     named = text.words("layer_types")
     if len(named) >= number:
         return [_mixer(name, windows) for name in named[:number]]
@@ -263,9 +262,8 @@ def _rotary(text: Fields, architecture: str, head_dim: int) -> tuple[int, int]:
 
 
 def _rotates(text: Fields, architecture: str) -> bool:
-    """Returns whether the class makes a table of rotary angles: of the hybrids, some leave the order of tokens to
-    the layers that keep a state (0.5.23: models/nemotron_h.py, kimi_linear.py, granitemoehybrid.py; transformers:
-    jamba)."""
+    """Returns whether the class makes a table of rotary angles: of the hybrids, some leave the token order to layers
+    with a state (0.5.23: models/nemotron_h.py, kimi_linear.py, granitemoehybrid.py; transformers: jamba)."""
     if architecture.startswith("GraniteMoeHybrid"):
         return str(text.get("position_embedding_type")) == "rope"
     return not architecture.startswith(_WITHOUT_ROTARY)

@@ -48,8 +48,7 @@ def is_state(kind: str) -> bool:
 
 
 def block_layers(text: Fields) -> tuple[Layer, ...] | None:
-    """Returns the layers of a model whose mixers and MLPs are layers of their own (Nemotron-H); None where they are
-    not."""
+    """Returns the layers of a model whose mixers and MLPs are layers of their own (Nemotron-H); None if not."""
     pattern = text.get("hybrid_override_pattern")
     names = text.words("layers_block_type")
     if isinstance(pattern, str):

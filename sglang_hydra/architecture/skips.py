@@ -39,8 +39,7 @@ class Skips(NamedTuple):
     seen: dict[tuple[str, tuple[int, ...]], frozenset[int]]
 
     def skipped(self, module: str, layers: Collection[int]) -> frozenset[int]:
-        """Returns those of ``layers`` whose module (``self_attn.o_proj``) is named here. Answers are kept in
-        ``seen``."""
+        """Returns those of ``layers`` whose module (``self_attn.o_proj``) is named here. ``seen`` keeps answers."""
         asked = (module, tuple(layers))
         answer = self.seen.get(asked)
         if answer is None:

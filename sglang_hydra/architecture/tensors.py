@@ -130,8 +130,7 @@ def _mixer(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
 
 
 def _attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
-    """Lists the matrices of attention with KV heads; they are repeated where there are fewer than GPUs
-    (layers/linear.QKVParallelLinear)."""
+    """Lists the matrices of attention with KV heads; repeated if fewer than GPUs (layers/linear.QKVParallelLinear)."""
     shape = decoder.heads_of(layer.mixer)
     heads, kv_heads = share(shape.number, ranks.attention), kv_share(shape.kv, ranks.attention)
     output = Matrix(ATTENTION, "self_attn.o_proj", decoder.hidden, heads * shape.value)

@@ -114,8 +114,7 @@ def understand(
 
 
 def _decoder(config: Fields, architecture: str) -> Decoder:
-    """Returns the decoder of ``config``; those of the last few configs are kept, as most plans follow one of the same
-    model."""
+    """Returns the decoder of ``config``; the last few are kept: most plans repeat a model."""
     for values, name, kept in _LAST:
         if name == architecture and values == config.values:
             return kept

@@ -35,8 +35,7 @@ def has_tower(config: Fields, architecture: str, values: Mapping[str, object]) -
 
 
 def read_tower(config: Fields, architecture: str, decoder: Decoder) -> Tower:
-    """Returns the tower of a multimodal model. Raises Missing where its fields are not stated or its kind is not
-    modelled."""
+    """Returns the tower of a multimodal model. Raises Missing where fields or the kind are unknown."""
     reader = _TOWERS.get(architecture)
     vision = config.part("vision_config", "audio_config")
     if vision is None:
@@ -134,8 +133,7 @@ def _moon(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _gemma_4(vision: Fields, decoder: Decoder) -> Tower:
-    """Describes Gemma 4: a gated MLP, two learned tables of positions (0.5.23 models/gemma4_vision.py:141-315,
-    427-432)."""
+    """Describes Gemma 4: a gated MLP, two learned position tables (0.5.23 models/gemma4_vision.py:141-315, 427-432)."""
     layers, hidden, _, mlp = _blocks(vision, gated=True)
     queries, keys = vision.size("num_attention_heads"), vision.size("num_key_value_heads")
     attention = layers * 2 * hidden * vision.size("head_dim") * (queries + keys)
@@ -144,8 +142,7 @@ def _gemma_4(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _minimax(vision: Fields, decoder: Decoder) -> Tower:
-    """Describes MiniMax-M3: a projector of two layers, and one more for merged patches (0.5.23
-    models/minimax_vl_common.py)."""
+    """Describes MiniMax-M3: a projector of two layers, one for merged patches (0.5.23 models/minimax_vl_common.py)."""
     _, hidden, attention, mlp = _blocks(vision, gated=False)
     merged = vision.part("img_token_compression_config")
     frames = merged.size("temporal_patch_size", default=1) if merged else 1

@@ -23,8 +23,7 @@ class ChangedDefault(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def changed_defaults(old: str, new: str) -> Mapping[str, ChangedDefault]:
-    """Returns every argument that both releases have, with another default in ``new``. Raises KeyError for unknown
-    ones."""
+    """Returns every argument that both releases have, with another default in ``new``. KeyError if unknown."""
     before, after = release(old).arguments, release(new).arguments
     found = {}
     for name, argument in after.items():
@@ -35,8 +34,7 @@ def changed_defaults(old: str, new: str) -> Mapping[str, ChangedDefault]:
 
 
 def changed_default(name: str, version: str, actual: Any) -> str | None:
-    """Returns a clause on a default of 0.5.2 that ``version`` changed to ``actual``; None where that is not what
-    happened."""
+    """Returns a clause on a default of 0.5.2 that ``version`` changed to ``actual``; None if it did not."""
     known = nearest_known(version)
     changed = changed_defaults(SPECIFIED_VERSION, known).get(name) if known else None
     if changed is None or changed.after != actual:

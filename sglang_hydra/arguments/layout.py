@@ -135,8 +135,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(values: Mapping[str, Any], release: str) -> Layout:
-    """Returns the layout of a server of ``release`` with these resolved ``values``, by the names that it has for
-    them."""
+    """Returns the layout of a server of ``release`` with these resolved ``values``, by its names."""
 
     def read(meaning: str) -> Any:
         return _value(meaning, values, release)[0]

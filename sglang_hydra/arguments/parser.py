@@ -84,8 +84,7 @@ class Parser:
         return (*self.options, HELP)
 
     def word(self, text: str) -> Word:
-        """Classifies a word by itself, whatever comes before it: argparse decides this word by word, before any
-        value."""
+        """Classifies a word by itself, whatever comes before it: argparse does so before any value."""
         if not text.startswith("-") or text == "-":
             return Word(text)
         if text in self.options or text == HELP:
@@ -202,8 +201,7 @@ def _graph_backend(text: str) -> str:
 
 
 def _adapter(text: str) -> Any:
-    """Returns an adapter: a path, ``name=path``, or JSON. Raises ValueError, in words, for JSON without name or
-    path."""
+    """Returns an adapter: a path, ``name=path``, or JSON. Raises ValueError, in words, for JSON without either."""
     text = text.strip()
     if not (text.startswith("{") and text.endswith("}")):
         return text

@@ -132,8 +132,7 @@ def _most_words(word: Word, option: Option | None) -> int:
 
 
 def read_options(options: Iterable[Typed], version: str, *, needs_model: bool = True) -> Reading:
-    """Returns what ``options``, grouped under the same version, say there. One that ``needs_model`` is refused without
-    one."""
+    """Returns what ``options``, grouped under that version, say. One that ``needs_model`` is refused without one."""
     reader = _Reader(parser_of(version), needs_model)
     reader.read(options)
     return reader.made
@@ -227,8 +226,7 @@ class _Reader:
         self._unread(typed, "ARG010", message, *self._instead(typed, since))
 
     def _of_vllm(self, typed: Typed) -> tuple[str | None, Remedy | None]:
-        """Returns what to type for an option of vLLM's; nothing is sure where leaving it out loses what was asked
-        for."""
+        """Returns what to type for an option of vLLM's; nothing is sure if that loses something."""
         tp_sizes = [one.values[0] for one in self.options if one.values and one.option and one.option.name == "tp_size"]
         words, note = in_sglangs_words(typed.flag, typed.values, *tp_sizes[-1:])
         found = counterpart(typed.flag)

@@ -47,8 +47,7 @@ class _Writer:
         self.parser, self.option, self.name, self.argument = parser, option, name, option.argument
 
     def words(self, value: Any, defaults: bool) -> list[str]:
-        """Returns the words. ``defaults`` writes what is the default too, where it is a number, a text or a pair of
-        flags."""
+        """Returns the words. ``defaults`` also writes defaults, where each is a number, a text or a pair of flags."""
         default, option = self.argument.default, self.option
         pair = self.argument.action == "BooleanOptionalAction"
         is_written = defaults and (pair or (type(value) in (int, float, str) and value != ""))

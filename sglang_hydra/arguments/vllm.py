@@ -79,8 +79,7 @@ def _size(text: str) -> int | None:
 
 
 def translated(words: Sequence[str]) -> tuple[list[str], list[Finding]]:
-    """Returns the flags of SGLang for the words behind ``vllm serve``, and a finding for each that has no
-    counterpart."""
+    """Returns the flags of SGLang for the words behind ``vllm serve``, a finding for each without a counterpart."""
     argv, findings = [], []
     options = _options(words)
     sizes = [values[0] for flag, values in options if flag in ("--tensor-parallel-size", "-tp") and values]

@@ -128,8 +128,7 @@ def _verb(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _paste(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the servers that a text starts, each with its form; the diagnosis where it is a log, or no server was
-    found."""
+    """Returns the servers that a text starts, each with its form; the diagnosis of a log, or without a server."""
     imported, diagnosed = (
         _verb({"verb": [verb, "-", "--json"], "stdin": asked["text"]}) for verb in ("import", "diagnose")
     )

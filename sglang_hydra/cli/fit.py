@@ -148,8 +148,7 @@ def _wanted(plan: Plan) -> Wanted:
 
 
 def _holds(plan: Plan) -> bool | None:
-    """Returns whether ``fit.users`` requests of ``fit.context`` tokens (one of the longest) run at a time; None:
-    unknown."""
+    """Returns whether ``fit.users`` requests of ``fit.context`` tokens (one of the longest) run at a time, if known."""
     if plan.fit is None or plan.fit.kv_tokens is None:
         return None
     return bool(plan.fit.fits) and plan.fit.shortage(_wanted(plan)) is None

@@ -207,8 +207,7 @@ def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
 
 
 def _choice_of(word: str) -> str | None:
-    """Returns ``model=qwen3_8b`` for the name of a preset, ``model=org/name`` for a repository; None for anything
-    else."""
+    """Returns ``model=qwen3_8b`` for the name of a preset, ``model=org/name`` for a repository; else None."""
     group, slash, option = word.partition("/")
     if slash and group in ("gpu", "model") and (conf_dir() / group / f"{option}.yaml").is_file():
         return f"{group}={option}"

@@ -23,8 +23,7 @@ _SHOWN_NAME = 60
 
 
 def run(invocation: Invocation) -> int:
-    """Returns the verdict on each point, and nothing merged or started. ``check`` ends with 2 where one has an
-    error."""
+    """Returns the verdict on each point, merging and starting nothing. ``check`` ends with 2 where one has an error."""
     composer = composer_of(invocation)
     grid = read_grid(composer, invocation.requests, measured=False)
     write(finding_lines(grid.remarks), sys.stderr)

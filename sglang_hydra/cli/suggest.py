@@ -97,8 +97,7 @@ def _taken(requests: Sequence[Request]) -> tuple[dict[str, str], list[Request]]:
 
 
 def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Request]) -> int:
-    """Runs ``suggest results=multirun/SWEEP rate=200``: how many replicas an arrival rate needs. 2 where no point
-    says."""
+    """Runs ``suggest results=multirun/SWEEP rate=200``: the replicas for an arrival rate; 2 if unknown."""
     from pathlib import Path
 
     from sglang_hydra.measure.report.reading import read_sweeps
@@ -179,8 +178,7 @@ def _size(name: str, typed: str) -> int:
 
 
 def _load(context: int | None, users: int | None, typed: Sequence[Request]) -> list[Request]:
-    """Returns what the fit and the limit are about: requests of ``context`` tokens, of which the last are the
-    answer."""
+    """Returns what the fit and the limit are about: requests of ``context`` tokens, the last are the answer."""
     words = []
     if context is not None:
         answer = min(_LONGEST_ANSWER, max(1, context // 4))

@@ -206,8 +206,7 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
 
 
 def _below(keys: tuple[str, ...], value: Any, mount: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
-    """Returns the values for our keys in a mapping for our node, or for one above it (``serving={sglang: {tp_size:
-    2}}``)."""
+    """Returns the values for our keys in a mapping for our node or one above (``serving={sglang: {tp_size: 2}}``)."""
     if mount[: len(keys)] != keys:
         return {}
     for name in mount[len(keys) :]:

@@ -102,8 +102,7 @@ class PlainBases:
         self._pairs: dict[str, bool] = {}
 
     def base(self, chosen: Sequence[Override]) -> PlainBase:
-        """Returns the base of these choices. Raises NotPlain where only Hydra can compose them, and where they are
-        wrong."""
+        """Returns the base of these choices. Raises NotPlain where only Hydra can compose them, or they are wrong."""
 
         def make() -> PlainBase | None:
             try:
@@ -140,8 +139,7 @@ class PlainBases:
         return PlainBase(root, layers, {**outline.choices, **chosen_options}, calls=tuple(_calls_in(root)))
 
     def _slot(self, override: Override) -> _Slot | None:
-        """Returns the slot of a choice; None for one that must be Hydra's (an option that chooses others, a
-        deletion)."""
+        """Returns the slot of a choice; None for Hydra's own (an option that chooses others, a deletion)."""
         value = override.value()
         if not isinstance(value, str) or override.package is not None or override.is_delete():
             return None

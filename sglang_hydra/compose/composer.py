@@ -119,8 +119,7 @@ class Composer:
         return self._repository(self.searched).options(group)
 
     def is_path(self, model: str) -> bool:
-        """Returns whether the choice of a model is a folder or the name of a repository, and no option that Hydra
-        finds."""
+        """Returns whether the choice of a model is a folder or the name of a repository, not an option of Hydra's."""
         return self._repository(self.searched).is_path(model)
 
     def groups(self) -> list[str]:
@@ -189,8 +188,7 @@ class Composer:
             return self._models[key]
 
     def canonical(self, requests: Sequence[Request]) -> list[str]:
-        """Returns the overrides as Hydra itself would take them, a secret as its reference; for Hydra's own record of a
-        run.
+        """Returns the overrides as Hydra itself would take them, a secret as its reference; for Hydra's record.
 
         Raises ConfigError as ``compose`` does.
         """
@@ -240,8 +238,7 @@ class Composer:
             self._read(requests, self._repository(requests))
 
     def hydra_keys(self, requests: Sequence[Request]) -> dict[str, Any]:
-        """Returns what the files that are merged set below Hydra's own node, unresolved, by key:
-        ``hydra.sweep.dir``."""
+        """Returns what the files merged here set below Hydra's own node, unresolved: ``hydra.sweep.dir``."""
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 
         with self._lock, self._reading(requests), hydra_errors_as_findings():
@@ -249,8 +246,7 @@ class Composer:
             return repository.hydra_keys(repository.defaults([item.override for item in chosen]).defaults)
 
     def origins_below(self, mount: tuple[str, ...], requests: Sequence[Request]) -> dict[str, Origin]:
-        """Returns who set each key right below a node of an app, which need not hold SGLang's arguments; the last one
-        wins."""
+        """Returns who set each key right below a node of an app, also without SGLang's arguments; the last wins."""
         from sglang_hydra.compose.by_omegaconf import origins_below
 
         with self._lock, self._reading(requests):
@@ -391,8 +387,7 @@ class Composer:
         return bool(base.mount) and key in base.config
 
     def _repository(self, requests: Sequence[Request] = ()) -> Repository:
-        """Returns what can be composed, with the folders that a ``hydra.searchpath=...`` of a typed word or file
-        adds."""
+        """Returns what can be composed, with the folders that a ``hydra.searchpath=...`` typed or in a file adds."""
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
         from sglang_hydra.compose.hydra_internals import Repository
         from sglang_hydra.compose.override_errors import Refused
@@ -413,8 +408,7 @@ class Composer:
         return self._repositories[key]
 
     def _base(self, repository: Repository, chosen: Sequence[Wanted]) -> Base:
-        """Returns the base for these choices, the caller's own. What is asked for twice is kept: a copy costs a
-        seventh."""
+        """Returns the base for these choices, the caller's own. Kept: a copy costs a seventh."""
         from sglang_hydra.compose.by_omegaconf import make_base
 
         key = (str(id(repository)), *(str(item.override.input_line) for item in chosen))

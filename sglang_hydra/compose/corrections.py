@@ -141,8 +141,7 @@ def _opposite(name: str) -> str | None:
 
 
 def _below_a_node(name: str) -> str | None:
-    """Returns ``bench.concurrency`` for ``concurrency``; none where an argument ends so too (timeout), or a node is
-    near."""
+    """Returns ``bench.concurrency`` for ``concurrency``; none if an argument ends so, or a node is near."""
     if any(argument.endswith(f"_{name}") for argument in EVERY) or nearest(name, NODES):
         return None
     known = list(known_keys())
@@ -184,8 +183,7 @@ def switch_meant(value: str) -> str | None:
 
 
 def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
-    """Returns the word that sets the key which ``key_meant`` found; ``typed`` are the other values of the command
-    line."""
+    """Returns the word that sets the key which ``key_meant`` found; ``typed`` are the other typed values."""
     if meant == "ep_size" and not is_digits(value):
         size = typed.get("tp_size", "")
         value = size if is_digits(size) else "${tp_size}"

@@ -18,8 +18,7 @@ def quoted(text: str) -> str:
 
 
 def literal(value: Any) -> Any:
-    """Returns ``value`` with every ``${`` in its texts escaped, so that OmegaConf resolves it to the very same
-    value."""
+    """Returns ``value`` with every ``${`` in its texts escaped, so that OmegaConf resolves it to the same."""
     if isinstance(value, str):
         return re.sub(r"(\\*)\$\{", lambda run: run.group(1) * 2 + "\\${", value)
     if isinstance(value, (list, tuple)):

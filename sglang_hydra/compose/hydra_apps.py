@@ -81,8 +81,7 @@ def composed_words(failure: BaseException) -> list[str] | None:
 
 
 def take_starting_app() -> StartingApp | None:
-    """Returns the app that is starting, once: a search path that is made later belongs to something else. None
-    outside."""
+    """Returns the app that is starting, once: later search paths belong to others. None outside."""
     app = _STARTING.get()
     _STARTING.set(None)
     return app

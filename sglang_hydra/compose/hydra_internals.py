@@ -180,8 +180,7 @@ class Repository(CachingConfigRepository):
         return result
 
     def _outlined_schema(self) -> ConfigResult | None:
-        """Returns our schema without its keys, which only ``merged`` needs. None where the app has a config of its
-        name."""
+        """Returns our schema without its keys, which only ``merged`` needs. None if the app has one of that name."""
         first = next((source for source in self.get_sources() if source.is_config(SCHEMA_NAME)), None)
         stored = [getattr(store.repo.get(f"{SCHEMA_NAME}.yaml"), "node", None) for store in self._stores()]
         if first is None or first.scheme() != "structured" or not all(isinstance(i, UnmadeSchema) for i in stored):
@@ -191,8 +190,7 @@ class Repository(CachingConfigRepository):
         return ConfigResult("sglang_hydra", "structured://", config, {"package": None}, [])
 
     def hydra_keys(self, defaults: Sequence[ResultDefault]) -> dict[str, object]:
-        """Returns what these configs set below Hydra's own node, unresolved, by key: ``hydra.mode``,
-        ``hydra/launcher``."""
+        """Returns what these configs set below Hydra's own node, unresolved: ``hydra.mode``, ``hydra/launcher``."""
         found: dict[str, object] = {}
         for default in defaults:
             found |= self._hydra_nodes.get(str(default.config_path), {})
@@ -239,8 +237,7 @@ class Repository(CachingConfigRepository):
             recipes.register(id, store)  # with Hydra 1.3 this repository works on a copy
 
     def is_registered(self, config_path: str) -> bool:
-        """Returns whether code has registered a config of this name, which Hydra holds a file of the same name
-        against."""
+        """Returns whether code has registered a config of this name, which Hydra compares with a file."""
         return any(source.scheme() == "structured" and source.is_config(config_path) for source in self.get_sources())
 
     def is_ours(self, config_path: str) -> bool:
@@ -259,8 +256,7 @@ class Repository(CachingConfigRepository):
         return source is None or source.load_config(name).provider == PATH_PROVIDER
 
     def _stores(self) -> list[ConfigStore]:
-        """Returns the stores that the sources read. Each source of Hydra 1.3 has one of its own, a copy; later ones
-        share."""
+        """Returns the stores that the sources read. Hydra 1.3's sources have a copy each; later ones share."""
         shared = ConfigStore.instance()
         return [getattr(source, "store", shared) for source in self.get_sources() if source.scheme() == "structured"]
 
@@ -433,8 +429,7 @@ def apply_override(override: Override, config: DictConfig) -> None:
 
 
 def header_package(text: str) -> str | None:
-    """Returns the package in the header of a config file (``# @package bench``). Raises ValueError for a broken
-    header."""
+    """Returns the package in the header of a config file (``# @package bench``). ValueError if broken."""
     return ConfigSource._get_header_dict(text)["package"]
 
 

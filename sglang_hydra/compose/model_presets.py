@@ -74,8 +74,7 @@ class ModelPresets:
 
     @cached_property
     def _facts(self) -> Mapping[str, ModelFacts]:
-        """Returns the facts by checkpoint. Of several presets for one, those that name it come before those that
-        inherit its name."""
+        """Returns the facts by checkpoint. Of several presets for one, those that name it come first."""
         found: dict[str, ModelFacts] = {}
         for preset in sorted(self._presets, key=lambda preset: "model_path" not in preset.own_keys):
             path = preset.node["model_path"]

@@ -106,8 +106,7 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
 
 
 def _meant(key: str, kind: Any, value: Any) -> str | None:
-    """Returns the value that was probably meant: ``81920`` for 80GB where MiB are counted, ``4`` for 4.0, ``true`` for
-    on."""
+    """Returns the value probably meant: ``81920`` for 80GB where MiB are counted, ``4`` for 4.0, ``true`` for on."""
     text = str(value).strip().lower()
     if kind is bool:
         return {**dict.fromkeys(_TRUE, "true"), **dict.fromkeys(_FALSE, "false")}.get(text)

@@ -340,8 +340,7 @@ def flagged(flag: str) -> Field | None:
 
 
 def near_key(key: str) -> str | None:
-    """Returns the key that was probably meant by one that nothing reads, ``!`` before it where it means the
-    opposite."""
+    """Returns the key that was probably meant by one that nothing reads, ``!`` before an opposite."""
     (name, _, rest), last = key.partition("."), key.rpartition(".")[2]
     if name == "env" and rest:
         return f"engine.{key}"

@@ -51,8 +51,7 @@ def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[C
 
 
 def _resolved_in(base: Base, part: Content) -> Content:
-    """Returns a config with the interpolations in it resolved in the whole. Raises ConfigError for a copy of a
-    secret."""
+    """Returns a config with its interpolations resolved in the whole. Raises ConfigError for a copy of a secret."""
     from omegaconf import OmegaConf
 
     own = OmegaConf.create(dict(part.tree))
@@ -68,8 +67,7 @@ def _resolved_in(base: Base, part: Content) -> Content:
 
 
 def option_defaults(repository: Repository, choice: Override) -> list[ResultDefault]:
-    """Returns the entries of Hydra's defaults list that an option brings: those of its own defaults list, and
-    itself."""
+    """Returns the entries of Hydra's defaults list that an option brings: its own defaults list, and itself."""
     listed = repository.defaults([choice], skip_missing=True).defaults
     own = {f"{choice.key_or_group}/{choice.value()}"}
     while more := {str(entry.config_path) for entry in listed if entry.parent in own} - own:

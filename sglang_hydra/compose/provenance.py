@@ -183,8 +183,7 @@ class Layers:
             raise ConfigError(*findings)
 
     def winners(self, root: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the value of every named argument: the root's where a root layer named it, else the strongest
-        preset's."""
+        """Returns the value of every named argument: the root's, else the strongest preset's."""
         intent: dict[str, Any] = {}
         for name, chain in self._origins.items():
             chain.sort(key=lambda origin: _PRESETS.index(origin.layer) if origin.layer in _PRESETS else len(_PRESETS))
@@ -204,8 +203,7 @@ class Layers:
         return origin.place if origin else None
 
     def origin_at(self, key: str) -> Origin | None:
-        """Returns who had the last word on an argument, on a key of a node or on what that lies in; None if nobody
-        named it."""
+        """Returns who had the last word on an argument, on a key of a node or above it; None if nobody did."""
         path = tuple(re.sub(r"\[(\w+)\]", r".\1", key).split("."))
         for depth in range(len(path), 0, -1):
             chain = self._origins.get(path[0]) if depth == 1 else None
@@ -236,8 +234,7 @@ class Layers:
         return found
 
     def settings(self) -> dict[str, Origin]:
-        """Returns every key inside a node that somebody set beside the preset's own file, as ``gpu.count``, with who
-        did."""
+        """Returns every key inside a node that somebody set beside the preset's own file, as ``gpu.count``, and who."""
         return {
             ".".join(path): origin
             for path, origin in self._inside.items()

@@ -97,8 +97,7 @@ def register(id: str, store: ConfigStore) -> None:
 
 
 def recipe_findings(id: str | None) -> list[Finding]:
-    """Returns what there is to say of a chosen recipe: arguments that no release has, what its script sets, its own
-    note."""
+    """Returns what there is to say of a chosen recipe: unknown arguments, what its script sets, its note."""
     recipe = recipes().get(id) if id is not None else None
     if recipe is None:
         return []

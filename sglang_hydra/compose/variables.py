@@ -199,8 +199,7 @@ class Secrets(Mapping[str, str]):
 
 
 def _may_hand_over(name: str, variable: str) -> bool:
-    """Returns whether a server gets a variable that a file names: its key, what it would inherit anyway, what is
-    allowed."""
+    """Returns whether a server gets a variable that a file names: its key, inherited ones, allowed ones."""
     return variable in (API_KEY_VARIABLE, name) or may_read(variable)
 
 

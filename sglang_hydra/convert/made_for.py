@@ -36,8 +36,7 @@ def made_for(plan: Plan) -> str:
 
 
 def made_for_all(topology: Topology) -> str:
-    """Returns the same for several servers, with what none of them says: how many there are, and how the router is
-    set."""
+    """Returns the same for several servers, with their number and the router's settings."""
     node, router = topology.common.nodes.topology, topology.common.nodes.topology.router
     words: dict[str, object] = {"topology": topology.name, "host": topology.router.host, "port": topology.router.port}
     words["replicas"] = topology.common.nodes.replicas

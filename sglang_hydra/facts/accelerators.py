@@ -41,8 +41,7 @@ def find_habana(search: Search) -> Found | None:
 
 
 def find_by_torch(search: Search) -> Found | None:
-    """Finds what only torch knows (Ascend, Intel XPU) in a child process, and only for a torch that was built for
-    one."""
+    """Finds what only torch knows (Ascend, Intel XPU) in a child process, only for a torch built for one."""
     from sglang_hydra.facts.installed import find_package, torch_build
 
     build = torch_build(search.paths)

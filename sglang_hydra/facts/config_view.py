@@ -110,8 +110,7 @@ def read_overrides(text: Any) -> Mapping[str, Any]:
 
 
 def view_of(model: ModelFacts, override_text: Any) -> ConfigView | None:
-    """Returns the config under its overrides, or None: nothing is known of the model, or the overrides are
-    unreadable."""
+    """Returns the config under its overrides, or None: unknown, or unreadable overrides."""
     if model.config is None:
         return None
     try:

@@ -217,8 +217,7 @@ def _class_of_part(name: str, part: Mapping[str, Any], value: Mapping[str, Any])
 
 
 def _with_copied(config: dict[str, Any], *, copies: bool) -> dict[str, Any]:
-    """Returns ``config`` with what SGLang copies out of the language model's part
-    (hf_transformers_utils.get_config)."""
+    """Returns ``config`` with what SGLang copies out of the language model (hf_transformers_utils.get_config)."""
     parts = (config.get(name) for name in TEXT_PARTS[:2])
     text = next((part for part in parts if isinstance(part, Mapping)), None)
     if text is not None and copies:

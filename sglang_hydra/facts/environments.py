@@ -30,15 +30,13 @@ def find_python(python: str | None) -> str | None:
 
 
 def is_read_from_disk(python: str) -> bool:
-    """Returns whether an interpreter's folders are known without starting it: a virtual environment that sees no
-    other's."""
+    """Returns whether an interpreter's folders are known without starting it: an isolated virtual environment."""
     settings = environment_settings(python)
     return bool(settings) and not _sees_its_base(settings) and bool(package_folders(python, ("site-packages",)))
 
 
 def environment_settings(python: str) -> Mapping[str, str]:
-    """Returns the keys of the pyvenv.cfg of a virtual environment's ``python``, in lower case; empty where there is
-    none."""
+    """Returns the keys of the pyvenv.cfg of a virtual environment's ``python``, in lower case; empty if none."""
     # The folder is taken as written: resolving a venv's python would lead to the interpreter that it was made from.
     root = os.path.dirname(os.path.dirname(python))
     try:
@@ -66,8 +64,7 @@ def _sees_its_base(settings: Mapping[str, str]) -> bool:
 
 
 def paths_on_disk(python: str) -> tuple[str, ...]:
-    """Returns the folders that an interpreter most likely imports from, by where it lies: one in no bin folder has
-    none."""
+    """Returns the folders that an interpreter most likely imports from, by its place: none outside of a bin folder."""
     if os.path.basename(os.path.dirname(python)) != "bin":
         return ()
     settings = environment_settings(python)

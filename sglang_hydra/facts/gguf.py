@@ -101,8 +101,7 @@ def bits_by_name(path: str) -> float | None:
 
 
 def _bits(header: Header, layers: int) -> dict[str, Any]:
-    """Returns average bits of a weight: of the embedding, lm_head, and each module of each layer (null where there is
-    none)."""
+    """Returns average bits of a weight: of the embedding, lm_head, and each module of each layer (null if none)."""
 
     def average(names: list[str]) -> float | None:
         found = [header.tensors[name] for name in names if name in header.tensors]

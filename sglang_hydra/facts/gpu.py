@@ -49,8 +49,7 @@ class GpuFacts:
 
     @property
     def is_sm90(self) -> bool:
-        """Returns whether it is Hopper. The test is on the major version, so an RTX 5090 (12.0) is neither Hopper nor
-        Blackwell."""
+        """Returns whether it is Hopper. By major version: an RTX 5090 (12.0) is neither Hopper nor Blackwell."""
         return self.compute_capability is not None and self.compute_capability[0] == 9
 
     @property

@@ -132,8 +132,7 @@ def read_config(path: str) -> dict[str, Any]:
 
 
 def cached_folder(model_path: str, revision: str | None = None, env: Mapping[str, str] = os.environ) -> str | None:
-    """Returns the snapshot of a hub id in the local Hugging Face cache, None if that revision (default: main) is not
-    there."""
+    """Returns the snapshot of a hub id in the local Hugging Face cache, None without that revision (default: main)."""
     base = os.path.join(cache_root(env), "models--" + model_path.replace("/", "--"))
     wanted = revision or "main"
     with contextlib.suppress(OSError, ValueError):  # a commit hash has no ref
@@ -202,8 +201,7 @@ def _from_hub(
 def _download(
     model_path: str, revision: str | None, env: Mapping[str, str], tried: list[str], access: Access
 ) -> str | None:
-    """Returns the path of the config.json fetched from the hub, or None and a sentence in ``tried``. One brief
-    attempt."""
+    """Returns the path of the config.json fetched from the hub, or None and a sentence in ``tried``. Tries once."""
     if _is_true(env.get("HF_HUB_OFFLINE") or env.get("TRANSFORMERS_OFFLINE")):
         tried.append("the hub was not asked: HF_HUB_OFFLINE is set")
         return None
@@ -251,8 +249,7 @@ def _reach(url: str) -> None:
 
 
 def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
-    """Returns the facts in a GGUF file's header; where it says too little, those of a config.json beside it, or
-    named."""
+    """Returns the facts in a GGUF file's header; else those of a config.json beside it, or named."""
     from sglang_hydra.facts.gguf import UnreadableGguf, bits_by_name, config_of, read_header
 
     try:
@@ -324,8 +321,7 @@ def _with_format_beside(facts: ModelFacts, path: str) -> ModelFacts:
 def _facts(
     config: dict[str, Any], source: str, *, name: str, trust_remote_code: bool, revision: str | None = None
 ) -> ModelFacts:
-    """Returns the facts in the content of a config.json: what it states, and what its class makes of what it leaves
-    out."""
+    """Returns the facts in the content of a config.json: what it states, and its class's defaults."""
     made = completed(config, name, trust_remote_code=trust_remote_code)
     extra: dict[str, Any] = {
         "stated": config,
@@ -349,8 +345,7 @@ def _unknown(tried: list[str]) -> ModelFacts:
 
 
 def _with_torch_dtype(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns ``config`` with ``torch_dtype`` wherever a newer transformers wrote ``dtype``: SGLang reads the first
-    name."""
+    """Returns ``config`` with ``torch_dtype`` for the ``dtype`` of a newer transformers, as SGLang reads it."""
     parts = {key: _renamed(value) for key, value in config.items() if isinstance(value, dict)}
     return _renamed({**config, **parts})
 

@@ -36,8 +36,7 @@ def interpreter_paths(python: str | None = None) -> tuple[str, ...]:
 
 
 def find_package(name: str, paths: Sequence[str]) -> bool:
-    """Returns whether ``import name`` would find a package or module on ``paths`` (importlib's rules, nothing is
-    imported)."""
+    """Returns whether ``import name`` would find a package or module on ``paths`` (importlib's rules, no import)."""
     return PathFinder.find_spec(name, list(paths)) is not None
 
 
@@ -114,8 +113,7 @@ def _versions(folders: Iterable[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def _versions_in(folder: str, changed: int) -> Mapping[str, str]:
-    """Returns the distributions in one folder; it is read again when it has ``changed``, which every installation
-    does."""
+    """Returns the distributions in one folder; read again when ``changed``, as installations do."""
     found: dict[str, str] = {}
     for name in os.listdir(folder):
         match = _METADATA.fullmatch(name)

@@ -48,8 +48,7 @@ class ModelFacts:
         return fields
 
     def details(self) -> dict[str, Any]:
-        """Returns what a saved plan keeps beside ``config``, so that it is judged as it was made: see
-        ``with_details``."""
+        """Returns what a saved plan keeps beside ``config``, to be judged alike: see ``with_details``."""
         kept = {key: plain(self.extra[key]) for key in KEPT if key in self.extra}
         found = {**kept, "config_class": self.config_class, "refused": self.refused}
         return {key: value for key, value in found.items() if value is not None}

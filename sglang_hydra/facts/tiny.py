@@ -105,8 +105,7 @@ def _bytes_as_letters() -> list[str]:
 
 
 def _tokenizer() -> dict[str, Any]:
-    """Returns a byte-level BPE that can spell anything; its merges make two-letter syllables and words of two of
-    them."""
+    """Returns a byte-level BPE that can spell anything; its merges make syllables and words of two."""
     space = _bytes_as_letters()[ord(" ")]
     merges = [(consonant, vowel) for consonant in "bcdfghjklmnprstvwyz" for vowel in "aeiou"]
     syllables = [first + second for first, second in merges]

@@ -92,8 +92,7 @@ def _from_headers(files: list[str], source: str) -> CheckpointSize:
 
 
 def _header(file: str) -> dict[str, int]:
-    """Returns the bytes of each tensor in a safetensors file. Its first eight bytes are the length of the JSON that
-    follows."""
+    """Returns the bytes of each tensor in a safetensors file. Eight bytes give the length of the JSON."""
     try:
         size = os.path.getsize(file)
         with open_plain(file) as opened:

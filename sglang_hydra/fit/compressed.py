@@ -61,8 +61,7 @@ def compressed_pool(
     rules: Allocation,
     context: int,
 ) -> Pool:
-    """Returns the pools that fit into ``room`` bytes: tokens of the full context, of the window, and requests with a
-    state."""
+    """Returns the pools that fit into ``room`` bytes: tokens full context, window, and requests with a state."""
     shape, page = _shape(decoder), int(values.get("page_size") or _PAGE)
     page = page if page % 128 == 0 else _PAGE
     many = sum(layer.kind == 128 for layer in decoder.layers)

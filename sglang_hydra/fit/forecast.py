@@ -104,8 +104,7 @@ def coefficients() -> Mapping[str, Any]:
 def forecast(
     server: Server, demand: Demand, given: Mapping[str, Any] | None = None, own: Own | None = None
 ) -> Forecast:
-    """Returns what ``server`` delivers under ``demand``, by the coefficients ``given`` (those that ship with the
-    package)."""
+    """Returns what ``server`` delivers under ``demand``, by the coefficients ``given`` (default: the package's)."""
     known, own = given or coefficients(), own or Own()
     context = demand.input_len + demand.output_len / 2
     most = server.most(context)

@@ -118,7 +118,6 @@ def server_of(
 
 @cache
 def _networks() -> Mapping[str, Any]:
-    """Returns by GPU class how many GPUs the fast link connects, GB/s of a GPU to others in one direction, and the
-    source."""
+    """Returns by GPU class the GPUs on the fast link, its GB/s of a GPU in one direction, and the source."""
     found: Mapping[str, Any] = json.loads(Path(__file__).with_name("forecast_networks.json").read_text("utf-8"))
     return found

@@ -40,8 +40,7 @@ _MICROSECOND, _MILLISECOND = 1e-6, 1e-3
 
 
 def step_terms(server: Server, running: float, context: float) -> dict[str, float]:
-    """Returns the seconds of a decode step with ``running`` requests on the whole server, ``context`` tokens cached of
-    each."""
+    """Returns the seconds of a decode step with ``running`` requests on the whole server, ``context`` tokens each."""
     roofline, layers = server.roofline, server.layers
     step = roofline.step(running, context)
     band = roofline.bandwidth
@@ -106,8 +105,7 @@ def prompt_terms(server: Server, tokens: float) -> dict[str, float]:
 
 
 def assumed(server: Server, running: float) -> float:
-    """Returns the seconds of a decode step for what nobody measured: kernels without CUDA graphs, exchanges between
-    nodes."""
+    """Returns the seconds of a decode step not measured: kernels without CUDA graphs, exchanges between nodes."""
     batch = running / server.roofline.copies / server.dp
     eager = _EAGER * server.layers if batch > server.graphs else 0.0
     far = 2 * _FAR * server.layers if crosses(server) else 0.0

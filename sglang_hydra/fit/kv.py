@@ -150,8 +150,7 @@ def pool_of(
     context: int,
     rules: Allocation,
 ) -> Pool:
-    """Returns the pool that fits into ``room`` bytes. Its tokens are 0 or less where the server would refuse to
-    start."""
+    """Returns the pool that fits into ``room`` bytes. 0 tokens or less: the server refuses to start."""
     page = int(values.get("page_size") or 1)
     limit = values.get("max_total_tokens")
     pooled = rules.windows_by_bytes and pools_windows(decoder, values, rules)
@@ -199,8 +198,7 @@ def _windowed_pool(
 
 
 def window_cap(values: Mapping[str, Any], window: int, page: int, requests: int) -> int:
-    """Returns the tokens of a window's pool that ``requests`` can hold at once (0.5.23
-    pool_configurator.py:924-968)."""
+    """Returns the tokens of a window's pool that ``requests`` hold at once (0.5.23 pool_configurator.py:924-968)."""
     drafting = values.get("speculative_algorithm") is not None
     drafts = int(values.get("speculative_num_draft_tokens") or 1) if drafting else 1
     steps = int(values.get("speculative_num_steps") or 0) * int(values.get("speculative_eagle_topk") or 1)

@@ -181,8 +181,7 @@ def _two_changes(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
 
 
 def cache_type(gpu: GpuFacts) -> str:
-    """Returns the FP8 type for the cache: e4m3 has more digits, and kernels for it begin with compute capability
-    8.9."""
+    """Returns the FP8 type for the cache: e4m3 has more digits; its kernels begin with capability 8.9."""
     return "fp8_e5m2" if gpu.is_cuda and (gpu.compute_capability or (0, 0)) < (8, 9) else "fp8_e4m3"
 
 
@@ -196,8 +195,7 @@ def _largest_fraction(found: Fit) -> Iterator[Change]:
 
 
 def _more_room(server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted) -> Iterator[Change]:
-    """Yields more tokens on the same GPUs: what limits the pool taken away, a larger share for it, DP attention,
-    FP8."""
+    """Yields more tokens on the same GPUs: no limit on the pool, a larger share, DP attention, FP8."""
     values, tp = server.values, server.layout.tp
     if wanted.context and found.kv is not None and wanted.context > found.kv.context:
         yield {"context_length": wanted.context}
@@ -239,8 +237,7 @@ def _fewer_requests(found: Fit) -> Iterator[Mapping[str, Any]]:
 
 
 def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:
-    """Yields a shorter longest context or fewer requests, where the table of token locations is what takes the
-    memory."""
+    """Yields a shorter longest context or fewer requests, where the request table takes the memory."""
     context, slots = (found.kv.context, found.kv.slots or 0) if found.kv is not None else (0, 0)
     yield from ({"context_length": length} for length in _CONTEXTS[:1] if context > length)
     yield from ({"max_running_requests": number} for number in (256,) if slots > number)

@@ -148,8 +148,7 @@ class Fit:
         return None if self.kv is None or self.kv.tokens is None else max(0, self.kv.tokens)
 
     def concurrent_requests(self, context: int) -> int | None:
-        """Returns requests of ``context`` tokens that run at a time on the whole server; None where the KV cache is
-        unknown."""
+        """Returns requests of ``context`` tokens that run at a time on the whole server; None if unknown."""
         tokens = self.kv_tokens
         if tokens is None or self.kv is None or context < 1:
             return None

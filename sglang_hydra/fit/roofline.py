@@ -130,8 +130,7 @@ class Roofline:
     verified: int = 1
 
     def touched(self, tokens: float) -> float:
-        """Returns the share of the routed experts that ``tokens`` tokens choose, each evenly: E[1 - (1 -
-        k/E)^tokens]."""
+        """Returns the share of the routed experts that ``tokens`` choose, each evenly: E[1 - (1 - k/E)^tokens]."""
         if not self.expert_number:
             return 0.0
         return 1.0 - float((1.0 - self.expert_chosen / self.expert_number) ** tokens)

@@ -198,8 +198,7 @@ def _outside(need: Need, fraction: float, free: float, held: float) -> float:
 
 
 def interval_of(need: Need, free: Range | None) -> Interval | None:
-    """Returns the fractions that work with the likeliest numbers, as far as all else is as it is with the one asked
-    for."""
+    """Returns the fractions that work with the likeliest numbers, all else as with the one asked for."""
     held, after = need.before_cache, need.after_cache
     if held is None or free is None or after is None or free.mid <= 0:
         return None

@@ -31,8 +31,7 @@ _HIP = 0.03 * GIB
 
 
 def weigh(known: Understanding, values: Mapping[str, Any], checkpoint: CheckpointSize | None) -> Weights:
-    """Returns the weights on the fullest GPU; total None where a part is unknown and no checkpoint says how large all
-    are."""
+    """Returns the weights on the fullest GPU; total None where a part is unknown and no checkpoint says the sum."""
     decoder, scheme = known.decoder, known.scheme
     if decoder is None or scheme is None:
         return _from_checkpoint(known, checkpoint)
@@ -79,8 +78,7 @@ def lora_of(known: Understanding, values: Mapping[str, Any]) -> float | None:
 
 
 def _slack(relative: float, total: float) -> float:
-    """Returns how much less than ``total`` the weights may take: a model's own uncertainty only where shapes are
-    assumed."""
+    """Returns how much less than ``total`` the weights may take: only if shapes are assumed."""
     return _ROUNDING + (_ROUNDING_RELATIVE if relative == _RELATIVE else relative) * total
 
 

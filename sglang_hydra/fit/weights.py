@@ -66,8 +66,7 @@ _LAST: deque[tuple[tuple[Any, ...], list[StageWeights]]] = deque(maxlen=8)
 
 
 def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, element: int) -> float:
-    """Returns the bytes of the tensors in the checkpoint's files, ``element`` bytes for a weight that is not quantized
-    there."""
+    """Returns the bytes of the tensors in the checkpoint's files, ``element`` bytes for one not quantized."""
     once = ranks_of(Layout(), shares_attention=False)
 
     def kept(stored: Stored) -> Stored:

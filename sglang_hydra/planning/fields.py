@@ -96,8 +96,7 @@ class PlanFields:
 
     @property
     def layout(self) -> Layout:
-        """Returns the groups that the server's GPUs form: ranks, replicas, parallel groups, nodes, drafts, CUDA
-        graphs."""
+        """Returns the groups that the server's GPUs form: ranks, replicas, groups, nodes, drafts, CUDA graphs."""
         return self.resolution.layout
 
     @property

@@ -171,8 +171,7 @@ class Plan(PlanFields):
         return environment_of(self)
 
     def as_yaml(self, node: int = 0) -> str:
-        """Returns a file for SGLang's ``--config`` (0.5.2 has no such option). Raises ConfigError for what it cannot
-        hold."""
+        """Returns a file for SGLang's ``--config`` (0.5.2 has no such option). ConfigError if it cannot."""
         from sglang_hydra.planning.passing.passed import as_yaml
 
         return as_yaml(self, node)

@@ -118,8 +118,7 @@ def _cases(facts: Mapping[str, Any]) -> Iterator[Case]:
 
 
 def _module(record: Record, name: str) -> str | None:
-    """Returns the longest beginning of a dotted name that is a module of the wheel; None for an inert part as a
-    whole."""
+    """Returns the longest beginning of a dotted name that is a module of the wheel; None for an inert part."""
     root, words = wheels.place_of(record.wheel), name.strip(".").split(".")
     for length in range(len(words), 3, -1) if root else ():
         path = Path(str(root), *words[:length])
@@ -169,8 +168,7 @@ def _typed(option: Mapping[str, Any], flags: list[str]) -> dict[str, Any]:
 def _spec(
     name: str, field: Mapping[str, Any], typed: Mapping[str, Any], known: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Returns an argument as table.json has it. What the nearest release says stays where this one says the
-    same."""
+    """Returns an argument as table.json has it. Rows of the nearest release stay."""
     made: dict[str, Any] = dict(known) if known else {"type": _type(field["type"])}
     is_computed = isinstance(made.get("default"), dict) and "computed" in made["default"]
     if "default" in field and not is_computed:

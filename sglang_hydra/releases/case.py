@@ -160,8 +160,7 @@ def own_config_class(model: ModelFacts) -> str | None:
 
 
 def _without_code(content: dict[str, Any]) -> dict[str, Any]:
-    """Returns a model's config.json, or its files, without the config class of its own: transformers' class is
-    used instead."""
+    """Returns a model's config.json, or its files, without the config class of its own: transformers' is used."""
     if "files" in content:
         files = dict(content["files"])
         with contextlib.suppress(KeyError, ValueError, AttributeError):  # no config.json, or none that can be read

@@ -126,8 +126,7 @@ class Part:
 
 
 def runs(path: str, read: Collection[str]) -> list[tuple[int, int]]:
-    """Returns the bytes of a wheel that the wanted files are in, as (from, to); of a small one all that its end has
-    not."""
+    """Returns the bytes of a wheel that the wanted files are in, as (from, to); of a small one all but its end."""
     found: list[tuple[int, int]] = []
     with zipfile.ZipFile(path) as archive:
         size = os.path.getsize(path)

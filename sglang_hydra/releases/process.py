@@ -231,8 +231,7 @@ _children_lock = threading.Lock()
 
 
 def child_for(record: Record, places: Sequence[Path], facts: Mapping[str, Any], python: str | None = None) -> Child:
-    """Returns the child for this release and this kind of machine, started when it is first needed. Raises
-    ChildFailed."""
+    """Returns the child for this release and this kind of machine, started when first needed. Raises ChildFailed."""
     fixed = {name: value for name, value in facts.items() if name not in _MAY_CHANGE}
     key = (os.getpid(), record.fingerprint, tuple(places), json.dumps(fixed, sort_keys=True))
     with _children_lock:

@@ -63,8 +63,7 @@ class Wheel:
 
     @property
     def digest(self) -> str:
-        """Returns the wheel by its bytes and by what is unpacked: another build, or set of builds, has
-        another."""
+        """Returns the wheel by its bytes and by what is unpacked: other builds differ."""
         import hashlib
 
         files = sorted(file.sha256 for file in self.files)
@@ -115,8 +114,7 @@ def newest_release() -> str:
 
 
 def default_release() -> str:
-    """Returns the release that is meant where nothing names one and none is installed: the user's choice, else the
-    newest."""
+    """Returns the release that is meant where none is named or installed: the user's, else the newest."""
     chosen = settings().release
     return newest_release() if chosen is None else chosen.value
 

@@ -37,8 +37,7 @@ class Found(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Returns what its conditions read, the nearest first: arguments; variables behind ``$``, the platform behind
-        ``@``."""
+        """Returns what its conditions read, the nearest first: arguments; variables (``$``), the platform (``@``)."""
         return list(dict.fromkeys(name for guard in reversed(self.site.guards) for name in names_in(guard)))
 
 

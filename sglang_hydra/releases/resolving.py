@@ -117,8 +117,7 @@ def _seed(given: Accepted, facts: Facts) -> int | None:
 
 
 def _refused(answer: Answer, basis: Basis, own: Resolution, given: Accepted, facts: Facts) -> Resolution:
-    """Returns the resolution of a refusal: the release gives no values, so those of ``own`` are used, none of them
-    known."""
+    """Returns the resolution of a refusal: the release gives no values, so those of ``own`` are used as unknown."""
     stage = answer.stage or "check"
     error = " ".join(str(answer.error).split())
     if answer.check is not None and ".py:" not in error:
@@ -219,8 +218,7 @@ def _stands_in(message: str, name: str, value: object) -> bool:
 
 
 def _values(argument: Argument, word: str | None, typed: Mapping[str, object]) -> Iterator[str]:
-    """Yields what the message may mean: the word behind the flag where it can be a value; of a switch, the other
-    position."""
+    """Yields what the message may mean: the word behind the flag or, of a switch, the other position."""
     if argument.action in _SWITCHES:
         yield shown(not typed.get(argument.name, argument.default))
     elif word is not None and _can_hold(argument, word.rstrip(".")):
@@ -304,7 +302,6 @@ def _is_read_adapter(before: Any, after: Any) -> bool:
 
 
 def unknown_by_rules(ledger: Iterable[Entry], typed: Collection[str]) -> frozenset[str]:
-    """Returns arguments that nobody set and that 0.5.2's rules resolve, or the code of another release, as far as
-    recorded."""
+    """Returns arguments that nobody set and that 0.5.2's rules resolve, or another release's recorded code."""
     resolved = {entry.field for entry in ledger if entry.field in FIELDS} | resolved_fields()
     return frozenset(resolved - {*typed, "random_seed"})

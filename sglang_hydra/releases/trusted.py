@@ -106,8 +106,7 @@ def _metadata(file: Path) -> tuple[str, str]:
 
 
 def _member(file: Path, name: str) -> bytes:
-    """Returns one of a wheel's files about itself. Raises MachineError (REL003) where ``file`` is no wheel that has
-    it."""
+    """Returns one of a wheel's files about itself. Raises MachineError (REL003) if ``file`` lacks it."""
     try:
         with zipfile.ZipFile(file) as archive:
             (member,) = (one for one in archive.namelist() if re.fullmatch(rf"[^/]+\.dist-info/{name}", one))

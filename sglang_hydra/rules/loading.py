@@ -13,8 +13,7 @@ _REMOTE = re.compile(r".+://")
 
 
 def is_remote(model_path: Any) -> bool:
-    """Returns whether ``model_path`` is a URL such as s3://bucket/model. Raises TypeError if it is neither text nor a
-    path."""
+    """Returns whether ``model_path`` is a URL such as s3://bucket/model. Raises TypeError for other types."""
     return not isinstance(model_path, os.PathLike) and _REMOTE.match(model_path) is not None
 
 

@@ -72,8 +72,7 @@ class Resolution:
 
     @cached_property
     def args(self) -> ServerArgs:
-        """Returns the arguments of 0.5.2 as one sealed object: reading works, writing raises
-        ``FrozenInstanceError``."""
+        """Returns the arguments of 0.5.2 as one sealed object: writing raises ``FrozenInstanceError``."""
         return sealed({name: self.values.get(name, field.default) for name, field in FIELDS.items()})
 
 
@@ -234,8 +233,7 @@ def _unknown_or_missing(intent: Mapping[str, Any], values: Mapping[str, Any]) ->
 
 
 def planned_environment(values: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the variables by name (SGLang 0.5.2, server_args.py lines 839-848): switches that kernels read from
-    there."""
+    """Returns the variables by name (SGLang 0.5.2, server_args.py lines 839-848): switches that kernels read."""
     return {
         "SGLANG_ENABLE_TORCH_COMPILE": "1" if values["enable_torch_compile"] else "0",
         "SGLANG_MAMBA_SSM_DTYPE": str(values["mamba_ssm_dtype"]),

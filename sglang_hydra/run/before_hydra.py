@@ -143,8 +143,7 @@ def _first_points(words: Sequence[str]) -> Iterator[str]:
 
 
 def _needs_the_run(failure: BaseException | None) -> bool:
-    """Returns whether only a run of Hydra's can resolve what failed (``${hydra:...}``); the task's plan is made in
-    one."""
+    """Returns whether only a run of Hydra's can resolve what failed (``${hydra:...}``); as the task's plan is."""
     while failure is not None:
         if "HydraConfig was not set" in str(failure):
             return True

@@ -115,8 +115,7 @@ def _one_of(mounts: Sequence[Sequence[str]]) -> Finding:
 
 
 def typed_words(running: Any) -> list[str]:
-    """Returns the overrides of a job, as they were typed: read from Hydra's node, an interpolation in one is
-    resolved."""
+    """Returns the overrides of a job, as they were typed: from Hydra's node, interpolations resolved."""
     from omegaconf import OmegaConf
 
     words: Any = OmegaConf.to_container(running.overrides.task, resolve=False)

@@ -92,8 +92,7 @@ def room_line(plan: Plan) -> str:
 
 
 def _held(fit: Fit, context: int | None) -> str:
-    """Returns ``959,955 KV tokens, 7 requests of 131,072 tokens at a time``: of ``context`` tokens, or of the
-    longest."""
+    """Returns ``959,955 KV tokens, 7 requests of 131,072 tokens at a time``: of ``context`` or the longest."""
     tokens = fit.kv_tokens
     if tokens is None or fit.kv is None:
         return f"unknown: {', '.join(fit.unknown)}" if fit.unknown else "unknown"

@@ -77,8 +77,7 @@ def _below(path: str, item: Any) -> Iterator[Key]:
 
 
 def key_of(word: str) -> Key | None:
-    """Returns the key that a word names: itself, or for what is below a mapping (``engine.env.NCCL_DEBUG``) that
-    mapping."""
+    """Returns the key that a word names: itself, or below a mapping (``engine.env.NCCL_DEBUG``) that mapping."""
     while word:
         key = keys().get(word)
         if key is not None:

@@ -25,8 +25,7 @@ def screen(name: str, composer: Composer, plan: Plan | None = None) -> list[Line
 
 
 def record(name: str, composer: Composer, plan: Plan | None = None) -> dict[str, object]:
-    """Returns ``explain KEY --json`` and ``explain GROUP --json``; the schema is committed as
-    schemas/explain.schema.json."""
+    """Returns ``explain KEY --json`` and ``explain GROUP --json``; schema: schemas/explain.schema.json."""
     if name in GROUPS:
         return {
             "schema": "sglang_hydra.explain/1",

@@ -152,8 +152,7 @@ def set_rows(plan: Plan) -> list[list[Span]]:
 
 
 def changed_rows(plan: Plan) -> list[list[Span]]:
-    """Returns a row for each entry of the ledger, in its order; a value is cut so that the rule fits into the
-    row."""
+    """Returns a row for each entry of the ledger, in its order; a value is cut to leave the rule its place."""
     entries = plan.resolution.ledger
     longest = max((len(entry.field) for entry in entries), default=0)
     widest = max(20, min(60, room() - longest - 25))

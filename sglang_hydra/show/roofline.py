@@ -29,8 +29,7 @@ _UNITS = {MEMORY: "read", COMPUTE: "computed", LINK: "sent"}
 
 
 def roofline_record(plan: Plan) -> dict[str, object]:
-    """Returns ``explain roofline --json``: bytes, FLOPs, seconds. Null where a fact is missing, which ``unknown``
-    names."""
+    """Returns ``explain roofline --json``: bytes, FLOPs, seconds. Null where ``unknown`` names a missing fact."""
     known = known_limit(plan)
     roofline, load, limit = known.roofline, known.load, known.limit
     steps = [roofline.step(number, load.context) for number in (1, load.requests)] if roofline and load else []

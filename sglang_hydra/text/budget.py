@@ -91,8 +91,7 @@ def check_items(number: int, reader: str, what: str) -> None:
 
 
 def read_json(text: str | bytes, reader: str, **options: Any) -> Any:
-    """Returns what JSON text holds. Raises json.JSONDecodeError, OverBudget, or another ValueError for what is no
-    UTF-8."""
+    """Returns what JSON text holds. Raises json.JSONDecodeError, OverBudget, or another ValueError."""
     import json
 
     if isinstance(text, (str, bytes)):  # json refuses anything else in its own words
@@ -258,8 +257,7 @@ class _Expander:
         self._check(self._steps, self._letters)
 
     def _cost(self, path: tuple[str, ...], text: str, above: tuple[tuple[str, ...], ...]) -> tuple[int, int]:
-        """Counts the interpolations that one text expands to, and the letters; OmegaConf reports what leads to
-        itself."""
+        """Counts the interpolations that one text expands to, and the letters; OmegaConf reports circles."""
         if path in self._known or path in above:
             return self._known.get(path, (0, 0))
         if len(above) > DEPTH:

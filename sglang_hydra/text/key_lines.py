@@ -21,8 +21,7 @@ def key_lines(file: str) -> Mapping[tuple[str, ...], int]:
 
 @functools.lru_cache(maxsize=64)
 def _key_lines(file: str, version: tuple[int, ...]) -> Mapping[tuple[str, ...], int]:
-    """Returns the line of each key. ``version`` tells a file from another one that had its name before, or has it in
-    another working directory."""
+    """Returns the line of each key. ``version`` tells a file from an earlier one, or one of another folder."""
     import yaml
 
     try:

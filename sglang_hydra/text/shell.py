@@ -6,8 +6,7 @@ import shlex
 
 
 def shell_word(word: str) -> str:
-    """Returns one word for a shell. What would steer the terminal is spelled out in the quotes that bash, zsh and ksh
-    have."""
+    """Returns one word for a shell. Terminal controls are spelled out in quotes of bash, zsh and ksh."""
     if word.isprintable():
         return shlex.quote(word)
     spelled = "".join(_ansi_c(char) for char in word)

@@ -71,8 +71,7 @@ class Settings:
         return float(given[gpu]) if gpu in given else None
 
     def trusts(self, path: str) -> Allowed | None:
-        """Returns the trusted folder that ``path`` lies in, every link in the path resolved; None where it lies in
-        none."""
+        """Returns the trusted folder that ``path`` lies in, links resolved; None if in none."""
         real = os.path.realpath(path)
         return next((folder for folder in self.trusted_folders if _is_below(real, folder.value)), None)
 
@@ -121,16 +120,14 @@ def begin(flags: Mapping[str, Sequence[str]] | None = None) -> None:
 
 
 def settings() -> Settings:
-    """Returns what the user allows, read when it is first needed. Raises ConfigError (SET001) for settings that are
-    wrong."""
+    """Returns what the user allows, read when first needed. Raises ConfigError (SET001) for wrong settings."""
     if _sources.settings is None:
         _sources.settings = _read(_sources.environment, _sources.flags)
     return _sources.settings
 
 
 def settings_file(env: Mapping[str, str]) -> str | None:
-    """Returns the path of the settings file under the environment ``env``; None where the variable that names it is
-    empty."""
+    """Returns the path of the settings file under the environment ``env``; None if its variable is empty."""
     if FILE_VARIABLE in env:
         named = env[FILE_VARIABLE]
         return os.path.abspath(os.path.expanduser(named)) if named else None

@@ -38,8 +38,7 @@ def draft(path: Path, content: str, mode: int = 0o666) -> Iterator[Path]:
 
 
 def flush_folder(folder: Path) -> None:
-    """Writes a folder to the disk: only then a rename lasts. Some file systems cannot do that, and lose nothing by
-    it."""
+    """Writes a folder to the disk: only then a rename lasts. Some file systems need not."""
     with contextlib.suppress(OSError):
         file = os.open(folder, os.O_RDONLY)
         try:

@@ -112,8 +112,7 @@ def _numbers(flat: str) -> list[str]:
 
 
 def some_of(name: str, names: Iterable[str], command: str) -> str:
-    """Returns the names that there are: all of a few, else the five that are nearest, how many more, and what lists
-    them."""
+    """Returns the names that there are: all of a few, else the five nearest, how many more, and what lists them."""
     import difflib
 
     every = list(names)
@@ -124,8 +123,7 @@ def some_of(name: str, names: Iterable[str], command: str) -> str:
 
 
 def size_of(text: str) -> int | None:
-    """Returns the number that SGLang 0.5.10 and later read in ``32k`` (32,000) or ``32Ki`` (32,768); None for anything
-    else.
+    """Returns the number that SGLang 0.5.10 and later read in ``32k`` (32,000) or ``32Ki`` (32,768); else None.
 
     Case counts, and ``1.5Ki`` is none (sglang/srt/utils/common.py, human_readable_int).
     """
@@ -143,16 +141,14 @@ def both_sizes(text: str) -> str:
 
 
 def number(value: Any) -> str:
-    """Writes ``143771`` for 143771.0: a float that is whole loses its point; anything else is written as Python
-    does."""
+    """Writes ``143771`` for 143771.0: a float that is whole loses its point; else as Python writes it."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)
 
 
 def typed(value: Any) -> str:
-    """Returns a value as one types it, for a message: null, true and bare words; anything else is written as Python
-    does."""
+    """Returns a value as one types it, for a message: null, true and bare words; else as Python writes it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -50,8 +50,7 @@ _DEFAULTS = {name: None if field.required else field.default for name, field in 
 
 
 def fresh_defaults() -> dict[str, Any]:
-    """Returns all 210 names with SGLang's defaults; ``model_path``, which has none there, is None. The dict is the
-    caller's."""
+    """Returns all 210 names with SGLang's defaults; ``model_path``, is None. The dict is the caller's."""
     return _DEFAULTS.copy()
 
 

@@ -46,8 +46,7 @@ def notes() -> Mapping[str, Mapping[str, Any]]:
 
 
 def successor(name: str, version: str) -> Successor:
-    """Returns what to use for ``name`` in ``version``, which has no such argument. Raises KeyError for an unknown
-    version."""
+    """Returns what to use for ``name`` in ``version``, which lacks it. Raises KeyError for an unknown version."""
     at = release(version)
     value: Any = SAME
     also = None

@@ -155,8 +155,7 @@ def release(version: str) -> Release:
 
 
 def raw_tables(version: str) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """Returns the arguments and the old flags of a release as they are written, by name. Raises KeyError as
-    ``release``."""
+    """Returns the arguments and the old flags of a release as written, by name. Raises KeyError as ``release``."""
     arguments: dict[str, dict[str, Any]] = {}
     old: dict[str, dict[str, Any]] = {}
     if version not in known_versions():

@@ -55,8 +55,7 @@ def images() -> tuple[Image, ...]:
 
 
 def image_of(plan: Plan) -> Image | None:
-    """Returns the image for a plan's release and hardware: ``launch.image`` if set, else the table's; None where it has
-    none.
+    """Returns the image for a plan's release and hardware: ``launch.image`` if set, else the table's; None if none.
 
     Raises ConfigError (EXP003) for a ``launch.image`` that is no image reference.
     """
@@ -75,8 +74,7 @@ def image_of(plan: Plan) -> Image | None:
 
 
 def missing_image(plan: Plan) -> Finding:
-    """Returns the warning for a plan that the table of images has no row for; the newest release that has one is
-    offered."""
+    """Returns the warning for a plan without a row in the table of images; offers the newest release with one."""
     capability, arch = _capability(plan), _arch(plan)
     versions = {row.version for row in images() if _in_table(row.version, plan.gpu.vendor, capability, arch)}
     ordered = sorted(versions, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])

@@ -262,8 +262,7 @@ def _paths(intent: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _local(text: str, *, certain: bool = False) -> str | None:
-    """Returns the absolute path that ``text`` names on this machine; None for a hub id, a URL, a name of something
-    else."""
+    """Returns the absolute path that ``text`` names on this machine; None for a hub id, a URL, another name."""
     if "://" in text or not text:
         return None
     if certain or text.startswith(("/", "./", "../", "~")) or text in (".", "..") or os.path.exists(text):

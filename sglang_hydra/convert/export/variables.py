@@ -26,8 +26,7 @@ runpy.run_module("MODULE", run_name="__main__", alter_sys=True)
 
 
 def key_program(module: str) -> str:
-    """Returns the program that runs ``module`` with an API key from the variable: ``python3 -c PROGRAM [its
-    flags]``."""
+    """Returns the program that runs ``module`` with the variable's API key: ``python3 -c PROGRAM [its flags]``."""
     return _WITH_KEY.replace("VARIABLE", KEY_VARIABLE).replace("MODULE", module)
 
 

@@ -270,8 +270,7 @@ def tested(words: Sequence[str], variables: Mapping[str, Value]) -> bool | None:
 
 
 def compared(words: Sequence[str], variables: Mapping[str, Value], *, arithmetic: bool = False) -> bool | None:
-    """Returns the answer of one comparison; None where one of its values is not known, or for what is not supported
-    here."""
+    """Returns the answer of one comparison; None where a value is unknown, or unsupported."""
     negated = words[:1] == ["!"]
     words = [word.strip("'") if word.strip("'")[:1] in "<>" else word for word in words[negated:]]
     if arithmetic and (match := _COMPARED.fullmatch(" ".join(words))):

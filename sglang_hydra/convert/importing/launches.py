@@ -244,8 +244,7 @@ _DOWN = "\u2025"
 
 
 def elsewhere(launch: Launch) -> Launch:
-    """Returns the launch with all of its paths below ``ROOT``: those of its words, its values, its variables and its
-    files."""
+    """Returns the launch with all of its paths below ``ROOT``: of its words, values, variables and files."""
     return replace(
         launch,
         words=tuple(map(_moved, launch.words)),

@@ -41,8 +41,7 @@ def _key(launch: Launch) -> str:
 
 
 def _variants(document: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields each ``override_NAME`` upon the base, and each point of ``zip_override_NAME``, whose lists go along
-    together."""
+    """Yields each ``override_NAME`` upon the base, and each point of ``zip_override_NAME``, whose lists go together."""
     for key, change in document.items():
         name = str(key).removeprefix("zip_").removeprefix("override_")
         if not isinstance(change, Mapping) or name == key or not str(key).startswith(("override_", "zip_override_")):
@@ -136,8 +135,7 @@ def launches_below_keys(document: Mapping[str, Any], place: str) -> list[Launch]
 
 
 def launches_of_frameworks(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """Returns the servers that a training framework starts from its tree, or ``hydra.utils.instantiate`` from a
-    node."""
+    """Returns the servers that a training framework starts from its tree, or ``hydra.utils.instantiate``."""
     found = list(servers_in(document))
     return [
         Launch(

@@ -111,8 +111,7 @@ def _open_model(states: Sequence[State]) -> dict[str, str]:
 
 
 def _of_reading(findings: Sequence[Finding], named: set[str]) -> Iterator[Finding]:
-    """Yields the findings on how a server was read that a plan has not itself, without those on what was typed beside
-    it."""
+    """Yields the findings on how a server was read that a plan has not itself, but for what was typed beside it."""
     for item in findings:
         if item.level != "info" and item.id not in _OF_IMPORT and not (item.fields and named.issuperset(item.fields)):
             yield item
@@ -127,15 +126,13 @@ def _of_image(name: str, image: str | None, stated: str | None, typed: str | Non
 
 
 def typed_beside(requests: Sequence[Request], text: str, composer: Composer) -> Typed:
-    """Returns the settings beside the flags of a source: those of ``requests``, else of an export's comment in
-    ``text``."""
+    """Returns the settings beside the flags of a source: those of ``requests``, else of a comment in ``text``."""
     typed, written = read_typed(requests, composer), beside_flags(words_in(text), composer)
     return replace(typed, choices={**written.choices, **typed.choices}, nodes={**written.nodes, **typed.nodes})
 
 
 def beside_flags(made_for: Mapping[str, str], composer: Composer, release: str | None = None) -> Typed:
-    """Returns the release and the GPU class beside the flags: ``release`` where it was typed, else the export's
-    comment."""
+    """Returns the release and the GPU class beside the flags: ``release`` if typed, else the comment's."""
     version = release or made_for.get(_RELEASE)
     gpu = made_for.get("gpu")
     nodes: dict[str, object] = {_RELEASE: version} if version else {}

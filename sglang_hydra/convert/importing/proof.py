@@ -45,8 +45,7 @@ def requests_of(settings: Mapping[str, Any], place: str) -> list[Request]:
 
 
 def argv_of(arguments: Mapping[str, Any], version: str | None) -> tuple[str, ...] | None:
-    """Returns SGLang's flags for arguments, else for what the release takes of them; None where no command line says
-    that."""
+    """Returns SGLang's flags for arguments, else for what the release takes of them; None if no command line can."""
     known = version or known_versions()[0]
     given = {name: value for name, value in arguments.items() if value is not None}
     try:
@@ -151,8 +150,7 @@ def _meaning_of(words: Sequence[str], version: str) -> dict[str, Any]:
 
 
 def _canonical(value: Any) -> Any:
-    """Returns one spelling for each value: numbers by what they are, JSON without its blanks, everything else as
-    text."""
+    """Returns one spelling for each value: numbers by value, JSON without blanks, else text."""
     if isinstance(value, (list, tuple)):
         return [_canonical(item) for item in value]
     if isinstance(value, Mapping):

@@ -42,8 +42,7 @@ class Reduced:
 
 
 def preset_for(path: str, composer: Composer) -> Model | None:
-    """Returns the model preset of this checkpoint, else the one that spells its name on the hub with other capital
-    letters."""
+    """Returns the model preset of this checkpoint, else the one that spells it with other capitals."""
     presets = [preset for preset in models(composer) if "${" not in preset.path]
     exact = next((preset for preset in presets if preset.path == path), None)
     if exact is not None or os.path.exists(path) or path.count("/") != 1 or path[:1] in "./~":
@@ -102,8 +101,7 @@ def _undone(intents: Iterable[Mapping[str, Any]], given: Mapping[str, Any]) -> d
 def _needless(
     planner: _Planner, gpu: str, model: str | None, overrides: Mapping[str, Any], full: Plan
 ) -> frozenset[str]:
-    """Returns the arguments at their release's defaults, where the release makes the same server without all of
-    them."""
+    """Returns the arguments at their release's defaults, where the server is the same without them."""
     arguments = release(nearest_known(full.engine.version) or SPECIFIED_VERSION).arguments
     wanted = {
         **overrides,

@@ -246,8 +246,7 @@ def _config_maps(document: Any) -> Iterator[tuple[str, str]]:
 
 
 def _variables_of(documents: Sequence[Any]) -> dict[str, str]:
-    """Returns the variables that a task sets for its script (``envs`` of SkyPilot, ``env`` of a workflow or of
-    dstack)."""
+    """Returns the variables that a task sets for its script (SkyPilot's ``envs``, ``env`` of a workflow or dstack)."""
     nodes = [document.get(key) for document in documents if isinstance(document, dict) for key in ("envs", "env")]
     pairs = [pair for node in nodes if isinstance(node, dict) for pair in node.items()]
     words = [item for node in nodes if isinstance(node, list) for item in node if isinstance(item, str)]

@@ -52,8 +52,7 @@ class Heredoc:
 
 
 def commands_of(text: str) -> list[Command]:
-    """Returns the simple commands of a script, in order. What cannot be cut (a quote that never ends) is taken to the
-    end."""
+    """Returns the simple commands of a script, in order. An open quote is taken to the end."""
     return _Cutter(_TRAILING_BLANKS.sub("\\\\\n", text.replace("\r\n", "\n"))).cut()
 
 

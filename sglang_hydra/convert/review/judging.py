@@ -124,8 +124,7 @@ def without_others(requests: Sequence[Request], composer: Composer) -> list[Requ
 
 
 def _may_start(path: Path, composer: Composer) -> bool:
-    """Returns whether ``check`` has something to say of a path; what is not clear is judged, and a link is not
-    followed."""
+    """Returns whether ``check`` judges a path; unclear ones yes, links no."""
     if not path.is_file():
         return path.is_dir()
     with path.open("rb") as file:

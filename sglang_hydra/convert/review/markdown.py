@@ -160,8 +160,7 @@ def word(content: str) -> str:
 
 
 def code(content: str) -> str:
-    """Writes text as code: in backticks where nothing in it could end them or a table's cell, else spelled in
-    entities."""
+    """Writes text as code: in backticks where nothing ends them or a cell, else spelled in entities."""
     content = printable(short(content, _WIDEST))
     if content.strip() and content.isascii() and _IN_TICKS.fullmatch(content):
         return f"`{content}`"

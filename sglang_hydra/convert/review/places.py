@@ -184,8 +184,7 @@ def _at(name: str, word: Word) -> Place:
 
 
 def _lines_of(finding: Finding, verdict: Checked, name: str) -> set[int]:
-    """Returns the line of the first argument of a finding that the file sets; else that of any, where the server
-    starts."""
+    """Returns the line of the first argument of a finding that the file sets; else where the server starts."""
     for plan in plans_of(verdict.made).values():
         for field in (*finding.fields, *plan.origins):
             for origin in reversed(plan.origins.get(field, ())):

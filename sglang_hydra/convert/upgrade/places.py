@@ -15,8 +15,7 @@ Span = tuple[int, int]
 
 
 def server_spans(text: str) -> list[Span]:
-    """Returns the spans of the containers that start servers, in the order of the text; none for a text without
-    containers."""
+    """Returns the spans of the containers that start servers, in order; none without containers."""
     try:
         documents = yaml_nodes(text, "manifest", yaml.SafeLoader)
         return sorted({span for document in documents for span in _spans(document, set())})

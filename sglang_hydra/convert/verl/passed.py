@@ -148,8 +148,7 @@ def _last(tree: Tree, knows: Collection[str]) -> Iterator[tuple[str, Passed]]:
 
 
 def local_path(path: Any) -> Any:
-    """Returns where verl looks for the model: a home folder spelled out. What lies in HDFS has its place only at
-    start-up."""
+    """Returns where verl looks for the model: a home folder spelled out. HDFS has its place only at start-up."""
     return os.path.expanduser(path) if isinstance(path, str) else path
 
 

@@ -27,8 +27,7 @@ def main() -> None:
 
 
 def text_of(tokenizer: Any, words: list[int], draw: random.Random, length: int) -> tuple[str, int]:
-    """Returns a random text of ``length`` tokens, or as near as some tries come: joined texts are split in other
-    places."""
+    """Returns a random text of ``length`` tokens, or nearly: joined texts are split elsewhere."""
     ids = [draw.choice(words) for _ in range(length)]
     best: tuple[str, int] | None = None
     for _ in range(_TRIES):

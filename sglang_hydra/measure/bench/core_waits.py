@@ -45,8 +45,7 @@ class CoreWaits:
             self._times.append(now)
 
     def longest(self, begin: float, end: float) -> float:
-        """Returns the seconds that one process waited at most between two times on ``time.monotonic``, both within the
-        run."""
+        """Returns the seconds that one process waited at most between two times (``time.monotonic``) of the run."""
         before = max(0, bisect_right(self._times, begin) - 1)
         after = min(len(self._times) - 1, bisect_left(self._times, end))
         return max(late - early for early, late in zip(self._waits[before], self._waits[after], strict=True))

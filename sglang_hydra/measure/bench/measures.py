@@ -54,8 +54,7 @@ class Sample:
 
     @property
     def asked_at(self) -> float:
-        """Returns when a user would have asked: an open loop that holds a request back does not make the server
-        faster."""
+        """Returns when a user would have asked: an open loop that holds a request back makes no server faster."""
         return self.sent if self.due is None else self.due
 
     @property

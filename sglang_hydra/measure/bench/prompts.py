@@ -87,8 +87,7 @@ def _ids(draw: random.Random, count: int, vocab_size: int) -> tuple[int, ...]:
 
 
 def _from_trace(load: Load, count: int, seed: int, vocab_size: int, start: int) -> list[Prompt]:
-    """Returns requests of a trace from number ``start`` on, of its lengths, sharing the blocks that it says they
-    share."""
+    """Returns requests of a trace from number ``start`` on, of its lengths, sharing its blocks."""
     lowest = min(_LOWEST_ID, vocab_size // 2)
     arrivals = read_trace(str(load.trace), load.num_prompts).arrivals[start : start + count]
     return [

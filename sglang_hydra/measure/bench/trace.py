@@ -65,8 +65,7 @@ def read_trace(name: str, count: int | None = None) -> Trace:
 
 
 def tokens_of(arrival: Arrival, seed: int, number: int, vocab_size: int, lowest: int) -> tuple[int, ...]:
-    """Returns the prompt of request ``number``: blocks with equal hashes have equal tokens; what no hash is for is its
-    own."""
+    """Returns the prompt of request ``number``: blocks with equal hashes have equal tokens; the rest is its own."""
     found: list[int] = []
     for block in arrival.blocks:
         found += _block(f"{seed}/block/{block}", vocab_size, lowest)

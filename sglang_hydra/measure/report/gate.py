@@ -58,8 +58,7 @@ class Gate(NamedTuple):
 
     @property
     def power(self) -> str:
-        """Returns how many of 100 losses these repeats tell, on average over the numbers; empty where no number has
-        repeats."""
+        """Returns how many of 100 losses these repeats tell, on average over the numbers; empty without repeats."""
         known = [item.power for item in self.judged if item.power is not None]
         if not known:
             return ""

@@ -89,8 +89,7 @@ def _hash(content: str) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Returns what the template writes: texts without control characters, invisible ones and those that turn its
-    direction."""
+    """Returns what the template writes: texts without control characters, invisible ones and those of direction."""
     return printable(value) if type(value) is str else value
 
 
@@ -256,8 +255,7 @@ def share_words(group: Group) -> str:
 
 
 def _limit_of(metric: Metric, slo: Mapping[str, float]) -> float | None:
-    """Returns the limit of an axis. A user who waits ``itl_ms`` for each token sees 1000 / itl_ms of them in a
-    second."""
+    """Returns the limit of an axis. A user who waits ``itl_ms`` for each token sees 1000 / itl_ms a second."""
     if metric is INTERACTIVITY:
         return 1000 / slo["itl_ms"] if "itl_ms" in slo else None
     return slo.get(metric.key.partition(".")[0])

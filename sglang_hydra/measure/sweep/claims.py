@@ -155,8 +155,7 @@ class Claims:
 
 
 def _life(owner: Mapping[str, Any]) -> Life:
-    """Returns what is known of the owner from here: a process of this machine lives or has ended; of others nothing
-    is."""
+    """Returns what is known of the owner from here: only processes of this machine."""
     try:
         return ProcessName(**owner["process"]).life()
     except (KeyError, TypeError):

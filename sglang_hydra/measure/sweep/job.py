@@ -24,8 +24,7 @@ class Watcher:
         """Reports a server's new state: starting, loading weights, ready, stopped."""
 
     def point(self, point: Point, state: str, detail: str) -> None:
-        """Reports that a point is running, valid, invalid or failed; ``detail`` are its numbers, or why it does not
-        count."""
+        """Reports that a point is running, valid, invalid or failed; ``detail``: its numbers, or why not."""
 
 
 class Stop:

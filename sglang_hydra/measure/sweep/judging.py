@@ -175,8 +175,7 @@ class Judged:
 
     @property
     def repeats(self) -> int:
-        """Returns the number of times that the point is measured; a combination that is refused means as many
-        points."""
+        """Returns the number of times that the point is measured; a refused combination means as many points."""
         return max(1, int(self.workload["repeats"])) if self.workload else 1
 
     @property
@@ -214,8 +213,7 @@ class Judge:
             check_keys(self._where)
 
     def judge(self, requests: Sequence[Request]) -> Judged:
-        """Returns the verdict on the point of these overrides. Raises ConfigError for a word that no point could
-        have."""
+        """Returns the verdict on the point of these overrides. Raises ConfigError for a word no point can have."""
         words = [*self._common, *requests]
         self._composer.check(words)
         try:
@@ -250,8 +248,7 @@ class Judge:
         return PlannedServer(plan, plan.server_id, gpus_of(plan), nodes, errors, plan.verdict, room_of(plan))
 
     def _with_offers(self, errors: Sequence[Finding], words: Sequence[Request]) -> tuple[Finding, ...]:
-        """Returns ``errors`` with what helps, which is planned for the first point of each id: only that one is
-        shown."""
+        """Returns ``errors`` with what helps, planned for the first point of each id alone."""
         new = {finding.id for finding in errors if finding.offers} - self._shown
         if not new:
             return tuple(errors)
@@ -285,8 +282,7 @@ class Judge:
         return PlannedServer(common, id, len(gpus), topology.nodes, errors, verdict, fullest=fullest)
 
     def _left_out(self, plan: Plan, bench: Mapping[str, Any], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """Returns why a point is left out. What nobody wants comes first; of what is refused, some values may not be
-        known."""
+        """Returns why a point is left out. What nobody wants comes first; refused points may lack values."""
         where = self._where
         if where is None:
             return ()

@@ -238,8 +238,7 @@ def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
 
 
 def _wait_for(sweep: Sweep, store: Store, claims: Claims, stop: Stop) -> None:
-    """Waits until no living runner is at a server of this sweep: one that a launcher lost sight of may still
-    measure."""
+    """Waits until no living runner is at a server of this sweep: a lost one may still measure."""
     while not stop.asked:
         groups = [group for group in sweep.groups if open_points(sweep, store, group)]
         if all(claims.is_free(f"servers/{group.server_id}") for group in groups):
@@ -249,8 +248,7 @@ def _wait_for(sweep: Sweep, store: Store, claims: Claims, stop: Stop) -> None:
 
 @contextlib.contextmanager
 def _slot(sweep: Sweep, claims: Claims, policy: Policy) -> Iterator[None]:
-    """Takes one of ``sweep.max_jobs`` places; without it there is no bound. A launcher's own bound may be a higher
-    one."""
+    """Takes one of ``sweep.max_jobs`` places; without it there is no bound. A launcher's own may be higher."""
     claim: Claim | None = None
     while sweep.settings["max_jobs"] and claim is None and not policy.over:
         for number in range(sweep.settings["max_jobs"]):

@@ -121,8 +121,7 @@ class Tally:
 
 
 def numbers(record: Mapping[str, Any]) -> str:
-    """Returns the numbers of a result in a line: tokens a second, median and 99th percentile latencies in
-    milliseconds."""
+    """Returns the numbers of a result in a line: tokens/s, median and p99 latencies in ms."""
     measures = record["measures"]
     parts = []
     if measures.get("output_throughput") is not None:

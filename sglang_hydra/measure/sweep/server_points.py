@@ -48,8 +48,7 @@ class GpuSets:
         return len(self._visible)
 
     def take(self, count: int) -> tuple[tuple[int, ...], list[Claim]] | None:
-        """Returns ``count`` neighbouring GPUs that nobody has; None while there are none. For 0 the empty set,
-        always."""
+        """Returns ``count`` neighbouring GPUs that nobody has; None if none; for 0 the empty set."""
         for first in range(0, len(self._visible) - count + 1, max(1, count)):
             wanted = self._visible[first : first + count]
             held = self._take_all(wanted)

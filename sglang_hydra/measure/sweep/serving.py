@@ -162,8 +162,7 @@ def _server(work: Work, nodes: int, looks: Sequence[Preflight], display: Display
 
 @contextlib.contextmanager
 def _outside(work: Work) -> Iterator[_Running]:
-    """Yields the server of ``bench.url``, as it runs. Raises _NotUpError where it is another than was planned, or is
-    gone."""
+    """Yields the server of ``bench.url``, as it runs. Raises _NotUpError where it is another, or gone."""
     plan = work.common
     local = Outside(str(plan.nodes.bench.url).rstrip("/"))
     try:

@@ -272,8 +272,7 @@ def set_aside(file: Path) -> Path:
 
 
 def _is_begun(name: str) -> bool:
-    """Returns whether this is of a sweep's folder whose sweep.json is not there: it was not yet written, or moved
-    away."""
+    """Returns whether this is of a sweep's folder whose sweep.json is not there: not yet written, or moved."""
     return name in _OURS or name.startswith(("sweep.json.", ".sweep.json."))
 
 

@@ -75,8 +75,7 @@ class Where:
         self._node = node
 
     def holds(self, lookup: Lookup) -> bool:
-        """Returns whether a point meets it. Raises Uncomputable where a key has no value, or one of another kind,
-        there."""
+        """Returns whether a point meets it. Raises Uncomputable where a key has no fitting value there."""
         value = _value(self._node, lookup)
         if not isinstance(value, bool):
             raise Uncomputable(f"it gives {value!r}, neither true nor false")

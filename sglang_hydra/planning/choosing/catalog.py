@@ -70,8 +70,7 @@ def gpu_classes(composer: Composer, requests: Sequence[Request] = (), *, strict:
 
 
 def models(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Model]:
-    """Returns the models with facts and a checkpoint of their own. With ``strict`` a broken preset raises
-    ConfigError."""
+    """Returns the models with facts and a checkpoint of their own. ConfigError for a broken one if ``strict``."""
     return [
         Model(
             preset.name,

@@ -79,8 +79,7 @@ def _digits(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def forecast_of_plan(plan: PlanFields, points: Sequence[Point] = ()) -> Expected:
-    """Returns the forecast of ``plan`` under the load of ``bench``, corrected by what was measured at these
-    ``points``."""
+    """Returns the forecast of ``plan`` under the load of ``bench``, corrected by measured ``points``."""
     try:
         server = server_of_plan(plan)
     except Missing as failure:
@@ -216,8 +215,7 @@ def _seconds(spread: Any) -> float | None:
 def measured_error(
     record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Returns the forecast of a measured point's TPOT in ms, and how far it is off in percent; {} where either is
-    unknown."""
+    """Returns the forecast of a measured point's TPOT in ms, and how far it is off in percent; {} if unknown."""
     point = point_of(record, workload, measures)
     if point is None or not point.tpot:
         return {}

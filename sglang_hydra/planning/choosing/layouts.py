@@ -99,8 +99,7 @@ def stretched(base: Plan, context: int | None) -> str | None:
 
 
 def _weights(base: Plan) -> Iterator[tuple[Mapping[str, Any], ModelFacts, bool]]:
-    """Yields the asked weights, and those in formats that this GPU computes: what to type, the facts, whether much is
-    lost."""
+    """Yields the asked weights, and those in formats that this GPU computes: words, facts, whether much is lost."""
     yield {}, base.model, False
     capability, is_cuda = base.gpu.compute_capability or (0, 0), base.gpu.is_cuda
     formats = []
@@ -198,8 +197,7 @@ def _sized(
 
 
 def _larger_share(base: Plan, values: Mapping[str, Any], model: ModelFacts) -> dict[str, float]:
-    """Returns the largest fraction of the memory that is likely to work, where nobody set one; {} where there is
-    none."""
+    """Returns the largest fraction of the memory that is likely to work, where nobody set one; {} if none."""
     if "mem_fraction_static" in base.intent:
         return {}
     version = None if base.by_own_rules else base.engine.version
@@ -211,8 +209,7 @@ def _larger_share(base: Plan, values: Mapping[str, Any], model: ModelFacts) -> d
 
 
 def larger_share(fit: Fit) -> dict[str, float]:
-    """Returns the largest fraction of the memory that is likely to work, to type; {} where it is not above the one
-    asked."""
+    """Returns the largest fraction of the memory that is likely to work, to type; {} if not above the one asked."""
     fraction = 0.0 if fit.interval is None or fit.interval.empty else int(fit.interval.high * 100 - 1) / 100
     return {"mem_fraction_static": fraction} if fraction > (fit.asked or 1.0) else {}
 

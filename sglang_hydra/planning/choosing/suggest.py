@@ -274,8 +274,7 @@ def serves(plan: Plan) -> bool:
 
 
 def longest_taken(composer: Composer, requests: Sequence[Request], classes: Sequence[str]) -> int | None:
-    """Returns the tokens of the longest request that the model takes, where the load's are longer: no layout holds
-    them."""
+    """Returns the tokens of the longest request that the model takes, where the load's are longer."""
     plan = _plan(composer, typed_in_place(composer, requests, [f"gpu={name}" for name in classes[:1]]))
     most, wanted = plan.fit and plan.fit.kv and plan.fit.kv.context, _wanted(plan).context
     return most if most and wanted and most < wanted else None

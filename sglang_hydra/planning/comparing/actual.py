@@ -194,8 +194,7 @@ def _without(value: object, secrets: Mapping[str, str]) -> object:
 
 
 def _finding(item: Difference, plan: Plan, version: str) -> Finding:
-    """Returns a warning where the server is the release whose rules the plan follows: there, they should have been
-    equal."""
+    """Returns a warning where the server is the release whose rules the plan follows: they should be equal."""
     level = "warning" if version == SPECIFIED_VERSION == plan.engine.version else "info"
     return Finding(level, "ACT001", sentence(item), (item.key,))  # type: ignore[arg-type]
 

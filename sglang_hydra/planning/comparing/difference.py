@@ -117,8 +117,7 @@ def _facts_of(plan: Plan) -> dict[str, Any]:
 
 
 def value_of(plan: Plan, name: str) -> Any:
-    """Returns a value as a comparison shows it: in words where the plan's release has no such argument, or decides
-    it."""
+    """Returns a value as a comparison shows it: in words if the release lacks or decides it."""
     if name in plan.unknown:
         return "(unknown)"
     return plan.values.get(name, f"{_NOT_IN}{plan.engine.version})")

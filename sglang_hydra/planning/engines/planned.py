@@ -124,8 +124,7 @@ def engine_command(
 
 
 def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
-    """Returns what 0.5.2 refuses, for another release whose own code was not asked: a warning, since it may accept
-    it."""
+    """Returns what 0.5.2 refuses, for another release whose own code was not asked: a warning."""
     return [
         replace(
             finding,

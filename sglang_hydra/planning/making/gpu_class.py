@@ -31,8 +31,7 @@ class Hardware:
     lacks: str = ""
 
     def named(self, finding: Finding) -> Finding:
-        """Returns ``finding`` with what is missing on this machine, where that is the engine which needs no
-        accelerator."""
+        """Returns ``finding`` with what is missing on this machine, if only the engine without accelerator."""
         if not self.lacks or finding.fields != ("device",):
             return finding
         message = "no GPU is here, and the embedded engine, which serves on the CPU, is not installed"

@@ -85,8 +85,7 @@ def with_offers(
     env: Mapping[str, str] | None = None,
     recorded: Recorded | None = None,
 ) -> ConfigError:
-    """Returns why ``requests`` cannot be composed, with values of which a plan can be made in place of the wrong
-    ones."""
+    """Returns why ``requests`` cannot be composed, with values that make a plan."""
     if not any(finding.offers for finding in failure.findings):
         return failure
     again = Replanner(composer, requests, seed, os.environ if env is None else env, recorded)
@@ -103,8 +102,7 @@ def plan_composed(
     recorded: Recorded | None = None,
     with_remedies: bool = True,
 ) -> Plan:
-    """Returns the plan of what ``requests`` were composed to. Without remedies, a plan that does not fit says no
-    more."""
+    """Returns the plan of what ``requests`` were composed to. Without remedies, a misfit says no more."""
     env = os.environ if env is None else env
     lock = composition.nodes.lock
     if lock is not None and not (recorded and recorded.locked):

@@ -72,8 +72,7 @@ class Replanner:
 
 
 def planned(made_from: Replanner, composition: Composition, with_remedies: bool = True) -> Plan:
-    """Returns the plan of what its requests were composed to. Without remedies its findings keep all their offers,
-    untried."""
+    """Returns the plan of what its requests were composed to. Without remedies offers stay untried."""
     plan = made_from.plan(composition, with_remedies=with_remedies)
     return replace(plan, findings=made_from.with_helpful_offers(plan.findings)) if with_remedies else plan
 

@@ -26,8 +26,7 @@ OWN_VARIABLES = (KEY_VARIABLE, PYTHON_VARIABLE, IMAGE_VARIABLE)
 
 
 def intent_of(plan: PlanFields) -> dict[str, object]:
-    """Returns the arguments that SGLang gets: the intent as it was given and a seed that was drawn; without the API
-    key."""
+    """Returns the arguments that SGLang gets: the intent and a drawn seed, without the API key."""
     intent = {name: value for name, value in plan.intent.items() if value is not None}
     for name in SECRET_FIELDS:
         intent.pop(name, None)

@@ -82,8 +82,7 @@ def sbatch_settings(plan: Plan, nodes: int | None = None, gpus: int | None = Non
 
 
 def sbatch_settings_of(topology: Topology) -> dict[str, str | bool]:
-    """Returns the options of sbatch for several servers: all of their nodes, each with the GPUs that the fullest one
-    needs."""
+    """Returns the options of sbatch for several servers: all of their nodes, each with the fullest one's GPUs."""
     gpus = [gpu for server in topology.servers for gpu in server.gpus]
     return sbatch_settings(topology.common, nodes=topology.nodes, gpus=max(gpus) + 1 if gpus else 0)
 

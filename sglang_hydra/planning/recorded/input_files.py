@@ -62,8 +62,7 @@ class StartsNothing(ConfigError):
 
 
 def is_document(word: str) -> bool:
-    """Returns True for what names a file or folder to read rather than an override; FILE#NAME is one server of a
-    file."""
+    """Returns True for what names a file or folder to read rather than an override; FILE#NAME is one server."""
     named = file_of(word)
     return "=" not in word and "\0" not in word and (named.endswith(_SUFFIXES) or os.path.exists(named))
 
@@ -306,8 +305,7 @@ def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[R
 
 
 def _of_hydra(file: Path, value: Any, lines: Mapping[tuple[str, ...], int], keys: tuple[str, ...]) -> Iterator[Request]:
-    """Yields ``hydra.run.dir=x`` for ``hydra: {run: {dir: x}}``. Raises ConfigError for a search path that no file may
-    name."""
+    """Yields ``hydra.run.dir=x`` for ``hydra: {run: {dir: x}}``. ConfigError for a search path of a file."""
     key = ".".join(keys)
     if isinstance(value, Mapping) and value and key != "hydra.sweeper.params":
         for name, inner in value.items():

@@ -107,8 +107,7 @@ class _Again:
         return self.composer.compose(self.words)
 
     def facts(self, composition: Composition, env: Mapping[str, str]) -> Recorded:
-        """Returns GPU and model as this machine and these presets say, each taken from the record where they cannot
-        say."""
+        """Returns GPU and model as this machine and these presets say, else from the record."""
         from sglang_hydra.facts.declared import gpu_facts, model_facts
 
         recorded = self.locked.recorded

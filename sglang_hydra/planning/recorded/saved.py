@@ -90,8 +90,7 @@ def _draft_of(record: Mapping[str, Any]) -> ModelFacts:
 
 
 def read_plan(path: Path) -> SavedPlan:
-    """Returns the plan in a file. Raises NotAPlan for what cannot be read or is broken, OtherSchema for another
-    kind."""
+    """Returns the plan in a file. Raises NotAPlan or, for another kind, OtherSchema."""
     name = shown_path(str(path))
     try:
         content = read_text(path)

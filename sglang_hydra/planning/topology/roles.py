@@ -51,8 +51,7 @@ class Role:
 
 
 def roles_of(common: Plan, requests: Sequence[Request]) -> list[Role]:
-    """Returns the roles of what was composed, prefill before decode. Raises ConfigError with everything that is
-    wrong."""
+    """Returns the roles of what was composed, prefill before decode. ConfigError with all that is wrong."""
     node = common.nodes.topology
     findings = [*_settings(common, node), *_common_arguments(common)]
     roles: list[Role] = []

@@ -110,8 +110,7 @@ def newest_release() -> str:
 
 
 def release_for(sglang: str) -> str | None:
-    """Returns the router that was the newest one when that SGLang came out; None before there was one, and for no
-    version."""
+    """Returns the router that was the newest one when that SGLang came out; None before the first, or without one."""
     if release_key(sglang) is None:
         return None
     found = [router for since, router in _record()["sglang"] if at_least(sglang, since)]

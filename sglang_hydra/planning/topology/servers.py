@@ -123,8 +123,7 @@ class Topology:
 
     @cached_property
     def topology_id(self) -> str:
-        """Returns 16 hex digits: equal for topologies whose servers compute the same behind a router that routes the
-        same."""
+        """Returns 16 hex digits: equal for topologies whose servers and router do the same."""
         where = ("host", "port", "prometheus_host", "prometheus_port", "log_level", "log_dir")
         routing = {name: value for name, value in self.router.settings.items() if name not in where}
         servers = [[server.role, server.plan.server_id] for server in self.servers]

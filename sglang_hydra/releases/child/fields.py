@@ -17,8 +17,7 @@ class _Caught(Exception):
 
 
 def table_of(kind: Any, prepare: Callable[[list[str]], Any], plain: Callable[[Any], Any]) -> dict[str, Any]:
-    """Returns ``fields`` by name, each with its type's text and, where it has one, its default; ``options`` of the
-    parser."""
+    """Returns ``fields`` by name, each with its type's text and, if any, its default; the parser's ``options``."""
     options = [_option(action, plain) for action in _parser(prepare)._actions if action.option_strings]
     return {"fields": dict(_fields(kind, plain)), "options": options}
 

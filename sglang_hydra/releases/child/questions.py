@@ -57,8 +57,7 @@ def asking_place(frame: FrameType | None) -> str:
 
 
 def asking_package() -> str:
-    """Returns the top-level package of the innermost frame that belongs to a release or to its libraries; empty for
-    none."""
+    """Returns the top-level package of the innermost frame of a release or its libraries; else empty."""
     frame: FrameType | None = sys._getframe(1)
     while frame:
         top = str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -30,8 +30,7 @@ Results = dict[str, list[tuple[CodeType | None, Any]]]
 
 
 def scopes_of(frame: FrameType) -> Scopes:
-    """Returns where a name is looked up. Python makes a frame's local names anew each time that it is asked for
-    them."""
+    """Returns where a name is looked up. Python makes a frame's locals anew each time."""
     return frame.f_locals, frame.f_globals, vars(builtins)
 
 

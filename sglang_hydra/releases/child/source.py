@@ -122,8 +122,7 @@ def _last_line(code: CodeType) -> int:
 
 
 def statements(function: Function) -> dict[int, ast.stmt]:
-    """Returns the innermost statement of each line of a function's body. Of a compound one only the lines of its
-    head."""
+    """Returns the innermost statement of each line of a function's body. Of a compound one only its head."""
     found: dict[int, ast.stmt] = {}
 
     def take(body: Sequence[ast.stmt]) -> None:
@@ -195,8 +194,7 @@ def attributes(node: ast.AST) -> set[str]:
 
 
 def operands(expressions: Sequence[ast.expr]) -> list[ast.expr]:
-    """Returns the names, attributes and calls in expressions that can have a value of their own, outermost attribute
-    first."""
+    """Returns the names, attributes and calls in expressions with a value of their own, outermost first."""
     found: list[ast.expr] = []
     skipped: set[ast.AST] = set()
     for expression in expressions:

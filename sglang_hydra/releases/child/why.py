@@ -436,8 +436,7 @@ _codes: dict[CodeType, Code | None] = {}
 
 
 def unwatched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns ``function`` without a trace of what it runs: it imports a module or reads a model, and sets no
-    argument."""
+    """Returns ``function`` without a trace of what it runs: it sets no argument."""
 
     @functools.wraps(function)
     def run(*values: Any, **options: Any) -> Any:

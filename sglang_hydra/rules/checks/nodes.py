@@ -119,8 +119,7 @@ def check_head_address(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _shared_sizes(args: Arguments) -> list[str]:
-    """Returns a stage on each node, or one stage over all: with tp_size as it is, else with the nearest sizes that
-    divide."""
+    """Returns a stage on each node, or one stage over all: with tp_size, else the nearest that divides."""
     ranks, nodes = args.tp_size, args.nnodes
     powers = sorted((1, 2, 4, 8, 16), key=lambda size: (abs(size - ranks), -size))
     whole = [size * nodes for size in powers]

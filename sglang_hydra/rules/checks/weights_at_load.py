@@ -287,8 +287,7 @@ def check_experts(args: Arguments, facts: Facts) -> Outcome:
 
 
 def _dividing(args: Arguments, experts: int, redundant: int, ranks: int, repeats: bool) -> list[str]:
-    """Returns what to type so that the experts divide: another group of ranks, or as many redundant experts as are
-    missing."""
+    """Returns what to type so that the experts divide: another group of ranks, or the missing redundant experts."""
     held = experts + redundant
     if args.layout.all_to_all:  # spreads over all of tp_size
         sizes = sorted((size for size in _divisors(held) if size <= 64), key=lambda size: abs(size - args.tp_size))

@@ -107,8 +107,7 @@ def _better(part: str, args: Mapping[str, Any], numbers: LogNumbers) -> str | No
 
 
 def _better_fraction(part: str, advised: float, had: Any, rest: str, numbers: LogNumbers) -> str | None:
-    """Returns another mem_fraction_static than ``had``, by the log's numbers where it has them; None where no fraction
-    is left."""
+    """Returns another mem_fraction_static than ``had``, by the log's numbers; None if none is left."""
     if isinstance(had, bool) or not isinstance(had, int | float):
         had = None
     if had is not None and advised < _LOW_ENOUGH and (worked := numbers.lower_fraction(float(had))) is not None:

@@ -84,7 +84,6 @@ def _by_room(kind: str, cause: Cause, raised: Raised, verdict: Verdict) -> Verdi
 
 
 def _is_unheard_of(raised: Raised, release: str | None) -> bool:
-    """Returns whether no statement of the file that an exception names can have raised it, and Python itself does
-    not."""
+    """Returns whether no statement of the file that an exception names can have raised it, nor Python."""
     kind = raised.text.partition(":")[0].rpartition(".")[2]
     return raised.place is not None and not _PYTHONS.match(raised.text) and cannot_raise(release, kind, raised.place)

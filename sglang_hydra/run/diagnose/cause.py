@@ -212,8 +212,7 @@ def _constants(term: Any, values: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def nearest_release(version: str | None) -> str | None:
-    """Returns the release that a log's own words mean: ``near 0.5.3`` and ``0.4.3 to 0.4.3.post2`` are taken for
-    one."""
+    """Returns the release that a log's own words mean: ``near 0.5.3`` and ``0.4.3 to 0.4.3.post2`` count as one."""
     if version is None:
         return None
     name = version.removeprefix("near ").partition(" to ")[0]

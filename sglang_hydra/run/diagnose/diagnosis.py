@@ -153,8 +153,7 @@ def _shown(line: Line) -> str:
 
 
 def _state(reader: LogReader, exit_code: int | None) -> str:
-    """Returns what a log without a known failure shows: a server that serves, one that still loads, or nothing of the
-    kind."""
+    """Returns what a log without a known failure shows: a server that serves, one that still loads, or none."""
     life = reader.life
     if reader.count == 0:
         return "empty"

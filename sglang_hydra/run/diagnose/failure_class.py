@@ -23,8 +23,7 @@ _BETWEEN = 400
 
 @cache  # only a few of the hundreds of expressions are needed for one log, and ``re`` keeps too few compiled
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiles a pattern in which ``.*`` matches at most ``_BETWEEN`` letters: two of them without end would cost the
-    square of a line."""
+    """Compiles a pattern in which ``.*`` matches at most ``_BETWEEN`` letters: unbounded ones cost a line's square."""
     return re.compile(_ANYTHING.sub(lambda found: f".{{{int(found[1] == '+')},{_BETWEEN}}}", pattern))
 
 
@@ -92,8 +91,7 @@ class Signature:
                 raise TypeError(f"needle {needle!r} decides nothing: it has fewer than {_LEAST} letters")
 
     def fits(self, line: str, needle: str) -> bool:
-        """Returns whether a line that holds ``needle`` also has what else must be in it, at most ``_NEAR`` characters
-        away."""
+        """Returns whether a line that holds ``needle`` has what else it must, at most ``_NEAR`` characters away."""
         if len(line) > _NEAR:  # the time that a pattern takes may grow with the square of what it searches
             start = max(0, line.find(needle) - _NEAR // 4)
             line = line[start : start + _NEAR]

@@ -135,8 +135,7 @@ def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Se
 
 
 def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
-    """Returns the diagnosis with ``offers`` as its hint; of the class's advice what is no argument stays behind
-    them."""
+    """Returns the diagnosis with ``offers`` as its hint; then the class's advice that is no argument."""
     if not offers:
         return diagnosis
     general = [remedy for remedy in diagnosis.finding.shown if not _ARGUMENT.match(remedy.said)]
@@ -182,8 +181,7 @@ def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, compose
 
 
 def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
-    """Returns a larger static part where memory outside ran out. While weights are loaded no fraction
-    matters."""
+    """Returns a larger static part where memory outside ran out. None matters while loading weights."""
     if set(change) != {"mem_fraction_static"} or failure.kind == "mem_fraction_too_low":
         return False
     used = plan.values.get("mem_fraction_static")
@@ -217,8 +215,7 @@ def _declared(failure: FailureClass) -> Iterator[Change]:
 
 
 def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
-    """Yields another mem_fraction_static within what the fit allows: higher where the KV cache has no memory, else
-    lower."""
+    """Yields another mem_fraction_static within what the fit allows: higher if the KV cache has none, else lower."""
     interval = plan.fit.interval if plan.fit else None
     used = plan.values.get("mem_fraction_static")
     if interval is None or interval.empty or not isinstance(used, float) or failure.kind == "oom_load":

@@ -269,8 +269,7 @@ def _composed(
     overrides: Sequence[Request],
     remarks: list[str],
 ) -> tuple[Plan, dict[str, Any]]:
-    """Returns the plan of all ``values`` that compose; those that another release has and 0.5.2 refuses are left
-    out."""
+    """Returns the plan of all ``values`` that compose; without those that only another release takes."""
     from sglang_hydra.planning.making.make import make_plan
 
     for _ in range(_ROUNDS):

@@ -88,8 +88,7 @@ def _items(text: str, start: int) -> Iterator[tuple[str, str]]:
 
 
 def _end_of_value(text: str, start: int) -> tuple[int, bool]:
-    """Returns where the value that begins at ``start`` ends: at a comma or the closing bracket of the whole. False:
-    cut."""
+    """Returns where the value that begins at ``start`` ends: at a comma or the last bracket. False: cut."""
     closing: list[str] = []
     at = start
     while at < len(text):

@@ -98,8 +98,7 @@ def look_in_folder(folder: str, kind: str = "folder") -> ModelFiles:
 
 
 def token_place(env: Mapping[str, str]) -> str | None:
-    """Returns where a Hugging Face token is set: the variable's name or the file's path. The token itself is not
-    read."""
+    """Returns where a Hugging Face token is set: the variable's name or the file's path. The token is not read."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         if env.get(name, "").strip():
             return name

@@ -21,8 +21,7 @@ _LONGEST_LINE = 32
 
 
 def read_orders(source: int) -> dict[str, Any]:
-    """Returns the orders, and not one byte more: what follows them is not for us. Raises ValueError where they are cut
-    off."""
+    """Returns the orders, and not one byte more: the rest is not for us. ValueError if cut off."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(source, 1)

@@ -37,8 +37,7 @@ class Display:
 
 
 def harmless(line: str) -> str:
-    """Returns a line of somebody else's as it may go to a screen: no colours, every other control character spelled
-    out."""
+    """Returns a line of somebody else's as it may go to a screen: no colours, control characters spelled out."""
     if line.isprintable():
         return line
     return "\t".join(map(printable, _COLOURS.sub("", line).split("\t")))

@@ -125,8 +125,7 @@ def _must_lead_here(head: Head) -> None:
 
 
 def is_own_address(host: str) -> bool:
-    """Returns whether a name or an address is one of this machine's: only those can be bound. Raises OSError for no
-    name."""
+    """Returns whether a name or an address is one of this machine's: only those can be bound. OSError for no name."""
     for family, _, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind(address)
@@ -135,8 +134,7 @@ def is_own_address(host: str) -> bool:
 
 
 def _comes_back(head: Head) -> bool:
-    """Returns whether a connection to the head's address ends at a listener of ours. Raises OSError where there is
-    none."""
+    """Returns whether a connection to the head's address ends at a listener of ours. OSError if none."""
     word = secrets.token_bytes(16)
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
@@ -152,8 +150,7 @@ def _comes_back(head: Head) -> bool:
 
 
 def _must_be_reachable(head: Head) -> None:
-    """Checks that the head can be reached. One that is up but does not listen yet is fine: torch asks again until it
-    does."""
+    """Checks that the head can be reached. One that is up but does not listen yet is fine: torch asks again."""
     try:
         socket.create_connection((head.host, head.port), _CONNECT_S).close()
     except ConnectionRefusedError:

@@ -158,8 +158,7 @@ def _at_home(word: str) -> str:
 
 
 def _marked_folder(asked: LaunchRequest, mark: str) -> list[str]:
-    """Returns Hydra's usual folder, of the day and the second, with ``mark`` at its end; nothing where it may be
-    another."""
+    """Returns Hydra's usual folder, of the day and the second, with ``mark`` at its end; nothing if unsure."""
     named = any(_is_hydras(request.text) and ".run" in request.text for request in asked.requests)
     if named or not mark or asked.config_name or asked.config_dirs:
         return []

@@ -325,8 +325,7 @@ class LocalServer:
             over.wait(_POLL_S if status is None else _POLL_ANSWERING_S)
 
     def health(self) -> int | None:
-        """Returns the status that the server's health page answers now, 200 for a server that can serve; None without
-        one."""
+        """Returns the status that the server's health page answers now, 200 if it can serve; None without one."""
         launch = self.launch
         return health_of(client_host(launch.host), launch.port, launch.health_path, launch.health_timeout_s)
 

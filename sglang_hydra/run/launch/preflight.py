@@ -89,8 +89,7 @@ def _ports(plan: Plan) -> Iterator[tuple[str, str, int]]:
 
 
 def version_findings(plan: Plan) -> list[Finding]:
-    """Returns an SGLang in ``engine.python`` that is not the one that ``engine.version`` asked the plan to be made
-    for."""
+    """Returns an SGLang in ``engine.python`` that is not the one that ``engine.version`` names."""
     asked = plan.nodes.engine.version
     if plan.engine.name != "sglang" or asked is None:
         return []

@@ -47,16 +47,14 @@ def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Find
 
 
 def gpu_numbers(plan: Plan) -> tuple[int, ...]:
-    """Returns the GPUs that this node's ranks take, as CUDA numbers the visible ones; empty for a server without
-    any."""
+    """Returns the GPUs that this node's ranks take, as CUDA numbers them; empty without any."""
     return tuple(plan.layout.first_gpu + offset for offset in gpu_offsets(plan))
 
 
 def memory_findings(
     plan: Plan, visible: Sequence[Gpu], wanted: Sequence[int], *, in_container: bool = False
 ) -> list[Finding]:
-    """Returns whether others hold memory of the GPUs that the plan takes, who they are, and what that does to the
-    server."""
+    """Returns whether others hold memory of the GPUs that the plan takes, who, and the effect on the server."""
     chosen = [visible[number] for number in wanted if number < len(visible)]
     known = [gpu for gpu in chosen if gpu.used_mib is not None and gpu.free_mib is not None]
     held = [gpu for gpu in known if (gpu.used_mib or 0.0) > HELD_MIB]

@@ -42,8 +42,7 @@ Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
 
 
 def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Launch:
-    """Returns the process to start for a plan: its command from the intent, the key apart from it, and its readiness
-    check."""
+    """Returns the process to start for a plan: its command from the intent, the key apart, and the readiness check."""
     planned = plan_engine(plan.nodes.engine, embedded_first=True)
     request = planned.request(plan.resolution, plan.environment, machine)
     settings = plan.nodes.launch

@@ -268,8 +268,7 @@ def write_comparison(folder: Path, plan: Plan, compared: Comparison) -> None:
 
 
 def curl_line(plan: Plan, url: str, *, stream: bool = True) -> str:
-    """Returns ``curl -N URL/v1/chat/completions ...`` for a server of ``plan`` at ``url``. An API key is left to
-    ``$KEY``."""
+    """Returns ``curl -N URL/v1/chat/completions ...`` for a server of ``plan`` at ``url``. The API key is ``$KEY``."""
     name = plan.values["served_model_name"] or plan.values["model_path"]
     body: dict[str, object] = {"model": name, "messages": [{"role": "user", "content": "Hello!"}]}
     body |= {"stream": True, "max_tokens": 32} if stream else {"max_tokens": 32}

@@ -145,8 +145,7 @@ _MOST_ALIKE = 1000
 
 
 def state_folder() -> Path:
-    """Returns where the files are: SGLANG_HYDRA_STATE_DIR, else sglang_hydra in the user's state folder
-    (XDG_STATE_HOME)."""
+    """Returns where the files are: SGLANG_HYDRA_STATE_DIR, else sglang_hydra below XDG_STATE_HOME."""
     own = os.environ.get(STATE_DIR_VARIABLE)
     if own:
         return Path(own).expanduser().absolute()
@@ -157,8 +156,7 @@ def state_folder() -> Path:
 
 
 def records() -> list[ServerRecord]:
-    """Returns every server that has a file, by name. A file that cannot be read as one is left out: ``damaged`` names
-    it."""
+    """Returns every server that has a file, by name. ``damaged`` names unreadable files."""
     found: list[ServerRecord | None] = []
     with contextlib.suppress(OSError):
         found += map(_read, _files())

@@ -32,42 +32,46 @@ from release_cases import MODELS
 from sglang_hydra.releases import wheels
 from sglang_hydra.releases.case import Case
 from sglang_hydra.releases.child import source
+from sglang_hydra.releases.child.reading import shortened
 from sglang_hydra.releases.records import record_of
 from sglang_hydra.releases.release import ask_release
 from sglang_hydra.rules.answer import Change, Step
 
 GPUS = ("h20", "h200", "b200", "mi300x", "l40s")
 PURE: Mapping[str, Any] = {
-    "abs": abs, "bool": bool, "ceil": math.ceil, "float": float, "floor": math.floor, "int": int, "len": len,
-    "list": list, "math": math, "max": max, "min": min, "range": range, "round": round, "sorted": sorted, "str": str,
-    "sum": sum, "tuple": tuple, "True": True, "False": False, "None": None,
+    "abs": abs, "all": all, "any": any, "bool": bool, "callable": callable, "ceil": math.ceil, "dict": dict,
+    "float": float, "floor": math.floor, "int": int, "isinstance": isinstance, "len": len, "list": list, "math": math,
+    "max": max, "min": min, "range": range, "round": round, "set": set, "sorted": sorted, "str": str, "sum": sum,
+    "tuple": tuple,
 }  # fmt: skip
 UNKNOWN = object()
 
 
 class Shown(ast.NodeTransformer):
-    """Puts the shown values in place of what has their text."""
+    """Puts a name in place of what has the text of a shown value, and keeps the ``values`` of these names. One that was
+    cut has none, and so nothing is computed of it."""
 
     def __init__(self, operands: Mapping[str, Any]) -> None:
-        self.operands = operands
+        self.operands, self.values = operands, dict[str, Any]()
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.expr) and (text := source.text_of(node)) in self.operands:
-            return ast.copy_location(ast.Constant(self.operands[text]), node)
+            name, value = f"shown_{len(self.values)}", self.operands[text]
+            self.values[name] = UNKNOWN if "…" in str(value) or value == "***" else value
+            return ast.copy_location(ast.Name(name, ast.Load()), node)
         return self.generic_visit(node)
 
 
 def computed(expression: ast.expr, operands: Mapping[str, Any]) -> Any:
-    """The value of an expression by its operands; UNKNOWN where one is not shown, or was cut."""
-    if any("…" in str(value) or value == "***" for value in operands.values()):
-        return UNKNOWN
-    tree = ast.Expression(Shown(operands).visit(ast.parse(source.text_of(expression), mode="eval").body))
-    named = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
-    if not named <= PURE.keys() or any(isinstance(each, (ast.Lambda, ast.comprehension)) for each in ast.walk(tree)):
-        return UNKNOWN
+    """The value of an expression by its operands; UNKNOWN where one that decides is not shown, or was cut."""
+    tree = ast.parse(source.text_of(expression), mode="eval")
+    own = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    shown = Shown({text: value for text, value in operands.items() if text not in own})
+    tree.body = shown.visit(tree.body)
+    names = {name: value for name, value in shown.values.items() if value is not UNKNOWN}
     try:
-        return eval(compile(ast.fix_missing_locations(tree), "shown", "eval"), {"__builtins__": {}}, dict(PURE))
-    except Exception:  # noqa: BLE001 - a method of a text, an index: what is computed with more than operands
+        return eval(compile(ast.fix_missing_locations(tree), "shown", "eval"), {"__builtins__": {}, **PURE, **names})
+    except Exception:  # noqa: BLE001 - a name or a call of which no value is shown
         return UNKNOWN
 
 
@@ -109,8 +113,10 @@ class Checker:
         if above is None:
             value = source.named(node).get(change.field, (0, None))[1]
             wanted, made = change.after, UNKNOWN if value is None else computed(value, step.inputs)
-            if isinstance(node, ast.AugAssign):
-                made = assigned(node, step.inputs)
+            texts = map(source.text_of, source.targets(node))
+            target = next((text for text in texts if text.rpartition(".")[2] == change.field), None)
+            if target is not None:
+                made = assigned(node, step.inputs, target)
             if isinstance(wanted, dict) or "…" in str(wanted):
                 return
         elif isinstance(node, ast.Return):
@@ -179,9 +185,10 @@ def assigned(node: ast.stmt, operands: Mapping[str, Any], target: str | None = N
 
 
 def same(left: Any, right: Any) -> bool:
+    """Whether a computed value is the shown one, which may be cut."""
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
         return math.isclose(left, right, rel_tol=1e-9)
-    return bool(left == right or json.loads(json.dumps(left, default=str)) == right)
+    return bool(left == right or json.loads(json.dumps(shortened(left), default=str)) == right)
 
 
 def changes(version: str, seed: int, count: int) -> Iterator[Change]:

@@ -406,3 +406,79 @@ def test_each_field_of_a_value_that_was_written_on_its_own_has_its_place(
     found = {line[each.line]: each for each in step.via if each.line in line}
     assert "phases.prefill.most = args.chunk" in found
     assert [each.operands for each in found["phases.decode.most = 256"].conditions] == [{"args.tp_size": 1}]
+
+
+HELPERS = DECIDES.replace(
+    "        self.batches = list(range(20))\n",
+    """        self.batches = list(range(20))
+        self.graph = Phases()
+        stop_graphs(self)
+        self.chunk = scaled(self, {"layers": 24, "size": None})
+        self._resolved_overrides += [("a", {"kept": 5}), ("b", {"kept": 6})]
+        for _, declared in self._resolved_overrides:
+            for name, value in declared.items():
+                setattr(self, name, value)
+""",
+).replace(
+    "def decide_graph(args):\n    declared = {}\n",
+    """@dataclasses.dataclass
+class Phase:
+    most: int = None
+
+
+@dataclasses.dataclass
+class Phases:
+    decode: Phase = dataclasses.field(default_factory=Phase)
+
+
+def stop_graphs(args):
+    args.graph.decode.most = 0
+
+
+def scaled(args, config):
+    last = args.batches[-1]
+    layers = config.get("layers", 1)
+    width = getattr(args, "tp_size", 4) * getattr(args, "no_such", 16)
+    total = layers * width
+    listed = sum(args.batches)
+    return total + listed
+
+
+def decide_graph(args):
+    declared = {}
+    return declared
+""",
+)
+
+
+@pytest.fixture(scope="module")
+def helped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answer]:
+    patch = pytest.MonkeyPatch()
+    unpacked_release(tmp_path_factory.mktemp("helpers"), patch, {**FILES, FILE: HELPERS})
+    case = Case(("--model-path", "org/name", "--tp-size", "2"), dict(H200), {"org/name": CONFIG})
+    yield ask_release(VERSION, [case], why=True)[0]
+    end_children()
+    patch.undo()
+
+
+def test_the_return_of_a_helper_is_followed_to_what_it_read(helped: Answer) -> None:
+    change = [change for change in helped.changes if change.field == "chunk"][-1]
+    assert change.after == 24 * 32 + 190
+    assert change.step is not None
+    (returned,) = change.step.via
+    assert returned.inputs == {"total": 768, "listed": 190}
+    (total,) = returned.via
+    assert total.inputs == {"layers": 24, "width": 32}
+    (width,) = total.via
+    assert width.inputs == {"getattr(args, 'tp_size', 4)": 2, "getattr(args, 'no_such', 16)": 16}
+
+
+def test_a_field_within_a_value_is_written_where_it_is_written(helped: Answer) -> None:
+    change = [change for change in helped.changes if change.field == "graph"][-1]
+    assert change.after == {"decode": {"most": 0}}
+    assert change.step is not None
+    assert change.step.function == "stop_graphs"
+
+
+def test_what_was_declared_is_no_change_again_when_it_is_written_down(helped: Answer) -> None:
+    assert [(change.before, change.after) for change in helped.changes if change.field == "kept"] == [(3, 5), (5, 6)]

@@ -8,7 +8,7 @@ import functools
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from types import CodeType, FrameType, ModuleType
+from types import BuiltinMethodType, CodeType, FrameType, ModuleType
 from typing import Any
 
 from . import source
@@ -60,7 +60,7 @@ def value_of(node: ast.expr, scopes: Scopes, results: Results) -> Any:
 
 
 def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
-    """Returns what a call answered: one that was seen, a kept answer, or the length of what can be read."""
+    """What a call answered: one that was seen, a kept answer, the length of what can be read, or a part of it."""
     answers = results.get(source.called(node), ())
     try:
         function = value_of(node.func, scopes, {})
@@ -70,6 +70,15 @@ def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
         counted = value_of(node.args[0], scopes, results)
         if type(counted) in (list, tuple, dict, set, str):
             return len(counted)
+    given = [each.value for each in node.args[-2:] if isinstance(each, ast.Constant)]
+    if function is getattr and given and isinstance(given[0], str):
+        try:
+            return value_of(ast.Attribute(node.args[0], given[0]), scopes, results)
+        except AttributeError:
+            return given[1]
+    if isinstance(function, BuiltinMethodType) and type(function.__self__) is dict and function.__name__ == "get":
+        if len(given) == len(node.args):
+            return function(*given)
     if answers:
         return _answer(answers, function)
     is_kept = isinstance(function, functools._lru_cache_wrapper) and function.cache_info().currsize
@@ -95,9 +104,7 @@ def _answer(answers: Sequence[tuple[CodeType | None, Any]], function: Any) -> An
 
 def is_simple(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        return len(value) <= _MOST_ITEMS and all(
-            item is None or type(item) in (bool, int, float, str) for item in value
-        )
+        return all(item is None or type(item) in (bool, int, float, str) for item in value)
     return value is None or type(value) in (bool, int, float, str)
 
 

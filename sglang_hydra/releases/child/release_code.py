@@ -12,6 +12,7 @@ from types import CodeType
 from . import source
 
 _SETTERS = ("setattr", "__setattr__")
+_ITEMS = ("BINARY_SUBSCR", "BINARY_SLICE")
 
 
 def code_of(code: CodeType, package: str) -> Code | None:
@@ -42,9 +43,11 @@ class Code:
 
     @functools.cached_property
     def counts(self) -> bool:
-        """Returns whether it adds to a variable, or gives one several values: its lines have to be seen."""
-        stored = [each.argval for each in dis.get_instructions(self.code) if each.opname == "STORE_FAST"]
-        return len(stored) > len(set(stored))
+        """Whether it gives a variable several values, or computes one with numbers: its lines have to be seen."""
+        made = list(dis.get_instructions(self.code))
+        stored = [each.argval for each in made if each.opname == "STORE_FAST"]
+        is_computed = any(each.opname.startswith(("BINARY_", "INPLACE_")) and each.opname not in _ITEMS for each in made)
+        return len(stored) > len(set(stored)) or bool(stored and is_computed)
 
     def names_one_of(self, fields: frozenset[str]) -> bool:
         """Returns whether a statement gives a value to a field; if none does, no line has to be seen."""
@@ -71,8 +74,7 @@ class Head:
         self.named = source.named(node)
         self.locals = [target.id for target in targets if isinstance(target, ast.Name)]
         changed = [*targets, *(getattr(call.func, "value", None) for call in calls)]  # x.f = v, x.f[k] = v, x.f.add(v)
-        inside = [getattr(each, "value", None) for each in targets]
-        self.writes = [each.attr for each in (*changed, *inside) if isinstance(each, ast.Attribute)]
+        self.writes = [name for each in changed for name in source.chain(each)]
         self.writes_within = any(isinstance(each, (ast.Attribute, ast.Subscript)) for each in targets) or bool(names)
         self.writes += [str(each.value) for each in names if isinstance(each, ast.Constant)]
         self.dynamic = [each for each in names if not isinstance(each, ast.Constant)]

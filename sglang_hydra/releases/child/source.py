@@ -193,6 +193,14 @@ def attributes(node: ast.AST) -> set[str]:
     return {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
 
 
+def chain(node: ast.AST | None) -> Iterator[str]:
+    """The names of the attributes from which an expression leads on, the last one first: of ``x.f[k].g`` g and f."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        node = node.value
+
+
 def operands(expressions: Sequence[ast.expr]) -> list[ast.expr]:
     """Returns the names, attributes and calls in expressions with a value of their own, outermost first."""
     found: list[ast.expr] = []

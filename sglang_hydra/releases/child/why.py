@@ -92,6 +92,7 @@ class Why:
         self.calls: Counter[Code] = Counter()
         self.stash: tuple[Any, int] = (None, 0)
         self.seen: list[Any] = []
+        self.declared: dict[str, list[Any]] = {}  # what was declared for a field, which is written down at the end
         self.records: set[str] = set()  # fields whose value has fields of its own, which are written one by one
         self.parts: dict[str, list[tuple[Run, Done, Any]]] = {}  # the values that an attribute of some object got
         self.moved: list[str] = []
@@ -244,7 +245,9 @@ class Why:
             is_written, self.written[name] = value != self.written[name], value
             if isinstance(value, dict):
                 self.records.add(name)
-            if is_written and value != self.values[name]:
+            declared = self.declared.get(name, [])
+            is_replayed = value in declared and self.values[name] == declared[-1]
+            if is_written and value != self.values[name] and not is_replayed:
                 self._moves(name)
                 self._changed(name, value, place(name, run))
 
@@ -255,6 +258,7 @@ class Why:
                 self.seen.append(entry)
                 for name, value in entry[1].items():
                     made = self._plain(value)
+                    self.declared.setdefault(name, []).append(made)
                     if name in self.values and made != self.values[name]:
                         self._moves(name)
                         self._changed(name, made, self._place(name, run))
@@ -358,11 +362,13 @@ class Why:
         return found
 
     def _is_decided(self, run: Run, done: Done) -> bool:
-        """Returns whether conditions lead to an assignment, or a function of the release answered with its number."""
+        """Whether conditions lead to an assignment, it computes, or a function of the release gave its number."""
         answers = [value for listed in done.results.values() for _, value in listed]
         node = done.node
         return node is not None and (
-            bool(run.code.source.guards(node)) or any(type(v) in (int, float) for v in answers)
+            bool(run.code.source.guards(node))
+            or any(isinstance(each, ast.BinOp) for each in ast.walk(node))
+            or any(type(v) in (int, float) for v in answers)
         )
 
     def _steps(self, run: Run, listed: Sequence[Done], depth: int) -> list[dict[str, Any]]:

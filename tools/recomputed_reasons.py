@@ -4,7 +4,8 @@
 
 The statement and the conditions of a step are read from the release's wheel; the values of their names, attributes and
 calls are those that the step shows. A condition must come out as it was, a statement as the value that the change or
-the next step has. What a step does not show all operands of cannot be computed, and is counted apart.
+the next step has, and the statement of a change names its field. What a step does not show all operands of cannot be
+computed, and is counted apart.
 
 ``arithmetic`` counts every statement that adds, multiplies or divides; those of which not all operands are shown are
 listed. Exit code: 0 nothing is false, 1 something is, or a release has fewer changes than asked for.
@@ -17,6 +18,7 @@ import ast
 import json
 import math
 import random
+import re
 import sys
 import warnings
 from collections import Counter
@@ -88,7 +90,16 @@ class Checker:
     def change(self, change: Change) -> None:
         self.counts["changes"] += 1
         if change.step is not None:
+            self.place(change.step, change)
             self.step(change.step, None, change)
+
+    def place(self, step: Step, change: Change) -> None:
+        """The statement of a change names its field, or one within its value, or reads its name."""
+        node = statement(self.source(step.file), step.line)
+        text = f"{'' if node is None else source.text_of(node)} {list(step.inputs.values())}"
+        within = re.findall(r"'(\w+)':", str(change.after)) if isinstance(change.after, dict) else []
+        is_named = any(name in text for name in (change.field, *within))
+        self.count("places", is_named, text, f"{step.place}: {change.field}")
 
     def step(self, step: Step, above: Step | None, change: Change) -> None:
         code = self.source(step.file)

@@ -70,15 +70,15 @@ def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
         counted = value_of(node.args[0], scopes, results)
         if type(counted) in (list, tuple, dict, set, str):
             return len(counted)
-    given = [each.value for each in node.args[-2:] if isinstance(each, ast.Constant)]
-    if function is getattr and given and isinstance(given[0], str):
+    given = [each.value for each in node.args if isinstance(each, ast.Constant)]
+    if function is getattr and node.args[1:2] and isinstance(node.args[1], ast.Constant):
         try:
-            return value_of(ast.Attribute(node.args[0], given[0]), scopes, results)
+            return value_of(ast.Attribute(node.args[0], str(given[0])), scopes, results)
         except AttributeError:
             return given[1]
-    if isinstance(function, BuiltinMethodType) and type(function.__self__) is dict and function.__name__ == "get":
-        if len(given) == len(node.args):
-            return function(*given)
+    is_read = isinstance(function, BuiltinMethodType) and type(function.__self__) is dict and function.__name__ == "get"
+    if is_read and len(given) == len(node.args):
+        return function(*given)
     if answers:
         return _answer(answers, function)
     is_kept = isinstance(function, functools._lru_cache_wrapper) and function.cache_info().currsize

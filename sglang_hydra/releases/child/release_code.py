@@ -46,7 +46,9 @@ class Code:
         """Whether it gives a variable several values, or computes one with numbers: its lines have to be seen."""
         made = list(dis.get_instructions(self.code))
         stored = [each.argval for each in made if each.opname == "STORE_FAST"]
-        is_computed = any(each.opname.startswith(("BINARY_", "INPLACE_")) and each.opname not in _ITEMS for each in made)
+        is_computed = any(
+            each.opname.startswith(("BINARY_", "INPLACE_")) and each.opname not in _ITEMS for each in made
+        )
         return len(stored) > len(set(stored)) or bool(stored and is_computed)
 
     def names_one_of(self, fields: frozenset[str]) -> bool:

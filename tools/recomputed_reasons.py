@@ -8,7 +8,8 @@ the next step has, and the statement of a change names its field. What a step do
 computed, and is counted apart.
 
 ``arithmetic`` counts every statement that adds, multiplies or divides; those of which not all operands are shown are
-listed. Exit code: 0 nothing is false, 1 something is, or a release has fewer changes than asked for.
+listed. Of a long list only the first items are shown: what reads one is counted as ``of a cut list``. Exit code: 0
+nothing is false, 1 something is, or a release has fewer changes than asked for.
 """
 
 from __future__ import annotations
@@ -154,8 +155,9 @@ class Checker:
         if isinstance(node, ast.AugAssign) or any(isinstance(each, ast.BinOp) for each in ast.walk(value or node)):
             made = UNKNOWN if value is None else computed(value, step.inputs)
             made = assigned(node, step.inputs) if isinstance(node, ast.AugAssign) else made
-            self.count("arithmetic", True, made, "")
-            self.unseen += [f"{step.place}: {step.inputs}"] if made is UNKNOWN else []
+            text = f"{step.place}: {step.inputs}"
+            self.count("arithmetic", True, made, text)
+            self.unseen += [text] if made is UNKNOWN and "…" not in text else []
 
     def chained(self, before: Step, after: Step) -> None:
         """A statement that goes on from the one before reads what that one made."""
@@ -169,7 +171,8 @@ class Checker:
                 self.count("sums", is_true, made, f"{before.place} -> {after.place}: {before.inputs} -> {after.inputs}")
 
     def count(self, kind: str, is_true: bool, made: Any, text: str) -> None:
-        self.counts[kind if made is not UNKNOWN else f"{kind} not computed"] += 1
+        missing = "of a cut list" if "…" in text else "not computed"
+        self.counts[kind if made is not UNKNOWN else f"{kind} {missing}"] += 1
         if not is_true:
             self.false.append(f"{self.version}: {kind}: {text}: computed {made!r}")
 

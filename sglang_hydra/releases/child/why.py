@@ -24,7 +24,7 @@ from .reading import HIDDEN, SECRET, Results, differing, is_simple, names_secret
 from .release_code import Code, code_of
 
 _MOST_CONDITIONS = 6
-_DEEPEST = 5
+_DEEPEST = 8
 _LONGEST_CHAIN = 16
 """Assignments of one name that are kept, of which each reads what the one before made."""
 _MOST_STEPS = 40

@@ -43,7 +43,7 @@ class Code:
 
     @functools.cached_property
     def counts(self) -> bool:
-        """Whether it gives a variable several values, or computes one with numbers: its lines have to be seen."""
+        """Returns whether it gives a variable several values, or computes one: its lines have to be seen."""
         made = list(dis.get_instructions(self.code))
         stored = [each.argval for each in made if each.opname == "STORE_FAST"]
         is_computed = any(

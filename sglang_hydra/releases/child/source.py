@@ -194,7 +194,7 @@ def attributes(node: ast.AST) -> set[str]:
 
 
 def chain(node: ast.AST | None) -> Iterator[str]:
-    """The names of the attributes from which an expression leads on, the last one first: of ``x.f[k].g`` g and f."""
+    """Yields the names of the attributes from which an expression leads on, last one first: of ``x.f[k].g`` g and f."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         if isinstance(node, ast.Attribute):
             yield node.attr

@@ -362,7 +362,7 @@ class Why:
         return found
 
     def _is_decided(self, run: Run, done: Done) -> bool:
-        """Whether conditions lead to an assignment, it computes, or a function of the release gave its number."""
+        """Returns whether conditions lead to an assignment, it computes, or a function gave its number."""
         answers = [value for listed in done.results.values() for _, value in listed]
         node = done.node
         return node is not None and (

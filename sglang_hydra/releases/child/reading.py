@@ -60,7 +60,7 @@ def value_of(node: ast.expr, scopes: Scopes, results: Results) -> Any:
 
 
 def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
-    """Returns what a call answered: one seen, a kept answer, the length of what can be read, or a part of it."""
+    """Returns what a call answered: one seen, a kept answer, the length of what can be read, or a part."""
     answers = results.get(source.called(node), ())
     try:
         function = value_of(node.func, scopes, {})

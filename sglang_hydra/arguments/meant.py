@@ -13,6 +13,8 @@ from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.words import is_digits, nearest
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
+OF_REQUESTS = frozenset(_TABLE["of_requests"])
+"""What people set for a server, and each request says."""
 OFF = frozenset(("off", "none", "no", "false", "disabled", "disable"))
 _SIZE = re.compile(r"(\d{1,15})\s*([kKmMgG])(i?)[bB]?(?:\s*tok\w*)?")
 _COUNTED = re.compile(r"[\[({'\"]*(\d{1,9})\s*(?![kKmM])[A-Za-z]*[\])}'\"]*")
@@ -87,9 +89,13 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
             letter = size[2].upper() if size[2] in "mMgG" else "k"
             yield from dict.fromkeys((size[1] + (f"{size[2].upper()}i" if size[3] else letter), size[1] + letter))
             yield f"{size[1]}{size[2].upper()}i"
+        elif port := re.fullmatch(r"(\d+)/tcp", text):
+            yield port[1]
         elif counted and field.name not in ("port", "nccl_port"):  # 8GPUs, [2]
             yield counted[1]
     elif field.kind == "float" and isinstance(value, str):
+        if re.fullmatch(r"\d*\.?\d+", plain := value.strip(" ,;:")) and plain != value:
+            yield plain
         percent = re.fullmatch(r"(\d+(?:[.,]\d+)?)\s*(?:%|percent|pct)", value)
         if percent:
             yield f"{float(percent[1].replace(',', '.')) / 100:g}"

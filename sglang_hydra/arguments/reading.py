@@ -257,6 +257,12 @@ class _Reader:
             if holds_secret(sure):
                 return f"did you mean {sure}", None  # its value is shown nowhere
             return None, _fix([sure, *typed.values])
+        from sglang_hydra.arguments.meant import OF_REQUESTS
+
+        if since is None and _as_name(typed.flag) in OF_REQUESTS:
+            return f'"{_as_name(typed.flag)}" in the JSON of a request: the server does not set it', None
+        if since is None and not typed.values and (switch := self._switch_of(typed.flag)):
+            return None, Remedy.fixed("", f"leave it out: it is so unless {switch} says otherwise")
         if since is None:
             return _near(typed.flag, self.parser), None
         if not at_least(self.parser.version, since):
@@ -271,6 +277,14 @@ class _Reader:
         if "had" in notes().get(_as_name(typed.flag), {}):
             return None, Remedy.fixed("", f"SGLang {since} had it; {found.advice}")
         return f"SGLang {since} has it: {found.advice or f'engine.version={since}'}", None
+
+    def _switch_of(self, flag: str) -> str | None:
+        """Returns the switch that is the opposite of a flag: ``--disable-radix-cache`` for
+        ``--enable-radix-cache``."""
+        head, _, stem = flag.replace("_", "-").lstrip("-").partition("-")
+        other = {"enable": f"--disable-{stem}", "use": f"--disable-{stem}", "disable": f"--enable-{stem}"}.get(head)
+        option = self.parser.options.get(other or "")
+        return other if option is not None and option.nargs == 0 else None
 
     def _convert(self, typed: Typed, option: Option, text: str) -> Any:
         if option.reader == "str" and option.name and re.search(r"\s--[a-z]", text):
@@ -320,6 +334,7 @@ class _Reader:
         page = f"explain {field.name} engine.version={self.parser.version}" if is_other else f"--help {field.name}"
         listed = f"{flag} takes {some_of(text, choices, f'{program()} {page}')}"
         more = both_sizes(text) if size_of(text) else listed if len(choices) > MOST_LISTED else None
+        more = more or (None if value or choices else f"{program()} {page} says what it takes")
         separator = ": " if id == "ARG013" else " "
         self._misread(id, f"{flag} {text!r}{separator}{why}", (field.name,), head + text, instead, more)
 
@@ -339,7 +354,9 @@ class _Reader:
             fix = Remedy.fixed(f"{option.flag} {text.partition('=')[2]}".rstrip())
         elif re.fullmatch(r"[a-z_]+[\w.]*=\S*", text):
             hint = f"{text} before the --"
-        elif typed.place == 1 and re.fullmatch(r"[\w.-]+/[\w.-]+", text):
+        elif typed.place == 1 and text == "serve":
+            fix = Remedy.fixed("", "the same without it")
+        elif typed.place <= 2 and re.fullmatch(r"(?:\.{0,2}/[\w.-]+)?[\w.-]*/[\w./-]+", text):
             fix = Remedy.fixed(f"--model-path {text}")
         fields = ("model_path",) if fix is not None and fix.words[:1] == ("--model-path",) else ()
         self.made.unread.append(text)
@@ -360,7 +377,7 @@ class _Reader:
         """Refuses an option as a whole; ``fix`` is what to type for it."""
         self.made.unread.append(typed.name or typed.flag)
         about = fields or ((typed.name,) if typed.name else ())
-        was = () if fix is None else tuple(typed.words)
+        was = tuple(typed.words)
         self.made.findings.append(Finding("error", id, message, about, hint, stage="argparse", fix=fix, typed=was))
 
     def _refuse(self, id: str, message: str, hint: str | None, *fields: str) -> None:

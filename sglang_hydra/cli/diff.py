@@ -24,7 +24,7 @@ from sglang_hydra.run.launch.drift import Drift, drift_of, is_saved_info, is_url
 from sglang_hydra.show.comparison import difference_lines, difference_rows
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.exit_codes import INVALID, MACHINE
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.screen import Line, columns, print_json, text, write
 from sglang_hydra.text.words import plural, program
 
@@ -39,10 +39,7 @@ def run(invocation: Invocation) -> int:
     live = [item for item in invocation.requests[1:] if is_url(item.text) or is_saved_info(item.text)]
     if live:
         return _drift(invocation, live)
-    if len(invocation.requests) != 2:
-        message = f"diff compares two sides, and {len(invocation.requests)} were given"
-        hint = f"quote each side: {program()} diff 'gpu=h100 tp_size=8' 'gpu=h200'; a plan.json or a YAML works too"
-        raise ConfigError(Finding("error", "DIF001", message, hint=hint))
+    check_sides([item.text for item in invocation.requests])
     composer = composer_of(invocation)
     one, other = _with_rest(*invocation.requests), _with_rest(*invocation.requests[::-1])
     others = native_reader(composer, variables=invocation.variables)
@@ -62,6 +59,27 @@ def _with_rest(side: Request, beside: Request) -> Request:
     if is_file or not is_release(side.text) or is_release(beside.text):
         return side
     return replace(side, text=f"{beside.text} {side.text}")
+
+
+def check_sides(words: Sequence[str]) -> None:
+    """Raises ConfigError for words that are not two sides, with both where they can be told apart."""
+    if len(words) != 2:
+        message = f"diff compares two sides, and {len(words)} were given"
+        hint = f"quote each side: {program()} diff 'gpu=h100 tp_size=8' 'gpu=h200'; a plan.json or a YAML works too"
+        sides = _sides_meant(words)
+        raise ConfigError(
+            Finding("error", "DIF001", message, hint=None if sides else hint, typed=tuple(words), fix=sides)
+        )
+
+
+def _sides_meant(words: Sequence[str]) -> Remedy | None:
+    """Returns both sides where one key has two values, the other words of both: ``gpu=h100 gpu=h200 tp_size=2``."""
+    keys = [word.partition("=")[0] for word in words]
+    twice = [word for word in words if keys.count(word.partition("=")[0]) == 2]
+    if not all("=" in word for word in words) or len(twice) != 2 or keys.count(twice[0].partition("=")[0]) != 2:
+        return None
+    common = [word for word in words if word not in twice]
+    return Remedy.fixed(" ".join(shlex.quote(shlex.join([one, *common])) for one in twice))
 
 
 def _drift(invocation: Invocation, live: Sequence[Request]) -> int:

@@ -15,7 +15,7 @@ from sglang_hydra.cli.id_pages import id_record, id_screen, known_ids
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show
 from sglang_hydra.compose.composer import Composer
-from sglang_hydra.compose.corrections import key_meant
+from sglang_hydra.compose.corrections import key_meant, keys_like
 from sglang_hydra.compose.override_errors import flagged
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import EngineNode
@@ -190,5 +190,6 @@ def _nothing(name: str, composer: Composer) -> Finding:
         hints = [f"near ids: {', '.join(ids).upper()}" if ids else None, f"{program()} --help WORD finds arguments"]
         return Finding("error", "CLI015", message, hint=hints)
     if near is None:
-        return Finding("error", "CLI015", message, hint=f"{program()} --help WORD finds arguments")
+        like = f"near names: {', '.join(listed)}" if (listed := keys_like(plain, 4)) else None
+        return Finding("error", "CLI015", message, hint=(like, f"{program()} --help WORD finds arguments"))
     return Finding("error", "CLI015", message, typed=(name,), fix=Remedy.fixed(near, f"{program()} explain {near}"))

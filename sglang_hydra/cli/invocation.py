@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sglang_hydra.arguments.every import names_by_flag
-from sglang_hydra.compose.corrections import OF_TOOLS
+from sglang_hydra.arguments.every import EVERY, names_by_flag
+from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.compose.corrections import LEFT_TO_TOOLS, OF_TOOLS
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.compose.schema import NO_CHOICE, NODES, PRIMARY_NAME
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.flags import (
@@ -34,6 +35,8 @@ _PATHS = ("output", "base")
 _FILES = (".yaml", ".yml", ".json")
 _CONTAINERS, _RUNNERS = ("docker", "podman", "kubectl", "helm"), ("python", "python3", "torchrun", "srun", "bash", "uv")
 _SERVERS = ("ollama", "text-generation-launcher", "trtllm-serve", "lmdeploy", "llama-server", "hf", "huggingface-cli")
+_KINDS_OF_BENCH = ("serve", "serving", "latency", "throughput", "sweep")
+"""What vLLM's and SGLang's own benchmarks are called."""
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _VLLM = "vllm.entrypoints.openai.api_server"
 _LAUNCH_SERVER = re.compile(r"sglang\.launch_server|(?:.*/)?launch_server\.py")
@@ -97,11 +100,12 @@ def read_invocation(words: Sequence[str]) -> Invocation:
     _refuse_foreign_signs(words)
     _refuse_own_name(words)
     _refuse_launch_command(words)
+    _refuse_remark(words)
     if "--" in words:
         cut = words.index("--")
         words, invocation.argv = words[:cut], words[cut + 1 :]
     verb: str | None = None
-    of_tool, of_others = next((OF_TOOLS[word] for word in words if word in OF_TOOLS), {}), list[Finding]()
+    tool, of_others = next((word for word in words if word in OF_TOOLS), ""), list[Finding]()
     rest = list(enumerate(words, 1))
     while rest:
         position, word = rest.pop(0)
@@ -117,8 +121,8 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         elif flag is not None and not is_word:
             message = f"{name} is a switch and takes no value"
             raise ConfigError(Finding("error", "CLI012", message, typed=(word,), fix=name))
-        elif name.startswith("-") and (key := _key_of_tool(name, of_tool)):
-            of_others.append(_of_tool(key, word, "" if has_value or not rest else rest.pop(0)[1]))
+        elif name.startswith("-") and ((tool, name.lstrip("-")) in LEFT_TO_TOOLS or _key_of_tool(name, tool)):
+            of_others.append(_of_tool(tool, word, rest))
         elif name in HYDRA_FLAGS and (name != "-p" or verb in (None, "serve")):  # docker's and sbatch's -p
             invocation.hydra_flags.append(word)
             has_kind = name in INFO_FLAGS and bool(rest) and rest[0][1] in INFO_KINDS
@@ -229,9 +233,31 @@ def _refuse_own_name(words: Sequence[str]) -> None:
         raise ConfigError(Finding("error", "CLI004", message, typed=typed, fix=Remedy.fixed("", "leave it out")))
 
 
+def _refuse_remark(words: Sequence[str]) -> None:
+    """Raises ConfigError for what stands behind ``#``, which some shells pass on."""
+    if "#" in words:
+        typed = tuple(words[words.index("#") :])
+        raise ConfigError(
+            Finding("error", "CLI004", "'#' begins a remark", typed=typed, fix=Remedy.fixed("", "without it"))
+        )
+
+
 def _refuse_launch_command(words: Sequence[str]) -> None:
     """Raises ConfigError for a command of SGLang's or of another program among the words, before a bare ``--``."""
     head, second, *_ = (*words, "", "")
+    is_url = "://" in second and "=" not in second
+    if head == "bench" and (second in _KINDS_OF_BENCH or is_url):
+        url = second if is_url else "http://127.0.0.1:30000"
+        message = f"{second!r}: bench measures a server that it starts, or with bench.url one that runs"
+        is_sure = Remedy.fixed(f"bench.url={url}") if url == second else None
+        hint = None if is_sure else f"{program()} bench bench.url={url} bench.concurrency=8"
+        raise ConfigError(
+            Finding("error", "CLI004", message, hint=hint, typed=(second,) if is_sure else (), fix=is_sure)
+        )
+    if head in ("import", "upgrade") and (second in (*_CONTAINERS, *_RUNNERS, "vllm", "sglang") and len(words) > 2):
+        meant = Remedy.fixed(shlex.quote(shlex.join(words[1:])))
+        message = f"{head} takes a command as one word, in quotes"
+        raise ConfigError(Finding("error", "CLI004", message, typed=tuple(words[1:]), fix=meant))
     if (head, second) == ("vllm", "serve") or head == "vllm-serve" or _VLLM in words[:3]:
         raise _of_vllm(words)
     if head in (*_SERVERS, "vllm"):
@@ -261,10 +287,11 @@ def _of_vllm(words: Sequence[str]) -> ConfigError:
     from sglang_hydra.arguments.vllm import counterpart, translated
 
     first = next(at for at, word in enumerate(words) if word in ("serve", "vllm-serve", _VLLM))
-    argv, findings = translated(words[first + 1 :])
+    ours = [word for word in words if _is_ours(word)]
+    argv, findings = translated([word for word in words[first + 1 :] if word not in ours])
     is_lost = any(found.is_lost for word in words if word[:1] == "-" and (found := counterpart(word)))
     known = not is_lost and not any(finding.level == "error" for finding in findings)
-    fix = shlex.join(["plan", "--", *argv]) if known else None
+    fix = shlex.join(["plan", *ours, "--", *argv]) if known else None
     notes = [f"{item.message}{f' ({item.hint})' if item.hint else ''}" for item in findings]
     typed = tuple(words)
     message = f"{' '.join(words[:2])!r} begins a command of vLLM's"
@@ -287,18 +314,38 @@ def _refuse_foreign_signs(words: Sequence[str]) -> None:
         raise ConfigError(*findings)
 
 
-def _key_of_tool(flag: str, of_tool: Mapping[str, str]) -> str | None:
+def _key_of_tool(flag: str, tool: str) -> str | None:
     """Returns the key for an option of what the exported file is run by: any long one of sbatch has one."""
     name = flag.lstrip("-")
-    is_other = "qos" not in of_tool or not flag.startswith("--") or flag in (*BY_NAME, *names_by_flag())
-    return of_tool.get(name) or (None if is_other else f"launch.slurm.sbatch.{name}")
+    is_other = tool != "slurm" or not flag.startswith("--") or flag in (*BY_NAME, *names_by_flag())
+    return OF_TOOLS.get(tool, {}).get(name) or (None if is_other else f"launch.slurm.sbatch.{name}")
 
 
-def _of_tool(key: str, word: str, behind: str) -> Finding:
-    """Returns the error for an option of sbatch or docker; ``behind`` is its value where that is a word of its own."""
-    flag, _, value = word.partition("=")
+def _is_ours(word: str) -> bool:
+    """Returns whether a word sets a key of ours."""
+    key, equals, _ = word.partition("=")
+    return bool(equals) and key.partition(".")[0] in (*EVERY, *NODES, *NO_CHOICE)
+
+
+def _of_tool(tool: str, word: str, rest: list[tuple[int, str]]) -> Finding:
+    """Returns the error for an option of sbatch or docker; a value that is a word of its own is taken off ``rest``."""
+    flag, equals, value = word.partition("=")
+    is_alone = bool(equals) or not rest or _is_ours(rest[0][1]) or rest[0][1][:1] == "-"
+    behind = "" if is_alone else rest.pop(0)[1]
     typed = (word, behind) if behind else (word,)
-    fix = Remedy.fixed(override := f"{key}={shlex.quote(behind or value)}", override)
+    if hint := LEFT_TO_TOOLS.get((tool, flag.lstrip("-"))):
+        fix = Remedy.fixed("", hint) if hint.startswith("leave it out") else None
+        message = f"{flag} is no flag of this program"
+        return Finding("error", "CLI004", message, hint=None if fix else hint, typed=typed, fix=fix)
+    key, value = _key_of_tool(flag, tool) or "", behind or value
+    if key.endswith("."):  # a variable
+        name = value.partition("=")[0]
+        message = f"{flag} is no flag of this program: {key}NAME is the key"
+        if is_secret_name(name):
+            hint = f"export {name}=... before the command: no plan, log or file holds it"
+            return Finding("error", "CLI004", message, (key,), hint=hint, typed=typed)
+        return Finding("error", "CLI004", message, (key,), typed=typed, fix=f"{key}{shlex.quote(value)}")
+    fix = Remedy.fixed(override := f"{key}={shlex.quote(value or 'true')}", override)
     message = f"{flag} is no flag of this program: {key} is the key"
     return Finding("error", "CLI004", message, (key,), typed=typed, fix=fix)
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.cli.hydra_words import check_hydra_keys_of_file, settle_hydra_words
 from sglang_hydra.cli.invocation import Invocation, read_invocation
 from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.corrections import key_meant, may_be
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.recorded.input_files import is_document
 from sglang_hydra.text import user_settings as settings
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.exit_codes import FAIL_ON
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.flags import FLAGS, why_not
 from sglang_hydra.text.words import nearest, program
 
 _NAME_A_MODEL = {"model", "model_path", "recipe", "experiment", "lock"}
 _COMPOSED = ("serve", "plan", "check", "fit", "export", "explain", "bench")
 """Verbs whose overrides are those of one plan."""
+_NO_IMAGE = "EXP002"
+"""An export says so with what to type; no other word is wrong for it."""
 
 
 def read_words(invocation: Invocation) -> None:
@@ -42,13 +48,30 @@ def refused(words: Sequence[str]) -> Sequence[Finding]:
     try:
         invocation = read_invocation(words)
         read_words(invocation)
+        if invocation.verb == "diff":
+            from sglang_hydra.cli.diff import check_sides
+
+            check_sides([item.text for item in invocation.requests])
         if invocation.verb in _COMPOSED and not invocation.has("multirun"):
             first = invocation.requests[:1] if invocation.verb in ("export", "explain") else []
             requests = [item for item in invocation.requests if item not in first and not is_document(item.text)]
             composer = composer_of(invocation)
-            plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
+            made = plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
+            if invocation.verb == "bench":
+                from dataclasses import asdict
+
+                from sglang_hydra.measure.bench.checks import problems
+
+                return [item for item in problems(asdict(made.nodes.bench)) if item.level == "error"]
+            if invocation.verb == "export" and not has_several_servers(made.nodes):
+                from sglang_hydra.convert.export.job import job_of
+                from sglang_hydra.convert.export.registry import check_format, render
+
+                render(
+                    check_format(next((item.text for item in first if "=" not in item.text), None)), job_of(made, ())
+                )
     except ConfigError as failure:
-        return failure.findings
+        return [item for item in failure.findings if item.id != _NO_IMAGE]
     except MachineError:
         pass
     return ()
@@ -79,6 +102,23 @@ def _refuse_misplaced(invocation: Invocation) -> None:
             raise ConfigError(Finding("error", flag.elsewhere["id"], message, hint=hint))
 
 
+def _as_others_call_it(finding: Finding) -> Finding:
+    """Returns an option that SGLang does not have, with the one that people and other tools call so."""
+    if finding.id != "ARG010" or not finding.typed or any(one.kind == "fix" for one in finding.remedies):
+        return finding
+    flag, _, value = finding.typed[0].partition("=")
+    meant = key_meant(flag.lstrip("-")) if counterpart(flag) is None else None
+    if (
+        meant is None
+        or meant not in FIELDS
+        or meant == flag.lstrip("-").replace("-", "_")
+        or (value and not may_be(meant, value))
+    ):
+        return finding
+    words = " ".join([FIELDS[meant].flag, *filter(None, (value,)), *finding.typed[1:]])
+    return finding.said(Remedy.fixed(words))
+
+
 def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> list[Request]:
     """Returns SGLang's own flags as overrides, each with the place of the flag. Raises ConfigError as its parser
     refuses.
@@ -99,7 +139,7 @@ def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> l
         message = f"{CONFIG} names a file that SGLang itself reads: its arguments are not known here"
         wrong = [Finding("error", "ARG010", message, hint=f"{program()} import FILE -o NAME.yaml, without {CONFIG}")]
     if wrong:
-        raise ConfigError(*wrong)
+        raise ConfigError(*map(_as_others_call_it, wrong))
     return [
         Request.typed(name, value, f"argument {found.places[name]} after --") for name, value in found.values.items()
     ]

@@ -101,6 +101,7 @@ class Composer:
         self.searched: Sequence[Request] = ()
         self.hydra_syntax = hydra_syntax
         self.for_start = hydra_syntax
+        self.only_judges = False
         self.trusts_files = trusts_files or hydra_syntax
         self.at = at
         self._loader = loader_of(config_dirs)

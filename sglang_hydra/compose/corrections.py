@@ -13,9 +13,9 @@ from dataclasses import fields, is_dataclass
 from math import log
 from typing import Any
 
-from sglang_hydra.arguments.every import EVERY, names_by_flag
+from sglang_hydra.arguments.every import EVERY, fitting_problem, names_by_flag
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.meant import OFF, turned_off, word
+from sglang_hydra.arguments.meant import OFF, turned_off, values_meant, word
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.vllm import counterpart, counterparts
 from sglang_hydra.compose.schema import NODES, Root
@@ -24,12 +24,19 @@ from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.words import is_digits, nearest, surest
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
-OF_REQUESTS = frozenset(_TABLE["of_requests"])
-"""What people set for a server, and each request says."""
 ADVICE: Mapping[str, str] = {name: row["hint"] for row in _TABLE["advice"] for name in row["names"].split()}
 """What to type for a name that no single key stands for."""
 OF_TOOLS: Mapping[str, Mapping[str, str]] = _TABLE["of_tools"]
 """The options of what runs a server, without their dashes, with our keys, by the word of ``export`` that names it."""
+LEFT_TO_TOOLS: Mapping[tuple[str, str], str] = {
+    (tool, name): row["hint"]
+    for row in _TABLE["left_to_tools"]
+    for tool in row["tools"].split()
+    for name in row["names"].split()
+}
+"""What to type in place of their other options, by that word and the option."""
+SUCCESSORS: Mapping[str, str] = _TABLE["successors"]
+"""The preset that now describes the server of one that is gone."""
 FORMATS_MEANT, OF_SUGGEST, GOALS_MEANT = (
     {other: name for name, others in _TABLE[kind].items() for other in others.split()}
     for kind in ("formats", "of_suggest", "goals")
@@ -96,7 +103,8 @@ def keys_like(name: str, most: int) -> list[str]:
     typed, score = _words(name) if len(name) > 1 else set(), dict[str, float]()
     spelled = {**{key: key for key in known_keys()}, **_spellings()}
     texts = [(key.lstrip("!"), _words(one), _OF_NODE if "." in key else 1.0) for one, key in spelled.items() if key]
-    texts += [(one.name, _words(one.arg.help), _OF_HELP) for one in FIELDS.values()]
+    if len(typed) > 1:  # one word alone stands in a help by chance
+        texts += [(one.name, _words(one.arg.help), _OF_HELP) for one in FIELDS.values()]
     found = {part: [text for text in texts if any(_is_word(part, one) for one in text[1])] for part in typed}
     rarity = {part: log((len(texts) + 1) / (1 + len({key for key, *_ in having}))) for part, having in found.items()}
     shared: Counter[int] = Counter()
@@ -164,6 +172,8 @@ def may_be(meant: str, value: str) -> bool:
     """Returns whether ``value`` can be meant for the key which ``key_meant`` found: a switch takes no name, and nothing
     else true or false."""
     field, plain = EVERY.get(meant.lstrip("!")), value.lower()
+    if meant.startswith("bench.") and re.fullmatch(r"[a-z][\w-]*\.\w+", plain):
+        return meant in ("bench.path", "bench.quality")  # a file
     if meant.startswith("gpu.") and plain in ("true", "false"):
         return False
     if meant == "gpu" and not is_digits(value):
@@ -171,6 +181,8 @@ def may_be(meant: str, value: str) -> bool:
         return value in presets or bool(gpus_meant(value, presets))
     if field is None or "${" in value or meant == "ep_size" or (plain in OFF and turned_off(meant)):
         return True
+    if (choices := field.arg.choices) and not field.is_list and fitting_problem(field.name, value, None):
+        return nearest(value, map(str, choices)) is not None or any(values_meant(field, value))
     return switch_meant(plain) is not None if field.is_flag else plain not in ("true", "false")
 
 
@@ -192,6 +204,8 @@ def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
     if meant.startswith("!"):
         return word(meant[1:], "false" if value.lower() in _ON else "true")
     field = EVERY.get(meant)
+    if meant == "engine.env" and re.match(r"\w+=", value):
+        return setting_of(f"engine.env.{value.partition('=')[0]}", value.partition("=")[2], typed)
     if is_secret_name(meant.rpartition(".")[2]):
         return f"{meant}=VALUE"
     if field is not None and field.is_flag and (switch := switch_meant(value)):

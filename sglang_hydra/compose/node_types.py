@@ -115,7 +115,7 @@ def _meant(key: str, kind: Any, value: Any) -> str | None:
     size = re.fullmatch(r"([0-9]{1,9})\s*([km])(i?)b?", text)
     if kind is int and size:
         return f"{size[1]}{size[2].upper() if size[3] or size[2] == 'm' else 'k'}{size[3]}"
-    number = re.fullmatch(r"([0-9]{1,12})(?:\.0+)?\s*(?:([gm])i?b?)?", text)
+    number = re.fullmatch(r"([0-9]{1,12})(?:\.0+)?\s*(?:x|gpus?|nodes?|([gm])i?b?)?", text)
     if kind not in (int, float) or number is None or (number[2] and not key.endswith("_mib")):
         return None
     return str(int(number[1]) * (1024 if number[2] == "g" else 1))

@@ -12,14 +12,14 @@ from typing import NamedTuple, TypedDict
 from sglang_hydra.arguments.every import EVERY, releases_with_choice
 from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.fields.check import MOST_LISTED
-from sglang_hydra.arguments.meant import OFF, methods_of_bits, taking, values_meant, word
+from sglang_hydra.arguments.meant import OF_REQUESTS, OFF, methods_of_bits, taking, values_meant, word
 from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
 from sglang_hydra.arguments.tables.successors import notes
 from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.compose.corrections import (
     ADVICE,
-    OF_REQUESTS,
+    SUCCESSORS,
     as_usual,
     gpus_meant,
     is_of_config,
@@ -35,6 +35,7 @@ from sglang_hydra.compose.corrections import (
     setting_of,
     switch_meant,
 )
+from sglang_hydra.compose.node_types import problems_at
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.findings import Finding, Hint, Remedy
@@ -48,13 +49,17 @@ _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
 """What stands for several options in Hydra's grammar."""
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
 _COMMAND = re.compile(r"(?:[A-Z_]+=\S* )*(?:\S*python[\d.]*|sglang|vllm|docker|trtllm-serve) ")
-_MAPPING = re.compile(r"\{?\s*[\w.\"'-]+\s*:\s+[^\s,:]+\s*(?:,\s*[\w.\"'-]+\s*:\s+[^\s,:]+\s*)+\}?")
+_MAPPING = re.compile(
+    r"\{[\w.\"'-]+:[^\s,:{}]+(?:,[\w.\"'-]+:[^\s,:{}]+)+\}"
+    r"|\{?\s*[\w.\"'-]+\s*:\s+[^\s,:]+\s*(?:,\s*[\w.\"'-]+\s*:\s+[^\s,:]+\s*)+\}?"
+)
 """Several pairs of YAML in one word."""
 _SEVERAL = re.compile(r"[+\w./@]+=[^\s;]+([\s;]+[+\w./@]+=[^\s;]*)+")
 _NEXT = re.compile(r"[\s;]+|,\s*(?=([A-Za-z_]\w*)(?:\.\w+)*=)")
 """What stands between two overrides: a comma only before a key that is known."""
 _ENDING = re.compile(r"[-_.](it|exp|ya?ml)$", re.IGNORECASE)
 """What stands behind the name of a model and names no other."""
+_RANGE = re.compile(r"(\d{1,6})\s*(?:\.{2,3}|:|-)\s*(\d{1,6})")
 _MOST_NEAR = 4
 _LOOKING = ("plan", "check")
 """The verbs that people type as a flag of what would start a server: ``serve ... --dry-run``."""
@@ -87,7 +92,7 @@ class Refused(CarriedError):
         *fields: str,
         hint: Hint = None,
         offers: Sequence[str] = (),
-        fix: str | None = None,
+        fix: str | Remedy | None = None,
     ) -> None:
         super().__init__(message)
         self.finding = Finding("error", id, message, fields, hint, offers=offers, fix=fix)
@@ -135,10 +140,11 @@ def several_values(field: Field | None, text: str, value: str) -> Refused:
     if field is not None and field.is_list and "(" in value:
         return Refused("CLI007", f"{short(text)}: {name} takes a list", name, hint=f"a list is {name}=[1,2]")
     if field is not None and (field.is_list or field.kind == "Any"):
-        fix = word(name, f"[{','.join(part.strip() for part in value.split(','))}]")
+        quote = '"' if "=" in value else ""  # Hydra's grammar reads no bare =
+        fix = word(name, f"[{','.join(f'{quote}{part.strip()}{quote}' for part in value.split(','))}]")
         return Refused("CLI007", f"{short(text)}: a list needs brackets", name, fix=short(fix))
     number = next(values_meant(field, value), None) if field is not None and not field.is_list else None
-    if _ends_in_a_sign(value):
+    if ends_in_a_sign(value):
         number = word(name, value.rstrip(",;"))
     message = f"{short(text)}: {name} takes one value, and several were given"
     if value.startswith("glob("):
@@ -146,12 +152,19 @@ def several_values(field: Field | None, text: str, value: str) -> Refused:
     return Refused("CLI007", message, name, fix=number, hint=_for_each(short(text)))
 
 
+def list_of_values(key: str, text: str, values: Sequence[object]) -> Refused:
+    """Refuses ``bench.concurrency=[1,8]`` for a key with one value: a sweep of them was meant."""
+    fix = Remedy.fixed(one := word(key, ",".join(map(str, values))), f"-m {one}")
+    message = f"{short(text)}: {key} takes one value, and several were given"
+    return Refused("CLI007", message, key, fix=fix if values else None)
+
+
 def _for_each(text: str) -> Remedy:
     """Returns the commands that plan or measure several values."""
     return Remedy(f"{program()} bench -m ... {text} measures each of them, plan -m ... judges each", flag="-m")
 
 
-def _ends_in_a_sign(value: str) -> bool:
+def ends_in_a_sign(value: str) -> bool:
     """Returns whether a comma or a semicolon comes after a single value."""
     return value.endswith((",", ";")) and not set(value.rstrip(",;")) & set(",;()")
 
@@ -278,6 +291,8 @@ def _dashed(text: str, known: Known) -> Refused:
     theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
     message = f"{short(flag)}: arguments are typed as key=value here, without dashes"
     group = flag.lstrip("-")
+    if group in ("sweep", "grid", "multi") and not value:
+        return Refused("CLI004", f"{flag} is no flag of this program", fix="-m")
     if text.startswith("-") and not text.startswith("--") and (short_of := counterpart(flag)) is not None:
         group = short_of.argument or group
     theirs_in_full = (field := flagged(flag)) is not None and flag.replace("_", "-") in field.flags
@@ -307,6 +322,8 @@ def _dashed(text: str, known: Known) -> Refused:
     field = EVERY.get(meant.lstrip("!"))
     is_switch = meant.startswith("!") or meant == "ep_size" or (field is not None and field.is_flag)
     if not equals and not is_switch:
+        if takers := taking(group):  # --fp8
+            return Refused("CLI004", message, hint=takers)
         return Refused("CLI004", message, meant, **_without_value(meant, known))
     typed = "true" if not equals else "VALUE" if field and field.arg.secret else short(value)
     fix = setting_of(meant, typed, known.typed)
@@ -315,7 +332,9 @@ def _dashed(text: str, known: Known) -> Refused:
 
 def _without_value(key: str, known: Known) -> _Help:
     """Returns what to type for a key without a value: a switch is meant to be on; of another nobody knows the value."""
-    if key in EVERY and EVERY[key].is_flag:
+    path = key.split(".")
+    is_switch = len(path) > 1 and any(problems_at(path, "x")) and not any(problems_at(path, True))
+    if is_switch or (key in EVERY and EVERY[key].is_flag):
         return {"fix": f"{key}=true"}
     return {"hint": f"such as {key}={_example_of(key, known)}; {program()} --help {key} says what it takes"}
 
@@ -342,12 +361,14 @@ def flagged(flag: str) -> Field | None:
 def near_key(key: str) -> str | None:
     """Returns the key that was probably meant by one that nothing reads, ``!`` before an opposite."""
     (name, _, rest), last = key.partition("."), key.rpartition(".")[2]
-    if name == "env" and rest:
+    if name == "env":
         return f"engine.{key}"
     if name in ("prefill", "decode") and (of_role := nearest(rest, EVERY)):
         return f"topology.{name}.args.{of_role}"
     if rest and (last in EVERY or last in ("gpu", "model", "engine")):
         return last
+    if ".env." in key:
+        return f"engine{key[key.index('.env.') :]}"
     if rest and f"launch.{name}" in known_keys():
         return f"launch.{key}"
     if rest and (joined := "_".join(key.split(".")[-2:])) in EVERY:  # model.path, tp.size
@@ -398,6 +419,9 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
         and (takers := taking(named))
     ):
         return Refused("CLI001", message, short(key), hint=takers)
+    if value and (methods := methods_of_bits(named)):
+        of_bits = f"methods of {named}: {', '.join(methods)}, each for checkpoints of its own: quantization=METHOD"
+        return Refused("CLI001", message, short(key), hint=of_bits)
     fix: str | None = None
     listed = keys_like(name, _MOST_NEAR)
     if near is None and is_of_config(name):
@@ -428,14 +452,18 @@ _ELSEWHERE = {
 
 def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     """Returns an option that a group does not have."""
-    if _ends_in_a_sign(value):
+    if ends_in_a_sign(value):
         name = value.rstrip(",;")
         message = f"{group}={short(value)} ends in a sign that is no part of a name"
         return Refused("CLI006", message, group, fix=word(group, name) if name in options else None)
-    parts = [part.strip() for part in value.split(",")]
+    parts = [part.strip() for part in re.split("[,;|]", value.strip("[]{}()"))]
+    if ",".join(parts) != value and len(parts) > 1 and all(part in options for part in parts):
+        raise list_of_values(group, f"{group}={short(value)}", parts)
     if (len(parts) > 1 and all(part in options for part in parts)) or _SWEEPS.fullmatch(value):
         message = f"{group}={short(value)}: {group} takes one option, and several were given"
         return Refused("CLI007", message, group, hint=_for_each(f"{group}={short(value)}"))
+    if group == "model" and (now := SUCCESSORS.get(re.sub(r"\W", "_", value).lower())) in options:
+        return Refused("CLI006", f"{group}={short(value)} is {now} now", group, fix=f"{group}={now}")
     message = f"{group}={short(value)} does not exist"
     meant = gpus_meant(value, options) if group == "gpu" else []
     if elsewhere := _ELSEWHERE.get((group, value.lower())):
@@ -505,6 +533,8 @@ def wrong_value(field: Field, value: object, message: str, version: str | None =
         meant = (*meant, f"{name}=null")
     if choices and isinstance(value, str):
         sure = nearest(value, map(str, choices))
+        if sure and name.endswith("_parser") and re.match(rf"{re.escape(value)}[-_.]", sure):
+            sure = None  # the parser of another model
         near = [f"{name}={sure}"] if sure else []
         hint: str | None = f"{name} takes {some_of(value, map(str, choices), f'{program()} --help {name}')}"
         hint = hint if len(choices) > MOST_LISTED else None
@@ -513,6 +543,11 @@ def wrong_value(field: Field, value: object, message: str, version: str | None =
         meant = (*near, *meant) if len(near) == 1 and _plain(near[0]) == _plain(f"{name}={value}") else meant
         offers = dict.fromkeys([*meant[:1], *near, *meant[1:], *_other_choices(name, value, version)])
         return WrongValue(message, hint, tuple(offers))
+    if field.kind == "int" and not meant and (ends := _RANGE.fullmatch(str(value))) and not field.is_list:
+        numbers = f"{name}=range({ends[1]},{int(ends[2]) + 1})"
+        return WrongValue(
+            message, f"-m '{numbers}' is every number from {ends[1]} to {ends[2]}, -m {name}=1,2,4 a list"
+        )
     if meant:
         sizes = both_sizes(meant[0].partition("=")[2])
         return WrongValue(message, sizes or None, meant)

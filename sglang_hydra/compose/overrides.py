@@ -16,7 +16,7 @@ from sglang_hydra.arguments.every import EVERY, canonical_name, field_in, fittin
 from sglang_hydra.arguments.fields import Field
 from sglang_hydra.arguments.meant import word
 from sglang_hydra.arguments.secrets import HIDDEN, SECRET_FIELDS, masked
-from sglang_hydra.compose.corrections import hub_page
+from sglang_hydra.compose.corrections import hub_page, key_meant
 from sglang_hydra.compose.grammar import as_override, has_interpolation, literal, typed_word, unquoted, written
 from sglang_hydra.compose.node_types import is_text, problems_at
 from sglang_hydra.compose.override_errors import (
@@ -24,6 +24,8 @@ from sglang_hydra.compose.override_errors import (
     Known,
     Refused,
     WrongValue,
+    ends_in_a_sign,
+    list_of_values,
     no_override,
     not_deletable,
     several_overrides,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import Override
 
+_ONE_OF_ANY = ("bench.concurrency",)
+"""Keys with one value, of any type."""
 _PATH_FIELDS = (
     *("model_path", "tokenizer_path", "download_dir", "chat_template", "speculative_draft_model_path"),
     *("speculative_token_map", "completion_template", "quantization_param_path", "init_expert_location"),
@@ -285,8 +289,10 @@ def _read(request: Request, known: Known) -> list[Wanted]:
         return _read_field(request, name, value, known)
     if name == "extra" and (own := canonical_name(rest)):  # as earlier versions spelled it
         return _read_field(request, own, value, known)
-    if rest == "name" and name not in known.typed and value in known.options(name) and request.is_word:
-        raise Refused("CLI004", f"{key} names no choice, {name} does", key, fix=f"{name}={value}")
+    if rest == "name" and value in known.options(name) and request.is_word and known.typed.get(name) != value:
+        fix = None if name in known.typed else f"{name}={value}"
+        hint = None if fix else f"{name}={value} in place of {name}={known.typed[name]}"
+        raise Refused("CLI004", f"{key} names no choice, {name} does", key, fix=fix, hint=hint)
     if name in NODES:
         return _read_node(request, key, value)
     if known.is_own_key(name):
@@ -368,7 +374,7 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
     _refuse_file_of_model(name, unquoted(value))
     if name == "model_path" and hub_page(unquoted(value)) is not None:
         return _read_group(replace(request, text=f"model={value}"), "", "model", value, ["unset"])[1:]
-    if "," in value and _looks_like_a_sweep(field, value):
+    if ("," in value and _looks_like_a_sweep(field, value)) or (_is_text(field) and ends_in_a_sign(value)):
         raise several_values(field, request.text, value)
     if _is_text(field) and (not _is_grammar(value) or (value == "null" and _has_word_null(field))):
         path = _expanded(value) if name in _PATH_FIELDS else value
@@ -377,6 +383,9 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
         override = parsed(f"{name}={value}", name)
     if override.is_sweep_override():
         raise several_values(field, request.text, value)
+    several = override.value()
+    if isinstance(several, list) and len(several) > 1 and field.kind in ("int", "float") and not field.is_list:
+        raise list_of_values(name, request.text, several)
     problem = value_problem(name, override.value(), known.release)
     if problem:
         raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
@@ -400,7 +409,10 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
     override = parsed(f"{key}={value}", key)
     if override.is_sweep_override():
         raise several_values(None, request.text, value)
-    return [_node_change(request, key, override.value())]
+    read = override.value()
+    if isinstance(read, list) and (key in _ONE_OF_ANY or any(problems_at(key.split("."), []))):
+        raise list_of_values(key, request.text, read)
+    return [_node_change(request, key, read)]
 
 
 def _node_change(request: Request, key: str, value: Any) -> Wanted:
@@ -413,6 +425,9 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
         below = key.removeprefix(problem.key)  # topology.prefil.count
         fix = word(f"{problem.near}{below}", typed) if problem.near and request.is_word else None
         fix = word("bench/workload", typed) if key == "bench.workload" else fix
+        meant = key_meant(key.partition(".")[2]) or ""  # bench.rate: bench.request_rate
+        if fix is None and id == "CLI001" and meant.startswith(f"{key.partition('.')[0]}."):
+            fix = word(meant, typed)
         fix = word(key, problem.value) if problem.value and problem.key == key else fix
         raise Refused(id, problem.message, key, fix=fix, hint=problem.hint)
     shown = masked(key.rpartition(".")[2], value)

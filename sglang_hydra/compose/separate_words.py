@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.vllm import counterpart
-from sglang_hydra.compose.corrections import key_meant
+from sglang_hydra.compose.corrections import key_meant, mistyped
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.words import is_digits
 
@@ -48,6 +48,7 @@ def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
         goes_on = _UNIT.fullmatch(text) is not None or (is_digits(text) and _takes_list(key.strip()))
         return "=" not in text and (left_open or goes_on)
     known = key.strip(": ") in (*EVERY, *NO_CHOICE) or ("=" in so_far + text[:1] and key_meant(key.strip(": ")))
+    known = known or (_NUMBER.match(text) and re.search("[-_]", key) and (key_meant(key) or mistyped(key)))
     if not known or so_far.count("=") > 1:
         return False
     if so_far.endswith("="):

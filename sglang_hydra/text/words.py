@@ -63,7 +63,12 @@ def _rest(typed: str, name: str) -> list[str] | None:
     """Returns what of the words of ``name`` follows where it begins with ``typed``, two letters or more; else None."""
     flat = _flat(typed)
     begun = re.match(r"[\W_]*".join(flat), name.lower()) if len(flat) > 1 else None
-    return re.split(r"[\W_]+", name[begun.end() :]) if begun else None
+    if begun is None:
+        return None
+    rest, cut = re.split(r"[\W_]+", name[begun.end() :]), re.split(r"[\W_]+", begun[0])
+    least = 2 if re.search(r"\w[\W_]+\w", typed) else 3
+    is_chance = len(cut) > 1 and rest[0] != "" and len(cut[-1]) < least
+    return None if is_chance else rest  # swap is no swa_prefix_tails
 
 
 def _slip(typed: str, name: str) -> int | None:

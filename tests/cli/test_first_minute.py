@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from sglang_hydra.cli.explain import _TOPICS, _title
+from sglang_hydra.planning.making import composed
 from sglang_hydra.text.flags import OTHER_VERBS, VERBS
 from sglang_hydra.text.words import install_command, nearest
 from tests.commands import Run, runner, valid
@@ -95,10 +96,22 @@ def test_the_first_line_of_serve_is_about_this_machine(run: Run) -> None:
     assert run("plan", "gpu=h200", "model=gpt_oss").out.startswith("Launch    yes")
 
 
+@pytest.mark.parametrize(("verb", "why"), [("check", False), ("plan", True)])
+def test_a_verdict_asks_a_release_for_no_reasons(
+    verb: str, why: bool, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take as long as the answer, and ``check`` shows none."""
+    asked, serving = [], composed.serving
+    monkeypatch.setattr(composed, "serving", lambda find, why=True: asked.append(why) or serving(find, why=why))
+    assert run(verb, "gpu=h200", "model=qwen3_8b").code == 0
+    assert asked == [why]
+
+
 def test_lists_of_presets(run: Run) -> None:
     models = valid("presets", run("models", "--json").out)["presets"]
     sizes = {row["model"]: (row["weights_gib"], row["context"]) for row in models}
     assert sizes["qwen3_8b"] == (15.3, 40960)
+    assert sizes["gpt_oss_120b"] == (60.8, 131072)  # MXFP4 as it lies in the files
     assert {row["model"] for row in valid("presets", run("models", "qwen3", "coder", "--json").out)["presets"]} == {
         "qwen3_coder_30b",
         "qwen3_coder_480b",

@@ -11,6 +11,7 @@ import pytest
 
 from sglang_hydra.releases import wheels
 from sglang_hydra.releases.case import ASSUMED
+from sglang_hydra.releases.child.sealed import Sealed
 from sglang_hydra.releases.process import Child
 from tests.releases.fake import unpacked_release
 
@@ -229,3 +230,17 @@ def test_a_fact_that_nobody_declared_is_named(tmp_path: Path, monkeypatch: pytes
         child.end()
     assert "(the fact memory_mib)" in memory["unanswered"]
     assert "(the fact driver)" in driver["unanswered"]
+
+
+def test_what_a_library_reads_of_its_own_files_is_kept_with_the_byte_code() -> None:
+    read, sealed = [], Sealed({})
+
+    def names(path: str, prefix: str | None = None) -> dict[frozenset[str], dict[str, set[str]]]:
+        read.append((path, prefix))
+        return {frozenset(): {"albert": {"AlbertConfig"}}}
+
+    kept = sealed.kept(names)
+    assert kept("models", prefix="m") == kept("models", prefix="m") == names("models")
+    assert kept("models", prefix="n") is not kept("models", prefix="n")
+    assert read == [("models", "m"), ("models", None), ("models", "n")]
+    assert len(sealed.made) == 2

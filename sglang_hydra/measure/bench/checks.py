@@ -62,7 +62,8 @@ def problems(node: Mapping[str, Any]) -> Iterator[Finding]:
     whole = isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1
     if not (asked is None or asked == LADDER or whole):
         message = f"bench.concurrency={asked} is neither a number of requests nor {LADDER}"
-        yield _error("BEN001", message, "concurrency", "bench.concurrency=8")
+        several = ",".join(map(str, asked)) if isinstance(asked, list) else ""
+        yield _error("BEN001", message, "concurrency", f"{'-m ' * bool(several)}bench.concurrency={several or 8}")
     for name in ("request_rate", "timeout"):
         value = node[name]
         if value is not None and not 0 < value < math.inf:

@@ -38,7 +38,8 @@ class Model:
         """Returns the size of the checkpoint's files in GiB by its config.json; None where that says too little."""
         from sglang_hydra.planning.making.memory import checkpoint_bytes
 
-        values = {**fresh_defaults(), "model_path": self.path, **self.args}
+        files = {"moe_runner_backend": "triton_kernel"}  # which unpacks no MXFP4
+        values = {**fresh_defaults(), **files, "model_path": self.path, **self.args}
         size = checkpoint_bytes(values, GpuFacts("h200", "nvidia", "cuda"), self.facts)
         return None if size is None else round(size / 2**30, 1)
 

@@ -45,7 +45,7 @@ def plan_once(
     without remedies, none is looked for where the model does not fit, and another release is not asked for its reasons.
     Raises ConfigError for facts or settings that mean nothing."""
     find = partial(find_target, composer, requests, composition, seed, env, recorded)
-    target, resolution = serving(find, why=with_remedies)
+    target, resolution = _serving(find, composer, with_remedies)
     composition, engine, facts, hardware = target.composition, target.engine, target.facts, target.hardware
     checked = run_plan_checks(resolution, facts)
     in_range = not any(finding.id in OUT_OF_RANGE for finding in checked)
@@ -91,6 +91,16 @@ def plan_once(
         probed=bool(hardware.facts) or hardware.without_accelerator,
         secrets=composition.secrets,
     )
+
+
+def _serving(
+    find: Callable[[str | None], Target], composer: Composer, with_remedies: bool
+) -> tuple[Target, Resolution]:
+    """Returns the target with its values. A composer that ``only_judges`` asks for the reasons of a refusal alone."""
+    target, resolution = serving(find, why=with_remedies and not composer.only_judges)
+    if with_remedies and composer.only_judges and resolution.answer is not None and not resolution.answer.ok:
+        return serving(find)
+    return target, resolution
 
 
 def _fitted(

@@ -31,6 +31,8 @@ from .questions import Asked, Unanswered, frames_of, short_path
 from .sealed import Sealed
 
 _LOOK_S = 2.0
+_OBJECTS = 100_000
+"""The first case imports half of a release, which stays too: more objects than these are looked at for circles."""
 _FIXED = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -62,6 +64,7 @@ def main() -> int:
         answer({"version": options["version"], "start_s": round(time.perf_counter() - begun, 3), "sandbox": given})
         watch.wait()
         gc.freeze()
+        gc.set_threshold(_OBJECTS)
         gc.enable()
         for line in sys.stdin:
             watch.begin()
@@ -83,7 +86,7 @@ def _load(
     tempfile.tempdir = scratch
     sealed = Sealed(options["lists"]) if options.get("lists") else None
     if sealed is not None:
-        sys.dont_write_bytecode, sys.pycache_prefix = True, os.path.join(scratch, "none")  # theirs is not read
+        sys.dont_write_bytecode = True  # theirs is not read: find has loaders of its own
         sealed.take_codes(options["codes"], bytes.fromhex(options["key"]))
     found = packages.Packages(
         options["release"], options["folders"], options["libraries"], options["real_parts"], known, sealed

@@ -42,6 +42,9 @@ LIBRARIES = frozenset(
 )  # fmt: skip
 """Requirements of transformers and huggingface_hub: they count as installed, and are inert."""
 
+_STRUCTURE = ("transformers.utils.import_utils", "define_import_structure")
+"""The function that looks for the names of transformers in its files."""
+
 _NEEDS_TORCH = ("modeling_", "modular_", "image_processing_", "processing_", "video_processing_", "tokenization_")
 """Modules of transformers that are not unpacked, and that no installed one counts as having."""
 _NOT_ASKED = ("multimodal_gen", "benchmark")
@@ -212,7 +215,7 @@ class Packages(MetaPathFinder):
             if spec is None and name.rpartition(".")[2].startswith(_NEEDS_TORCH) and asking_package() == "sglang":
                 return self._inert(name)
             if spec is not None and spec.loader is not None:
-                _complete(spec.loader)
+                _complete(spec.loader, self.sealed)
         return spec
 
     def _real_submodule(self, name: str) -> Any:
@@ -246,12 +249,15 @@ class _Declared(importlib.metadata.Distribution):
         raise refuse(f"the file {path} of a package that is not here")
 
 
-def _complete(loader: Any) -> None:
-    """Completes a module of transformers: it gives SGLang an inert name for what it defines only where torch is."""
+def _complete(loader: Any, sealed: Sealed | None) -> None:
+    """A module of transformers gives SGLang an inert name for what it defines only where torch is. Where its names are
+    is kept with the byte code: it reads a thousand files for that."""
     run = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
         run(module)
+        if sealed is not None and module.__name__ == _STRUCTURE[0] and hasattr(module, _STRUCTURE[1]):
+            setattr(module, _STRUCTURE[1], sealed.kept(getattr(module, _STRUCTURE[1])))
         if type(module) is not ModuleType or "__getattr__" in vars(module):
             return
 

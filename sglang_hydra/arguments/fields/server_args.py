@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
@@ -33,21 +34,44 @@ class LoRARef:
         return f"{self.lora_name}={self.lora_path}{' (pinned)' if self.pinned else ''}"
 
 
-class _Signature:
-    """The signature of a dataclass whose initializer is written by hand, made when somebody looks at it."""
+class _Initializer:
+    """An initializer written by hand that shows the arguments of its class to ``inspect``, and so to hydra-zen; its
+    signature is made when somebody looks at it."""
+
+    def __init__(self, function: Any, owner: Any = None) -> None:
+        self.function, self.owner = function, owner
+        self.__globals__ = function.__globals__
 
     def __get__(self, instance: object, owner: type) -> Any:
-        import inspect
+        return _Initializer(self.function, owner) if instance is None else MethodType(self.function, instance)
+
+    def __call__(self, *values: Any, **named: Any) -> None:
+        self.function(*values, **named)
+
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {item.name: item.type for item in dataclasses.fields(self.owner)}
+
+    @property
+    def __signature__(self) -> Any:
+        from inspect import Parameter, Signature
 
         def default(item: dataclasses.Field[Any]) -> Any:
             factory: Any = item.default_factory
             return item.default if factory is dataclasses.MISSING else factory()
 
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        items = dataclasses.fields(owner)
-        return inspect.Signature(
-            [inspect.Parameter(item.name, kind, default=default(item), annotation=item.type) for item in items]
-        )
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        items = dataclasses.fields(self.owner)
+        named = [Parameter(item.name, kind, default=default(item), annotation=item.type) for item in items]
+        return Signature([Parameter("self", kind), *named])
+
+
+class _Signature:
+    """The same without ``self``: Python 3.14 looks for the signature of a class at the class alone."""
+
+    def __get__(self, instance: object, owner: Any) -> Any:
+        made = owner.__init__.__signature__
+        return made.replace(parameters=list(made.parameters.values())[1:])
 
 
 @argument_class
@@ -312,6 +336,7 @@ class ServerArgs:
 
     if not TYPE_CHECKING:  # type checkers see an initializer with every argument
 
+        @_Initializer
         def __init__(self, *values: Any, **named: Any) -> None:
             """Takes what any dataclass takes. Made here, as Python needs longer to compile one for 210 arguments than a
             plan needs to resolve. Raises TypeError for an unknown name, a second value, or too many."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import json
 import pickle
 import re
@@ -11,9 +12,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
+from hydra_zen import builds, instantiate
+from omegaconf import ValidationError
 
 from sglang_hydra.arguments.fields import (
     CONCERNS,
@@ -233,6 +236,30 @@ def test_an_adapter_is_a_value() -> None:
 def test_an_arg_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Arg("Help.").help = "other"  # type: ignore[misc]
+
+
+def test_its_signature_has_every_argument_for_the_class_and_for_its_initializer() -> None:
+    @dataclass(init=False)
+    class Wider(ServerArgs):
+        own: int = 3
+
+    names = [field.name for field in dataclasses.fields(ServerArgs)]
+    assert list(inspect.signature(ServerArgs).parameters) == names
+    assert list(inspect.signature(ServerArgs.__init__).parameters) == ["self", *names]
+    assert inspect.signature(Wider).parameters["own"].default == 3
+    assert get_type_hints(ServerArgs.__init__)["tp_size"] is int
+
+
+def test_hydra_zen_builds_it_with_its_full_signature() -> None:
+    """https://github.com/mit-ll-responsible-ai/hydra-zen reads the signature of the initializer."""
+    built = builds(ServerArgs, populate_full_signature=True, model_path="org/name")
+    made = instantiate(built(tp_size=2))
+    assert isinstance(made, ServerArgs)
+    assert made == ServerArgs(model_path="org/name", tp_size=2)
+    with pytest.raises(TypeError):
+        built(tpsize=2)
+    with pytest.raises(ValidationError):
+        instantiate(built(tp_size="many"))
 
 
 def test_importing_the_fields_imports_nothing_heavy() -> None:

@@ -31,7 +31,7 @@ _ARGV = ("-- FLAGS", "SGLang's own flags: plan -- --model-path org/name --tp 8")
 _EVERYWHERE = {"version": ()}
 """Flags that every verb takes and that mean something to these alone."""
 
-_NODES_OF = {"serve": ("launch",), "bench": ("bench", "sweep"), "resume": ("sweep",), "fit": ("fit",)}
+_NODES_OF = {"serve": ("launch",), "bench": ("bench", "sweep"), "resume": ("sweep",), "fit": ("fit", "colocate")}
 """The nodes that are about one verb."""
 
 

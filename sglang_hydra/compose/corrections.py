@@ -51,7 +51,7 @@ _OPPOSITES = ("enable_", "disable_", "no_", "use_")
 _ON = ("1", "on", "yes", "y", "true", "enable", "enabled", "")
 _OFF = ("0", "off", "no", "n", "false", "disable", "disabled")
 _OF_LAUNCH = ("launch.slurm", "launch.k8s")
-_NODES_SEARCHED = ("bench", "fit", "forecast", "gpu", "engine", "launch", "sweep", "topology", *_OF_LAUNCH)
+_NODES_SEARCHED = ("bench", "fit", "colocate", "forecast", "gpu", "engine", "launch", "sweep", "topology", *_OF_LAUNCH)
 _HUB_PAGE = re.compile(
     r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf:(?://)?)([\w.-]+/[\w.-]+?)"
     r"(?:/(?:tree|blob|resolve)/([\w.-]+)(?:/[^?#]*)?)?/?(?:[?#].*)?"

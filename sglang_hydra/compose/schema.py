@@ -100,6 +100,19 @@ class FitNode:
 
 
 @dataclass
+class ColocateNode:
+    """``colocate``: a trainer on the same GPUs, and what it keeps on each while the server works."""
+
+    trainer_gib: float | None = None
+    keeps: str | None = None
+    sharding: str = "fsdp"
+    shards: int | None = None
+    optimizer: str = "adamw"
+    optimizer_shards: int | None = None
+    nccl_gib: float | None = None
+
+
+@dataclass
 class ForecastNode:
     """``forecast``: what the forecast uses beside the plan. ``price`` is that of a GPU hour, by class."""
 
@@ -123,6 +136,7 @@ class Root(ServerArgs):
     engine: EngineNode = field(default_factory=EngineNode)
     launch: LaunchNode = field(default_factory=LaunchNode)
     fit: FitNode = field(default_factory=FitNode)
+    colocate: ColocateNode = field(default_factory=ColocateNode)
     forecast: ForecastNode = field(default_factory=ForecastNode)
     bench: BenchNode = field(default_factory=BenchNode)
     sweep: SweepNode = field(default_factory=SweepNode)

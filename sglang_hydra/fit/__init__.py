@@ -15,6 +15,6 @@ kv, states, compressed, draft             the KV cache, linear attention, DeepSe
 overheads, allocation                     the rest on the GPU; each release's pools
 roofline, roofline_terms                  the hardware's limit: its formulas, and what they are made of
 forecast, forecast_terms                  what a server delivers, and its physical terms
-host                                      what a server keeps in the memory of its node
+host, colocate                            the memory of the node; a trainer on the same GPUs
 forecast_server, forecast_own             a server as a forecast knows it; a user's own measurements
 """

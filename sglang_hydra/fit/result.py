@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -97,6 +97,42 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class Colocated:
+    """The memory of one GPU that server and trainer share, in bytes. ``paused`` is what the server keeps when it has
+    released its memory, ``trainer`` what the trainer keeps while the server works (``parts`` says of what). ``train``
+    and ``sync`` are the room for the whole trainer: while the server is paused, and while its weights are back and are
+    updated. ``left`` is what nobody uses after the KV cache is back, within ``error``; ``highest`` the largest
+    mem_fraction_static that comes back. ``held`` are pools that the release never releases. None: unknown."""
+
+    paused: float | None
+    trainer: float
+    parts: str
+    train: float | None
+    sync: float | None
+    left: float | None
+    error: float
+    highest: float | None
+    held: tuple[str, ...]
+
+    def rows(self) -> Iterator[tuple[str, float | None, str]]:
+        """Yields name, size and remark of each figure, as the screen shows them."""
+        yield "server paused", self.paused, ", ".join(("CUDA context, workspaces, CUDA graphs", *self.held))
+        yield "trainer", self.trainer, self.parts
+        yield "to train", self.train, "room for all of the trainer while the server is paused"
+        yield "to sync", self.sync, "room for it while the weights are back, before the KV cache is"
+        yield "left", self.left, f"when all is back, within {self.error / GIB:.1f}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Sizes in GiB to four digits, null for what is unknown."""
+        sizes = {name: getattr(self, name) for name in ("paused", "trainer", "train", "sync", "left", "error")}
+        return {
+            **{f"{name}_gib": _round(size) for name, size in sizes.items()},
+            "highest_fraction": self.highest,
+            "held": list(self.held),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """Whether a server fits into the memory of its GPUs, and how the memory is spent on each.
 
@@ -105,7 +141,8 @@ class Fit:
     it fits, but not with the likeliest numbers. ``memory`` is the GPU's, ``free``
     what is left before loading, after the CUDA context and ``reserved``.
     ``asked`` is mem_fraction_static, ``fraction`` what the server uses. ``left`` is what nobody uses (negative:
-    what is missing), within ``error``. ``sources`` says where the formula of each number comes from.
+    what is missing), within ``error``. ``colocated`` is how it shares the GPU with a trainer, where there is one.
+    ``sources`` says where the formula of each number comes from.
     """
 
     fits: bool | None
@@ -134,6 +171,7 @@ class Fit:
     error: float | None
     interval: Interval | None
     running: int | None
+    colocated: Colocated | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -213,6 +251,7 @@ class Fit:
             "error_gib": _round(self.error),
             "interval": None if self.interval is None else _interval(self.interval),
             "kv_tokens": self.kv_tokens,
+            **({} if self.colocated is None else {"colocated": self.colocated.to_json()}),
             "sources": dict(self.sources),
         }
 

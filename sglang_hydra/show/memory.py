@@ -22,7 +22,19 @@ def memory_lines(fit: Fit, gpu: str) -> list[Line]:
     head = f"Memory of one {gpu}" + (f" of {fit.gpus}" if fit.gpus > 1 else "") + ", GiB"
     width = room()
     lines = [part for line in [*columns(memory_rows(fit)), *_remarks(fit)] for part in folded(line, width)]
-    return [[text(head, "bold")], *lines, []]
+    return [[text(head, "bold")], *lines, *_beside_trainer(fit), []]
+
+
+def _beside_trainer(fit: Fit) -> list[Line]:
+    """Returns how the GPU is shared with a trainer; [] where there is none."""
+    shared = fit.colocated
+    if shared is None:
+        return []
+    lines = columns([_row(name, _gib(size), note) for name, size, note in shared.rows()])
+    if shared.highest is not None:
+        lines.append([text(f"  mem_fraction_static up to {shared.highest:g} comes back; {fit.asked:g} is used")])
+    width = room()
+    return [[], [text("Beside the trainer, GiB", "bold")], *(part for line in lines for part in folded(line, width))]
 
 
 def verdict(fit: Fit, wanted: Wanted = NOTHING_STATED) -> str:

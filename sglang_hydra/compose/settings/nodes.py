@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from sglang_hydra.compose.schema import EngineNode, FitNode, ForecastNode, GpuNode, LaunchNode, ModelNode
+from sglang_hydra.compose.schema import ColocateNode, EngineNode, FitNode, ForecastNode, GpuNode, LaunchNode, ModelNode
 from sglang_hydra.compose.settings.bench import BenchNode
 from sglang_hydra.compose.settings.sweep import SweepNode
 from sglang_hydra.compose.settings.topology import SINGLE, TopologyNode
@@ -53,6 +53,7 @@ class Nodes:
     engine = _Of(EngineNode)
     launch = _Of(LaunchNode)
     fit = _Of(FitNode)
+    colocate = _Of(ColocateNode)
     forecast = _Of(ForecastNode)
     bench = _Of(BenchNode)
     sweep = _Of(SweepNode)

@@ -16,7 +16,7 @@ from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.json_types import json_beside, value_at
 from sglang_hydra.text.words import nearest
 
-OWN_KEYS = ("gpu", "model", "engine", "fit", "extra", "ignore")
+OWN_KEYS = ("gpu", "model", "engine", "fit", "colocate", "extra", "ignore")
 """Keys of ours that may stand in a framework's node: they tell the plan what the tree does not say."""
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _LEAST_KNOWN = 0.5

@@ -104,12 +104,31 @@ def fit_with_findings(
         return None, list(_with_setter(failure, resolution, facts, composition.settings))
     if fit is None:
         return None, []
+    shared, of_trainer = _beside_trainer(composition, resolution, facts, fit)
 
     def remedies() -> Sequence[Remedy]:
         return remedies_of(resolution, facts, fit, wanted, read_classes, reserved, resolve_with) if read_classes else ()
 
     of_host = _host_findings(resolution, facts, fit, is_probed or "gpu.host_memory_gib" in composition.settings)
-    return fit, [*fit_findings(fit, remedies, wanted, refused=not resolution.ok), *of_host]
+    return shared, [*fit_findings(fit, remedies, wanted, refused=not resolution.ok), *of_host, *of_trainer]
+
+
+def _beside_trainer(
+    composition: Composition, resolution: Resolution, facts: Facts, fit: Fit
+) -> tuple[Fit, Sequence[Finding]]:
+    """``fit`` with how it shares its GPUs with a trainer, and the findings on that. Raises ConfigError for settings
+    that mean nothing."""
+    settings = composition.nodes.plain["colocate"]
+    if settings["trainer_gib"] is None and settings["keeps"] is None:
+        return fit, ()
+    from sglang_hydra.architecture.understanding import understand
+    from sglang_hydra.fit.colocate import colocated, findings, wrong_settings
+
+    if wrong := wrong_settings(settings):
+        raise ConfigError(*wrong)
+    known = understand(resolution.values, facts.gpu, facts.model, resolution.release)
+    shared = colocated(fit, known, resolution.values, settings)
+    return replace(fit, colocated=shared), list(findings(shared, fit, resolution.values))
 
 
 def node_memory(resolution: Resolution, fit: Fit) -> HostMemory:

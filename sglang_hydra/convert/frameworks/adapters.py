@@ -30,7 +30,8 @@ class Adapter:
     """How one framework passes arguments to SGLang.
 
     ``node`` is the key that holds them, where ``chosen`` holds too; ``target`` a class that any node may name instead,
-    ``flags`` the prefix of options in a shell script. Of the node ``own`` are no arguments of SGLang, and ``passes``
+    ``flags`` the prefix of options in a shell script, ``mark``
+    what a script of overrides has. Of the node ``own`` are no arguments of SGLang, and ``passes``
     are all that reach it (every one where it is empty). ``names`` says which other keys it passes as which argument,
     ``defaults`` what it sets below all of that and ``sets`` above it; ``wins`` says whether its names beat the node.
     ``writes`` are keys that its tree needs beside them. ``release`` is what it pins, ``source`` where all of it was
@@ -45,6 +46,7 @@ class Adapter:
     node: str = ""
     target: str = ""
     flags: str = ""
+    mark: str = ""
     gpus: str = ""
     by_flags: bool = False
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +60,11 @@ class Adapter:
     @property
     def keys(self) -> dict[str, str]:
         """The framework's own keys, by the argument that it passes them as; the first where it has several."""
-        return {name: _spec(how)["keys"].split()[0] for name, how in self.names.items()}
+        return {name: keys[0] for name, keys in self.all_keys.items()}
+
+    @property
+    def all_keys(self) -> dict[str, list[str]]:
+        return {name: _spec(how)["keys"].split() for name, how in self.names.items()}
 
 
 ADAPTERS: Mapping[str, Adapter] = {name: Adapter(name, **facts) for name, facts in json_beside(__file__).items()}
@@ -83,6 +89,12 @@ def servers_in(tree: Mapping[str, Any]) -> Iterator[Server]:
     for adapter in ADAPTERS.values():
         for at in _nodes(adapter, tree):
             yield _server(adapter, tree, at)
+
+
+def trainer_in(script: str) -> Adapter | None:
+    """The framework whose options or overrides a script has: of several with the same ones that which it names most."""
+    found = [one for one in ADAPTERS.values() if (mark := one.flags or one.mark) and mark in script]
+    return max(found, key=lambda one: script.count(one.name), default=None)
 
 
 def _nodes(adapter: Adapter, tree: Mapping[str, Any]) -> Iterator[str]:

@@ -28,13 +28,19 @@ _KEY = ("--api-key", "***")
 _SCRIPTS = ("launch_server.py", "launch_server")
 _MARKER = re.compile(
     r"sglang(?:\.srt)?\.launch_server|\blaunch_server\.py\b|dynamo\.sglang\b|\bsglang\s+serve\b"
-    r"|engine_kwargs\.sglang\.|\s--sglang-[a-z]|\s--rollout-num-gpus-per-engine\b"
+    r"|engine_kwargs\.sglang\.|actor_rollout_ref\.rollout\.name=|\s--sglang-[a-z]|\s--rollout-num-gpus-per-engine\b"
 )
 _ENGINE_KWARGS = "engine_kwargs.sglang."
 _BY_FLAGS = tuple(adapter for adapter in ADAPTERS.values() if adapter.flags)
 _OF_FRAMEWORKS = tuple(f"{adapter.flags}{own}" for adapter in _BY_FLAGS for own in adapter.own)
-_TRAINERS = {key: flag_like(name) for adapter in (*_BY_FLAGS, ADAPTERS["verl"]) for name, key in adapter.keys.items()}
+_TRAINERS = {
+    key: flag_like(name)
+    for adapter in (*_BY_FLAGS, ADAPTERS["verl"])
+    for name, keys in adapter.all_keys.items()
+    for key in keys
+}
 """What frameworks pass to SGLang by other names, as flags of a script or as overrides."""
+_VERLS = "actor_rollout_ref.rollout.name=sglang"
 _OF_DIFFUSION = re.compile(
     r"--(?:(?:dit|vae|hsdp|cache-dit)-.+|(?:text|image)-encoder-.+|(?:ulysses|ring|sp)-degree|enable-cfg-parallel"
     r"|use-fsdp-inference|num-gpus|adjust-frames|webui)(?:=.*)?"
@@ -201,7 +207,8 @@ def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
             flags += _with_value(flag, value) if equals else [flag, *words[at + 1 : end]]
         elif _ENGINE_KWARGS in name and equals:
             flags += _with_value(f"--{name.partition(_ENGINE_KWARGS)[2].replace('_', '-')}", value)
-    is_one = any(_ENGINE_KWARGS in word or word.startswith(("--sglang-", "--rollout-num-gpus-")) for word in words)
+    starts = ("--sglang-", "--rollout-num-gpus-")
+    is_one = any(_ENGINE_KWARGS in word or word == _VERLS or word.startswith(starts) for word in words)
     return ([], flags) if is_one and words and not words[0].startswith("--") and flags else None
 
 

@@ -10,6 +10,7 @@ from sglang_hydra.arguments.reading import Typed as TypedOption
 from sglang_hydra.arguments.release_guess import Guess
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.convert.frameworks.adapters import trainer_in
 from sglang_hydra.convert.importing.flags import Arguments, read_arguments
 from sglang_hydra.convert.importing.launches import Launch
 from sglang_hydra.convert.importing.reduction import preset_for
@@ -38,7 +39,9 @@ def read_launches(
 
 def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> tuple[Launch, Arguments]:
     named = typed.nodes.get("engine.version") or launch.version or version_in(launch.mentions)
-    version = named or _installed_by(source.text) or launch.pinned
+    trainer = None if launch.pinned else trainer_in(source.text)
+    pinned, framework = (trainer.release, trainer.title) if trainer else (launch.pinned, launch.kind)
+    version = named or _installed_by(source.text) or pinned
 
     def classes(options: Sequence[TypedOption]) -> Sequence[str]:
         """Returns the classes of the model that is typed behind the source, or that a flag names."""
@@ -55,8 +58,8 @@ def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> t
         message = f"the source is for SGLang {version}, which is not in the table of releases"
         message += f": planned for {default_release()}"
         arguments.findings.append(Finding("warning", "IMP004", message, ("engine.version",)))
-    if version == launch.pinned and not named and known:
-        message = f"SGLang {version} is what {launch.kind} pins"
+    if version == pinned and not named and known:
+        message = f"SGLang {version} is what {framework} pins"
         hint = "put engine.version=... behind the source"
         arguments.findings.append(Finding("info", "IMP017", message, ("engine.version",), hint))
     if launch.nodes is not None and launch.nodes > 1 and "nnodes" not in arguments.values:

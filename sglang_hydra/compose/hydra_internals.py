@@ -23,6 +23,10 @@ For each: what it is for, why the public way does not serve, and the test that f
 - ``error_of``: ``JobReturn._return_value``. The public ``return_value`` prints before it raises.
   test_the_error_of_a_job_*
 
+None of these has a public way in Hydra up to 1.4.0rc3 and OmegaConf up to 2.4.1rc1. With Hydra 1.3 go ``setbase`` in
+``loader_of``, the store of each source (``_stores``) and the first wording in ``UNMATCHED``; with OmegaConf 2.3 its
+module in ``yaml_loader``.
+
 The public parts stay where they are used: ``hydra.main``, ``hydra.core`` (``config_store``, ``default_element``,
 ``global_hydra``, ``hydra_config``, ``override_parser``, ``plugins``, ``utils``), ``hydra.errors``, ``hydra.types`` and
 ``hydra.plugins``.
@@ -349,7 +353,7 @@ class MissingChoice(MissingConfigException):
 
 def _refuse_second_choice(defaults: Sequence[ResultDefault], choice: Override) -> None:
     """Raises ConfigCompositionException where an added choice (``+gpu=h100``) is the second one of its place. Hydra 1.3
-    does so only where the options have no defaults list of their own."""
+    and 1.4 do so only where the options have no defaults list of their own."""
     in_group = f"{choice.key_or_group}/"
     packages = [
         entry.package

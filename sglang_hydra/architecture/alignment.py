@@ -11,6 +11,9 @@ from sglang_hydra.architecture.tensors import EXPERTS_FORMAT, LINEAR_FORMAT
 from sglang_hydra.architecture.understanding import Understanding
 
 _SHOWN = 3
+_UNCHECKED = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
+"""Classes whose queries, keys and values are built without the check of blocks (0.5.9 models/mimo_v2_flash.py:461;
+0.5.23 models/mimo_v2.py:724)."""
 
 
 def misaligned(known: Understanding) -> list[str]:
@@ -42,7 +45,8 @@ def _parts(decoder: Decoder, layer: Layer, ranks: Ranks) -> Iterator[tuple[str, 
     if decoder.latent is None and layer.mixer in ("full", "sliding") and not decoder.shared_query:
         heads, kv = share(shape.number, ranks.attention), kv_share(shape.kv, ranks.attention)
         queries = heads * shape.key * (2 if decoder.query_gate else 1)
-        yield LINEAR_FORMAT, "self_attn.q_proj", (queries, kv * shape.key, kv * shape.value), 0
+        if decoder.architecture not in _UNCHECKED:
+            yield LINEAR_FORMAT, "self_attn.q_proj", (queries, kv * shape.key, kv * shape.value), 0
         yield LINEAR_FORMAT, "self_attn.o_proj", (), heads * shape.value
     if layer.dense:
         width = share(layer.dense, ranks.dense)

@@ -239,3 +239,7 @@ _ROWS: Mapping[str, tuple[Row, ...]] = {
     meaning: tuple(Row(**{**row, "keys": tuple(row.get("keys", ()))}) for row in rows)
     for meaning, rows in json_beside(__file__).items()
 }
+
+_OF_GROUPS = (*_SIZES[:-1], "attention_contexts", "decode_contexts", "experts", "expert_groups")
+SIZES = frozenset(name for meaning in _OF_GROUPS for name in names_of(meaning))
+"""The arguments, of any release, that say how many GPUs, nodes and groups a server has."""

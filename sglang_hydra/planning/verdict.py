@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from sglang_hydra.arguments.layout import SIZES
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import plural, short
@@ -44,13 +45,19 @@ def verdict_on(findings: Sequence[Finding], plans: Sequence[PlanFields]) -> Verd
     if errors:
         more = f", and {plural(len(errors) - 1, 'error')} more" if len(errors) > 1 else ""
         return Verdict("no", f"{short(errors[0].message, _MOST_OF_A_LINE)} ({errors[0].id}){more}")
-    missing = next(filter(None, map(what_is_missing, plans)), "")
+    missing = next(filter(None, map(what_is_missing, plans)), "") or sizes_left_open(findings)
     if missing:
         return Verdict("unknown", missing)
     warned = dict.fromkeys(finding.id for finding in findings if finding.level == "warning")
     notes = [f"with {plural(len(warned), 'warning')} ({', '.join(warned)})"] if warned else []
     tight = ["tightly"] if any(plan.fit is not None and plan.fit.tight for plan in plans) else []
     return Verdict("yes", ", ".join([*tight, *notes]))
+
+
+def sizes_left_open(findings: Sequence[Finding]) -> str:
+    """Returns which sizes of a server a file leaves to a variable that nobody set (IMP005); empty for none."""
+    names = [item.fields[0] for item in findings if item.id == "IMP005" and SIZES.intersection(item.fields)]
+    return f"{', '.join(dict.fromkeys(names))}, which the file takes from variables" if names else ""
 
 
 def what_is_missing(plan: PlanFields) -> str:

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from sglang_hydra.arguments.layout import SIZES
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.recorded.input_files import Document, ReadOthers, documents, is_document
-from sglang_hydra.planning.verdict import verdict_on
+from sglang_hydra.planning.verdict import sizes_left_open, verdict_on
+from sglang_hydra.rules.checks.releases import LAYOUT, declarations
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
 from sglang_hydra.text.errors import ConfigError
@@ -82,10 +84,32 @@ def judged(
     requests = [*document.requests, *overrides]
     made = make_plan(composer, requests, recorded=recorded, seed=recorded.seed if recorded else seed)
     if not has_several_servers(made.nodes):
-        return replace(made, findings=(*document.findings, *made.findings)) if document.findings else made
+        return replace(made, findings=_decided(document.findings, made)) if document.findings else made
     from sglang_hydra.planning.topology.plan import plan_topology
 
     return plan_topology(composer, requests, common=made)
+
+
+def _decided(of_file: Sequence[Finding], plan: Plan) -> tuple[Finding, ...]:
+    """Returns the findings of a file and of its plan without what stands only because a size that the file takes from
+    a variable is not known: what was judged of tp_size=1 says nothing of ``--tp-size $TP``."""
+    if not sizes_left_open(of_file):
+        return (*of_file, *plan.findings)
+    return (*of_file, *(item for item in plan.findings if item.level == "info" or not _depends_on_sizes(item)))
+
+
+_OF_SIZES = ("DPA", "EPL", "FIT", "GPU")
+"""The families of ids on DP attention, experts, memory and the number of GPUs."""
+
+
+def _depends_on_sizes(finding: Finding) -> bool:
+    """Returns whether another number of GPUs may change what was found: all that SGLang refuses while it resolves, what
+    is about groups or memory, and what a check reads of the layout."""
+    if finding.stage == "argparse":
+        return False
+    declared = declarations().get(finding.id)
+    of_sizes = finding.id.startswith(_OF_SIZES)
+    return finding.stage != "plan" or of_sizes or bool(declared and ({LAYOUT, *SIZES} & {*declared.reads}))
 
 
 def verdict_record(name: str, verdict: Checked) -> dict[str, object]:

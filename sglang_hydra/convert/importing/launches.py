@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sglang_hydra.arguments.every import canonical_name
 from sglang_hydra.arguments.parser import flag_like
 from sglang_hydra.convert.frameworks.adapters import ADAPTERS
 
@@ -47,6 +48,16 @@ _OF_DIFFUSION = re.compile(
 )
 """Flags of the diffusion server, which ``sglang serve`` starts for a diffusion model (0.5.9,
 multimodal_gen/runtime/server_args.py): no language model server has them."""
+_OF_DYNAMO = re.compile(
+    r"--(?:no-)?(?:(?:dyn|router|afd|tcp-tls|nats-tls|media-output|disagg-config)(?:-.+)?|namespace|(?:kv-state-)?endpoint"
+    r"|endpoint-types|(?:request|response|event)-plane|discovery-backend|store-kv|fpm-trace|connector|migration-limit"
+    r"|enable-local-indexer|exclude-tools-when-tool-choice-none|custom-jinja-template|dump-config-to|output-modalities"
+    r"|multimodal-(?:embedding-cache-.+|processor|encode-worker|worker)"
+    r"|(?:embedding|image-diffusion|video-generation)-worker"
+    r"|health-check-payload|engine-request-limit|use-sglang-tokenizer|frontend-decoding)(?:=.*)?"
+)
+"""Flags that ``dynamo.sglang`` takes out before SGLang's parser reads the others (ai-dynamo/dynamo,
+components/src/dynamo/sglang/backend_args.py and common/configuration/groups, 2026)."""
 _IMAGE = re.compile(r"(?![-/.])[\w.${}()/-]*sglang[\w./-]*(?:[:@][\w.@:-]+)?")
 _OF_A_NODE = ("--node-rank", "--dist-init-addr", "--nccl-init-addr")
 _MODEL_FLAGS = ("--model-path", "--model", "--config")
@@ -182,7 +193,8 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
     server."""
     for at, word in enumerate(words):
         if word in _MODULES or (word.rpartition("/")[2] in _SCRIPTS and at > 0 and word != "launch_server"):
-            return list(words[: at + 1]), list(words[at + 1 :])
+            flags = list(words[at + 1 :])
+            return list(words[: at + 1]), _without_dynamo(flags) if word.startswith("dynamo.") else flags
         if _RUN_BY_PYTHON.search(word) and at:  # what export writes where there is a key
             return list(words[: at + 1]), [*words[at + 1 :], *_KEY * ("--api-key" in word)]
         if word == "serve" and at and words[at - 1].rpartition("/")[2] == "sglang":
@@ -190,6 +202,16 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
                 return None
             return list(words[: at + 1]), _with_model(list(words[at + 1 :]))
     return _by_image(words) or _of_trainer(words)
+
+
+def _without_dynamo(flags: Sequence[str]) -> list[str]:
+    """Leaves out the flags of Dynamo itself, each with its values: SGLang's parser never sees them."""
+    kept: list[str] = []
+    is_own = False
+    for word in flags:
+        is_own = _OF_DYNAMO.fullmatch(word) is not None if word.startswith("--") else is_own
+        kept += [] if is_own else [word]
+    return kept
 
 
 def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
@@ -207,9 +229,15 @@ def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
             flags += _with_value(flag, value) if equals else [flag, *words[at + 1 : end]]
         elif _ENGINE_KWARGS in name and equals:
             flags += _with_value(f"--{name.partition(_ENGINE_KWARGS)[2].replace('_', '-')}", value)
-    starts = ("--sglang-", "--rollout-num-gpus-")
-    is_one = any(_ENGINE_KWARGS in word or word == _VERLS or word.startswith(starts) for word in words)
+    of_verl = any(_ENGINE_KWARGS in word or word == _VERLS for word in words)
+    is_one = of_verl or any(word.startswith("--rollout-num-gpus-") or _is_passed(word) for word in words)
     return ([], flags) if is_one and words and not words[0].startswith("--") and flags else None
+
+
+def _is_passed(word: str) -> bool:
+    """Returns whether a flag gives an argument of SGLang its value: ``--sglang-only`` of a test run does not."""
+    name = word.partition("=")[0].removeprefix("--sglang-").replace("-", "_")
+    return word.startswith("--sglang-") and canonical_name(name) is not None
 
 
 def _with_value(flag: str, value: str) -> list[str]:

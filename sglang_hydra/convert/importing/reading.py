@@ -20,11 +20,13 @@ from sglang_hydra.planning.choosing.catalog import models
 from sglang_hydra.releases.records import default_release
 from sglang_hydra.text.findings import Finding
 
+_BUILD = r"(?:\.dev\d+)?(?:\+[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)?"
+"""What a version has behind its release where it is a build of one's own."""
 _VERSION = re.compile(
-    r"sglang(?:\[[\w,-]{0,80}\])?(?:[:@](?:[\w-]+-)?v?|==|\+v|-v)(\d+\.\d+\.\d+(?:[.-]?(?:post|rc)\d+)?)"
+    rf"sglang(?:\[[\w,-]{{0,80}}\])?(?:[:@](?:[\w-]+-)?v?|==|\+v|-v)(\d+\.\d+\.\d+(?:[.-]?(?:post|rc)\d+)?{_BUILD})"
 )
 _REMARK = re.compile(r"(?:^|(?<=[ \t]))#.*$", re.MULTILINE)
-_PIN = re.compile(r"\bsglang(?:\[[\w,-]{0,80}\])?==(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)")
+_PIN = re.compile(rf"\bsglang(?:\[[\w,-]{{0,80}}\])?==(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?{_BUILD})")
 _NODE_RANK = "node_rank"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 

@@ -26,7 +26,7 @@ class Ineffective(NamedTuple):
 
     A way holds where all of its arguments fit, also places in one (``a.b.c``): true and false mean any value that
     counts as such, a list for one of its items, ``{"not": list}`` for none of them, ``{"above": number}`` for more than
-    that. It does not hold in a release that lacks one of them."""
+    that. It does not hold in a release that lacks one of them. A place whose value is not known decides nothing."""
 
     fields: str
     read: Sequence[Mapping[str, Any]]
@@ -39,15 +39,18 @@ class Ineffective(NamedTuple):
         since = self.since == SPECIFIED_VERSION or at_least(release, self.since)
         return since and (self.until is None or not at_least(release, self.until))
 
-    def is_read(self, values: Mapping[str, Any]) -> bool:
-        return any(all(_fits(values, name, wanted) for name, wanted in way.items()) for way in self.read)
+    def is_unread(self, values: Mapping[str, Any]) -> bool:
+        """Returns whether it is known that none of the ways holds."""
+        try:
+            return not any(all(_fits(values, name, wanted) for name, wanted in way.items()) for way in self.read)
+        except Unknown:
+            return False
 
 
 def _fits(values: Mapping[str, Any], name: str, wanted: Any) -> bool:
-    try:
-        value = value_at(values, name)
-    except Unknown:
+    if name.partition(".")[0] not in values:
         return False
+    value = value_at(values, name)
     if isinstance(wanted, bool):
         return bool(value) == wanted
     if isinstance(wanted, list):
@@ -68,7 +71,7 @@ def check_ineffective(args: Arguments, facts: Facts) -> Outcome:
     values, known = args.everything, arguments_of(facts.release)
     given = {name for name, value in facts.given.items() if name in known and value != known[name].default}
     rows = [row for row in TABLE if row.holds_for(facts.release)]
-    found = {name: row.why for row in rows for name in row.fields.split() if name in given and not row.is_read(values)}
+    found = {name: row.why for row in rows for name in row.fields.split() if name in given and row.is_unread(values)}
     if not found:
         return None
 

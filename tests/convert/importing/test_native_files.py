@@ -279,6 +279,31 @@ def test_a_flag_is_judged_by_its_name_also_where_a_variable_has_its_value(
     assert why in verdict.why
 
 
+SIZED = (
+    "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --dp-size 8 --enable-dp-attention --tp-size"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "errors"),
+    [
+        (f"{SIZED} $TP\n", None, ()),
+        (f"{SIZED} $TP --reasoning-parser none-such\n", False, ("ARG014",)),
+        (f"{SIZED} 8 --port $PORT\n", True, ()),
+        (f"{SIZED.replace('8 ', '1 ')} 1 --port $PORT\n", False, ("FIT001",)),
+    ],
+)
+def test_a_size_that_a_variable_has_decides_nothing(
+    script: str, expected: bool | None, errors: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "run.sh").write_text(script)
+    requests = [Request(str(tmp_path / "run.sh"), "here"), Request("gpu=h200", "here")]
+    composer = Composer()
+    ((_, verdict),) = verdicts_on(composer, requests, others=native_reader(composer))
+    assert (verdict.launchable, verdict.error_ids) == (expected, errors)
+    assert expected is not None or "tp_size, which the file takes from variables" in verdict.why
+
+
 def test_a_diffusion_server_and_a_name_in_prose_start_no_language_model_server(tmp_path: Path) -> None:
     assert split_launch(["sglang", "serve", "--model-path", "Qwen/Qwen-Image", "--ulysses-degree=2"]) is None
     assert split_launch(["sglang", "serve", "--model-path", "Qwen/Qwen3-8B", "--tp", "2"]) is not None

@@ -60,6 +60,11 @@ WHOLE: list[tuple[str, str, list[dict[str, object]]]] = [
     ("workflow.yml", f"jobs:\n  t:\n    steps:\n      - run: |\n          {RUN} --tp 2 &\n", [TWO]),
     ("apptainer.sh", f"apptainer exec --nv --env SGLANG_A=1 x.sif {RUN} --tp 2", [TWO]),
     ("kubectl.sh", f"kubectl run s --image=lmsysorg/sglang:v0.5.9 --command -- {RUN} --tp 2", [TWO]),
+    (
+        "dynamo.sh",
+        f"python3 -m dynamo.sglang --discovery-backend etcd {RUN[31:]} --tp 2 --router-mode kv --embedding-worker",
+        [TWO],
+    ),
     ("bom.sh", f"\ufeff{RUN} --tp 2", [TWO]),
     (
         "job.sh",
@@ -194,3 +199,14 @@ def test_a_command_in_a_file_of_unknown_form_is_read_whole(text: str, version: s
     (server,) = imported("values.yaml", text)
     assert (server.choices["model"], server.overrides["tp_size"], server.version) == ("qwen3_8b", 2, version)
     assert server.complete
+
+
+def test_a_build_that_the_text_installs_is_no_release() -> None:
+    text = f"pip install sglang==0.5.6.post2.dev8005+pr.15207.g39d5bd57a\n{RUN} --enable-mtp\n"
+    (one,) = imported("README.sh", text)
+    assert any("0.5.6.post2.dev8005+pr.15207.g39d5bd57a, which is not in" in item.message for item in one.findings)
+
+
+def test_a_flag_of_a_test_run_starts_no_server() -> None:
+    with pytest.raises(ConfigError, match="starts no SGLang"):
+        imported("unit.sh", "bash ./run_unit.sh unit/ --cov=nemo_rl --hf-gated --sglang-only\n")

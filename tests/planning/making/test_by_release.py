@@ -145,6 +145,20 @@ def test_what_was_set_and_is_changed_is_a_warning(release: Any) -> None:
     assert finding.fields == ("page_size",)
 
 
+def test_dp_attention_under_another_name_is_no_change(release: Any) -> None:
+    server = ("gpu=h200", "model=deepseek_v3", "tp_size=8", "enable_dp_attention=true")
+    release.values(tp_size=8, attn_dp_size=8, dp_size=1, enable_dp_attention=True)
+    assert "REL012" not in ids(planned(LATER, *server, "dp_size=8"))
+    release.values(tp_size=8, attn_dp_size=1, dp_size=1, enable_dp_attention=False)
+    assert "REL012" in ids(planned(LATER, *server))
+
+
+def test_what_is_not_known_of_an_estimate_is_no_reason_to_warn() -> None:
+    plan = planned("engine.version=0.5.19", "gpu=h200", "model_path=org/unknown", "cuda_graph_max_bs_decode=64")
+    assert not plan.is_exact
+    assert "NOP001" not in ids(plan)
+
+
 def test_a_step_names_its_place_and_what_decided(release: Any) -> None:
     release.values(tp_size=8, chunked_prefill_size=16384)
     change = Change("chunked_prefill_size", None, 16384, STEP)

@@ -408,3 +408,9 @@ def test_a_slip_of_the_finger_in_a_size_is_answered_like_any_other() -> None:
     """Offers are looked for among numbers of ranks that exist, not up to what was typed."""
     found = planned("gpu=h200", "model=deepseek_v3", "tp_size=99999999999").findings
     assert {"ARG020", "RUN010", "RUN018"} <= {finding.id for finding in found}
+
+
+def test_a_class_that_leaves_the_check_of_blocks_out_is_not_refused() -> None:
+    """The command of the model's own README (XiaomiMiMo/MiMo-V2-Flash, 2026-01-08)."""
+    words = "engine.version=0.5.23 gpu=h200 model=mimo_v2_flash tp_size=8 dp_size=2 enable_dp_attention=true"
+    assert "RUN010" not in {item.id for item in planned(*words.split()).findings}

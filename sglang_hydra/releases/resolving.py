@@ -13,7 +13,7 @@ from typing import Any
 
 from sglang_hydra.arguments.accepted import Accepted
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.layout import Layout, layout_of, names_of
+from sglang_hydra.arguments.layout import layout_of, names_of
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.table import Argument
@@ -164,14 +164,15 @@ def _stand_in(model: ModelFacts, values: Mapping[str, object]) -> Iterator[Findi
         yield Finding("info", "REL014", message, ("trust_remote_code",))
 
 
-_SIZES = Layout._fields.index("attention_groups") + 1
-
-
 def _overridden(values: Mapping[str, object], given: Accepted) -> Iterator[Finding]:
     """Yields a warning for each argument that was set and that the release changed. DP attention under another
     argument's name (0.5.22: attn_dp_size) is no change."""
-    before, after = (layout_of(each, given.version)[:_SIZES] for each in (given.arguments, values))
-    moved = names_of("attention_groups") if before == after and before[-1] > 1 else ()
+    before, after = (layout_of(each, given.version) for each in (given.arguments, values))
+    kept = before.attention_groups > 1 and (before.attention_groups, before.gpus) == (
+        after.attention_groups,
+        after.gpus,
+    )
+    moved = names_of("attention_groups") if kept else ()
     for name, asked in given.arguments.items():
         if name not in ("random_seed", *moved) and name in values and not same_value(asked, values[name]):
             message = f"{name}={shown(asked)} was set, and SGLang {given.version} makes it {shown(values[name])}"

@@ -164,17 +164,20 @@ def _stand_in(model: ModelFacts, values: Mapping[str, object]) -> Iterator[Findi
         yield Finding("info", "REL014", message, ("trust_remote_code",))
 
 
+def _is_moved(name: str, values: Mapping[str, object], given: Accepted) -> bool:
+    """Returns whether an argument of DP attention was changed only because another one holds it now."""
+    before, after = (layout_of(each, given.version) for each in (given.arguments, values))
+    kept = (before.attention_groups, before.gpus) == (after.attention_groups, after.gpus)
+    return kept and before.attention_groups > 1 and name in names_of("attention_groups")
+
+
 def _overridden(values: Mapping[str, object], given: Accepted) -> Iterator[Finding]:
     """Yields a warning for each argument that was set and that the release changed. DP attention under another
     argument's name (0.5.22: attn_dp_size) is no change."""
-    before, after = (layout_of(each, given.version) for each in (given.arguments, values))
-    kept = before.attention_groups > 1 and (before.attention_groups, before.gpus) == (
-        after.attention_groups,
-        after.gpus,
-    )
-    moved = names_of("attention_groups") if kept else ()
     for name, asked in given.arguments.items():
-        if name not in ("random_seed", *moved) and name in values and not same_value(asked, values[name]):
+        if name == "random_seed" or name not in values or same_value(asked, values[name]):
+            continue
+        if not _is_moved(name, values, given):
             message = f"{name}={shown(asked)} was set, and SGLang {given.version} makes it {shown(values[name])}"
             yield Finding("warning", "REL012", message, (name,))
 

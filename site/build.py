@@ -35,8 +35,8 @@ DISTRIBUTIONS = ("hydra-core", "omegaconf", "antlr4-python3-runtime", "PyYAML", 
 """What planning imports. Rich and pynvml are left out: neither is used where there is no terminal and no GPU."""
 _CODE = (".py", ".yaml", ".json", ".txt", ".bash", ".zsh", ".j2", ".gz", ".interp", ".tokens")
 CSP = (
-    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; "
-    "style-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'"
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; "
+    "connect-src 'self' https://huggingface.co; style-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'"
 )
 DOWNLOAD_MB = 7
 
@@ -95,6 +95,13 @@ def write_python(out: Path) -> None:
     (out / "python" / "lock.json").write_text(json.dumps({"info": lock["info"], "packages": {}}), encoding="utf-8")
 
 
+def total_bytes() -> int:
+    """What the worker reports as it comes: the files that it fetches, without the host's compression."""
+    return sum(
+        (OUT / name).stat().st_size for name in ("python/stdlib.zip", "python/packages.zip", "pyodide/pyodide.asm.wasm")
+    )
+
+
 def options() -> dict[str, Any]:
     """What the form offers."""
     from sglang_hydra.arguments.tables.table import known_versions
@@ -111,14 +118,28 @@ def options() -> dict[str, Any]:
     }
 
 
+_AT_HOME = {"gpu": "h100", "count": "4", "model": "llama_3_1_70b"}
+_EXAMPLES = (
+    ("Llama 3.1 70B on one H100: refused", {"gpu": "h100", "model": "llama_3_1_70b"}),
+    ("Qwen3 8B on an L4, 32 users", {"gpu": "l4", "model": "qwen3_8b", "users": "32", "context": "8192"}),
+    ("gpt-oss 120B on one H100", {"gpu": "h100", "model": "gpt_oss_120b"}),
+    ("DeepSeek R1 on 2 nodes of H100", {"gpu": "h100", "model": "deepseek_r1", "count": "16", "more": "nnodes=2"}),
+)
+
+
 def first_plan() -> dict[str, Any]:
     """The plan of the form as it stands at first: the page shows it before Python is there."""
     from sglang_hydra.cli.answers import answer
 
-    question = {"ask": "plan", "words": ["gpu=h100", "model=llama_3_1_70b", "random_seed=42"]}
+    question = {"ask": "plan", "form": {**_AT_HOME, "more": "random_seed=42"}}
     made: dict[str, Any] = json.loads(answer(json.dumps(question)))
     fit = {"memory": made["memory"], "memory_gib": made["plan"]["fit"]["memory_gib"]}
     return {**made, **fit, "bar": memory_bar(fit)}
+
+
+def link_to(form: dict[str, str]) -> str:
+    """The part of an address that names a plan (src/link.js)."""
+    return "#" + urlencode({"p": json.dumps(form)})
 
 
 def script_json(content: Any) -> Markup:
@@ -147,16 +168,6 @@ class Pages:
         file.write_text(self._environment.get_template(template).render(known), encoding="utf-8")
 
 
-def fit_verdict(path: str, gpu: str, best: dict[str, Any] | None, counts: tuple[int, ...]) -> str:
-    """The title of a page: ``Qwen/Qwen3-8B on h100: 1 GPU serves it``."""
-    if best is None:
-        return f"{path} on {gpu}: no plan of up to {counts[-1]} GPUs was found that serves it"
-    number = best["gpus"]
-    if not best["exact"]:
-        return f"{path} on {gpu}: {number} GPU{'' if number == 1 else 's'} may serve it, by an estimate"
-    return f"{path} on {gpu}: {number} GPU{' serves' if number == 1 else 's serve'} it"
-
-
 def memory_bar(shown: dict[str, Any] | None) -> dict[str, Any] | None:
     """The memory of a GPU as rectangles of a picture that is 1000 wide, the GPU's ``end`` in it, and its rows."""
     if shown is None or not shown["memory_gib"]:
@@ -172,39 +183,68 @@ def memory_bar(shown: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def write_catalog(pages: Pages) -> None:
-    """The matrix, a page for each model, and one for each model and GPU."""
-    from catalog import COUNTS, judged
+    """The matrix, a page for each model, and one for each model and GPU. Fails where one of them would be wrong."""
+    from catalog import COUNTS, LOADS, judged
     from preview import draw
+    from published import broken
+
+    known = judged()
+    vendors = {gpu["name"]: gpu["vendor"] for gpu in known["gpus"]}
+    wrong = [sentence for pair in known["pairs"] for sentence in broken(pair, vendors[pair["gpu"]])]
+    if wrong:
+        sys.exit("\n".join([*wrong[:50], f"The catalog is not published: {len(wrong)} cells are wrong"]))
+    first = LOADS[0]
+    rows: dict[str, list[dict[str, Any]]] = {model["name"]: [] for model in known["models"]}
+    for pair in known["pairs"]:
+        rows[pair["model"]].append(write_pair(pages, pair))
+    paths = {model["name"]: model["path"] for model in known["models"]}
+    for model, cells in rows.items():
+        held = sum(cell["best"] is not None for cell in cells)
+        sentence = f"{held} of {len(cells)} GPU classes hold {first.words}"
+        preview = f"fit/{model}/preview.png"
+        draw(pages.out / preview, paths[model], first.words, sentence, cells)
+        named = {"path": paths[model], "sentence": sentence, "preview": preview, "loads": LOADS}
+        pages.write(f"fit/{model}/index.html", "model.html", **named, rows=cells)
+    table = [{"model": model, "path": paths[model], "cells": cells} for model, cells in rows.items()]
+    named = {"rows": table, "counts": COUNTS, "loads": LOADS, "gpus": known["gpus"], "models": known["models"]}
+    pages.write("catalog.html", "catalog.html", **named)
+
+
+def write_pair(pages: Pages, pair: dict[str, Any]) -> dict[str, Any]:
+    """Writes the page of a model and a GPU; returns its cell in the matrix."""
+    from catalog import COUNTS, LOADS
 
     from sglang_hydra.cli.answers import answer
 
-    known = judged()
-    paths = {model["name"]: model["path"] for model in known["models"]}
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in paths}
-    for pair in known["pairs"]:
-        model, gpu, best = pair["model"], pair["gpu"], pair["smallest"]
-        verdict = fit_verdict(paths[model], gpu, best, COUNTS)
-        words = (best or pair["counts"][0])["words"]
-        form = json.loads(answer(json.dumps({"ask": "fill", "add": words})))["form"]
-        link = "#" + urlencode({"p": json.dumps(form)})
-        shown = {"best": best, "bar": memory_bar(best), "counts": pair["counts"], "recipes": pair["recipes"]}
-        named = {"model": model, "path": paths[model], "gpu": gpu, "verdict": verdict}
-        shown["preview"] = f"fit/{model}/preview.png"
-        pages.write(f"fit/{model}/{gpu}.html", "fit.html", **named, **shown, link=link, typed=shlex.join(words))
-        number = best["gpus"] if best else ""
-        css = f"c{min(16, 1 << (number - 1).bit_length())}" if best else "none"
-        mark = ("*" if best.get("changed") else "") + ("" if best["exact"] else "~") if best else ""
-        cell = {"gpu": gpu, "gpus": number, "class": css, "text": f"{number}{mark}" if best else "-", "label": verdict}
-        rows[model].append({**cell, "verdict": verdict.partition(": ")[2], "best": best})
-    for model, cells in rows.items():
-        serving = sum(cell["best"] is not None for cell in cells)
-        sentence = f"{serving} of {len(cells)} GPU classes serve it, by plan or estimate"
-        preview = f"fit/{model}/preview.png"
-        draw(pages.out / preview, paths[model], sentence, cells)
-        named = {"path": paths[model], "sentence": sentence, "preview": preview}
-        pages.write(f"fit/{model}/index.html", "model.html", **named, rows=cells)
-    table = [{"model": model, "cells": cells} for model, cells in rows.items()]
-    pages.write("catalog.html", "catalog.html", rows=table, counts=COUNTS, gpus=known["gpus"], models=known["models"])
+    first, gpu = LOADS[0], pair["gpu"]
+    none = f"{pair['path']} on {gpu}: no plan of up to {COUNTS[-1]} GPUs was found that holds {first.words}"
+    load = next((load for load in LOADS if pair["fewest"][load.name]), first)
+    best = pair["fewest"][load.name]
+    words = [*best["words"], *(word for word in load.typed if word not in best["words"])] if best else [
+        *pair["counts"][0]["words"], *first.typed]  # fmt: skip
+    form = json.loads(answer(json.dumps({"ask": "fill", "add": words})))["form"]
+    shown = {"best": best, "bar": memory_bar(best), "loads": LOADS, "link": link_to(form)}
+    shown |= {"verdict": best["title"] if best else none, "typed": shlex.join(words)}
+    pages.write(
+        f"fit/{pair['model']}/{gpu}.html", "fit.html", **pair, **shown, preview=f"fit/{pair['model']}/preview.png"
+    )
+    marks = {load.name: mark_of(pair["fewest"][load.name]) for load in LOADS}
+    text = marks[first.name]
+    held = pair["fewest"][first.name]
+    label = held["title"] if held else none
+    cell = {"gpu": gpu, "marks": marks, "text": text or "-", "class": colour_of(text), "label": label, "best": held}
+    return {**cell, "verdict": label.partition(": ")[2]}
+
+
+def mark_of(best: dict[str, Any] | None) -> str:
+    """``16*~``: the number in a cell, ``*`` with changes, ``~`` an estimate; nothing for none."""
+    return f"{best['gpus']}{'*' if best.get('changed') else ''}{'' if best['exact'] else '~'}" if best else ""
+
+
+def colour_of(mark: str) -> str:
+    """The class of a cell; the page finds the same one when another load is chosen (src/catalog.js)."""
+    number = int(mark.rstrip("*~") or 0)
+    return f"c{min(16, 1 << (number - 1).bit_length())}" if number else "none"
 
 
 def write_docs(out: Path) -> None:
@@ -232,11 +272,12 @@ def main() -> None:
         arguments.address,
     )
     known = options()
-    form = {name: known[name] for name in ("gpus", "models", "releases")}
-    form["options"] = script_json({"formats": known["formats"]})
-    pages.write("plan.html", "plan.html", first=None, **form)
-    pages.write("index.html", "home.html", first=first_plan(), **form)
-    pages.write("paste.html", "paste.html")
+    offered = {name: known[name] for name in ("gpus", "models", "releases")}
+    offered |= {"options": script_json({"formats": known["formats"]}), "total": total_bytes()}
+    examples = [(label, link_to(form)) for label, form in _EXAMPLES]
+    pages.write("plan.html", "plan.html", first=None, form={**_AT_HOME, "count": ""}, **offered)
+    pages.write("index.html", "home.html", first=first_plan(), form=_AT_HOME, examples=examples, **offered)
+    pages.write("paste.html", "paste.html", total=offered["total"])
     if not arguments.without_catalog:
         write_catalog(pages)
     if not arguments.without_docs:

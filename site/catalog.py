@@ -1,4 +1,4 @@
-"""Judges every model on every GPU class, for the catalog: how many GPUs serve it, with which command.
+"""Judges every model on every GPU class, for the catalog: how many GPUs hold each load, with which command.
 
 Every verdict is the planner's. No release is asked for its own code: what the browser would answer is what stands here.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer
@@ -21,12 +21,36 @@ _OF_ONE_MACHINE = 8
 _STATE: dict[str, Any] = {}
 
 
+class Load(NamedTuple):
+    """What a server has to hold: ``users`` requests at a time of ``context`` tokens; None is the longest it takes."""
+
+    name: str
+    users: int
+    context: int | None
+
+    @property
+    def words(self) -> str:
+        """``32 requests of 8,192 tokens``"""
+        number = "one request" if self.users == 1 else f"{self.users} requests"
+        return f"{number} of {'the longest' if self.context is None else f'{self.context:,} tokens'}"
+
+    @property
+    def typed(self) -> list[str]:
+        """The overrides with which a plan is judged by it: without any, it is one request of the longest."""
+        return [] if self.context is None else [f"fit.context={self.context}", f"fit.users={self.users}"]
+
+
+LOADS = (Load("many", 32, 8192), Load("one", 1, 8192), Load("longest", 1, None))
+"""The first is that of the matrix until somebody chooses, and of the titles."""
+
+
 def judged() -> dict[str, Any]:
-    """``gpus``, ``models`` and ``pairs``: for each pair its ``counts`` and ``smallest``, the plan with the fewest GPUs
-    that serves it, or null."""
+    """``gpus``, ``models`` and ``pairs``. A pair has its ``counts``, a plan for each number of GPUs, and ``fewest``:
+    by the name of a load, the plan with the fewest GPUs that holds it, or null."""
     from sglang_hydra.compose.composer import Composer
     from sglang_hydra.compose.recipes import recipes
     from sglang_hydra.planning.choosing.catalog import gpu_classes, models
+    from sglang_hydra.planning.making.gpu_class import gpu_nodes
 
     with tempfile.TemporaryDirectory() as nothing:
         os.environ.update(SGLANG_HYDRA_CACHE=nothing, SGLANG_HYDRA_OFFLINE="1", HF_HUB_OFFLINE="1")
@@ -42,11 +66,18 @@ def judged() -> dict[str, Any]:
         published.setdefault((recipe.model, recipe.gpu), []).append(row)
     for pair in (pair for row in rows for pair in row):
         pair["recipes"] = published.get((pair["model"], pair["gpu"]), [])
+    nodes = gpu_nodes(composer)
     return {
-        "gpus": [{"name": gpu.name, "memory_mib": gpu.facts.memory_mib, "vendor": gpu.facts.vendor} for gpu in gpus],
+        "gpus": [{"name": gpu.name, **_search(gpu, nodes[gpu.name].get("device_names") or ())} for gpu in gpus],
         "models": [{"name": model.name, "path": model.path} for model in known],
         "pairs": [pair for row in rows for pair in row],
     }
+
+
+def _search(gpu: GpuClass, names: Any) -> dict[str, Any]:
+    """What the filter finds a GPU class by: who makes it, what its driver calls it, its memory as people say it."""
+    size = round((gpu.facts.memory_mib or 0) / 1024)
+    return {"vendor": gpu.facts.vendor, "search": " ".join([gpu.facts.vendor, *names, f"{size}gb"])}
 
 
 def _row(number: int) -> list[dict[str, Any]]:
@@ -54,11 +85,30 @@ def _row(number: int) -> list[dict[str, Any]]:
 
 
 def _pair(composer: Composer, model: Model, gpu: GpuClass) -> dict[str, Any]:
+    from published import refused_alike
+
     counts = [_count(composer, model, gpu, number) for number in COUNTS]
-    smallest = next((count for count in counts if count["serves"]), None)
-    if smallest is None:
-        smallest = _with_changes(composer, model, gpu)
-    return {"model": model.name, "gpu": gpu.name, "counts": counts, "smallest": smallest}
+    is_refused = refused_alike(counts)
+    if is_refused:
+        for count in counts:
+            count["holds"] = count["holds"] if count.get("exact") else []
+    fewest: dict[str, Any] = {}
+    changed: list[dict[str, Any]] = []
+    for load in sorted(LOADS, key=lambda load: load.name != "one"):
+        best = next((plan for plan in (*counts, *changed) if load.name in plan["holds"]), None)
+        if best is None and (load.name == "one" or fewest["one"] is not None):  # what holds more holds one, too
+            best = _with_changes(composer, model, gpu, load, is_refused)
+            changed += [best] if best else []
+        fewest[load.name] = best and {**best, "load": load.words, "title": _title(model.path, gpu.name, best, load)}
+    return {"model": model.name, "gpu": gpu.name, "path": model.path, "counts": counts, "fewest": fewest}
+
+
+def _title(path: str, gpu: str, best: dict[str, Any], load: Load) -> str:
+    """``Qwen/Qwen3-8B on h100: 1 GPU holds 32 requests of 8,192 tokens``, and what was changed for it."""
+    number = best["gpus"]
+    held = "may hold" if not best["exact"] else "holds" if number == 1 else "hold"
+    with_changes = f", with {' '.join(best['changed'])}" if best.get("changed") else ""
+    return f"{path} on {gpu}: {number} GPU{'' if number == 1 else 's'} {held} {load.words}{with_changes}"
 
 
 def _count(composer: Composer, model: Model, gpu: GpuClass, number: int) -> dict[str, Any]:
@@ -75,8 +125,8 @@ def _count(composer: Composer, model: Model, gpu: GpuClass, number: int) -> dict
     try:
         plan = _planned(composer, words)
     except ConfigError as failure:
-        return {"gpus": number, "words": words, "serves": False, "why": failure.findings[0].message}
-    return {"gpus": number, "words": words, **_shown(plan)}
+        return {"gpus": number, "words": words, "holds": [], "why": failure.findings[0].message}
+    return {"gpus": number, "words": words, **_shown(plan, model.path)}
 
 
 def _planned(composer: Composer, words: list[str]) -> Plan:
@@ -87,39 +137,73 @@ def _planned(composer: Composer, words: list[str]) -> Plan:
     return plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
 
 
-def _shown(plan: Plan) -> dict[str, Any]:
-    from sglang_hydra.planning.choosing.suggest import serves
+def _shown(plan: Plan, path: str) -> dict[str, Any]:
+    """A plan as a page has it. ``holds`` names the loads that it serves, ``weights`` the checkpoint where that is not
+    the model's own, ``findings`` the level and the id of each."""
     from sglang_hydra.show.first_lines import room_line, server_name
     from sglang_hydra.show.memory import memory_rows
-    from sglang_hydra.show.plan import command_line
+    from sglang_hydra.show.plan import command_cells
 
     launch, why = plan.verdict
     fit = plan.fit
+    weights = plan.values.get("model_path")
     return {
-        "serves": serves(plan),
+        "holds": [load.name for load in LOADS if _holds(plan, load)],
         "launch": launch,
         "why": why,
         "room": room_line(plan),
         "by": server_name(plan),
         "exact": plan.is_exact,
+        "nodes": plan.values["nnodes"],
+        "weights": None if weights == path else weights,
+        "format": None if fit is None else fit.weights.format,
+        "findings": [[finding.level, finding.id] for finding in plan.findings],
         "left_gib": None if fit is None or fit.left is None else round(fit.left / 2**30, 1),
         "memory": [[cell for cell, _ in row] for row in memory_rows(fit)] if fit is not None else [],
         "memory_gib": fit.memory / 2**30 if fit is not None and fit.memory else None,
-        "command": command_line(plan) if plan.launchable is not False else None,
+        "commands": command_cells(plan),
     }
 
 
-def _with_changes(composer: Composer, model: Model, gpu: GpuClass) -> dict[str, Any] | None:
-    """The smallest plan with a smaller cache, another layout or other weights, where the plain ones do not serve."""
+def _holds(plan: Plan, load: Load) -> bool:
+    """Whether nothing speaks against launching it, it fits with the likeliest numbers, and has room for the load."""
+    from published import stops
+
+    from sglang_hydra.fit.result import Wanted
+
+    fit = plan.fit
+    if (
+        plan.launchable is False
+        or fit is None
+        or not fit.fits
+        or fit.tight
+        or any(stops(item.level, item.id) for item in plan.findings)
+    ):
+        return False
+    longest = fit.kv.context if fit.kv else 0
+    context = None if load.context is None else min(load.context, longest or load.context)
+    return fit.shortage(Wanted(context, load.users)) is None
+
+
+def _with_changes(
+    composer: Composer, model: Model, gpu: GpuClass, load: Load, is_refused: bool
+) -> dict[str, Any] | None:
+    """The smallest plan with a smaller cache, another layout or other weights, where the plain ones do not hold it.
+    Where the release refused the plain ones, no estimate of the same weights counts."""
     from sglang_hydra.compose.overrides import Request
     from sglang_hydra.planning.choosing.suggest import FEWEST, suggestions
     from sglang_hydra.text.errors import ConfigError
 
+    asked = [Request(word, "catalog") for word in (f"model={model.name}", *load.typed)]
     try:
-        found = suggestions(composer, [Request(f"model={model.name}", "catalog")], [gpu.name], FEWEST)
+        found = suggestions(composer, asked, [gpu.name], FEWEST, thorough=False)
     except ConfigError:
         return None
-    if not found:
-        return None
-    words = [f"model={model.name}", *found[0].words]
-    return {"gpus": found[0].gpus, "words": words, "changed": list(found[0].words[1:]), **_shown(found[0].plan)}
+    for one in found:
+        if _holds(one.plan, load) and (
+            one.plan.is_exact or not is_refused or one.plan.values["model_path"] != model.path
+        ):
+            words = [f"model={model.name}", *one.words]
+            changed = [word for word in one.words[1:] if not word.startswith(("tp_size=", "nnodes="))]
+            return {"gpus": one.gpus, "words": words, "changed": changed, **_shown(one.plan, model.path)}
+    return None

@@ -22,11 +22,11 @@ COLOURS = dict(
 """Those of the matrix, by the class of a cell."""
 
 
-def draw(file: Path, model: str, sentence: str, cells: Sequence[Mapping[str, str]]) -> None:
+def draw(file: Path, model: str, load: str, sentence: str, cells: Sequence[Mapping[str, str]]) -> None:
     """Writes a PNG with a cell for each GPU class: its ``gpu``, ``text`` and ``class``, as in the matrix."""
     image = Image.new("RGB", SIZE, PAGE)
     pen = ImageDraw.Draw(image)
-    pen.text((MARGIN, 34), "The fewest GPUs that serve", DIM, _font(32))
+    pen.text((MARGIN, 34), f"The fewest GPUs that hold {load}", DIM, _font(32))
     pen.text((MARGIN, 78), model, INK, _fitting(pen, model, 66))
     pen.text((MARGIN, 170), sentence, DIM, _fitting(pen, sentence, 32))
     rows = -(-len(cells) // COLUMNS)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +26,8 @@ from sglang_hydra.planning.verdict import constant_fields
 from sglang_hydra.show.findings import setters_of
 from sglang_hydra.show.first_lines import gpus_line, room_line, server_name
 from sglang_hydra.show.memory import memory_rows
-from sglang_hydra.show.plan import changed_rows, command_line, rules_title, set_rows
-from sglang_hydra.show.roofline import roofline_lines
+from sglang_hydra.show.plan import changed_rows, command_cells, rules_title, set_rows
+from sglang_hydra.show.roofline import limit_rows, roofline_lines
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
@@ -64,24 +65,90 @@ def _complete(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"candidates": candidates(f"sglang-hydra plan {flags}{asked['line']}")}
 
 
-_FIELDS = {"gpu": "gpu", "count": "tp_size", "release": "engine.version", "users": "bench.concurrency"}
-"""The fields of the form and the key that each stands for; ``model`` is a preset or a checkpoint, ``more`` a line."""
+_FIELDS = {
+    "gpu": "gpu",
+    "count": "tp_size",
+    "release": "engine.version",
+    "context": "fit.context",
+    "users": "fit.users",
+}
+"""The fields of the form and the key that each stands for; ``users`` are the requests of the forecast, too; ``model``
+is a preset or a checkpoint, ``more`` a line."""
+_USERS = "bench.concurrency"
 
 
-def form_words(form: Mapping[str, str]) -> list[str]:
-    """Returns the overrides that a form means. Raises ValueError for quotes that do not end."""
+def form_words(form: Mapping[str, str], has_config: bool = False) -> list[str]:
+    """Returns the overrides that a form means; a model without a folder is a preset, unless its config.json was pasted.
+    Raises ValueError for quotes that do not end."""
+    form = {**form, **{taken["field"]: taken["name"] for taken in taken_names(form)}}
     words = [f"{key}={form[name]}" for name, key in _FIELDS.items() if form.get(name)]
     model = form.get("model")
     if model:
-        words.append(f"{'model' if model in _composer().options('model') else 'model_path'}={model}")
-    return [*words, *shlex.split(form.get("more") or "")]
+        is_preset = model in _composer().options("model") or not ("/" in model or has_config)
+        words.append(f"{'model' if is_preset else 'model_path'}={model}")
+    more = shlex.split(form.get("more") or "")
+    if form.get("users") and not any(word.startswith(f"{_USERS}=") for word in more):
+        words.append(f"{_USERS}={form['users']}")
+    return [*words, *more]
+
+
+def taken_names(form: Mapping[str, str]) -> list[dict[str, str]]:
+    """Returns what the form names otherwise than its preset: ``field``, what was ``typed``, the preset's ``name``."""
+    found = []
+    for field, preset in (("gpu", _gpu_named), ("model", _model_named)):
+        typed = (form.get(field) or "").strip()
+        if typed and typed not in _composer().options(field) and (name := preset(typed)) is not None:
+            found.append({"field": field, "typed": typed, "name": name})
+    return found
+
+
+def _model_named(typed: str) -> str | None:
+    """Returns the preset of a checkpoint, by its hub id or the name in it, or the only one whose name begins so."""
+    flat = _flat(typed)
+    paths = {preset.name: str(preset.node["model_path"]) for preset in _composer().presets("model")}
+    if "/" in typed:
+        return next((name for name, path in paths.items() if path.lower() == typed.lower()), None)
+    names = _composer().options("model")
+    same = [name for name in names if flat in (_flat(name), _flat(paths.get(name, "").rpartition("/")[2]))]
+    begun = [name for name in names if len(flat) > 3 and _flat(name).startswith(flat)]
+    return same[0] if same else begun[0] if len(begun) == 1 else None
+
+
+_MAKERS = ("nvidia", "amd", "intel", "huawei", "habana", "tesla", "geforce", "instinct")
+
+
+def _gpu_named(typed: str) -> str | None:
+    """Returns the GPU class whose chip and words were typed (``RTX 4090``, ``H100 SXM 80 GB``); None where several are
+    alike."""
+    from sglang_hydra.planning.making.gpu_class import gpu_nodes
+
+    wanted = _words_of(typed)
+    chip = next((word for word in wanted if re.search(r"\d", word) and not word.endswith("gb")), None)
+    ranks: dict[str, tuple[int, int]] = {}
+    for name, node in gpu_nodes(_composer()).items():
+        own = _words_of(" ".join([name, *(node.get("device_names") or ())]))
+        if "".join(wanted) == _flat(name):
+            return name
+        if chip in own:
+            ranks[name] = (len({*wanted} & {*own}), -len(_words_of(name)))
+    best = [name for name, rank in ranks.items() if rank == max(ranks.values())]
+    return best[0] if len(best) == 1 else None
+
+
+def _words_of(name: str) -> list[str]:
+    words = re.findall(r"[a-z0-9]+", re.sub(r"(\d+)\s*gi?b\b", r"\1gb", name.lower().replace("_", " ")))
+    return [word for word in words if word not in _MAKERS]
+
+
+def _flat(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
 
 
 def filled(form: Mapping[str, str], words: Sequence[str]) -> dict[str, str]:
     """Returns a form with ``words`` in place of what it has for the same keys."""
     form = dict(form)
     rest = shlex.split(form.get("more") or "")
-    names = {**{key: name for name, key in _FIELDS.items()}, "model": "model", "model_path": "model"}
+    names = {**{key: name for name, key in _FIELDS.items()}, _USERS: "users", "model": "model", "model_path": "model"}
     for word in words:
         key, _, value = word.partition("=")
         rest = [other for other in rest if other.partition("=")[0] != key]
@@ -103,8 +170,8 @@ def _options(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _words(asked: Mapping[str, Any]) -> list[str]:
     """Returns the words of the question; a pasted config.json is written where the planner finds it."""
-    words = [*asked.get("words", ()), *form_words(asked.get("form") or {})]
     config = asked.get("config")
+    words = [*asked.get("words", ()), *form_words(asked.get("form") or {}, bool(config))]
     if not config:
         return words
     Path(CONFIG_FILE).write_text(config, encoding="utf-8")
@@ -134,20 +201,36 @@ def _paste(asked: Mapping[str, Any]) -> dict[str, Any]:
     )
     record = read_json(imported["out"], "record")
     servers = record.get("servers", [])
+    is_log = diagnosed["code"] == 0 or not servers or any(server["kind"] == "log" for server in servers)
+    diagnosis = read_json(diagnosed["out"], "record")["results"][0] if is_log else None
+    gpu = _gpu_in(asked["text"]) if diagnosis is not None else None
     for server in servers:
         words = shlex.split(server["command"] or "")[1:]
-        server["form"] = filled({}, words)
-    is_log = diagnosed["code"] == 0 or not servers or any(server["kind"] == "log" for server in servers)
-    return {
-        "servers": servers,
-        "findings": record.get("findings", []),
-        "diagnosis": read_json(diagnosed["out"], "record")["results"][0] if is_log else None,
-    }
+        server["form"] = filled({"gpu": gpu} if gpu else {}, words)
+        for argument in server["arguments"]:
+            argument["shown"] = json.dumps(argument["value"])
+    return {"servers": servers, "findings": record.get("findings", []), "diagnosis": diagnosis}
+
+
+def _gpu_in(text: str) -> str | None:
+    """Returns the GPU class of a log, where it speaks of one alone (``8x NVIDIA H100 80GB HBM3``)."""
+    from sglang_hydra.planning.making.gpu_class import gpu_nodes
+
+    nodes = gpu_nodes(_composer())
+    own = (
+        word for name, node in nodes.items() for word in _words_of(" ".join([name, *(node.get("device_names") or ())]))
+    )
+    chips = {word for word in own if re.fullmatch(r"[a-z]+\d+[a-z]*|\d{4}", word) and not re.match(r"sxm|hbm|hl", word)}
+    near = re.compile(rf"\b(?:{'|'.join(sorted(chips, key=len, reverse=True))})\b[\w. -]{{0,24}}", re.IGNORECASE)
+    # What stands behind a chip may be its variant, or anything.
+    named = {_gpu_named(found) or _gpu_named(re.split(r"[ _-]", found)[0]) for found in set(near.findall(text))}
+    return named.pop() if len(named) == 1 else None
 
 
 def _plan(asked: Mapping[str, Any]) -> dict[str, Any]:
     words = _words(asked)
-    head = {"words": words, "typed": shlex.join(["sglang-hydra", "plan", *words])}
+    taken = taken_names(asked.get("form") or {})
+    head = {"words": words, "typed": shlex.join(["sglang-hydra", "plan", *words]), "taken": taken}
     requests = [Request(word, f"override {place}") for place, word in enumerate(words, 1)]
     invocation = Invocation("plan", requests=requests, config_dirs=_own())
     try:
@@ -178,23 +261,58 @@ def _own() -> list[str]:
 def plan_answer(plan: Plan) -> dict[str, Any]:
     """Returns a plan as a page shows it: the record, and the parts of its screen as text."""
     launch, why = plan.verdict
+    short = next((item.message for item in plan.findings if item.id == "FIT003"), None)
     constant = constant_fields(plan)
     entries = zip(plan.resolution.ledger, _cells(changed_rows(plan)), strict=True)
     return {
         "plan": plan.to_json(),
         "launch": launch,
-        "why": why,
+        "why": "its config.json is needed" if (hub := _hub_id(plan)) else why,
+        "short": short,
+        "hub": hub,
         "gpus": gpus_line(plan),
-        "room": room_line(plan),
+        "room": "unknown without its config.json" if hub else room_line(plan),
         "by": server_name(plan),
         "rules": rules_title(plan),
-        "command": command_line(plan) if plan.launchable is not False else None,
+        "commands": command_cells(plan),
         "set": _cells(set_rows(plan)),
         "changed": [{"cells": cells, "constant": entry.field in constant} for entry, cells in entries],
         "memory": _cells(memory_rows(plan.fit)) if plan.fit is not None else [],
+        "tiles": _tiles(plan),
+        "limits": [[cell.strip() for cell in row] for row in _cells(limit_rows(plan))],
         "limit": _text(roofline_lines(plan)),
-        "findings": [_finding(item, plan) for item in plan.findings],
+        "findings": [_finding(item, plan) for item in plan.findings if not (hub and item.id in _WITHOUT_CONFIG)],
     }
+
+
+def _tiles(plan: Plan) -> list[dict[str, str]]:
+    """Returns the key figures: what runs at a time, what is left of a GPU, what one GPU delivers."""
+    tiles, fit, forecast = [], plan.fit, plan.forecast
+    if fit is not None and fit.kv is not None and fit.fits and (tokens := fit.kv_tokens) is not None:
+        length = plan.nodes.fit.context or fit.kv.context
+        held = fit.concurrent_requests(length)
+        tiles.append(("requests at a time", f"{held:,}", f"of {length:,} tokens"))
+        tiles.append(("room", f"{tokens:,}", "tokens" + (" in each replica" if fit.replicas > 1 else "")))
+    if fit is not None and fit.left is not None:
+        within = "" if fit.error_gib is None else f", within {fit.error_gib:.1f}"
+        label = "left on each GPU" if fit.left >= 0 else "missing on each GPU"
+        tiles.append((label, f"{abs(fit.left) / 2**30:.1f} GiB", f"of {(fit.memory or 0) / 2**30:.1f}{within}"))
+    if forecast and forecast["tokens_per_gpu"]:
+        rate, load = forecast["tokens_per_gpu"], forecast["load"]
+        tiles.append(("forecast for one GPU", f"{rate['value']:,.0f} tokens/s",
+                      f"{rate['low']:,.0f} to {rate['high']:,.0f}, {load['concurrency']:,.0f} running"))  # fmt: skip
+    about = "" if plan.is_exact else "about "
+    return [{"label": label, "value": about + value, "note": note} for label, value, note in tiles]
+
+
+_WITHOUT_CONFIG = ("HUB004", "REL011")
+
+
+def _hub_id(plan: Plan) -> str | None:
+    """Returns the hub id of a model of which nothing is known: the page offers to fetch its config.json."""
+    path = str(plan.intent.get("model_path") or "")
+    is_id = re.fullmatch(r"[\w-][\w.-]{0,95}/[\w-][\w.-]{0,95}", path)
+    return path if is_id and plan.model.config is None else None
 
 
 def _finding(finding: Finding, plan: Plan | None = None) -> dict[str, Any]:

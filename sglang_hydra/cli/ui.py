@@ -141,7 +141,10 @@ class _Handler(SimpleHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Referrer-Policy", "no-referrer")
-        self.send_header("Content-Security-Policy", "frame-ancestors 'none'; form-action 'none'; connect-src 'self'")
+        self.send_header(
+            "Content-Security-Policy",
+            "frame-ancestors 'none'; form-action 'none'; connect-src 'self' https://huggingface.co",
+        )
         super().end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:

@@ -28,7 +28,9 @@ _CONTEXTS = (1_000_000, 131_072)
 _LAST_AT_HAND = 3  # the last step that needs no other machine
 
 # CUDA compute capability from which SGLang 0.5.2 takes a format (layers/quantization/*.get_min_capability).
-LEAST_CAPABILITY = {"fp8": (8, 0), "nvfp4": (10, 0), "awq": (7, 5), "gptq": (6, 0), "int8": (7, 5)}
+_LEAST_CAPABILITY = {"fp8": (8, 0), "nvfp4": (10, 0), "awq": (7, 5), "gptq": (6, 0), "int8": (7, 5)}
+# Formats beside CUDA, by vendor (0.5.23 configs/model_config.py:2002-2016, layers/quantization/__init__.py).
+_TAKEN = {"amd": ("fp8", "awq"), "huawei": ("awq", "gptq")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +110,12 @@ def _candidates(
     by_argument = fails and found.interval is not None and not found.interval.empty and found.interval.low < 1
     if by_argument:
         yield 0, ARGUMENTS, 1, _working_fraction(values, found)
-        yield 0, ARGUMENTS, 3, _single_arguments(server, found)
+        yield 0, ARGUMENTS, 3, _single_arguments(server, gpu, found)
     yield 1, GPUS, 2, _idle_gpus(server, gpu, found)
     if fails and not by_argument:
-        yield 2, ARGUMENTS, 3, _single_arguments(server, found)
+        yield 2, ARGUMENTS, 3, _single_arguments(server, gpu, found)
     if fails:
-        yield 2, ARGUMENTS, 1, _two_arguments(server, found)
+        yield 2, ARGUMENTS, 1, _two_arguments(server, gpu, found)
     else:
         yield 2, ARGUMENTS, 2, _more_room(server, gpu, found, wanted)
     yield 3, CHECKPOINT, 2, _checkpoints(values, gpu)
@@ -127,9 +129,17 @@ def _candidates(
         yield 7, CLASS, 2, _shorter_context(found, fitting)
 
 
-def has_free_cache(values: Mapping[str, Any]) -> bool:
-    """Returns whether nothing fixes the type of the cache; None is of an estimate, which does not know it."""
-    return values.get("kv_cache_dtype") in ("auto", None)
+def takes(gpu: GpuFacts, format: str) -> bool:
+    """Returns whether SGLang has kernels for weights in ``format`` on this kind of GPU."""
+    if not gpu.is_cuda:
+        return format in _TAKEN.get(gpu.vendor, ())
+    return (gpu.compute_capability or (0, 0)) >= _LEAST_CAPABILITY.get(format, (0, 0))
+
+
+def has_free_cache(values: Mapping[str, Any], gpu: GpuFacts) -> bool:
+    """Returns whether nothing fixes the type of the cache, and the GPU may have one in FP8; None is of an estimate,
+    which does not know it."""
+    return values.get("kv_cache_dtype") in ("auto", None) and (gpu.is_cuda or gpu.is_hip)
 
 
 def _working_fraction(values: Mapping[str, Any], found: Fit) -> Iterator[Change]:
@@ -172,10 +182,10 @@ def _idle_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
 def _two_changes(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
     """Yields a larger share for a smaller cache; more of the node's GPUs, and a smaller cache or checkpoint."""
     values = server.values
-    if has_free_cache(values):
+    if has_free_cache(values, gpu):
         yield from ({**change, "kv_cache_dtype": cache_type(gpu)} for change in _largest_fraction(found))
     for change in _idle_gpus(server, gpu, found):
-        if has_free_cache(values):
+        if has_free_cache(values, gpu):
             yield {**change, "kv_cache_dtype": cache_type(gpu)}
         yield from ({**change, **smaller} for smaller in _checkpoints(values, gpu))
 
@@ -206,7 +216,7 @@ def _more_room(server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted) -> Ite
     yield from _largest_fraction(found)
     if tp > 1 and found.kv is not None and any(kind.kind == "latent" for kind in found.kv.kinds):
         yield server.saying(attention_groups=tp)
-    if has_free_cache(values):
+    if has_free_cache(values, gpu):
         yield {"kv_cache_dtype": cache_type(gpu)}
 
 
@@ -219,7 +229,7 @@ def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
         yield from ({**change, "context_length": length} for length in (tokens,) if length)
 
 
-def _single_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
+def _single_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Mapping[str, Any]]:
     """Yields other divisions of the memory, where the weights fit."""
     if found.interval is None or found.interval.low >= 1:
         return
@@ -227,7 +237,7 @@ def _single_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]
         yield from _shorter(found)
     if found.kv is not None and found.kv.is_taken_by_requests:
         yield from _fewer_requests(found)
-    yield from _smaller(server, found)
+    yield from _smaller(server, gpu, found)
 
 
 def _fewer_requests(found: Fit) -> Iterator[Mapping[str, Any]]:
@@ -244,15 +254,15 @@ def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:
     yield from ({"context_length": length} for length in _CONTEXTS[1:] if context > length)
 
 
-def _two_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
+def _two_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Mapping[str, Any]]:
     """Yields less outside the static part, and a fraction just above what the weights need."""
     interval = found.interval
     if interval is not None and interval.low < 1:
         fraction = round(min(interval.low + 0.02, 0.97), 2)
-        yield from ({**change, "mem_fraction_static": fraction} for change in _smaller(server, found))
+        yield from ({**change, "mem_fraction_static": fraction} for change in _smaller(server, gpu, found))
 
 
-def _smaller(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
+def _smaller(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Mapping[str, Any]]:
     """Yields less of what is allocated outside the static part, and smaller numbers in the KV cache."""
     values, made = server.values, server.layout.graphs
     chunk = values.get("chunked_prefill_size") or 0
@@ -261,17 +271,16 @@ def _smaller(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
     yield from ({"chunked_prefill_size": size} for size in (4096, 2048) if chunk > size)
     yield from (server.saying(largest_graph=size) for size in (64, 16) if graphs > size)
     yield from ({"max_running_requests": number} for number in (256, 64) if slots > number)
-    if has_free_cache(values):
+    if has_free_cache(values, gpu):
         yield from ({"kv_cache_dtype": kind} for kind in ("fp8_e5m2", "fp8_e4m3"))
 
 
 def _checkpoints(values: Mapping[str, Any], gpu: GpuFacts) -> Iterator[Mapping[str, Any]]:
     """Checkpoints of the same weights in formats that this GPU computes, then quantizing while loading."""
-    capability = gpu.compute_capability or (0, 0)
     for checkpoint in others(str(values.get("model_path"))):
-        if not gpu.is_cuda or capability >= LEAST_CAPABILITY.get(checkpoint.format, (0, 0)):
+        if takes(gpu, checkpoint.format):
             yield {"model_path": checkpoint.path}
-    if values.get("quantization") is None and (not gpu.is_cuda or capability >= LEAST_CAPABILITY["fp8"]):
+    if values.get("quantization") is None and takes(gpu, "fp8"):
         yield {"quantization": "fp8"}
 
 

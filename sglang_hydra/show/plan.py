@@ -56,21 +56,31 @@ def changes_shown(plan: Plan, everything: bool = False) -> tuple[list[list[Span]
 
 def _commands(plan: Plan) -> list[Line]:
     """Returns the command for each node."""
+    lines: list[Line] = [[text("Commands, one on each node", "bold")]]
+    for label, command in command_cells(plan):
+        lines += folded([text(f"  {label}", "dim")], room())
+        lines += [[text("    "), text(command, VERBATIM)]] if command else []
+    if plan.secrets:
+        lines += folded([text(f"  without {', '.join(plan.secrets)}, which is handed to them unseen", "dim")], room())
+    return lines
+
+
+def command_cells(plan: Plan) -> list[list[str]]:
+    """Returns a label and a command for each node: one without a label on a single node, none where the plan cannot be
+    launched. A label without a command is a note."""
+    if plan.launchable is False:
+        return []
+    if plan.values["nnodes"] <= 1:
+        return [["", command_line(plan)]]
     from sglang_hydra.planning.passing.nodes import command_rows, unknown_head
 
-    lines: list[Line] = [[text("Commands, one on each node", "bold")]]
-    for node, command in command_rows(plan):
-        lines.append([text(f"  {node}", "dim")])
-        if command:
-            lines.append([text("    "), text(command_line(plan, command), VERBATIM)])
+    rows = [[node, command_line(plan, command) if command else ""] for node, command in command_rows(plan)]
     if plan.values["dist_init_addr"] is None:
         where = "an address of node 0 and a free port there; dist_init_addr=HOST:PORT sets it"
         if plan.nodes.launch.name == "slurm":
             where = "found inside the job: the address of its first node and a port that is free there"
-        lines += folded([text(f"  {unknown_head(plan)} is {where}", "dim")], room())
-    if plan.secrets:
-        lines += folded([text(f"  without {', '.join(plan.secrets)}, which is handed to them unseen", "dim")], room())
-    return lines
+        rows.append([f"{unknown_head(plan)} is {where}", ""])
+    return rows
 
 
 def command_line(plan: Plan, command: Sequence[str] | None = None) -> str:

@@ -101,6 +101,14 @@ def limit_cells(limit: Limit | None) -> list[tuple[str, str]]:
 LIMIT_TITLES = ("limit tok/s/GPU", "least TPOT ms")
 
 
+def limit_rows(plan: Plan) -> list[list[tuple[str, str]]]:
+    """Returns the limit's figures, each with what bounds it; none where a fact is missing."""
+    known = known_limit(plan)
+    if known.roofline is None or known.load is None:
+        return []
+    return _limit_rows(known.roofline, known.load, known.roofline.limit(known.load))
+
+
 def _limit_rows(roofline: Roofline, load: Load, limit: Limit) -> list[list[tuple[str, str]]]:
     ttft = "withheld: cache hits are unknown" if limit.ttft is None else f"{limit.ttft * 1000:,.1f} ms"
     rows = [

@@ -6,7 +6,7 @@
  * Makes an element. An attribute that is a function listens to the event of its name; true is an empty attribute, and
  * null or false none.
  * @param {string} tag
- * @param {Record<string, string | number | boolean | null | ((event: any) => void)>} [attributes]
+ * @param {Record<string, string | number | boolean | null | ((event: Event) => void)>} [attributes]
  * @param {...(Child | Child[])} children
  * @returns {HTMLElement}
  */
@@ -30,14 +30,19 @@ export function show(element, ...children) {
   element.replaceChildren(...children.filter(isShown).map((child) => (child instanceof Node ? child : String(child))));
 }
 
-/** The element with this id. @param {string} id @returns {any} */
+/** The element with this id. @param {string} id @returns {HTMLElement} */
 export function byId(id) {
   const element = document.getElementById(id);
   if (!element) throw new Error(`no element #${id}`);
   return element;
 }
 
-/** Writes the line above the answer. @param {string} message */
+/** The field with this id. @param {string} id */
+export function field(id) {
+  return /** @type {HTMLInputElement} */ (byId(id));
+}
+
+/** Writes the line above the answer, which screen readers read. @param {string} message */
 export function status(message) {
   byId("status").textContent = message;
 }
@@ -47,14 +52,28 @@ export function setBusy(isBusy) {
   byId("answer").setAttribute("aria-busy", String(isBusy));
 }
 
+/** Opens the dialog that explains. @param {string} title @param {string} text */
+export function explain(title, text) {
+  show(byId("explained"), h("h3", {}, title), h("pre", { tabindex: 0 }, text));
+  const dialog = /** @type {HTMLDialogElement} */ (byId("dialog"));
+  if (!dialog.open) dialog.showModal();
+}
+
+/** A table in a frame that scrolls by itself. @param {Child[]} rows @param {string[]} [titles] */
+export function table(rows, titles) {
+  const head = titles ? h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col" }, title)))) : null;
+  return h("div", { class: "wide" }, h("table", { class: "stack" }, head, h("tbody", {}, rows)));
+}
+
 /** A button that copies `content`. @param {string} content @param {string} [label] */
 export function copyButton(content, label = "Copy") {
   return h("button", {
     type: "button",
-    click: async (/** @type {any} */ event) => {
+    click: async (event) => {
+      const button = /** @type {HTMLElement} */ (event.target);
       await navigator.clipboard.writeText(content);
-      event.target.textContent = "Copied";
-      setTimeout(() => (event.target.textContent = label), 1500);
+      button.textContent = "Copied";
+      setTimeout(() => (button.textContent = label), 1500);
     },
   }, label);
 }

@@ -1,11 +1,59 @@
 // The address of plans.
 
+const FIELDS = ["gpu", "count", "model", "release", "users", "context", "more"];
+export const MOST = 4;
+
 /**
  * The part of an address that names plans, the first one the plan of the form.
- * @param {{form: Record<string, string>, config?: string | null}[]} plans
+ * @param {Plan[]} plans
  */
 export function address(plans) {
   const parameters = new URLSearchParams();
   for (const { form, config } of plans) parameters.append("p", JSON.stringify({ ...form, ...(config ? { config } : {}) }));
   return `#${parameters}`;
+}
+
+/** What the form holds, without its empty fields. @param {(name: string) => string} valueOf @returns {Form} */
+export function formOf(valueOf) {
+  return Object.fromEntries(FIELDS.map((name) => [name, valueOf(name).trim()]).filter(([, value]) => value));
+}
+
+/** @param {(name: string) => void} visit */
+export function eachField(visit) {
+  FIELDS.forEach(visit);
+}
+
+/**
+ * The plans that an address names, and what of it cannot be read, as sentences.
+ * @param {string} hash
+ * @returns {{plans: Plan[], wrong: string[]}}
+ */
+export function readAddress(hash) {
+  const parameters = new URLSearchParams(hash.slice(1));
+  const written = parameters.getAll("p");
+  /** @type {Plan[]} */
+  const plans = [];
+  const wrong = [];
+  if (hash.length > 1 && !written.length) wrong.push("it names no plan");
+  if (written.length > MOST) wrong.push(`it names ${written.length} plans, and ${MOST} are shown at most`);
+  for (const [place, text] of written.slice(0, MOST).entries()) {
+    const read = readPlan(text);
+    if (read) plans.push(read.plan);
+    if (!read) wrong.push(`plan ${place + 1} of ${written.length} ends in the middle`);
+    else if (read.unknown.length) wrong.push(`${read.unknown.join(", ")} of plan ${place + 1} is no field of the form`);
+  }
+  return { plans, wrong };
+}
+
+/** @param {string} text @returns {{plan: Plan, unknown: string[]} | null} */
+function readPlan(text) {
+  try {
+    const { config = null, ...form } = JSON.parse(text);
+    const isKnown = (/** @type {[string, unknown]} */ [name, value]) => FIELDS.includes(name) && typeof value === "string";
+    const entries = Object.entries(form);
+    const plan = { form: Object.fromEntries(entries.filter(isKnown)), config: typeof config === "string" ? config : null };
+    return { plan, unknown: entries.filter((entry) => !isKnown(entry)).map(([name]) => name) };
+  } catch {
+    return null;
+  }
 }

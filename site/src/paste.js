@@ -1,15 +1,17 @@
 // The page that takes a command, a manifest or a log.
-import { block, byId, h, setBusy, show, status } from "./dom.js";
+import { block, byId, explain, field, h, setBusy, show, status, table } from "./dom.js";
 import { address } from "./link.js";
-import { ask, canRun, start } from "./python.js";
+import { load } from "./loading.js";
+import { LoadFailure, ask, canRun } from "./python.js";
 import { findings } from "./result.js";
 
 const MOST = 4_000_000;
 let asked = 0;
 
 async function read() {
-  const text = byId("text").value;
+  const text = field("text").value;
   const number = ++asked;
+  show(byId("answer")); // what was read of another text says nothing of this one
   if (text.length > MOST) return status("That is too long for this page: sglang-hydra diagnose FILE reads it in a terminal.");
   status(text.trim() ? "Reading ..." : "");
   setBusy(true);
@@ -18,7 +20,7 @@ async function read() {
     const parts = text.trim() ? shown(await ask({ ask: "paste", text })) : [];
     if (number === asked) show(byId("answer"), ...parts);
   } catch (failure) {
-    failed = `That cannot be read: ${/** @type {Error} */ (failure).message}`;
+    failed = failure instanceof LoadFailure ? "" : `That cannot be read: ${/** @type {Error} */ (failure).message}`;
   }
   if (number !== asked) return undefined;
   status(failed);
@@ -26,46 +28,42 @@ async function read() {
   return undefined;
 }
 
-/** @param {any} answer */
+/** @param {PasteAnswer} answer */
 function shown({ diagnosis: item, servers, findings: found }) {
   return [
-    item ? diagnosis(item, servers[0], explained) : null,
-    ...servers.map((/** @type {any} */ each) => server(each, explained)),
-    servers.length ? null : findings(withoutRemedies(found), () => {}, explained),
+    item ? diagnosis(item, servers.length > 0) : null,
+    ...servers.map(server),
+    servers.length ? null : findings(found, () => {}, explained),
   ];
 }
 
-/** @param {any[]} found @returns {any[]} */
-function withoutRemedies(found) {
-  return found.map((item) => ({ remedies: [], set_by: [], ...item }));
-}
-
-/** @param {any} item @param {any} first @param {(id: string) => void} explain */
-function diagnosis(item, first, explain) {
-  const lines = item.last_lines.map((/** @type {any} */ line) => `${line.number}: ${line.text}`).join("\n");
+/** @param {Diagnosis} item @param {boolean} hasServer */
+function diagnosis(item, hasServer) {
+  const lines = item.last_lines.map((line) => `${line.number}: ${line.text}`).join("\n");
+  const title = item.healthy ? "No failure in this log" : item.kind === "unknown" || !item.finding ? "No known failure" : item.finding.message;
   return h(
     "section",
-    { id: "diagnosis" },
-    h("h2", { class: item.healthy ? "yes" : "no" }, item.healthy ? "No failure in this log" : item.kind === "unknown" ? "No known failure" : item.finding.message),
-    item.finding ? findings(withoutRemedies([{ ...item.finding, hint: item.remedies.length ? null : item.finding.hint }]), () => {}, explain) : null,
-    item.remedies.length ? h("div", {}, h("h3", {}, "What helps"), h("ul", {}, item.remedies.map((/** @type {string} */ remedy) => h("li", {}, remedy)))) : null,
-    h("ul", {}, item.notes.map((/** @type {string} */ note) => h("li", { class: "dim" }, note))),
-    first ? null : h("details", {}, h("summary", {}, "The last lines"), h("pre", {}, lines)),
+    { id: "diagnosis", class: `card ${item.healthy ? "yes" : "no"}` },
+    h("h2", { class: item.healthy ? "yes" : "no" }, title),
+    item.finding ? findings([{ ...item.finding, hint: item.remedies.length ? null : item.finding.hint }], () => {}, explained) : null,
+    item.remedies.length ? h("div", {}, h("h3", {}, "What helps"), h("ul", {}, item.remedies.map((remedy) => h("li", {}, remedy)))) : null,
+    h("ul", {}, item.notes.map((note) => h("li", { class: "dim" }, note))),
+    hasServer ? null : h("details", {}, h("summary", {}, "The last lines"), h("pre", {}, lines)),
   );
 }
 
-/** @param {any} item @param {(id: string) => void} explain */
-function server(item, explain) {
-  const notes = item.arguments.filter((/** @type {any} */ argument) => argument.note || argument.state !== "kept");
+/** @param {PastedServer} item */
+function server(item) {
+  const notes = item.arguments.filter((argument) => argument.note || argument.state !== "kept");
   return h(
     "section",
     { class: "server" },
     h("h2", {}, `A server${item.name ? ` (${item.name})` : ""} in ${item.place}`),
-    item.command ? h("p", {}, h("a", { class: "go", href: `plan.html${address([{ form: item.form }])}` }, "Plan it")) : null,
+    item.command ? h("p", {}, h("a", { class: "go", href: `plan.html${address([{ form: item.form, config: null }])}` }, item.form.gpu ? `Plan it on ${item.form.gpu}` : "Plan it"), item.form.gpu ? null : " Choose the GPU there: nothing here names one.") : null,
     item.command ? block(item.command) : null,
-    findings(withoutRemedies(item.findings), () => {}, explain),
-    notes.length ? h("div", { class: "wide" }, h("table", {}, h("tbody", {}, notes.map((/** @type {any} */ argument) =>
-      h("tr", {}, h("th", { scope: "row" }, argument.name), h("td", {}, JSON.stringify(argument.value)), h("td", {}, argument.state), h("td", { class: "dim" }, argument.note)))))) : null,
+    findings(item.findings, () => {}, explained),
+    notes.length ? table(notes.map((argument) =>
+      h("tr", {}, h("th", { scope: "row" }, argument.name), h("td", {}, argument.shown), h("td", {}, argument.state), h("td", { class: "dim" }, argument.note)))) : null,
     h("h3", {}, "As an experiment"),
     block(item.yaml),
   );
@@ -73,24 +71,23 @@ function server(item, explain) {
 
 /** @param {string} id */
 async function explained(id) {
+  /** @type {VerbAnswer} */
   const made = await ask({ ask: "verb", verb: ["explain", id] });
-  show(byId("explained"), h("h3", {}, id), h("pre", { tabindex: 0 }, made.out || made.err));
-  const dialog = /** @type {HTMLDialogElement} */ (byId("dialog"));
-  if (!dialog.open) dialog.showModal();
+  explain(id, made.out || made.err);
 }
 
 if (canRun()) {
-  start((state) => status(state.ready ? "" : `Python cannot be loaded: ${state.failure}`));
-  byId("form").addEventListener("submit", (/** @type {Event} */ event) => {
+  load(() => status(""), read);
+  byId("form").addEventListener("submit", (event) => {
     event.preventDefault();
     read();
   });
   byId("text").addEventListener("change", read);
   byId("text").addEventListener("paste", () => setTimeout(read));
-  byId("file").addEventListener("change", async (/** @type {any} */ event) => {
-    const [file] = event.target.files;
+  byId("file").addEventListener("change", async () => {
+    const [file] = field("file").files ?? [];
     if (!file) return;
-    byId("text").value = await file.text();
+    field("text").value = await file.text();
     read();
   });
 } else {

@@ -1,41 +1,38 @@
 // Shows a plan that Python made.
-import { block, h } from "./dom.js";
-
-/** @typedef {{level: string, id: string, message: string, hint: string | null, set_by: string[],
- *   remedies: {words: string[], note: string}[]}} Finding */
-/** @typedef {Record<string, any>} Answer */
+import { block, h, table } from "./dom.js";
 
 const LEVELS = ["error", "warning", "info"];
+const BADGES = { yes: "fits", no: "refused", unknown: "unknown", short: "too little room" };
 
 /**
- * The four lines that come first: the verdict, the GPUs, the room in memory, the command.
+ * What comes first: the verdict, the key figures, the command of each node.
  * @param {Answer} answer
  */
 export function verdict(answer) {
   if (!answer.plan) return h("h2", { class: "no", id: "verdict" }, answer.screen ? "Several servers" : "No plan can be made");
+  const kind = answer.short && answer.launch === "yes" ? "short" : answer.launch;
   return h(
-    "div",
-    {},
-    h("h2", { class: answer.launch, id: "verdict" }, headline(answer)),
-    h(
-      "dl",
-      { class: "first" },
-      ...pair("Why", answer.why || "nothing speaks against it"),
-      ...pair("GPUs", answer.gpus),
-      ...pair("Room", room(answer)),
-      ...pair("Command", answer.command ? block(answer.command) : "none"),
-      ...pair("Plan", h("code", { id: "server-id" }, answer.plan.server_id)),
-    ),
+    "section",
+    { class: `card ${kind}` },
+    h("p", { class: "badge" }, BADGES[kind]),
+    h("h2", { id: "verdict" }, headline(answer)),
+    h("p", { id: "why" }, [answer.short && answer.launch === "yes" ? answer.short : "", answer.why].filter(Boolean).join("; ") || "nothing speaks against it"),
+    h("dl", { class: "tiles" }, answer.tiles.map((tile) =>
+      h("div", {}, h("dt", {}, tile.label), h("dd", {}, h("strong", {}, tile.value), tile.note ? h("span", { class: "dim" }, tile.note) : null)))),
+    h("p", { id: "room" }, `${answer.gpus}: ${room(answer)}`),
+    answer.commands.length ? answer.commands.map(([label, command]) => [label ? h("p", { class: "node" }, label) : null, command ? block(command) : null]).flat() : h("p", {}, "There is no command for it."),
+    h("p", { class: "note" }, "Plan ", h("code", { id: "server-id" }, answer.plan.server_id)),
   );
 }
 
-/** @param {Answer} answer */
+/** @param {Made} answer */
 export function headline(answer) {
-  const words = /** @type {Record<string, string>} */ ({ yes: "Can be launched", no: "Cannot be launched", unknown: "Unknown whether it can be launched" });
+  if (answer.launch === "yes" && answer.short) return `Can be launched, with too little room: ${answer.by}`;
+  const words = { yes: "Can be launched", no: "Cannot be launched", unknown: "Unknown whether it can be launched" };
   return `${words[answer.launch]}: ${answer.by}`;
 }
 
-/** @param {Answer} answer */
+/** @param {Made} answer */
 export function room(answer) {
   const fit = answer.plan.fit;
   if (!fit || fit.left_gib === null) return answer.room;
@@ -44,48 +41,55 @@ export function room(answer) {
   return `${answer.room}; ${left} on each GPU${error}`;
 }
 
-/** @param {string} name @param {Node | string} value */
-function pair(name, value) {
-  return [h("dt", {}, name), h("dd", {}, value)];
-}
-
 /**
  * The memory of one GPU as a bar, and its table where there is room for it.
- * @param {Answer} answer
+ * @param {Made} answer
  * @param {boolean} [isBarAlone]
  */
 export function memory(answer, isBarAlone = false) {
-  const size = answer.plan.fit?.memory_gib;
-  if (!answer.memory.length || !size) return null;
-  const rows = answer.memory.map((/** @type {string[]} */ [name, size, note]) => ({ name, size: size.trim(), note }));
-  const used = rows.filter((/** @type {any} */ row) => row.name !== "left" && Number(row.size) > 0);
-  const total = Math.max(size, used.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + Number(row.size), 0));
+  const fit = answer.plan.fit;
+  const size = fit?.memory_gib;
+  if (!answer.memory.length || !fit || !size) return null;
+  const rows = answer.memory.map(([name, amount, note]) => ({ name, size: amount.trim(), note }));
+  const used = rows.filter((row) => row.name !== "left" && Number(row.size) > 0);
+  const total = Math.max(size, used.reduce((sum, row) => sum + Number(row.size), 0));
   const bar = h("div", { class: "bar", "aria-hidden": "true" });
-  used.forEach((/** @type {any} */ row) => {
+  for (const row of used) {
     const part = h("span", { class: `part ${slug(row.name)}`, title: `${row.name} ${row.size} GiB` });
     part.style.width = `${(Number(row.size) / total) * 100}%`;
     bar.append(part);
-  });
+  }
   const end = h("span", { class: "end", title: `the GPU's ${size.toFixed(1)} GiB` });
   end.style.left = `${(size / total) * 100}%`;
-  const fit = answer.plan.fit;
-  const error = h("span", { class: "error", title: `within ${fit?.error_gib} GiB` });
-  if (fit?.error_gib) {
+  const error = h("span", { class: "error", title: `within ${fit.error_gib} GiB` });
+  if (fit.error_gib && fit.left_gib !== null) {
     const from = Math.max(0, (size - fit.left_gib - fit.error_gib) / total);
     error.style.left = `${from * 100}%`;
     error.style.width = `${Math.min(1 - from, (2 * fit.error_gib) / total) * 100}%`;
   }
   bar.append(end, error);
   if (isBarAlone) return bar;
-  const body = rows.map((/** @type {any} */ row) =>
+  const body = rows.map((row) =>
     h("tr", {}, h("th", { scope: "row" }, h("span", { class: `key ${slug(row.name)}` }), row.name), h("td", { class: "number" }, row.size), h("td", {}, row.note)),
   );
-  return h("section", {}, h("h3", {}, "Memory of one GPU, GiB"), bar, h("div", { class: "wide" }, h("table", {}, h("tbody", {}, body))));
+  return h("section", {}, h("h3", {}, "Memory of one GPU, GiB"), bar, table(body));
 }
 
 /** @param {string} name */
 function slug(name) {
   return `m-${name.toLowerCase().replace(/[^a-z]+/g, "-")}`;
+}
+
+/** The hardware's limit: its figures, and how they are made on demand. @param {Made} answer */
+export function limit(answer) {
+  const rows = answer.limits.map(([name, value, why]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "number" }, value), h("td", { class: "dim" }, why)));
+  return h(
+    "section",
+    { id: "limit" },
+    h("h3", {}, "The hardware's limit"),
+    rows.length ? table(rows) : null,
+    h("details", { open: rows.length === 0 }, h("summary", {}, "How it is computed"), h("pre", { tabindex: 0 }, answer.limit)),
+  );
 }
 
 /**
@@ -102,37 +106,35 @@ export function findings(found, apply, explain) {
 
 /** @param {Finding} item @param {(words: string[]) => void} apply @param {(id: string) => void} explain */
 function one(item, apply, explain) {
-  const remedies = item.remedies.map((remedy) =>
+  const remedies = (item.remedies ?? []).map((remedy) =>
     h("li", {}, h("button", { type: "button", class: "remedy", click: () => apply(remedy.words) }, remedy.words.join(" ")), ` ${remedy.note.replace(/^: /, "")}`),
   );
-  const other = item.remedies.length ? null : item.hint;
   return h(
     "li",
     { class: item.level },
     h("strong", {}, item.level),
     " ",
-    h("button", { type: "button", class: "link", click: () => explain(item.id) }, item.id),
+    item.id ? h("button", { type: "button", class: "link", click: () => explain(item.id) }, item.id) : null,
     " ",
     item.message,
-    item.set_by.map((line) => h("div", { class: "dim" }, line)),
+    (item.set_by ?? []).map((line) => h("div", { class: "dim" }, line)),
     remedies.length ? h("div", {}, "What helps:", h("ul", {}, remedies)) : null,
-    other ? h("div", { class: "hint" }, other) : null,
+    !remedies.length && item.hint ? h("div", { class: "hint" }, item.hint) : null,
   );
 }
 
 /**
  * What was set and what the rules made of it; a click on a name explains it.
- * @param {Answer} answer
+ * @param {Made} answer
  * @param {(name: string) => void} explain
  */
 export function values(answer, explain) {
   const link = (/** @type {string} */ name) => h("button", { type: "button", class: "link", click: () => explain(name) }, name);
-  const set = answer.set.map((/** @type {string[]} */ [, name, value, who]) => h("tr", {}, h("th", { scope: "row" }, link(name)), h("td", {}, value), h("td", { class: "dim" }, who ?? "")));
+  const set = answer.set.map(([, name, value, who]) => h("tr", {}, h("th", { scope: "row" }, link(name)), h("td", {}, value), h("td", { class: "dim" }, who ?? "")));
   const row = (/** @type {{cells: string[]}} */ { cells: [mark, name, change, rule, reason] }) =>
     h("tr", { class: mark === "!" ? "warning" : "" }, h("th", { scope: "row" }, link(name)), h("td", {}, change), h("td", {}, link(rule)), h("td", { class: "dim" }, reason));
-  const own = answer.changed.filter((/** @type {any} */ entry) => !entry.constant);
-  const constant = answer.changed.filter((/** @type {any} */ entry) => entry.constant);
-  const table = (/** @type {HTMLElement[]} */ rows) => h("div", { class: "wide" }, h("table", {}, h("tbody", {}, rows)));
+  const own = answer.changed.filter((entry) => !entry.constant);
+  const constant = answer.changed.filter((entry) => entry.constant);
   return h(
     "section",
     { id: "values" },

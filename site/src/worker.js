@@ -1,17 +1,56 @@
-// Runs the Python package in a worker: each message is a question in JSON, answered in order.
-// @ts-ignore the build puts Pyodide there
-import { loadPyodide } from "../pyodide/pyodide.mjs";
+// Runs the Python package in a worker: each message is a question in JSON, answered in order. It says what it loads, and
+// names what does not come.
 
 const PACKAGES = "/lib/python3.13/site-packages";
+const base = new URL("..", import.meta.url).href;
+const plain = self.fetch.bind(self);
+let loaded = 0;
+let failed = "";
+
+/** Says once what does not come, so that the page need not wait for what Pyodide makes of it. @param {string} what */
+function fail(what) {
+  failed ||= what;
+  postMessage({ ready: false, failure: failed });
+  return new Error(failed);
+}
+
+/** As fetch, but the page hears of the bytes that come, and of a file that comes in part or not at all. @type {typeof fetch} */
+async function watched(input, init) {
+  const url = String(input instanceof Request ? input.url : input);
+  const name = url.startsWith(base) ? url.slice(base.length) : url;
+  const response = await plain(input, init).catch((why) => {
+    throw fail(`${name} did not come (${why.message})`);
+  });
+  if (!response.ok) throw fail(`${name}: HTTP ${response.status}`);
+  const reader = response.body?.getReader();
+  if (!reader) return response;
+  const body = new ReadableStream({
+    async pull(stream) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) return stream.close();
+        loaded += value.length;
+        postMessage({ loaded });
+        return stream.enqueue(value);
+      } catch (why) {
+        return stream.error(fail(`${name} came in part (${/** @type {Error} */ (why).message})`));
+      }
+    },
+  });
+  return new Response(body, { status: response.status, headers: response.headers });
+}
+self.fetch = watched;
 
 /** @returns {Promise<(question: string) => string>} */
 async function start() {
-  const base = new URL("..", import.meta.url).href;
-  const packages = fetch(`${base}python/packages.zip`).then((response) => {
-    if (!response.ok) throw new Error(`${response.url}: ${response.status}`);
-    return response.arrayBuffer();
+  postMessage({ loaded });
+  const packages = fetch(`${base}python/packages.zip`).then((response) => response.arrayBuffer());
+  const own = plain(`${base}own.json`).then((response) => (response.ok ? response.json() : {}), () => ({}));
+  packages.catch(() => {}); // it is awaited below, after Python
+  // @ts-ignore the build puts Pyodide there
+  const { loadPyodide } = await import("../pyodide/pyodide.mjs").catch(() => {
+    throw fail("pyodide/pyodide.mjs did not come");
   });
-  const own = fetch(`${base}own.json`).then((response) => (response.ok ? response.json() : {}));
   const python = await loadPyodide({
     indexURL: `${base}pyodide/`,
     stdLibURL: `${base}python/stdlib.zip`,
@@ -31,16 +70,17 @@ async function start() {
 const started = start();
 started.then(
   () => postMessage({ ready: true }),
-  (failure) => postMessage({ ready: false, failure: String(failure) }),
+  (why) => fail(String(why)),
 );
 addEventListener("message", async ({ data }) => {
+  const answer = await started.catch(() => null);
+  if (!answer) return postMessage({ id: data.id, failure: failed });
   try {
-    const answer = (await started)(data.question);
-    postMessage({ id: data.id, answer });
+    return postMessage({ id: data.id, answer: answer(data.question) });
   } catch (failure) {
     const lines = String(failure).trim().split("\n");
     // What Python itself did not raise ends it: text that nests beyond the engine's stack.
     const dead = !(failure instanceof Error && failure.name === "PythonError");
-    postMessage({ id: data.id, failure: lines[lines.length - 1], dead });
+    return postMessage({ id: data.id, failure: lines[lines.length - 1], dead });
   }
 });

@@ -7,8 +7,12 @@ import { onSite } from "./on_site.js";
 
 const LOG = "server_args=ServerArgs(model_path='meta-llama/Llama-3.1-70B-Instruct', tp_size=1)\ntorch.OutOfMemoryError: CUDA out of memory.";
 const AXE = await readFile(path.join(ROOT, "site/node_modules/axe-core/axe.min.js"), "utf8");
-/** The theme of the documentation looks once which colours are wanted. */
-const reload = (page) => page.reload();
+/** The theme of the documentation looks once which colours are wanted, and remembers. @param {string} scheme */
+const inColours = async (page, scheme) => {
+  await page.evaluate(() => localStorage.clear());
+  await page.reload();
+  assert.equal(await page.getAttribute("body", "data-md-color-scheme"), scheme === "dark" ? "slate" : "default");
+};
 const PAGES = {
   "index.html": null,
   "plan.html": answered,
@@ -21,9 +25,9 @@ const PAGES = {
   "fit/qwen3_8b/index.html": null,
   "fit/qwen3_8b/l4.html": null,
   "fit/llama_3_1_70b/h100.html": null,
-  "docs/index.html": reload,
-  "docs/tutorial.html": reload,
-  "docs/reference/rules.html": reload,
+  "docs/index.html": inColours,
+  "docs/tutorial.html": inColours,
+  "docs/reference/rules.html": inColours,
 };
 const PHONE_PX = 360;
 
@@ -39,7 +43,7 @@ for (const [name, ready] of Object.entries(PAGES)) {
     await page.goto(`/${name}`);
     for (const colorScheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme });
-      await ready?.(page);
+      await ready?.(page, colorScheme);
       await page.evaluate(AXE);
       assert.deepEqual(await violations(page), [], colorScheme);
     }

@@ -38,13 +38,16 @@ export function launch() {
   return chromium.launch({ executablePath: found, args: FLAGS });
 }
 
-/** Opens a page that remembers what went wrong: console errors, failed requests, requests to other hosts. */
-export async function open(browser, address, options = {}) {
+/**
+ * Opens a page that remembers what went wrong: console errors, failed requests, requests to other hosts than those that
+ * `elsewhere` allows; with `mayFail` neither an error that a server answers nor the console's word on it.
+ */
+export async function open(browser, address, { elsewhere = null, mayFail = false, ...options } = {}) {
   const context = await browser.newContext({ baseURL: address, viewport: { width: 1280, height: 1000 }, ...options });
   context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const wrong = [];
-  page.on("console", (message) => message.type() === "error" && wrong.push(message.text()));
+  page.on("console", (message) => message.type() === "error" && !mayFail && wrong.push(message.text()));
   page.on("pageerror", (failure) => wrong.push(String(failure)));
   page.on("requestfailed", (request) => {
     const why = request.failure()?.errorText;
@@ -52,9 +55,9 @@ export async function open(browser, address, options = {}) {
     if (why !== "net::ERR_ABORTED") wrong.push(`${why}: ${request.url()}`);
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(address) && !/^(data|blob):/.test(request.url())) wrong.push(`elsewhere: ${request.url()}`);
+    if (!request.url().startsWith(address) && !/^(data|blob):/.test(request.url()) && !elsewhere?.test(request.url())) wrong.push(`elsewhere: ${request.url()}`);
   });
-  page.on("response", (response) => response.status() >= 400 && wrong.push(`${response.status()}: ${response.url()}`));
+  page.on("response", (response) => response.status() >= 400 && !mayFail && wrong.push(`${response.status()}: ${response.url()}`));
   return { page, wrong, close: () => context.close() };
 }
 

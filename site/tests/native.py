@@ -71,10 +71,11 @@ def main() -> None:
         os.chdir(folder)
         for words in questions():
             question = {"ask": "plan", "words": words}
-            cases.append({"question": question, "answer": json.loads(answer(json.dumps(question)))})
+            cases.append({"question": question, "answer": answer(json.dumps(question))})
         os.chdir(target.parent)
     target.write_text(json.dumps(cases), encoding="utf-8")
-    print(f"{len(cases)} plans, {sum(case['answer']['plan'] is not None for case in cases)} of them made")
+    made = sum('"plan": null' not in case["answer"] for case in cases)
+    print(f"{len(cases)} plans, {made} of them made")
 
 
 if __name__ == "__main__":

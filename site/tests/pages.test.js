@@ -7,17 +7,19 @@ import { brotliCompressSync, constants } from "node:zlib";
 import { SITE, answered, picture } from "./browser.js";
 import { onSite } from "./on_site.js";
 
-onSite("home shows a refused plan before Python is there, and plans", async (page) => {
-  assert.match(await readFile(path.join(SITE, "index.html"), "utf8"), /Cannot be launched: SGLang 0\.5\.2/);
+onSite("home shows a plan that fits before Python is there, and plans", async (page) => {
+  assert.match(await readFile(path.join(SITE, "index.html"), "utf8"), /Can be launched: SGLang 0\.5\.2/);
   await page.goto("/index.html");
   await picture(page, "home");
   await answered(page);
-  assert.equal(await page.textContent("#verdict"), "Cannot be launched: SGLang 0.5.23");
-  await page.selectOption("#gpu", "h200");
-  await page.fill("#count", "2");
+  assert.equal(await page.textContent("#verdict"), "Can be launched: SGLang 0.5.23");
+  await page.fill("#count", "1");
   await page.click("button.go");
   await answered(page);
-  assert.equal(await page.textContent("#verdict"), "Can be launched: SGLang 0.5.23");
+  assert.equal(await page.textContent("#verdict"), "Cannot be launched: SGLang 0.5.23");
+  await page.click(".chip >> nth=1");
+  await page.waitForSelector("#room:has-text('l4')");
+  assert.equal(await page.inputValue("#model"), "qwen3_8b");
 });
 
 onSite("other pages and the documentation load without an error", async (page) => {

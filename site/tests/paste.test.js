@@ -16,6 +16,10 @@ onSite("a command, a manifest and a log are read, and lead to a plan", async (pa
   assert.match(await paste(page, compose), /model=qwen3_8b tp_size=2/);
   const log = "server_args=ServerArgs(model_path='meta-llama/Llama-3.1-70B-Instruct', tp_size=1)\ntorch.OutOfMemoryError: CUDA out of memory. GPU 0 has a total capacity of 79.11 GiB";
   assert.match(await paste(page, log), /DIA006.*tp_size=4/s);
+  assert.match(await paste(page, log.replace("79.11", "79.10 of an NVIDIA H100 PCIe;")), /Plan it on h100_pcie/);
+  const command = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --max-queued-requests 9223372036854775807";
+  assert.match(await paste(page, command), /max_queued_requests=9223372036854775807\b/);
+  await paste(page, log);
   await picture(page, "paste_log", { fullPage: true });
   await page.click("a.go");
   await answered(page);

@@ -128,9 +128,50 @@ onSite("for every recipe and 200 random inputs its plans equal native ones, with
   const cases = JSON.parse(await readFile(path.join(ROOT, "build/native.json"), "utf8"));
   assert.ok(cases.length > 300);
   for (const { question, answer } of cases) {
-    const made = await page.evaluate(async (asked) => (await import("./assets/python.js")).ask(asked), question);
-    assert.deepEqual(made, answer, question.words.join(" "));
+    const made = await page.evaluate(async (asked) => (await import("./assets/python.js")).askText(asked), question);
+    assert.equal(made, answer, question.words.join(" "));
   }
+});
+
+onSite("a model that no preset knows is planned with the config.json that a click fetches", async (page) => {
+  const config = await readFile(path.join(ROOT, "conf/configs/Qwen--Qwen3-8B.json"), "utf8");
+  const asked = [];
+  let status = 401;
+  await page.route("https://huggingface.co/**", (route) => {
+    asked.push(route.request().url());
+    return route.fulfill({ status, body: config, headers: { "Access-Control-Allow-Origin": "*" } });
+  });
+  await page.goto(link({ gpu: "RTX 4090", model: "acme/thing-8b" }));
+  await answered(page);
+  assert.equal(await text(page, "#verdict"), "Unknown whether it can be launched: SGLang 0.5.23");
+  assert.doesNotMatch(await text(page, "#answer"), /\.cache|HF_HUB_OFFLINE/);
+  assert.match(await text(page, "#answer"), /RTX 4090 is taken for rtx_4090.*1 to 10 kB.*huggingface\.co/s);
+  assert.deepEqual(asked, [], "nothing is fetched before the click");
+  await page.click("#hub button");
+  await page.waitForSelector("#hub [role=alert]:has-text('gated, private or not there')");
+  status = 200;
+  await page.click("#hub button");
+  await page.waitForSelector("#config-state:has-text('from huggingface.co')");
+  await answered(page);
+  assert.deepEqual(asked, Array(2).fill("https://huggingface.co/acme/thing-8b/resolve/main/config.json"));
+  assert.match(await text(page, "#room"), /KV tokens/);
+}, { elsewhere: /^https:\/\/huggingface\.co\//, mayFail: true });
+
+onSite("requests that the server has no room for are judged", async (page) => {
+  await page.goto(link({ gpu: "h100", model: "llama_3_1_70b", count: "4", users: "32" }));
+  await answered(page);
+  assert.equal(await text(page, "#verdict"), "Can be launched, with too little room: SGLang 0.5.23");
+  assert.match(await text(page, "#why"), /capacity for 3 requests of 131,072 tokens at a time, and 32 are needed/);
+  await page.fill("#context", "8192");
+  await page.waitForSelector("#verdict:text-is('Can be launched: SGLang 0.5.23')");
+  assert.match(await text(page, ".tiles"), /48.*of 8,192 tokens/s);
+});
+
+onSite("each node has a whole command", async (page) => {
+  await page.goto(link({ gpu: "h100", model: "llama_3_1_70b", count: "16", more: "nnodes=2" }));
+  await answered(page);
+  const commands = await page.locator(".card .block pre").allTextContents();
+  assert.deepEqual(commands.map((line) => line.match(/--dist-init-addr HEAD:PORT --nnodes 2 --node-rank (\d)$/)?.[1]), ["0", "1"]);
 });
 
 onSite("a release that is not here says so and names the command that asks it", async (page) => {

@@ -32,7 +32,7 @@ test("ui plans an experiment of the user on a GPU that only the user knows", asy
     assert.match(await page.textContent("#values"), /context_length.*16384/s);
     assert.equal(await page.inputValue("#more"), "mine.yaml");
     assert.equal(await page.inputValue("#count"), "2");
-    await page.waitForSelector("#gpu option[value=my_own]", { state: "attached" });
+    await page.waitForSelector("#gpus option[value=my_own]", { state: "attached" });
     assert.deepEqual(wrong, []);
     await close();
   } finally {

@@ -16,7 +16,7 @@ from sglang_hydra.arguments.layout import arguments_saying, layout_of, names_of
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.fit.forecast import Forecast, forecast
 from sglang_hydra.fit.forecast_server import server_of
-from sglang_hydra.fit.remedy import LEAST_CAPABILITY, cache_type, has_free_cache
+from sglang_hydra.fit.remedy import cache_type, has_free_cache, takes
 from sglang_hydra.fit.result import Fit, Wanted
 from sglang_hydra.fit.roofline import BANDWIDTH
 from sglang_hydra.fit.sizing import fit as sized
@@ -61,7 +61,7 @@ def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[La
     values = {**base.values, **arguments_saying(version, (), **free)}
     drafts = arguments_saying(version, (), **_DRAFTS) if _drafts(base) else {}
     caches: list[Mapping[str, Any]] = [{}]
-    if has_free_cache(values):
+    if has_free_cache(values, base.gpu):
         caches.append({"kv_cache_dtype": cache_type(base.gpu)})
     for (format, model, lossy), divided in product(_weights(base), list(_divided(base, version))):
         if _DEEPEP in divided.values() and not _sends(base, model):
@@ -101,17 +101,16 @@ def stretched(base: Plan, context: int | None) -> str | None:
 def _weights(base: Plan) -> Iterator[tuple[Mapping[str, Any], ModelFacts, bool]]:
     """Yields the asked weights, and those in formats that this GPU computes: words, facts, whether much is lost."""
     yield {}, base.model, False
-    capability, is_cuda = base.gpu.compute_capability or (0, 0), base.gpu.is_cuda
     formats = []
     for checkpoint in others(str(base.values["model_path"])):
-        if is_cuda and capability < LEAST_CAPABILITY.get(checkpoint.format, (0, 0)):
+        if not takes(base.gpu, checkpoint.format):
             continue
         formats.append(checkpoint.format)
         known = find_published(checkpoint.path)
         if known is not None:
             yield {"model_path": checkpoint.path}, facts_as(known, base.model), checkpoint.format in _LOSSY
-    can = not is_cuda or capability >= LEAST_CAPABILITY["fp8"]
-    if base.values.get("quantization") is None and can and "fp8" not in formats and _is_16_bit(base):
+    can = takes(base.gpu, "fp8") and "fp8" not in formats
+    if base.values.get("quantization") is None and can and _is_16_bit(base):
         yield {"quantization": "fp8"}, base.model, False
 
 

@@ -58,10 +58,13 @@ def node_commands(plan: PlanFields, head: str | None = None) -> list[tuple[str, 
 
     planned = plan_engine(plan.nodes.engine)
     request = planned.request(plan.resolution, plan.environment, Machine(None))
-    return [
+    commands = [
         tuple(planned.engine.command(replace(request, intent=intent)).shown)
         for intent in node_intents(request.intent, int(plan.values["nnodes"]), head or unknown_head(plan))
     ]
+    if len(commands) > 1 and "--node-rank" not in commands[0]:  # the default, and yet what tells the two lines apart
+        commands[0] = (*commands[0], "--node-rank", "0")
+    return commands
 
 
 _ONE_NODE = ("engine=sglang", "nnodes=1", "nnodes=1 tp_size=1")

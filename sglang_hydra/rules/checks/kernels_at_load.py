@@ -55,30 +55,48 @@ def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 @rule("RUN022", stage="plan")
-def check_nvfp4_kernels(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: weights in NVFP4 run on CUDA; on ROCm a whole checkpoint by Petit in some releases, experts alone in none;
-        on no other kind of accelerator.
-    Why: inferred: its kernels are CUTLASS's, FlashInfer's and Marlin's, and the first call of one fails elsewhere.
-        What a release says of a whole checkpoint on ROCm, it says itself.
-    Upstream: layers/quantization/modelopt_quant.py, petit.py 0.5.2; 0.5.23 configs/model_config.py:775-793,
-        layers/quantization/modelopt_quant.py and petit.py:101-128.
+def check_formats_beside_cuda(args: ServerArgs, facts: Facts) -> Outcome:
+    """What: weights in NVFP4 run on CUDA; on ROCm a whole checkpoint of ModelOpt's by Petit before 0.5.4, others never;
+        on no other kind of accelerator. FP8 and MXFP4 do not run on Ascend before 950, and Gaudi (HPU) runs weights of
+        16 bits alone.
+    Why: inferred: the kernels of NVFP4 are CUTLASS's, FlashInfer's and Marlin's; those of FP8 and MXFP4 for Ascend ask
+        for architecture 35; no module of layers/quantization names HPU. The first call of one fails elsewhere.
+        From 0.5.4 on ModelOpt's format is found before Petit's, and is none of those that ROCm takes.
+    Upstream: layers/quantization/modelopt_quant.py, petit.py 0.5.2; 0.5.23 configs/model_config.py:775-793 and
+        2002-2016, layers/quantization/modelopt_quant.py, fp8.py:794-812 and npu_mxfp4_w4a4.py:12.
     Example: gpu=ascend_910b model=gemma_4_31b_nvfp4 tp_size=2 -> refused
     """
+    if facts.gpu.is_cuda:
+        return None
     view = view_of(facts.model, args.json_model_override_args)
-    stored = _stored(view) if view else None
-    if facts.gpu.is_cuda or stored is None:
+    stored = (_stored(view) if view else None) or {}
+    if "NVFP4" in (words := str(stored).upper()):
+        experts = "NVFP4" in str(stored.get("moe_quant_algo")).upper()
+        by_petit = not experts and stored.get("quant_method") == "modelopt" and not at_least(facts.release, "0.5.4")
+        missing = None if facts.gpu.is_hip and by_petit else f"{'experts' if experts else 'layers'} in NVFP4"
+    else:
+        missing = _not_run(facts.gpu, _quantization(args, facts), words)
+    if missing is None:
         return None
-    whole, experts, packed = (str(stored.get(key)).upper() for key in ("quant_algo", "moe_quant_algo", "format"))
-    in_nvfp4 = any("NVFP4" in name for name in (whole, experts, packed))
-    if not in_nvfp4 or (facts.gpu.is_hip and "NVFP4" not in experts):
-        return None
-    layers = "experts" if "NVFP4" in experts else "layers"
     kind = f"{facts.gpu.name} ({'ROCm' if facts.gpu.is_hip else facts.gpu.device or 'no accelerator'})"
     return Refusal(
-        f"SGLang {facts.release} has no kernels for {layers} in NVFP4 on {kind}",
+        f"SGLang {facts.release} has no kernels for {missing} on {kind}",
         "model_path",
+        "quantization",
         hint="a checkpoint in another format, as model_path",
     )
+
+
+def _not_run(gpu: GpuFacts, method: str | None, stored: str) -> str | None:
+    """What of a format other than NVFP4 has no kernels there; ``stored`` is what the checkpoint says, in capitals."""
+    if method is None:
+        return None
+    if gpu.device == "hpu":
+        return f"weights in {method}"
+    in_fp8 = "fp8" in method or "FP8" in stored or "'FLOAT'" in stored
+    if gpu.device != "npu" or (gpu.extra.get("dense_tflops") or {}).get("fp8") or not (in_fp8 or method == "mxfp4"):
+        return None
+    return f"weights in {'FP8' if in_fp8 else 'MXFP4'}"
 
 
 @rule("RUN002", stage="plan")

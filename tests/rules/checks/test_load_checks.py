@@ -123,20 +123,59 @@ ROWS = (
     ),
     # NVFP4 beside CUDA
     refused(
-        kernels_at_load.check_nvfp4_kernels,
+        kernels_at_load.check_formats_beside_cuda,
         "no kernels for layers in NVFP4 on ascend_910b (npu)",
         overrides="gpu=ascend_910b model=gemma_4_31b_nvfp4 tp_size=2 engine.version=0.5.23",
     ),
     refused(
-        kernels_at_load.check_nvfp4_kernels,
+        kernels_at_load.check_formats_beside_cuda,
         "no kernels for experts in NVFP4 on mi355x (ROCm)",
         overrides="gpu=mi355x model=deepseek_v4_flash_nvfp4 tp_size=8 engine.version=0.5.23",
     ),
     unchanged(
-        kernels_at_load.check_nvfp4_kernels,
+        kernels_at_load.check_formats_beside_cuda,
         overrides="gpu=b200 model=deepseek_v4_flash_nvfp4 tp_size=8 engine.version=0.5.23",
     ),
-    unchanged(kernels_at_load.check_nvfp4_kernels, overrides="gpu=mi300x model=qwen3_8b"),
+    refused(
+        kernels_at_load.check_formats_beside_cuda,
+        "no kernels for layers in NVFP4 on mi300x (ROCm)",
+        overrides="gpu=mi300x model=gemma_4_31b_nvfp4 tp_size=16 nnodes=2 engine.version=0.5.23",
+    ),
+    refused(
+        kernels_at_load.check_formats_beside_cuda,
+        "no kernels for layers in NVFP4 on gaudi3 (hpu)",
+        overrides="gpu=gaudi3 model=qwen3_6_27b_nvfp4 engine.version=0.5.23",
+    ),
+    unchanged(kernels_at_load.check_formats_beside_cuda, overrides="gpu=mi300x model=qwen3_8b"),
+    # FP8, MXFP4 and others where nothing computes them
+    refused(
+        kernels_at_load.check_formats_beside_cuda,
+        "no kernels for weights in FP8 on ascend_910b (npu)",
+        overrides="gpu=ascend_910b model=qwen3_8b quantization=fp8",
+    ),
+    refused(
+        kernels_at_load.check_formats_beside_cuda,
+        "weights in FP8 on ascend_910b",
+        overrides="gpu=ascend_910b model=deepseek_v3 tp_size=16 nnodes=2",
+    ),
+    refused(
+        kernels_at_load.check_formats_beside_cuda,
+        "weights in FP8 on ascend_910b",
+        overrides="gpu=ascend_910b model=glm_4_5 model_path=zai-org/GLM-4.5-FP8 tp_size=8",
+    ),
+    refused(
+        kernels_at_load.check_formats_beside_cuda,
+        "weights in MXFP4 on ascend_910b",
+        overrides="gpu=ascend_910b model=gpt_oss_20b engine.version=0.5.23",
+    ),
+    refused(
+        kernels_at_load.check_formats_beside_cuda,
+        "weights in fp8 on gaudi2 (hpu)",
+        overrides="gpu=gaudi2 model=qwen3_8b quantization=fp8",
+    ),
+    unchanged(kernels_at_load.check_formats_beside_cuda, overrides="gpu=ascend_910b model=qwen3_8b"),
+    unchanged(kernels_at_load.check_formats_beside_cuda, overrides="gpu=gaudi2 model=qwen3_8b"),
+    unchanged(kernels_at_load.check_formats_beside_cuda, overrides="gpu=mi300x model=deepseek_v3 tp_size=8"),
     # FlashAttention 3
     refused(
         kernels_at_load.check_flash_attention_3,
@@ -414,3 +453,11 @@ def test_a_class_that_leaves_the_check_of_blocks_out_is_not_refused() -> None:
     """The command of the model's own README (XiaomiMiMo/MiMo-V2-Flash, 2026-01-08)."""
     words = "engine.version=0.5.23 gpu=h200 model=mimo_v2_flash tp_size=8 dp_size=2 enable_dp_attention=true"
     assert "RUN010" not in {item.id for item in planned(*words.split()).findings}
+
+
+def test_petit_takes_a_whole_checkpoint_in_nvfp4_on_rocm_until_modelopt_is_found_first() -> None:
+    ids = {
+        version: [item.id for item in planned("gpu=mi300x", f"engine.version={version}", *FP4.split()).findings]
+        for version in ("0.5.2", "0.5.4")
+    }
+    assert ("RUN022" in ids["0.5.2"], "RUN022" in ids["0.5.4"]) == (False, True)

@@ -85,7 +85,7 @@ def test_a_server_has_one_identity_on_all_its_nodes() -> None:
 def test_the_screen_has_a_command_for_each_node() -> None:
     shown = screen(planned(*TWO))
     assert "Commands, one on each node\n  node 0 (head), this one\n" in shown
-    assert "--dist-init-addr HEAD:PORT --nnodes 2\n  node 1\n" in shown
+    assert "--dist-init-addr HEAD:PORT --nnodes 2 --node-rank 0\n  node 1\n" in shown
     assert "--nnodes 2 --node-rank 1\n  HEAD:PORT is an address of node 0 and a free port there" in shown
 
     shown = screen(planned(*TWO, "node_rank=1", "dist_init_addr=10.0.0.1:5000"))

@@ -27,14 +27,14 @@ def test_no_room_imports_upward_and_no_modules_import_each_other_in_a_circle() -
 
 
 def test_a_plan_stays_within_so_many_files_and_crossings_of_rooms() -> None:
-    """The goal is 110 files and 350 crossings; what is reached is held."""
+    """The goal is 350 crossings; what is reached is held."""
     words = [sys.executable, "tools/crossings.py", "plan", "gpu=h200", "model=gpt_oss"]
     env = {**os.environ, "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
     found = re.match(r"files: (\d+)\ncrossings: (\d+), from (\d+) places", done.stdout)
     assert found is not None, done.stdout + done.stderr
     files, calls, places = map(int, found.groups())
-    assert (100 < files <= 131, 200 < calls <= 600, places <= 244) == (True, True, True), done.stdout
+    assert (90 < files <= 112, 200 < calls <= 560, places <= 230) == (True, True, True), done.stdout
 
 
 def test_the_root_of_the_package_has_no_other_files() -> None:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from generated import write_or_check  # noqa: E402
 
-from sglang_hydra.arguments.tables.architectures import first_release_of  # noqa: E402
+from sglang_hydra.arguments.tables.table import first_release_of  # noqa: E402
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.recipes import recipes  # noqa: E402
 from sglang_hydra.planning.choosing.audit import TOO_SHORT, Judged, judge_cells, judge_recipes, legend  # noqa: E402

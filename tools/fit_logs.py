@@ -29,7 +29,7 @@ from sglang_hydra import ConfigError, GpuFacts, ModelFacts, resolve
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.tables.order import at_least, release_key
 from sglang_hydra.compose.composer import Composer
-from sglang_hydra.facts.drafts import known_draft
+from sglang_hydra.facts.declared import known_draft
 from sglang_hydra.fit.result import Fit, KvCache
 from sglang_hydra.fit.sizing import fit, logged_pool
 

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from releases.answer_files import raw_answers_of, write_answers, write_resolved_fields
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.arguments.tables.architectures import has_class
+from sglang_hydra.arguments.tables.table import has_class
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import recipes

@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]  # the interpreter is another on
 from record_config_defaults import Recorder, built, is_part  # noqa: E402
 from recording.asked_with_torch import ask_with_torch  # noqa: E402
 
-from sglang_hydra.architecture.architectures import ENCODERS, KNOWN  # noqa: E402
+from sglang_hydra.architecture.reading_layers import ENCODERS, KNOWN  # noqa: E402
 
 OUT = ROOT / "tests" / "data" / "conformance" / "configs.jsonl.gz"
 H100 = {"device": "cuda", "capability": [9, 0], "flashinfer": True, "triton_kernels": True}

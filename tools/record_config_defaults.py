@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the interpreter is another one's
 
-from sglang_hydra.architecture.architectures import KNOWN  # noqa: E402
+from sglang_hydra.architecture.reading_layers import KNOWN  # noqa: E402
 
 OUT = ROOT / "sglang_hydra" / "facts" / "config_defaults.json"
 ROOMS = ("fit", "rules", "checks", "facts")

@@ -3,8 +3,6 @@
 Hydra imports this in every app of an environment, so nothing of sglang_hydra is imported before a sweep is made.
 """
 
-from typing import Any
-
 from hydra.core.config_store import ConfigStore
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
@@ -17,13 +15,13 @@ class SglangSweeper(Sweeper):
     The settings are those of the ``sweep`` node, and win over it: ``hydra.sweeper.where='tp_size <= gpu.count'``.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: object) -> None:
         self.settings = settings
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
-    def sweep(self, arguments: list[str]) -> Any:
+    def sweep(self, arguments: list[str]) -> object:
         from sglang_hydra.measure.sweep.hydra_sweeps import sweep_app
         from sglang_hydra.measure.sweep.points import HydraRun
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from sglang_hydra.facts.config_view import TEXT_PARTS, is_own_text
 from sglang_hydra.text.errors import CarriedError, ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import Json, JsonObject
 from sglang_hydra.text.words import short
 
 _LARGEST = 1 << 40  # no size of a model comes near
@@ -38,7 +38,7 @@ class Fields:
 
     __slots__ = ("prefix", "source", "values")
 
-    def __init__(self, values: Mapping[str, Any], source: str, prefix: str = "") -> None:
+    def __init__(self, values: JsonObject, source: str, prefix: str = "") -> None:
         self.values = values
         self.source = source
         self.prefix = prefix
@@ -46,7 +46,7 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str) -> Json:
         return self.values.get(name)
 
     def size(self, *names: str, default: int | None = None, most: int = _LARGEST) -> int:
@@ -123,7 +123,7 @@ class Fields:
             return Fields(value, self.source, f"{self.prefix}{name}.")
         return None
 
-    def wrong(self, name: str, value: Any, wanted: str) -> WrongField:
+    def wrong(self, name: str, value: Json, wanted: str) -> WrongField:
         """Returns the refusal of a value that cannot be meant: it names the file and the field."""
         name = f"{self.prefix}{name}"
         return WrongField(self.source, name, f"{name} is {short(repr(value))}, {wanted} is needed")
@@ -141,7 +141,7 @@ class Fields:
         return default
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: Json) -> bool:
     return type(value) is int and 0 <= value <= _LARGEST
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.facts.stated_config import preset_facts
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 
 
 class Published(NamedTuple):
@@ -24,12 +24,12 @@ class Published(NamedTuple):
     path: str
     original: str
     format: str
-    quantization: Mapping[str, Any] | None
+    quantization: JsonObject | None
     source: str
     config_file: str | None = None
 
 
-_TABLE: Mapping[str, Any] = json_beside(__file__)
+_TABLE: JsonObject = json_beside(__file__)
 
 _WHOLE = "whole"
 
@@ -82,7 +82,7 @@ def facts_as(checkpoint: Published, original: ModelFacts) -> ModelFacts:
         return preset_facts(node, f"{checkpoint.path}, {checkpoint.source}") or original
     format = {} if checkpoint.quantization is None else {"quantization_config": dict(checkpoint.quantization)}
 
-    def converted(config: Mapping[str, Any]) -> dict[str, Any]:
+    def converted(config: Mapping[str, object]) -> JsonDict:
         return {**{name: value for name, value in config.items() if name != "quantization_config"}, **format}
 
     extra = dict(original.extra)

@@ -11,17 +11,19 @@ from sglang_hydra.architecture.formats import (
     NF4,
     NVFP4_EXPERTS,
     NVFP4_LINEAR,
+    UNPACKED,
     WHOLE_ROW,
+    Group,
+    Scheme,
     Stored,
     blocks,
     channels,
     grouped,
     mxfp4,
     plain,
+    read_skips,
 )
 from sglang_hydra.architecture.known import Fields, Missing, text_part
-from sglang_hydra.architecture.scheme import UNPACKED, Group, Scheme
-from sglang_hydra.architecture.skips import read_skips
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.text.words import is_digits

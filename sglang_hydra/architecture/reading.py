@@ -1,10 +1,15 @@
-"""From config.json to a decoder: the spellings of the families that SGLang 0.5.2 serves (srt/models/*.py)."""
+"""From config.json to a decoder: the spellings of the families that SGLang 0.5.2 serves (srt/models/*.py).
+
+What only one family has: models/gemma3n_causal.py; of later releases models/gemma4_causal.py, mimo_v2.py, step3p5.py.
+Attention that caches less: SGLang 0.5.23 configs/model_config.py:188-245 (is_deepseek_dsa), 446-523 (layers with an
+indexer, MiniMax-M3's sparse layers), 1385-1512 (sizes of latent and compressed attention).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
-from sglang_hydra.architecture.architectures import ALWAYS, ENCODERS, NEVER, Traits, traits_of
 from sglang_hydra.architecture.decoder import (
     BOTH,
     CROSS,
@@ -12,14 +17,29 @@ from sglang_hydra.architecture.decoder import (
     LINEAR,
     NO_MIXER,
     SLIDING,
+    Compressed,
     Decoder,
+    Extra,
+    Heads,
+    Indexer,
+    Latent,
     Layer,
 )
 from sglang_hydra.architecture.known import Fields, Missing, text_part
-from sglang_hydra.architecture.reading_experts import expert_pattern, read_experts
-from sglang_hydra.architecture.reading_extras import read_extras, read_heads
-from sglang_hydra.architecture.reading_sparse import layer_kinds, read_compressed, read_indexer, read_latent
-from sglang_hydra.architecture.reading_states import block_layers, is_state, not_modelled, read_linear, state_mixers
+from sglang_hydra.architecture.reading_layers import (
+    ALWAYS,
+    ENCODERS,
+    NEVER,
+    Traits,
+    block_layers,
+    expert_pattern,
+    is_state,
+    not_modelled,
+    read_experts,
+    read_linear,
+    state_mixers,
+    traits_of,
+)
 
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
@@ -276,3 +296,152 @@ def _layer_positions(text: Fields, architecture: str) -> int:
     if not architecture.startswith("Grok1") or "rope_type" not in text:
         return 0
     return int(text.size("original_max_position_embeddings") * text.number("scaling_factor"))
+
+
+_ENCODERS = ("Bert", "XLMRoberta")
+
+
+def read_extras(text: Fields, architecture: str, hidden: int, layers: int) -> tuple[Extra, ...]:
+    """Returns the matrices of Gemma 3n and Gemma 4 that feed each layer an embedding of its own, Gemma 3n's side
+    streams, an encoder's last layer. ``small``: never quantized."""
+    width = text.count("hidden_size_per_layer_input", default=0)
+    extras: list[Extra] = []
+    if width and architecture.startswith(("Gemma3n", "Gemma4")):
+        split = architecture.startswith("Gemma3n")  # Gemma 4 repeats its projections on every GPU
+        extras += [
+            Extra("embed_tokens_per_layer", text.size("vocab_size_per_layer_input"), layers * width, False, False),
+            Extra("per_layer_model_projection", layers * width, hidden, split, False),
+            Extra("per_layer_input_gate", width, hidden, split, True),
+            Extra("per_layer_projection", hidden, width, split, True),
+        ]
+    streams = text.count("altup_num_inputs", default=0)
+    if streams:
+        rank = text.size("laurel_rank")
+        extras += [
+            Extra("altup_projections", 2 * (streams - 1) * hidden, hidden, True, False),
+            Extra("small.modality_router", streams, hidden, False, True),
+            Extra("laurel.linear_left", rank, hidden, True, True),
+            Extra("laurel.linear_right", hidden, rank, True, True),
+            Extra("small.norms", 4, hidden, False, True),  # of the router, of both side streams, and a scale
+        ]
+    if text.flag("use_head_wise_attn_gate"):
+        extras.append(Extra("self_attn.g_proj", text.size("num_attention_heads"), hidden, True, True))
+    if architecture.startswith("Afmoe"):  # transformers, modeling_afmoe.py: attention is gated by number
+        size = text.size("num_attention_heads") * text.size("head_dim")
+        extras.append(Extra("self_attn.gate_proj", size, hidden, True, True))
+    if architecture.startswith(_ENCODERS):
+        biases = 5 * hidden + text.size("intermediate_size")
+        extras += [Extra("pooler.dense", hidden, hidden, False, False), Extra("small.biases", 1, biases, False, True)]
+    return tuple(extras)
+
+
+def read_windowed(text: Fields, usual: Heads) -> Heads | None:
+    """Returns the heads of layers with a sliding window where they are stated apart; None if they are as the others."""
+    other = text.part("attention_other_setting")
+    if other is not None:
+        number, kv = other.size("num_attention_heads"), other.size("num_attention_groups")
+        size = other.size("head_dim", "true_head_dim", default=usual.key)
+        return Heads(number, kv, size, size)
+    if "swa_num_key_value_heads" not in text and "swa_num_attention_heads" not in text:
+        return None
+    key = text.size("swa_head_dim", default=usual.key)
+    return Heads(
+        number=text.size("swa_num_attention_heads", default=usual.number),
+        kv=text.size("swa_num_key_value_heads", default=usual.kv),
+        key=key,
+        value=text.size("swa_v_head_dim", default=usual.value if key == usual.key else key),
+    )
+
+
+def read_heads(text: Fields, architecture: str, heads: int, kv_heads: int, size: int) -> tuple[Heads, Heads | None]:
+    """Returns the heads of layers with full attention, and of those with a window where they differ. Gemma 4 states the
+    latter under the usual names and those with full attention as global ones."""
+    if architecture.startswith("Gemma4"):
+        usual = Heads(heads, kv_heads, size, size)
+        wide = text.size("global_head_dim", default=size)
+        few = text.size("num_global_key_value_heads", default=kv_heads) if text.flag("attention_k_eq_v") else kv_heads
+        full = Heads(heads, few, wide, wide)
+        return full, None if full == usual else usual
+    value = text.size("v_head_dim", default=size) if architecture.startswith("MiMoV2") else size
+    usual = Heads(heads, kv_heads, size, value)
+    return usual, read_windowed(text, usual)
+
+
+def read_latent(text: Fields, architecture: str) -> Latent | None:
+    """Returns multi-head latent attention; None where keys and values have heads of their own."""
+    if "kv_lora_rank" not in text or not text.flag("use_mla", default=True):
+        return None
+    if "q_lora_rank" not in text.values:
+        raise Missing(f"{text.prefix}q_lora_rank")
+    value = text.size("v_head_dim")
+    gates = {"head_wise": 1, "element_wise": value}
+    gated = gates.get(str(text.get("gated_attention_proj_granularity_type")), 0)
+    return Latent(
+        query_rank=text.count("q_lora_rank", default=0),
+        kv_rank=text.size("kv_lora_rank"),
+        nope=text.size("qk_nope_head_dim"),
+        rope=0 if text.flag("use_mla_nope") and architecture.startswith("Bailing") else text.count("qk_rope_head_dim"),
+        value=value,
+        gate=value if text.flag("mla_use_output_gate") else gated,
+    )
+
+
+def read_indexer(text: Fields, latent: Latent | None) -> Indexer | None:
+    """Returns the indexer of sparse attention: DeepSeek's beside a latent cache, or MiniMax-M3's beside KV heads."""
+    sparse = text.part("sparse_attention_config")
+    if sparse is not None and sparse.flag("use_sparse_attention", default=True):
+        return Indexer(sparse.size("sparse_num_index_heads"), sparse.size("sparse_index_dim"), 0)
+    if latent is None or "index_n_heads" not in text:
+        return None
+    pool = text.size("index_kpool", default=1)
+    return Indexer(text.size("index_n_heads"), text.size("index_head_dim"), latent.query_rank, pool=pool)
+
+
+def read_compressed(text: Fields) -> Compressed | None:
+    """Returns DeepSeek-V4's attention; None for other models."""
+    if "compress_ratios" not in text:
+        return None
+    if "kv_source_layer_ids" in text:  # DeepSeek-V4.1: ratios 1 and 2, tables of n-grams
+        raise Missing(f"{text.prefix}kv_source_layer_ids (layers that share a compressed cache are not modelled)")
+    return Compressed(
+        query_rank=text.size("q_lora_rank"),
+        dim=text.size("head_dim"),
+        rope=text.size("qk_rope_head_dim"),
+        groups=text.size("o_groups"),
+        rank=text.size("o_lora_rank"),
+        window=text.size("sliding_window"),
+        streams=text.size("hc_mult", default=1),
+        index_heads=text.size("index_n_heads"),
+        index_dim=text.size("index_head_dim"),
+        listed=len(text.numbers("compress_ratios")),
+    )
+
+
+def layer_kinds(text: Fields, number: int) -> tuple[int, ...]:
+    """Returns what tells apart layers of sparse or compressed attention (``Layer.kind``), in order."""
+    if "compress_ratios" in text:
+        ratios = text.numbers("compress_ratios")
+        if len(ratios) < number or not set(ratios) <= {0, 4, 128}:
+            raise text.wrong("compress_ratios", text.get("compress_ratios"), f"{number} ratios of 0, 4 or 128")
+        return ratios[:number]
+    sparse = text.part("sparse_attention_config")
+    if sparse is not None:
+        marks = sparse.numbers("sparse_attention_freq")
+        return tuple(0 if i < len(marks) and marks[i] else 1 for i in range(number))
+    if "index_n_heads" not in text:
+        return (0,) * number
+    shares = _shares_index(text)
+    return tuple(int(shares(i)) for i in range(number))
+
+
+def _shares_index(text: Fields) -> Callable[[int], bool]:
+    """Returns which layers reuse the choice of the one before and have no indexer (0.5.23 dsa_layer_skips_topk)."""
+    named = text.words("indexer_types")
+    if named:
+        return lambda i: i < len(named) and named[i] == "shared"
+    pattern = text.get("index_topk_pattern")
+    if isinstance(pattern, str):
+        return lambda i: i < len(pattern) and pattern[i] == "S"
+    every = text.size("index_topk_freq", default=1)
+    offset = text.size("index_skip_topk_offset", default=2)
+    return lambda i: max(i - offset + 1, 0) % every != 0

@@ -5,29 +5,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sglang_hydra.architecture.architectures import traits_of
 from sglang_hydra.architecture.decoder import Decoder
+from sglang_hydra.architecture.formats import Scheme
 from sglang_hydra.architecture.known import Fields, Missing, text_part
-from sglang_hydra.architecture.quantization import (
-    SPECIFIED,
-    caches_fp8,
-    element_bytes,
-    scheme_of,
-    stored_quantization,
-)
+from sglang_hydra.architecture.quantization import SPECIFIED, caches_fp8, element_bytes, scheme_of, stored_quantization
 from sglang_hydra.architecture.ranks import Ranks, ranks_of
 from sglang_hydra.architecture.reading import architecture_of, read_decoder
-from sglang_hydra.architecture.scheme import Scheme
+from sglang_hydra.architecture.reading_layers import traits_of
 from sglang_hydra.architecture.vision import Tower, has_tower, read_tower
 from sglang_hydra.arguments.layout import Layout, layout_of
-from sglang_hydra.arguments.tables.architectures import has_class
 from sglang_hydra.arguments.tables.order import FIRST_NUMBERED, at_least, release_key
+from sglang_hydra.arguments.tables.table import has_class
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.text.json_types import JsonObject
 
 _CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 LATEST = "0.5.23"
@@ -66,7 +61,7 @@ class Understanding:
             return None
 
 
-def config_fields(model: ModelFacts, override_text: Any) -> Fields | None:
+def config_fields(model: ModelFacts, override_text: object) -> Fields | None:
     """Returns the config under json_model_override_args; None where nothing is known of the model."""
     view = view_of(as_read(model, ""), override_text)
     if view is None:
@@ -75,9 +70,7 @@ def config_fields(model: ModelFacts, override_text: Any) -> Fields | None:
     return Fields(values, model.source)
 
 
-def understand(
-    values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, release: str | None = None
-) -> Understanding:
+def understand(values: JsonObject, gpu: GpuFacts, model: ModelFacts, release: str | None = None) -> Understanding:
     """Reads ``model`` as the server with ``values`` would, one of ``release`` if that is named. Nothing is raised for
     what is missing: it is in ``unknown``.
 
@@ -123,10 +116,10 @@ def _decoder(config: Fields, architecture: str) -> Decoder:
     return made
 
 
-_LAST: deque[tuple[Mapping[str, Any], str, Decoder]] = deque(maxlen=4)
+_LAST: deque[tuple[Mapping[str, object], str, Decoder]] = deque(maxlen=4)
 
 
-def _scheme(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, release: str) -> Scheme:
+def _scheme(config: Fields, values: Mapping[str, object], gpu: GpuFacts, model: ModelFacts, release: str) -> Scheme:
     stored = stored_quantization(config)
     if model.gguf and (stored is None or stored.get("quant_method") != "gguf"):
         raise Missing("the GGUF file's tensors (their formats are in its header)")
@@ -143,7 +136,7 @@ def context_length(text: Fields) -> int:
     return int(factor * text.count(*_CONTEXT_KEYS, default=_ASSUMED_CONTEXT))
 
 
-def _understand_decoder(known: Understanding, config: Fields, values: Mapping[str, Any], decoder: Decoder) -> None:
+def _understand_decoder(known: Understanding, config: Fields, values: Mapping[str, object], decoder: Decoder) -> None:
     later, name = known.release != SPECIFIED, decoder.architecture
     known.ranks = ranks_of(known.layout, shares_attention=decoder.shares_attention, architecture=name, later=later)
     if decoder.compressed is not None and not at_least(known.release, "0.5.15"):

@@ -8,9 +8,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from sglang_hydra.arguments.every import EVERY, release_problem, releases_with_choice
+from sglang_hydra.arguments.every import EVERY, as_text, misfit, nearest_choice, release_problem, releases_with_choice
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.parser import parser_of
 from sglang_hydra.arguments.rendering import render
@@ -19,8 +18,8 @@ from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import at_least, same_release
 from sglang_hydra.arguments.tables.successors import successor
 from sglang_hydra.arguments.tables.table import Argument, Release, known_versions, nearest_known, pinned_rows, release
-from sglang_hydra.arguments.tables.values import as_text, nearest_choice, problem
 from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, some_of
 
@@ -37,7 +36,7 @@ class Accepted:
 
     version: str
     known: Release
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: JsonDict = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     idle: list[str] = field(default_factory=list)
 
@@ -54,7 +53,7 @@ class Accepted:
         return render({name: value}, self.known.version, defaults=defaults or is_own)
 
 
-def accepted(intent: Mapping[str, Any], version: str) -> Accepted:
+def accepted(intent: Mapping[str, object], version: str) -> Accepted:
     """Returns what ``version`` takes of ``intent``. Null is the same as not asked for where it is the default.
 
     A release that is not in the table gets what the last one before it gets (the first one, where it is older than
@@ -97,12 +96,12 @@ def unknown_version(version: str) -> Finding:
     return Finding("error", "VER001", message, ("engine.version",), (listed, trust), fix=fix)
 
 
-def default_of(name: str) -> Any:
+def default_of(name: str) -> object:
     """Returns the default of an argument where it was last seen: asking for that asks for nothing."""
     return FIELDS[name].default if name in FIELDS else EVERY[name].default
 
 
-def _take(made: Accepted, name: str, value: Any) -> None:
+def _take(made: Accepted, name: str, value: object) -> None:
     argument = made.known.arguments.get(name)
     if argument is None or name.startswith("_"):
         _take_unknown(made, name, value)
@@ -120,14 +119,14 @@ def _take(made: Accepted, name: str, value: Any) -> None:
         made.arguments[name] = value
 
 
-def _problem(made: Accepted, argument: Argument, value: Any) -> str | None:
+def _problem(made: Accepted, argument: Argument, value: object) -> str | None:
     if argument.name in FIELDS:
         return release_problem(argument.name, value, made.known.version)
-    wrong = problem(argument, value)
+    wrong = misfit(argument, value)
     return None if wrong is None else f"{argument.name}={shown(value)} {wrong}"
 
 
-def _refuse_value(made: Accepted, argument: Argument, value: Any, wrong: str) -> None:
+def _refuse_value(made: Accepted, argument: Argument, value: object, wrong: str) -> None:
     near = nearest_choice(argument, value)
     offers = [f"{argument.name}={near}"] if near else []
     others = releases_with_choice(argument.name, value)[-1:]
@@ -137,7 +136,7 @@ def _refuse_value(made: Accepted, argument: Argument, value: Any, wrong: str) ->
     made.findings.append(Finding("error", "VER005", message, (argument.name,), hint, stage="argparse", offers=offers))
 
 
-def _take_unknown(made: Accepted, name: str, value: Any) -> None:
+def _take_unknown(made: Accepted, name: str, value: object) -> None:
     """Takes a name of other releases where the command line still has its flag; else refuses it."""
     if name not in EVERY or value == default_of(name):
         return
@@ -159,7 +158,7 @@ def _note_old(made: Accepted, name: str, flag: str, instead: str | None) -> None
     made.findings.append(Finding("info", "VER006", message + (f", which has {instead}" if instead else ""), (name,)))
 
 
-def refuse_gone(made: Accepted, name: str, value: Any) -> None:
+def refuse_gone(made: Accepted, name: str, value: object) -> None:
     """Refuses an argument that the release does not have, with what took its place or the releases that have it."""
     having = [one for one in known_versions() if name in release(one).arguments]
     first, last = having[0], having[-1]
@@ -174,7 +173,7 @@ def refuse_gone(made: Accepted, name: str, value: Any) -> None:
         _refuse(made, "VER004", f"{message}; {last} was the last that had it{advice}", name, f"leave {name} out")
         return
     after = found.value_of(value)
-    wrong = problem(made.known.arguments[found.name], after)
+    wrong = misfit(made.known.arguments[found.name], after)
     if wrong is not None:
         why = f"{found.name} takes its place, and {shown(after)} {wrong}"
         _refuse(made, "VER004", f"{message}; {why}", name, f"leave {name} out")
@@ -183,7 +182,7 @@ def refuse_gone(made: Accepted, name: str, value: Any) -> None:
     _refuse(made, "VER004", f"{message}; {found.name} takes its place", name, None, offer)
 
 
-def _word(name: str, value: Any) -> str:
+def _word(name: str, value: object) -> str:
     """Returns ``name=value`` as one types it in a shell."""
     items = value if isinstance(value, (list, tuple)) else [value]
     text = ",".join(map(shown, items))

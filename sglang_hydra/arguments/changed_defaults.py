@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.table import Argument, nearest_known, release, rows
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import Json, plain
 from sglang_hydra.text.screen import shown
 
 
@@ -16,8 +16,8 @@ class ChangedDefault(NamedTuple):
     """``before`` is the default of the older of two releases, ``after`` of the newer, since the release ``since``."""
 
     name: str
-    before: Any
-    after: Any
+    before: Json
+    after: Json
     since: str
 
 
@@ -33,7 +33,7 @@ def changed_defaults(old: str, new: str) -> Mapping[str, ChangedDefault]:
     return found
 
 
-def changed_default(name: str, version: str, actual: Any) -> str | None:
+def changed_default(name: str, version: str, actual: object) -> str | None:
     """Returns a clause on a default of 0.5.2 that ``version`` changed to ``actual``; None if it did not."""
     known = nearest_known(version)
     changed = changed_defaults(SPECIFIED_VERSION, known).get(name) if known else None
@@ -42,7 +42,7 @@ def changed_default(name: str, version: str, actual: Any) -> str | None:
     return f"its default is {shown(changed.after)} since {changed.since}; it was {shown(changed.before)}"
 
 
-def _default(argument: Argument) -> Any:
+def _default(argument: Argument) -> object:
     return {"computed": argument.computed} if argument.computed else plain(argument.default)
 
 

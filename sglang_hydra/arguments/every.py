@@ -7,9 +7,9 @@ with its own choices and defaults, is in ``fields_of``.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS, MISSING
 from sglang_hydra.arguments.fields.arg import Arg, Field
@@ -17,9 +17,9 @@ from sglang_hydra.arguments.fields.check import typed_problem
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import same_release
-from sglang_hydra.arguments.tables.table import Argument, all_arguments, known_versions, nearest_known, release
-from sglang_hydra.arguments.tables.values import problem as misfit
-from sglang_hydra.text.lazy import Lazy
+from sglang_hydra.arguments.tables.table import Argument, Lazy, all_arguments, known_versions, nearest_known, release
+from sglang_hydra.text.budget import read_json
+from sglang_hydra.text.words import nearest
 
 _KINDS = frozenset(("int", "float", "bool", "str"))
 
@@ -77,7 +77,7 @@ def names_by_flag() -> Mapping[str, str]:
     return {flag: known.name for known in EVERY.values() for flag in known.arg.flags}
 
 
-def fitting_problem(name: str, value: Any, version: str | None, usual: str | None = None) -> str | None:
+def fitting_problem(name: str, value: object, version: str | None, usual: str | None = None) -> str | None:
     """Returns why ``value`` cannot be given for ``name``, None where it can: by the named release, else by each one,
     in the words of the ``usual`` one. Raises KeyError for a name that is in no release."""
     known = nearest_known(version) if version else None
@@ -95,7 +95,7 @@ def fitting_problem(name: str, value: Any, version: str | None, usual: str | Non
     return found
 
 
-def release_problem(name: str, value: Any, version: str) -> str | None:
+def release_problem(name: str, value: object, version: str) -> str | None:
     """Returns why a release that has the argument ``name`` cannot take ``value``, in a clause that names both."""
     field = fields_of(version)[name]
     if name in FIELDS:
@@ -111,7 +111,7 @@ def field_in(name: str, version: str | None) -> Field:
     return fields_of(having[0])[name] if having else EVERY[name]
 
 
-def releases_with_choice(name: str, value: Any) -> list[str]:
+def releases_with_choice(name: str, value: object) -> list[str]:
     """Returns the releases that take ``value`` for the argument ``name``, oldest first."""
     having = (one for one in known_versions() if name in release(one).arguments)
     return [one for one in having if release_problem(name, value, one) is None]
@@ -120,3 +120,81 @@ def releases_with_choice(name: str, value: Any) -> list[str]:
 def first_with(name: str) -> str | None:
     """Returns the first release of the table that has an argument of this name; None where none has it."""
     return next((one for one in known_versions() if name in release(one).arguments), None)
+
+
+_SUFFIXED = re.compile(r"\d+(\.\d+)?(Ki|Mi|Gi|Ti|k|M|G|T)|-?\d+")
+_JSON_READERS = ("json.loads", "json_list_type", "parse_cuda_graph_config_arg")
+_MOST_CHOICES = 12
+
+
+def misfit(argument: Argument, value: object) -> str | None:
+    """Returns why ``value`` cannot be given for ``argument``, in a clause; None where it can."""
+    if value is None:
+        return None if "None" in argument.type.split(" | ") else "cannot be null"
+    kinds = [kind for kind in _alternatives(argument.type) if kind != "None"]
+    if not any(_fits(kind, value, argument) for kind in kinds):
+        return f"is not {' or '.join(kinds)}"
+    if argument.choices is not None:
+        for item in value if isinstance(value, (list, tuple, set, frozenset)) else [value]:
+            if item not in argument.choices:
+                return f"is none of its choices: {_listed(argument.choices)}"
+    return None
+
+
+def as_text(argument: Argument, value: object) -> object:
+    """Returns the value with a number as text where the argument is one: YAML reads some words as numbers."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return str(value) if is_number and "str" in argument.type.split(" | ") else value
+
+
+def _alternatives(type: str) -> list[str]:
+    """Returns the parts of a union that are not inside brackets."""
+    parts, depth, start = [], 0, 0
+    for position, letter in enumerate(type):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "|" and depth == 0:
+            parts.append(type[start:position].strip())
+            start = position + 1
+    return [*parts, type[start:].strip()]
+
+
+def _fits(kind: str, value: object, argument: Argument) -> bool:
+    if argument.reader in _JSON_READERS and isinstance(value, str):
+        return _is_json(value)
+    if argument.reader == "human_readable_int" and isinstance(value, str):
+        return _SUFFIXED.fullmatch(value) is not None
+    head, _, inner = kind.partition("[")
+    if head in ("list", "set", "tuple"):
+        each = inner.removesuffix("]") or "Any"
+        return isinstance(value, (list, tuple, set, frozenset)) and all(
+            any(_fits(part, item, argument) for part in _alternatives(each)) for item in value
+        )
+    if head in ("dict", "CudaGraphConfig"):
+        return isinstance(value, Mapping)
+    if head == "bool":
+        return isinstance(value, bool)
+    if head == "int":
+        return isinstance(value, int) and not isinstance(value, bool)
+    if head == "float":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if head == "str":
+        # A word that YAML reads as a number is text where text is wanted.
+        return isinstance(value, (str, int, float)) and not isinstance(value, bool) and "\0" not in str(value)
+    return head == "Any" or isinstance(value, (str, Mapping))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        read_json(text, "argument")
+    except ValueError:
+        return False
+    return True
+
+
+def nearest_choice(argument: Argument, value: object) -> str | None:
+    """Returns the choice that was probably meant."""
+    return nearest(str(value), map(str, argument.choices)) if argument.choices else None
+
+
+def _listed(choices: tuple[object, ...]) -> str:
+    return ", ".join(map(str, choices[:_MOST_CHOICES])) + (", ..." if len(choices) > _MOST_CHOICES else "")

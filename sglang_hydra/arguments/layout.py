@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import FIRST_NUMBERED, at_least, release_key
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 
 # Ways to send tokens to experts that divide these over all GPUs (0.5.23 arg_groups: moe_a2a_backend).
 _ALL_TO_ALL = ("deepep", "mooncake", "nixl", "mori", "flashinfer", "megamoe", "ascend_fuseep")
@@ -134,10 +134,10 @@ class Layout(NamedTuple):
         ]
 
 
-def layout_of(values: Mapping[str, Any], release: str) -> Layout:
+def layout_of(values: JsonObject, release: str) -> Layout:
     """Returns the layout of a server of ``release`` with these resolved ``values``, by its names."""
 
-    def read(meaning: str) -> Any:
+    def read(meaning: str) -> Json:
         return _value(meaning, values, release)[0]
 
     def size(meaning: str) -> int:
@@ -182,11 +182,11 @@ def layout_of(values: Mapping[str, Any], release: str) -> Layout:
 _SIZES = ("tp", "stages", "copies", "attention_groups", "nodes", "gpu_step")
 
 
-def arguments_saying(release: str, typed: Collection[str] = (), **meanings: Any) -> dict[str, Any]:
+def arguments_saying(release: str, typed: Collection[str] = (), **meanings: object) -> JsonDict:
     """Returns the arguments of ``release`` that say what these meanings of ``Layout`` are to be, as one types them:
     ``attention_groups=8`` is attn_dp_size=8, before 0.5.22 dp_size=8 enable_dp_attention=true, and later too where that
     switch is among the ``typed``. Raises KeyError for a meaning that the release has no argument for."""
-    words: dict[str, Any] = {}
+    words: dict[str, object] = {}
     for meaning, value in meanings.items():
         rows = _rows(meaning, release)
         if not rows:
@@ -204,7 +204,7 @@ def names_of(meaning: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for row in rows for name in (row.argument, row.where) if name))
 
 
-def _value(meaning: str, values: Mapping[str, Any], release: str) -> tuple[Any, Row | None]:
+def _value(meaning: str, values: Mapping[str, object], release: str) -> tuple[Json, Row | None]:
     """Returns what the newest spelling says that says anything, and its row. A size of 1 says nothing: an older
     spelling that the release still takes may be beside it."""
     found = None
@@ -227,11 +227,11 @@ def _rows(meaning: str, release: str) -> tuple[Row, ...]:
     return tuple(row for row in _ROWS[meaning] if own_build or at_least(release, row.since))
 
 
-def _size(value: Any, least: int) -> int:
+def _size(value: object, least: int) -> int:
     return max(least, value) if isinstance(value, int) else least
 
 
-def _at_least_one(value: Any) -> bool:
+def _at_least_one(value: object) -> bool:
     return value is None or (isinstance(value, int) and value >= 1)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS, Field
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonObject, json_beside
 from sglang_hydra.text.words import is_digits, nearest
 
-_TABLE: Mapping[str, Any] = json_beside(__file__)
+_TABLE: JsonObject = json_beside(__file__)
 OF_REQUESTS = frozenset(_TABLE["of_requests"])
 """What people set for a server, and each request says."""
 OFF = frozenset(("off", "none", "no", "false", "disabled", "disable"))

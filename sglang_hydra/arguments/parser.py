@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import at_least
-from sglang_hydra.arguments.tables.table import Argument, OldFlag, Release, known_versions, nearest_known, release
+from sglang_hydra.arguments.tables.table import Argument, Lazy, OldFlag, Release, known_versions, nearest_known, release
 from sglang_hydra.text.budget import read_json
-from sglang_hydra.text.lazy import Lazy
+from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.words import size_of
 
 HELP = "--help"
@@ -39,8 +39,8 @@ class Option:
     argument: Argument | None
     nargs: str | int | None = None
     reader: str = "str"
-    choices: Sequence[Any] | None = None
-    const: Any = None
+    choices: Sequence[Json] | None = None
+    const: object = None
     old: OldFlag | None = None
 
     @property
@@ -51,7 +51,7 @@ class Option:
     def name(self) -> str | None:
         return self.argument.name if self.argument else None
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str) -> Json:
         """Returns the value of a word. Raises ValueError for one that cannot be read; choices are not looked at."""
         return READERS[self.reader](text)
 
@@ -152,7 +152,7 @@ def _plain_kind(type: str) -> str:
     return plain[0] if plain else "str"
 
 
-def _choices_of(argument: Argument, version: str) -> Sequence[Any] | None:
+def _choices_of(argument: Argument, version: str) -> Sequence[object] | None:
     """Returns the release's choices; those of 0.5.2 that other code may extend are read when they are needed."""
     if version == SPECIFIED_VERSION and argument.choices is not None:
         return FIELDS[argument.name].arg.choices
@@ -180,14 +180,14 @@ def _size(text: str) -> int:
     return int(text) if size is None else size
 
 
-def _json(text: str) -> Any:
+def _json(text: str) -> Json:
     try:
         return read_json(text, "argument")
     except RecursionError as failure:
         raise ValueError(str(failure)) from failure
 
 
-def _json_object(text: str) -> Mapping[str, Any]:
+def _json_object(text: str) -> Mapping[str, object]:
     value = _json(text)
     if not isinstance(value, dict):
         raise ValueError(text)
@@ -200,7 +200,7 @@ def _graph_backend(text: str) -> str:
     return text
 
 
-def _adapter(text: str) -> Any:
+def _adapter(text: str) -> Json:
     """Returns an adapter: a path, ``name=path``, or JSON. Raises ValueError, in words, for JSON without either."""
     text = text.strip()
     if not (text.startswith("{") and text.endswith("}")):
@@ -214,7 +214,7 @@ def _adapter(text: str) -> Any:
     return adapter
 
 
-READERS: Mapping[str, Callable[[str], Any]] = {
+READERS: Mapping[str, Callable[[str], object]] = {
     "int": int, "float": float, "str": str, "nullable_str": _nullable, "human_readable_int": _size,
     "json.loads": _json, "json_list_type": _json, "parse_cuda_graph_config_arg": _json_object,
     "parse_cuda_graph_backend_arg": _graph_backend, "LoRAPathAction": _adapter,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
-from typing import Any
 
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 
 # SGLang 0.5.2 counts the ports of one node from the HTTP port plus this.
 ZMQ_TCP_PORT_DELTA = 233
 
 
-def server_url(values: Mapping[str, Any]) -> str:
+def server_url(values: JsonObject) -> str:
     """Returns the URL at which the server of these arguments answers; an IPv6 host is put in brackets."""
     return f"http://{host_and_port(values['host'], values['port'])}"
 
@@ -23,7 +22,7 @@ def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if _is_ipv6(host) else f"{host}:{port}"
 
 
-def head_address(values: Mapping[str, Any]) -> tuple[str, int]:
+def head_address(values: JsonObject) -> tuple[str, int]:
     """Returns host and port of the first node, the host of IPv6 in its brackets.
 
     Raises ConfigError for a dist_init_addr that is no HOST:PORT, and where several nodes have none.
@@ -63,7 +62,7 @@ def _split_ipv6(address: str) -> tuple[str, str]:
     return f"{host}]", rest[1:]
 
 
-def _is_ipv6(host: Any) -> bool:
+def _is_ipv6(host: object) -> bool:
     try:
         ipaddress.IPv6Address(host)
     except ValueError:

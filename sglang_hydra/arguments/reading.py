@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS, Arg, Field
 from sglang_hydra.arguments.fields.check import MOST_LISTED
@@ -20,6 +19,7 @@ from sglang_hydra.arguments.vllm import counterpart, in_sglangs_words
 from sglang_hydra.text.budget import FINDINGS
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.json_types import Json, JsonDict
 from sglang_hydra.text.words import both_sizes, nearest, program, several_near, size_of, some_of
 
 # What each finding of this room is about; the findings themselves say which word, and what to type.
@@ -76,7 +76,7 @@ class Reading:
     accepts and ignores, with the reason, ``old`` the words of those that it takes for an argument."""
 
     version: str
-    values: dict[str, Any] = field(default_factory=dict)
+    values: JsonDict = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Reading:
     old: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def parse_argv(argv: Sequence[str], version: str = SPECIFIED_VERSION) -> dict[str, Any]:
+def parse_argv(argv: Sequence[str], version: str = SPECIFIED_VERSION) -> JsonDict:
     """Returns the arguments that ``argv`` (without the program's name) gives, as ``version`` would read them, by its
     names.
 
@@ -195,7 +195,7 @@ class _Reader:
         self.made.values[option.argument.name] = value
         self.made.places[option.argument.name] = typed.place
 
-    def _old(self, typed: Typed, option: Option, old: Any) -> bool:
+    def _old(self, typed: Typed, option: Option, old: Json) -> bool:
         """Says what an old flag is there. Returns whether it sets an argument."""
         version = self.parser.version
         hint = f"{old.instead}{'' if old.value is None or old.field else ' ' + str(old.value)}" if old.instead else None
@@ -286,7 +286,7 @@ class _Reader:
         option = self.parser.options.get(other or "")
         return other if option is not None and option.nargs == 0 else None
 
-    def _convert(self, typed: Typed, option: Option, text: str) -> Any:
+    def _convert(self, typed: Typed, option: Option, text: str) -> object:
         if option.reader == "str" and option.name and re.search(r"\s--[a-z]", text):
             message = f"{option.flag} {text!r}: further flags are inside the quotes of the value"
             self.made.unread.append(option.name)

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from sglang_hydra.arguments.parser import parser_of
 from sglang_hydra.arguments.reading import Typed
-from sglang_hydra.arguments.tables.architectures import first_release_of
 from sglang_hydra.arguments.tables.order import at_least
-from sglang_hydra.arguments.tables.table import known_versions, nearest_known
+from sglang_hydra.arguments.tables.table import first_release_of, known_versions, nearest_known
 
 _UNREAD, _IDLE = 2, 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sglang_hydra.arguments.fields import FIELDS, LoRARef
 from sglang_hydra.arguments.parser import JSON_READERS, WANTED, Option, Parser, parser_of
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 _ORDER = {name: at for at, name in enumerate(FIELDS)}
 
 
-def render(values: Mapping[str, Any], version: str = SPECIFIED_VERSION, *, defaults: bool = False) -> list[str]:
+def render(values: Mapping[str, object], version: str = SPECIFIED_VERSION, *, defaults: bool = False) -> list[str]:
     """Returns the shortest command line that gives ``values`` back: ``parse_argv(render(values, version), version)``
     has every value that differs from its default; with ``defaults`` also those that do not, where an option can say
     them. Words, not a shell line; secrets are written like any other value.
@@ -46,7 +46,7 @@ class _Writer:
         assert option.argument is not None
         self.parser, self.option, self.name, self.argument = parser, option, name, option.argument
 
-    def words(self, value: Any, defaults: bool) -> list[str]:
+    def words(self, value: object, defaults: bool) -> list[str]:
         """Returns the words. ``defaults`` also writes defaults, where each is a number, a text or a pair of flags."""
         default, option = self.argument.default, self.option
         pair = self.argument.action == "BooleanOptionalAction"
@@ -66,7 +66,7 @@ class _Writer:
             return self._list(value)
         return self._pair(self._text(value))
 
-    def _list(self, value: Any) -> list[str]:
+    def _list(self, value: object) -> list[str]:
         if self.option.reader == "LoRAPathAction" and isinstance(value, Mapping):
             value = [_named_path(name, path) for name, path in value.items()]
         elif isinstance(value, (set, frozenset)):
@@ -89,7 +89,7 @@ class _Writer:
         flag = self.option.flag
         return [flag, text] if self.parser.word(text).is_value else [f"{flag}={text}"]
 
-    def _text(self, value: Any) -> str:
+    def _text(self, value: object) -> str:
         """Returns the word for one value. Raises ValueError where reading that word does not give the value back."""
         reader = self.option.reader
         if reader == "LoRAPathAction":
@@ -109,7 +109,7 @@ class _Writer:
             raise self._unsayable(value, f"it is not one of {', '.join(map(str, self.option.choices))}")
         return text
 
-    def _adapter(self, item: Any) -> str:
+    def _adapter(self, item: object) -> str:
         if isinstance(item, LoRARef):
             item = {"lora_name": item.lora_name, "lora_path": item.lora_path, "pinned": item.pinned}
         if isinstance(item, Mapping) and "lora_name" in item and "lora_path" in item:
@@ -123,7 +123,7 @@ class _Writer:
             raise self._unsayable(item, "the option strips it or reads it as JSON")
         return item
 
-    def _unsayable(self, value: Any, why: str) -> ValueError:
+    def _unsayable(self, value: object, why: str) -> ValueError:
         shown = "***" if is_secret_name(self.name) else typed(value)
         return ValueError(f"{self.name}={shown} cannot be written on SGLang's command line: {why}")
 
@@ -132,7 +132,7 @@ def _looks_like_json(text: str) -> bool:
     return text.startswith("{") and text.endswith("}")
 
 
-def _named_path(name: Any, path: Any) -> Any:
+def _named_path(name: object, path: object) -> object:
     plain = isinstance(name, str) and isinstance(path, str) and "=" not in name
     text = f"{name}={path}"
     if plain and text == text.strip() and not _looks_like_json(text):

@@ -11,7 +11,6 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.cli.completion import candidates
 from sglang_hydra.cli.file_argument import read_file_argument
@@ -31,6 +30,7 @@ from sglang_hydra.show.roofline import limit_rows, roofline_lines
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.screen import Line, Span
 
 VERBS = ("plan", "check", "explain", "diff", "upgrade", "fit", "suggest", "export", "import", "recipes", "diagnose")
@@ -53,14 +53,14 @@ def answer(question: str) -> str:
     shell could read.
     """
     asked = read_json(question, "record")
-    kinds: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]
+    kinds: Mapping[str, Callable[[JsonObject], JsonDict]]
     kinds = {"plan": _plan, "verb": _verb, "fill": _fill, "paste": _paste, "complete": _complete, "options": _options}
     if asked.get("ask") not in kinds:
         raise ValueError(f"ask={asked.get('ask')!r} is none of {', '.join(kinds)}")
     return json.dumps(kinds[asked["ask"]](asked))
 
 
-def _complete(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _complete(asked: Mapping[str, object]) -> dict[str, object]:
     flags = "".join(f"--config-dir {folder} " for folder in _own())
     return {"candidates": candidates(f"sglang-hydra plan {flags}{asked['line']}")}
 
@@ -159,16 +159,16 @@ def filled(form: Mapping[str, str], words: Sequence[str]) -> dict[str, str]:
     return {**form, "more": shlex.join(rest)} if rest or form.get("more") else form
 
 
-def _fill(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _fill(asked: JsonObject) -> dict[str, object]:
     return {"form": filled(asked.get("form") or {}, asked["add"])}
 
 
-def _options(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _options(asked: Mapping[str, object]) -> dict[str, object]:
     """Returns the presets, those of the user included."""
     return {"gpus": _composer().options("gpu"), "models": _composer().options("model")}
 
 
-def _words(asked: Mapping[str, Any]) -> list[str]:
+def _words(asked: JsonObject) -> list[str]:
     """Returns the words of the question; a pasted config.json is written where the planner finds it."""
     config = asked.get("config")
     words = [*asked.get("words", ()), *form_words(asked.get("form") or {}, bool(config))]
@@ -179,7 +179,7 @@ def _words(asked: Mapping[str, Any]) -> list[str]:
     return [*words, *([] if named else ["model_path=pasted"]), f"model.facts_from={CONFIG_FILE}"]
 
 
-def _verb(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _verb(asked: JsonObject) -> JsonDict:
     """Returns what a command line prints, and its exit code."""
     words = [*asked["verb"], *_words(asked), *(word for folder in _own() for word in ("--config-dir", folder))]
     if words[:1] == [] or words[0] not in VERBS:
@@ -194,7 +194,7 @@ def _verb(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"code": code, "out": out.getvalue(), "err": err.getvalue()}
 
 
-def _paste(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _paste(asked: JsonObject) -> JsonDict:
     """Returns the servers that a text starts, each with its form; the diagnosis of a log, or without a server."""
     imported, diagnosed = (
         _verb({"verb": [verb, "-", "--json"], "stdin": asked["text"]}) for verb in ("import", "diagnose")
@@ -227,7 +227,7 @@ def _gpu_in(text: str) -> str | None:
     return named.pop() if len(named) == 1 else None
 
 
-def _plan(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _plan(asked: JsonObject) -> JsonDict:
     words = _words(asked)
     taken = taken_names(asked.get("form") or {})
     head = {"words": words, "typed": shlex.join(["sglang-hydra", "plan", *words]), "taken": taken}
@@ -258,7 +258,7 @@ def _own() -> list[str]:
     return [OWN_FOLDER] if Path(OWN_FOLDER).is_dir() else []
 
 
-def plan_answer(plan: Plan) -> dict[str, Any]:
+def plan_answer(plan: Plan) -> JsonDict:
     """Returns a plan as a page shows it: the record, and the parts of its screen as text."""
     launch, why = plan.verdict
     short = next((item.message for item in plan.findings if item.id == "FIT003"), None)
@@ -315,7 +315,7 @@ def _hub_id(plan: Plan) -> str | None:
     return path if is_id and plan.model.config is None else None
 
 
-def _finding(finding: Finding, plan: Plan | None = None) -> dict[str, Any]:
+def _finding(finding: Finding, plan: Plan | None = None) -> JsonDict:
     """Returns a finding with its remedies as words, each planned before it is named."""
     remedies = [{"words": list(offer.words), "note": offer.note.strip()} for offer in finding.offers]
     return {**finding.to_json(), "remedies": remedies, "set_by": setters_of(finding, plan) if plan else []}

@@ -21,8 +21,7 @@ from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import MULTIRUN_VERBS, VERBS
 from sglang_hydra.text.screen import VERBATIM, Line, text
-from sglang_hydra.text.shell import shell_word
-from sglang_hydra.text.words import is_digits, nearest, program
+from sglang_hydra.text.words import is_digits, nearest, program, shell_word
 
 if TYPE_CHECKING:
     from sglang_hydra.measure.sweep.axes import Axis

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from sglang_hydra.arguments.every import canonical_name, first_with
 from sglang_hydra.arguments.fields import FIELDS
@@ -30,12 +29,12 @@ from sglang_hydra.show.key_help import GROUPS, key_of, keys
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.flags import FILLERS
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonObject, json_beside
 from sglang_hydra.text.screen import VERBATIM, Line, columns, text, write
 from sglang_hydra.text.words import nearest, program, several_near, short
 
 _ASKING = (*FILLERS, "why", "what", "is", "how", "does", "about")
-_TOPICS: Sequence[Mapping[str, Any]] = json_beside(__file__)
+_TOPICS: Sequence[JsonObject] = json_beside(__file__)
 
 
 def run(invocation: Invocation) -> int:

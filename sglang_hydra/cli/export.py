@@ -65,11 +65,7 @@ def _export_topology(
 
     requests = invocation.requests[1:]
     chosen = requests if common.nodes.engine.name == "auto" else _with_sglang(composer, requests)
-    topology = plan_topology(
-        composer,
-        chosen,
-        common=common,
-    )
+    topology = plan_topology(composer, chosen, common=common)
     refused = _refusals(
         [finding for finding in topology.findings if finding.level == "error"], common, invocation.has("upstream_only")
     )

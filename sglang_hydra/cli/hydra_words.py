@@ -11,13 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request, is_hydras
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.words import nearest, program, short
 
 _SWEEPS = ("bench", "resume")
@@ -95,7 +95,7 @@ def _kind(invocation: Invocation) -> str:
 
 def _problem(request: Request, verb: str, kinds: Sequence[str]) -> Finding | None:
     """Returns why a key of Hydra's is refused; None where it is obeyed."""
-    table: Mapping[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
+    table: JsonObject = json.loads(_TABLE.read_text(encoding="utf-8"))
     typed, _, value = request.text.lstrip("+~").partition("=")
     key = typed.partition("@")[0]
     dotted = key.replace("/", ".")
@@ -123,7 +123,7 @@ def _problem(request: Request, verb: str, kinds: Sequence[str]) -> Finding | Non
     return Finding("error", "CLI023", f"{shown}: {why}, so {key} would change nothing", (key,), hint)
 
 
-def _unknown(key: str, dotted: str, table: Mapping[str, Any]) -> Finding:
+def _unknown(key: str, dotted: str, table: Mapping[str, object]) -> Finding:
     inside = [name for name in table if name.startswith(f"{dotted}.")]
     if inside:
         hint = f"name the key: {'hydra.run.dir' if dotted == 'hydra' else inside[0]}=VALUE"

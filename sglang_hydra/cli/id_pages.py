@@ -9,6 +9,7 @@ from sglang_hydra.planning.finding_meanings import meaning_of, plan_ids
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.order import ORDER
 from sglang_hydra.run.diagnose import pages as failures
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import Line, room, text
 
 _ORIGINS = {"DIA": "a class of failure"}
@@ -19,7 +20,7 @@ def known_ids() -> frozenset[str]:
     return plan_ids() | frozenset(failures.ids())
 
 
-def id_record(id: str) -> dict[str, Any] | None:
+def id_record(id: str) -> JsonDict | None:
     """Returns ``explain ID --json``; None for an id that nothing has."""
     rule = _page_of(id)
     page = textwrap.dedent(rule.page).strip() if rule else meaning_of(id)

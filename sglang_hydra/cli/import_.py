@@ -22,8 +22,7 @@ from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, print_json, text, write
-from sglang_hydra.text.shell import shell_word
-from sglang_hydra.text.words import program, short
+from sglang_hydra.text.words import program, shell_word, short
 
 
 def run(invocation: Invocation) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation, read_invocation
 from sglang_hydra.cli.reading import read_words
@@ -24,13 +24,14 @@ from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import write
 from sglang_hydra.text.words import install_command, short
 
 if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
 
-TOOLS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))["tools"]
+TOOLS: dict[str, JsonDict] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))["tools"]
 """Each tool: its verb, the words before those of the caller, the flags that may be among these, what it does."""
 _INSTRUCTIONS: str = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))["instructions"]
 _LONGEST = 8 << 20
@@ -58,14 +59,14 @@ def server() -> FastMCP:
     return made
 
 
-def _tool(name: str) -> Callable[..., dict[str, Any]]:
-    def tool(words: list[str], text: str = "", file_name: str = "launch.sh", detail: bool = False) -> dict[str, Any]:
+def _tool(name: str) -> Callable[..., JsonDict]:
+    def tool(words: list[str], text: str = "", file_name: str = "launch.sh", detail: bool = False) -> JsonDict:
         return answer(name, words, text, file_name, detail)
 
     return tool
 
 
-def answer(tool: str, words: Sequence[str], text: str, file_name: str, detail: bool) -> dict[str, Any]:
+def answer(tool: str, words: Sequence[str], text: str, file_name: str, detail: bool) -> JsonDict:
     """Returns what the tool says: the verb's screen, or with ``detail`` its record. ``text`` is a file by that name."""
     with tempfile.TemporaryDirectory(prefix="sglang-hydra-") as made, asking_once():
         folder = Path(made).resolve()
@@ -74,7 +75,7 @@ def answer(tool: str, words: Sequence[str], text: str, file_name: str, detail: b
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown if not detail else io.StringIO()):
             code = _code(tool, given, shown, detail)
         said = shown.getvalue().replace(f"{folder}/", "")
-    found: Any = json.loads(said) if detail and said.lstrip().startswith("{") else said.rstrip()
+    found: object = json.loads(said) if detail and said.lstrip().startswith("{") else said.rstrip()
     return {"ok": code == 0, "exit_code": code, "answer": found}
 
 

@@ -152,8 +152,8 @@ def _bundle(named: Sequence[str]) -> int:
     from pathlib import Path
 
     from sglang_hydra.releases import wheels
-    from sglang_hydra.releases.bundle import PACKAGES, bundle
     from sglang_hydra.releases.records import pinned_records
+    from sglang_hydra.releases.trusted import PACKAGES, bundle
 
     if not named:
         hint = f"{program()} release bundle DIR {newest_release()} model=openai/gpt-oss-120b"

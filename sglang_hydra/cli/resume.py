@@ -45,11 +45,7 @@ def run(invocation: Invocation) -> int:
         verb="bench",
         requests=[*requests, *more],
         config_dirs=invocation.config_dirs or _folders(place, record.get("config_dirs", ())),
-        given={
-            **invocation.given,
-            "multirun": True,
-            **({"config_name": name} if name else {}),
-        },
+        given={**invocation.given, "multirun": True, **({"config_name": name} if name else {})},
     )
     return bench.run(again)
 

@@ -13,7 +13,7 @@ from sglang_hydra.facts.trust import begin_to_start
 from sglang_hydra.planning.engines.base import read_machine
 from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.making.make import make_plan
-from sglang_hydra.planning.making.programs import findings_on
+from sglang_hydra.planning.making.paths import findings_on
 from sglang_hydra.planning.plan import Plan, may_start
 from sglang_hydra.rules.resolution import drawn_seed
 from sglang_hydra.run.launch.display import write_lines

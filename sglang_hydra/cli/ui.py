@@ -134,7 +134,7 @@ class _Handler(SimpleHTTPRequestHandler):
             return BytesIO(self.server.own)
         return super().send_head()
 
-    def list_directory(self, path: Any) -> None:
+    def list_directory(self, path: object) -> None:
         self.send_error(404)
 
     def end_headers(self) -> None:
@@ -147,5 +147,5 @@ class _Handler(SimpleHTTPRequestHandler):
         )
         super().end_headers()
 
-    def log_message(self, format: str, *arguments: Any) -> None:
+    def log_message(self, format: str, *arguments: object) -> None:
         """Logs nothing."""

@@ -15,7 +15,7 @@ from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.compose.hydra_internals import Repository, apply_override, file_of
 from sglang_hydra.compose.node_types import problems_at
-from sglang_hydra.compose.override_errors import not_deletable, unknown_key
+from sglang_hydra.compose.override_errors import not_deletable
 from sglang_hydra.compose.overrides import Wanted, value_problem
 from sglang_hydra.compose.provenance import Layers
 from sglang_hydra.compose.schema import NODES, SCHEMA_NAME
@@ -23,6 +23,7 @@ from sglang_hydra.compose.variables import Secrets, is_reference, set_places, tr
 from sglang_hydra.text.budget import check_expansions
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Hint, Remedy
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.origins import Origin
 
@@ -51,7 +52,7 @@ class Base(NamedTuple):
 
         return OmegaConf.select(self.config, ".".join(self.mount)) if self.mount else self.config
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonDict:
         """Returns our tree as plain containers, with every interpolation resolved and checked."""
         with hydra_errors_as_findings(self.layers.place_of):
             tree = self.tree
@@ -92,12 +93,12 @@ class Base(NamedTuple):
                 node[last if isinstance(node, dict) else int(last)] = value
         self.layers.check_nodes(root)
 
-    def _check_copies(self, root: Mapping[str, Any], secrets: Mapping[tuple[str, ...], str]) -> None:
+    def _check_copies(self, root: Mapping[str, object], secrets: Mapping[tuple[str, ...], str]) -> None:
         """Raises ConfigError for a value that is taken from a secret one: it would be shown."""
         keys = [".".join(path) for path in paths_with(root, SEAL) if path not in secrets]
         refuse_copies(keys, [self.layers.place_of(key) or "" for key in keys])
 
-    def _restore(self, root: dict[str, Any], secrets: Mapping[tuple[str, ...], str]) -> None:
+    def _restore(self, root: JsonDict, secrets: Mapping[tuple[str, ...], str]) -> None:
         """Puts the texts of secret fields back; a variable that a server is handed by its name is read now."""
         for path, text in secrets.items():
             node = root
@@ -121,7 +122,7 @@ def _sealed(tree: DictConfig) -> dict[tuple[str, ...], str]:
     raw = unresolved(tree)
     found: dict[tuple[str, ...], str] = {}
     for path in ((), ("gpu", "args"), ("model", "args"), _ENVIRONMENT):
-        node: Any = raw
+        node: object = raw
         for name in path:
             node = node.get(name) if isinstance(node, dict) else None
         for name, text in node.items() if isinstance(node, dict) else ():
@@ -144,7 +145,7 @@ def refuse_copies(keys: Sequence[str], places: Sequence[str]) -> None:
         raise ConfigError(*findings)
 
 
-def paths_with(node: Any, text: str, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def paths_with(node: object, text: str, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     if isinstance(node, (dict, list)):
         for name, item in node.items() if isinstance(node, dict) else enumerate(node):
             yield from paths_with(item, text, (*path, str(name)))
@@ -205,7 +206,7 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
         raise ConfigError(*findings)
 
 
-def _below(keys: tuple[str, ...], value: Any, mount: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
+def _below(keys: tuple[str, ...], value: object, mount: tuple[str, ...]) -> dict[tuple[str, ...], object]:
     """Returns the values for our keys in a mapping for our node or one above (``serving={sglang: {tp_size: 2}}``)."""
     if mount[: len(keys)] != keys:
         return {}
@@ -224,7 +225,7 @@ def _is_ours(keys: tuple[str, ...], mount: tuple[str, ...]) -> bool:
     return bool(mount) and (keys[0] in EVERY or keys[0] in NODES)
 
 
-def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding | None:
+def _problem(path: tuple[str, ...], value: object, override: Override) -> Finding | None:
     """Returns what is wrong with an override of one of our keys. Hydra's message has no suggestion, and with a + it
     adds a key that nobody reads."""
     name = path[0]
@@ -238,6 +239,8 @@ def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding |
             return None
         wrong = next(problems_at(path, value), None)
         return Finding("error", "CLI002", wrong.message, (wrong.key,), wrong.advice) if wrong else None
+    from sglang_hydra.compose.override_errors import unknown_key
+
     return unknown_key("", ".".join(path)).finding
 
 
@@ -325,7 +328,7 @@ def _namesakes(default: ResultDefault, file: str, mount: tuple[str, ...], hides:
 
 
 def record(
-    layers: Layers, default: ResultDefault, content: Mapping[str, Any], file: str, mount: tuple[str, ...] = ()
+    layers: Layers, default: ResultDefault, content: Mapping[str, object], file: str, mount: tuple[str, ...] = ()
 ) -> None:
     """Records in ``layers`` what one file sets in our tree, which is under ``mount``."""
     package = package_of(default)
@@ -369,7 +372,7 @@ def loaded_configs(repository: Repository, defaults: Sequence[ResultDefault]) ->
             yield default, loaded
 
 
-def is_schema(config: Any) -> bool:
+def is_schema(config: object) -> bool:
     """Returns whether a config declares SGLang's arguments: our schema, or an app's extension."""
     from omegaconf import OmegaConf
 
@@ -383,14 +386,14 @@ def _layer_of(default: ResultDefault) -> str:
     return str(default.config_path).split("/")[0]
 
 
-def unresolved(config: Any) -> Mapping[str, Any]:
+def unresolved(config: object) -> JsonObject:
     from omegaconf import OmegaConf
 
     content = OmegaConf.to_container(config, resolve=False)
     return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}
 
 
-def resolved(config: Any) -> dict[str, Any]:
+def resolved(config: object) -> JsonDict:
     from omegaconf import OmegaConf
 
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.by_omegaconf import package_of, record
@@ -28,6 +28,7 @@ from sglang_hydra.compose.recipes import choices, id_of
 from sglang_hydra.compose.schema import NODES, PAIR, Root
 from sglang_hydra.facts.tiny import tiny_path
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 
 if TYPE_CHECKING:
     from hydra.core.default_element import ResultDefault
@@ -43,13 +44,13 @@ class PlainBase:
     ``root`` has the nodes and the arguments that some file names; ``calls`` lead to the interpolations in it.
     """
 
-    root: Mapping[str, Any]
+    root: JsonObject
     layers: Layers
     choices: dict[str, str | None]
     mount: tuple[str, ...] = ()
     calls: tuple[tuple[str, ...], ...] = ()
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonDict:
         """Returns the nodes and arguments, every interpolation in them resolved."""
         root = dict(self.root)
         for keys in self.calls:
@@ -86,7 +87,7 @@ class _Outline(NamedTuple):
 class _Contribution(NamedTuple):
     """What one config brings: its tree from the root on, and who named what in it."""
 
-    tree: Mapping[str, Any]
+    tree: JsonObject
     layers: Layers
 
 
@@ -97,7 +98,7 @@ class PlainBases:
         self.presets = PlainPresets(repository)
         self._repository = repository
         self._contributions: dict[tuple[str, ...], _Contribution] = {}
-        self._outlines: dict[tuple[Any, ...], _Outline | None] = {}
+        self._outlines: dict[tuple[Json, ...], _Outline | None] = {}
         self._bases: dict[tuple[str, ...], PlainBase | None] = {}
         self._pairs: dict[str, bool] = {}
 
@@ -126,7 +127,7 @@ class PlainBases:
         if outline is None:
             return None
         options = {slot: str(override.value()) for slot, override in zip(slots, chosen, strict=True) if slot}
-        root: dict[str, Any] = dict(self.presets.defaults)
+        root: JsonDict = dict(self.presets.defaults)
         layers = Layers()
         for position, default in enumerate(outline.defaults):
             slot = outline.places.get(position)
@@ -221,7 +222,7 @@ class PlainBases:
                         yield parsed(f"{group}={option}", group)
 
 
-def _apply(root: dict[str, Any], override: Override) -> None:
+def _apply(root: JsonDict, override: Override) -> None:
     """Writes one override into ``root``, whose nodes are shared and so are made anew. Raises NotPlain."""
     key, value = override.key_or_group, override.value()
     adds = override.is_force_add()
@@ -239,17 +240,17 @@ def _apply(root: dict[str, Any], override: Override) -> None:
     root[name] = with_value(_type_of(name), root[name], rest, value, may_add=adds)
 
 
-def _type_of(name: str) -> Any:
+def _type_of(name: str) -> Json:
     return types_of(Root)[name]
 
 
-def _value_at(node: Any, keys: Sequence[str]) -> Any:
+def _value_at(node: Json, keys: Sequence[str]) -> Json:
     for name in keys:
         node = node[name]
     return node
 
 
-def _calls_in(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _calls_in(node: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     if isinstance(node, dict):
         for name, item in node.items():
             yield from _calls_in(item, (*path, name))
@@ -257,7 +258,7 @@ def _calls_in(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
         yield path
 
 
-def _plain(value: T | None, what: Any) -> T:
+def _plain(value: T | None, what: Json) -> T:
     if value is None:
         raise NotPlain(what)
     return value

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, is_secret_name, secret_keys
@@ -28,6 +28,7 @@ from sglang_hydra.facts.resolvers import register_resolvers
 from sglang_hydra.text.budget import OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.origins import Named, Origin
 
 _MOST_WORDS = 1024
@@ -59,7 +60,7 @@ class Composition:
     user's own, whose files are trusted as Hydra trusts them.
     """
 
-    intent: Mapping[str, Any]
+    intent: JsonObject
     origins: Mapping[str, tuple[Origin, ...]]
     nodes: Nodes = field(repr=False)
     choices: Mapping[str, str | None]
@@ -238,7 +239,7 @@ class Composer:
         with self._lock, self._reading(requests):
             self._read(requests, self._repository(requests))
 
-    def hydra_keys(self, requests: Sequence[Request]) -> dict[str, Any]:
+    def hydra_keys(self, requests: Sequence[Request]) -> dict[str, object]:
         """Returns what the files merged here set below Hydra's own node, unresolved: ``hydra.sweep.dir``."""
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 

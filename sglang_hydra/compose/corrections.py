@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from math import log
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY, fitting_problem, names_by_flag
 from sglang_hydra.arguments.fields import FIELDS
@@ -19,11 +19,15 @@ from sglang_hydra.arguments.meant import OFF, turned_off, values_meant, word
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.vllm import counterpart, counterparts
 from sglang_hydra.compose.schema import NODES, Root
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonObject, json_beside
 from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.words import is_digits, nearest, surest
 
-_TABLE: Mapping[str, Any] = json_beside(__file__)
+if TYPE_CHECKING:
+    pass
+
+
+_TABLE: JsonObject = json_beside(__file__)
 ADVICE: Mapping[str, str] = {name: row["hint"] for row in _TABLE["advice"] for name in row["names"].split()}
 """What to type for a name that no single key stands for."""
 OF_TOOLS: Mapping[str, Mapping[str, str]] = _TABLE["of_tools"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+
+from sglang_hydra.text.json_types import Json
 
 _NAME = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
 _INTERPOLATION = re.compile(r"\$\{[^{}]*\}")
@@ -17,7 +18,7 @@ def quoted(text: str) -> str:
     return "'" + escaped + "\\" * trailing + "'"
 
 
-def literal(value: Any) -> Any:
+def literal(value: object) -> Json:
     """Returns ``value`` with every ``${`` in its texts escaped, so that OmegaConf resolves it to the same."""
     if isinstance(value, str):
         return re.sub(r"(\\*)\$\{", lambda run: run.group(1) * 2 + "\\${", value)
@@ -30,7 +31,7 @@ def literal(value: Any) -> Any:
     return value
 
 
-def has_interpolation(value: Any) -> bool:
+def has_interpolation(value: object) -> bool:
     """Returns whether some text in ``value`` is only known once the whole configuration is (``${gpu.count}``)."""
     if isinstance(value, str):
         return "${" in value
@@ -39,7 +40,7 @@ def has_interpolation(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(has_interpolation(item) for item in value)
 
 
-def as_override(key: str, value: Any) -> str:
+def as_override(key: str, value: object) -> str:
     """Returns ``key=value`` in Hydra's grammar for any value of plain types: the way from typed values back to text.
 
     The value is meant literally: a ``${`` in it is no interpolation. Raises ValueError for a mapping with a key that
@@ -48,12 +49,12 @@ def as_override(key: str, value: Any) -> str:
     return written(key, literal(value))
 
 
-def written(key: str, value: Any) -> str:
+def written(key: str, value: object) -> str:
     """Returns the same for a value in which a ``${`` means what it means to OmegaConf."""
     return f"{key}={_spelled(value)}"
 
 
-def typed_word(key: str, value: Any) -> str:
+def typed_word(key: str, value: object) -> str:
     """Returns ``written`` as one would type it: a name, and a text that is one interpolation, without quotes."""
     bare = isinstance(value, str) and (_INTERPOLATION.fullmatch(value) or _is_name(value))
     return f"{key}={value}" if bare else written(key, value)
@@ -63,7 +64,7 @@ def _is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None and text.lower() not in ("null", "true", "false", "nan", "inf")
 
 
-def _spelled(value: Any) -> str:
+def _spelled(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -77,7 +78,7 @@ def _spelled(value: Any) -> str:
     return quoted(str(value))
 
 
-def _spelled_key(key: Any) -> str:
+def _spelled_key(key: object) -> str:
     if not isinstance(key, str) or not _PLAIN_KEY.fullmatch(key) or key in ("null", "true", "false", "nan", "inf"):
         raise ValueError(f"the key {key!r} cannot be written in an override")
     return key
@@ -88,7 +89,7 @@ def unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0] else text
 
 
-def unescaped(value: Any) -> Any:
+def unescaped(value: object) -> object:
     """Returns the inverse of ``literal`` for a text that has no interpolation in it; anything else stays as it is."""
     if isinstance(value, str) and "${" in value:
         plain = re.sub(r"(\\*)\\\$\{", lambda run: run.group(1)[: len(run.group(1)) // 2] + "${", value)

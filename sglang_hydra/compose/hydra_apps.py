@@ -26,7 +26,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 class StartingApp(NamedTuple):
     """An app that ``@hydra.main`` starts: its task, the name of its primary config, and the parsed command line."""
 
-    task: Any
+    task: object
     config_name: str | None
     args: Any
 
@@ -43,7 +43,7 @@ def watch_apps(refused: Callable[[Exception, Sequence[str] | None], None]) -> No
     if start is None or hasattr(start, "__wrapped__"):
         return
 
-    def observed(act: Any, *positional: Any, **named: Any) -> Any:
+    def observed(act: Any, *positional: Any, **named: Any) -> object:
         try:
             return act(*positional, **named)
         except Exception as failure:

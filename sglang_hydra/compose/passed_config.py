@@ -106,7 +106,7 @@ def _overrides(composed: DictConfig, passed: DictConfig, mount: Sequence[str], p
     return found
 
 
-def _different(composed: Any, passed: Any, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _different(composed: object, passed: object, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yields the keys below which two trees differ, and those of every interpolation."""
     if isinstance(passed, Mapping) and isinstance(composed, Mapping) and not (keys and keys[0] in EVERY):
         for name, value in passed.items():
@@ -115,7 +115,7 @@ def _different(composed: Any, passed: Any, keys: tuple[str, ...]) -> Iterator[tu
         yield keys
 
 
-def _resolved(tree: DictConfig, keys: Sequence[str]) -> Any:
+def _resolved(tree: DictConfig, keys: Sequence[str]) -> object:
     from omegaconf import OmegaConf
 
     *above, last = keys
@@ -124,7 +124,7 @@ def _resolved(tree: DictConfig, keys: Sequence[str]) -> Any:
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
-def _resolved_or_none(tree: DictConfig, keys: Sequence[str]) -> Any:
+def _resolved_or_none(tree: DictConfig, keys: Sequence[str]) -> object:
     """Returns the same; None for what cannot be resolved or is not there."""
     from omegaconf.errors import OmegaConfBaseException
 

@@ -11,6 +11,7 @@ from sglang_hydra.compose import recipes
 from sglang_hydra.compose.hydra_internals import Repository, header_package, yaml_loader
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.locations import conf_dir
 
 
@@ -18,7 +19,7 @@ class Content(NamedTuple):
     """One config. ``tree`` is what is in it, unresolved and without its defaults list, which is ``defaults`` (None
     where it names no other config); ``package`` its header's; ``file`` is empty for what lies in no file."""
 
-    tree: Mapping[str, Any]
+    tree: JsonObject
     file: str
     package: str | None = None
     defaults: Any = None
@@ -40,7 +41,7 @@ def content_of(repository: Repository, config_path: str) -> Content | None:
     return None
 
 
-def _key_paths(tree: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _key_paths(tree: Mapping[str, object], above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     for name, value in tree.items():
         yield (*above, str(name))
         if isinstance(value, Mapping):
@@ -71,7 +72,7 @@ def _of_file(folder: str, config_path: str) -> Content | None:
     )
 
 
-def _parsed(text: str, *, ours: bool) -> dict[str, Any] | None:
+def _parsed(text: str, *, ours: bool) -> JsonDict | None:
     """Returns the mapping in a YAML text; None if it is none, or none that can be read."""
     import yaml
 

@@ -18,6 +18,7 @@ from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.compose.plain_files import Content, content_of
 from sglang_hydra.compose.plain_merge import NotPlain, argument, with_value
 from sglang_hydra.compose.schema import NODES, PAIR, Root
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 T = TypeVar("T")
 _MOST_KEPT = 512
@@ -33,7 +34,7 @@ class Preset(NamedTuple):
     """
 
     name: str
-    node: Mapping[str, Any]
+    node: JsonObject
     parts: tuple[Content, ...]
     own_keys: frozenset[str]
 
@@ -117,8 +118,8 @@ class PlainPresets:
         return tuple(chain)
 
 
-def _arguments(parts: Sequence[Content]) -> dict[str, Any]:
-    node: dict[str, Any] = {}
+def _arguments(parts: Sequence[Content]) -> JsonDict:
+    node: JsonDict = {}
     for part in parts:
         for name, value in part.tree.items():
             if value_problem(name, value):

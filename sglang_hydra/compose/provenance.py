@@ -11,7 +11,6 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from sglang_hydra.arguments.every import EVERY, canonical_name
 from sglang_hydra.arguments.secrets import is_secret_name, masked
@@ -23,6 +22,7 @@ from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.variables import has_read
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 from sglang_hydra.text.locations import conf_dir, shown_path
 from sglang_hydra.text.origins import Named, Origin
 from sglang_hydra.text.words import nearest, program
@@ -72,9 +72,7 @@ class Layers:
         self._inside.update(above._inside)
         self._programs.update(above._programs)
 
-    def add_file(
-        self, layer: str, content: Mapping[str, Any], file: str, at: tuple[str, ...], config: str = ""
-    ) -> None:
+    def add_file(self, layer: str, content: JsonObject, file: str, at: tuple[str, ...], config: str = "") -> None:
         """Adds what one file says below our root. ``at`` leads to that root inside the file; ``config`` is the name of
         what is no file (``recipe/deepseek_v3-h200-8``)."""
         for name, value in content.items():
@@ -86,14 +84,14 @@ class Layers:
             else:
                 self._unknown(name, origin)
 
-    def add_preset(self, group: str, content: Mapping[str, Any], file: str) -> None:
+    def add_preset(self, group: str, content: JsonObject, file: str) -> None:
         """Adds the file of a ``gpu`` or ``model`` option, whose content is that node."""
         self._add_node((group,), content, group, file, (), inside=True)
         ours = conf_dir() / group / f"{file.rpartition('/')[2]}"
         if file and ours.exists() and str(ours) != file:
             self.shadowed.append(f"{shown_path(file)}{HIDES}{shown_path(str(ours))} of sglang_hydra")
 
-    def add_option(self, package: tuple[str, ...], content: Mapping[str, Any], file: str, config: str) -> None:
+    def add_option(self, package: tuple[str, ...], content: JsonObject, file: str, config: str) -> None:
         """Adds the file of an option of another group (``engine/mine.yaml``): it may name a program."""
         for path in _leaves(package, content):
             if path in PROGRAMS:
@@ -101,7 +99,7 @@ class Layers:
                 value = functools.reduce(lambda node, name: node[name], keys, content)
                 self._programs[path] = Origin(package[0], value, file=file or None, keys=keys, where=config)
 
-    def typed(self, key: str, value: Any, request: Request) -> None:
+    def typed(self, key: str, value: Json, request: Request) -> None:
         """Adds what an override set. Its value has been checked where it was read."""
         origin = Origin(request.layer, unescaped(value), where=request.place)
         if key in EVERY:
@@ -112,7 +110,7 @@ class Layers:
             if path in PROGRAMS:
                 self._programs[path] = origin
 
-    def lift(self, layer: str, name: str, value: Any, path: tuple[str, ...]) -> None:
+    def lift(self, layer: str, name: str, value: Json, path: tuple[str, ...]) -> None:
         """Lifts an argument that a preset brings, or an override below it (``model.args.tp_size=8``)."""
         inside = self._inside.get(path)
         self._named(
@@ -126,7 +124,7 @@ class Layers:
             ),
         )
 
-    def lift_extra(self, name: str, value: Any, root: dict[str, Any]) -> None:
+    def lift_extra(self, name: str, value: Json, root: JsonDict) -> None:
         """Makes an argument that is in ``extra``, as files of earlier versions have it, one of ``root``."""
         origin = self._inside.pop(("extra", name), None) or self._inside.pop(("extra",), _NOBODY)
         known = canonical_name(name)
@@ -147,13 +145,7 @@ class Layers:
         self._origins.setdefault(name, []).append(origin)
 
     def _add_node(
-        self,
-        keys: tuple[str, ...],
-        value: Any,
-        layer: str,
-        file: str,
-        at: tuple[str, ...],
-        inside: bool = False,
+        self, keys: tuple[str, ...], value: Json, layer: str, file: str, at: tuple[str, ...], inside: bool = False
     ) -> None:
         for problem in problems_at(keys, value):
             path = tuple(problem.key.split("."))[1 if inside else 0 :]
@@ -173,7 +165,7 @@ class Layers:
         hint = Remedy.meant(near) if near else _MOUNT if origin.layer == "primary" else _WORD.format(program())
         self.findings.append(Finding("error", "CLI001", message, (name,), hint))
 
-    def check_nodes(self, root: Mapping[str, Any]) -> None:
+    def check_nodes(self, root: JsonObject) -> None:
         """Looks at the nodes once more, now that interpolations are resolved. Raises ConfigError for a wrong value."""
         findings = []
         for problem in (problem for node in NODES for problem in problems_at((node,), root[node], resolved=True)):
@@ -182,9 +174,9 @@ class Layers:
         if findings:
             raise ConfigError(*findings)
 
-    def winners(self, root: Mapping[str, Any]) -> dict[str, Any]:
+    def winners(self, root: JsonObject) -> JsonDict:
         """Returns the value of every named argument: the root's, else the strongest preset's."""
-        intent: dict[str, Any] = {}
+        intent: JsonDict = {}
         for name, chain in self._origins.items():
             chain.sort(key=lambda origin: _PRESETS.index(origin.layer) if origin.layer in _PRESETS else len(_PRESETS))
             last = chain[-1]
@@ -224,11 +216,11 @@ class Layers:
         """Returns every argument and every key of a node that some file or override names, as ``gpu.count``."""
         return frozenset((*self._origins, *(".".join(path) for path in self._inside)))
 
-    def programs(self, root: Mapping[str, Any]) -> dict[str, Named]:
+    def programs(self, root: JsonObject) -> dict[str, Named]:
         """Returns the programs that the configuration names, by their keys, with who named each."""
         found = {}
         for path in PROGRAMS:
-            value: Any = functools.reduce(lambda node, name: node[name], path, root)
+            value: Json = functools.reduce(lambda node, name: node[name], path, root)
             if value is not None:
                 found[".".join(path)] = Named(str(value), self._programs.get(path, _NOBODY))
         return found
@@ -255,7 +247,7 @@ def _hidden(name: str, origin: Origin) -> Origin:
     return Origin(origin.layer, value, origin.where, origin.file, origin.keys)
 
 
-def _leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, ...]]:
+def _leaves(path: tuple[str, ...], value: Json) -> Iterator[tuple[str, ...]]:
     """Yields every path below ``path`` where a value is, down to the arguments of a preset and no deeper."""
     if isinstance(value, Mapping) and len(path) < 3 and value:
         for name, item in value.items():

@@ -13,8 +13,7 @@ from typing import Any
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import FIELDS, ServerArgs
 from sglang_hydra.compose.settings.bench import BenchNode
-from sglang_hydra.compose.settings.k8s import K8sNode
-from sglang_hydra.compose.settings.slurm import SlurmNode
+from sglang_hydra.compose.settings.launch import K8sNode, SlurmNode
 from sglang_hydra.compose.settings.sweep import SweepNode
 from sglang_hydra.compose.settings.topology import TopologyNode
 

@@ -57,7 +57,7 @@ class Reader:
     read: dict[str, str] = field(default_factory=dict)
     refused: list[Finding] = field(default_factory=list)
 
-    def value(self, name: str, default: Sequence[Any], node: Any) -> Any:
+    def value(self, name: str, default: Sequence[object], node: Any) -> Any:
         """Returns the value of a variable for the text in ``node``. Where it may not be read, a finding is kept."""
         from omegaconf.resolvers.oc import env
 
@@ -132,7 +132,7 @@ def trusts_files() -> bool:
     return reader is not None and reader.trusts_files
 
 
-def has_read(value: Any) -> bool:
+def has_read(value: object) -> bool:
     """Returns whether ``value`` holds what was read from a variable whose value no error may show."""
     reader = _READER.get()
     text = str(value)
@@ -146,7 +146,7 @@ def set_places(place_of: PlaceOf | None) -> None:
         reader.place_of = place_of
 
 
-def is_reference(text: Any) -> bool:
+def is_reference(text: object) -> bool:
     """Returns whether a text is made of variables alone that are named in it, and can be read when it is needed."""
     return isinstance(text, str) and "${" in text and "${" not in _REFERENCE.sub("", text)
 
@@ -208,7 +208,7 @@ def _withheld(name: str, variable: str, place: str) -> Finding:
     return Finding("error", "VAR003", message, (name,), allowing(variable))
 
 
-def _env(key: str, *default: Any, _node_: Any = None) -> Any:
+def _env(key: str, *default: object, _node_: object = None) -> object:
     from omegaconf.resolvers.oc import env
 
     reader = _READER.get()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.nvml import MIB, NoNvml, ask_nvml, nvml_library, slices_of, text_of
 from sglang_hydra.facts.visible_gpus import Device, Visible, visible_devices
+from sglang_hydra.text.budget import read_json
+from sglang_hydra.text.json_types import JsonDict
 
 _VENDORS = {"cuda": "nvidia", "xpu": "intel", "npu": "huawei", "hpu": "habana"}
 
 
 def find_amd(search: Search) -> Found | None:
     """Returns the machine's AMD GPUs by rocminfo, which is where SGLang reads their memory; None if there are none."""
-    from sglang_hydra.facts.vendor_tools import read_rocminfo
 
     text = search.run(["rocminfo"])  # which obeys ROCR_VISIBLE_DEVICES itself
     if text is None:
@@ -30,7 +32,6 @@ def find_amd(search: Search) -> Found | None:
 
 def find_habana(search: Search) -> Found | None:
     """Returns the machine's Gaudi cards by hl-smi, which is where SGLang reads their memory; None if there are none."""
-    from sglang_hydra.facts.vendor_tools import read_hl_smi
 
     text = search.run(["hl-smi", "--query"])
     if text is None:
@@ -217,7 +218,7 @@ class Search:
         return next((name for name in names if name in self.env), None)
 
 
-def ask_torch(search: Search) -> dict[str, Any]:
+def ask_torch(search: Search) -> JsonDict:
     """Returns what the engine's torch says of the first kind of accelerator that it sees; empty if it sees none.
 
     A child process, since importing torch takes seconds and may initialise a device. Keys: device, count, name,
@@ -226,7 +227,6 @@ def ask_torch(search: Search) -> dict[str, Any]:
     import sys
 
     from sglang_hydra.facts.trust import may_start
-    from sglang_hydra.facts.vendor_tools import read_torch_answer
 
     if not may_start(search.python):
         search.tried.append(f"torch: {search.python} was not asked, as a file names it")
@@ -246,3 +246,103 @@ def counted(devices: Sequence[Device]) -> str:
         return "no GPU"
     kinds = sorted({f"{device.name or 'unnamed'} {device.memory_mib or 0:g} MiB" for device in devices})
     return f"{len(devices)} x {', '.join(kinds)}"
+
+
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+_AFTER_GFX = 100
+_AFTER_POOL = 5
+
+
+def read_gfx(text: str) -> tuple[int, int] | None:
+    """Returns AMD's architecture as the (major, minor) that torch reports: gfx942 is (9, 4), gfx90a (9, 0), gfx1100
+    (11, 0)."""
+    found = re.match(r"gfx(\d+)(\d)[0-9a-f](?![0-9a-f])", text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def read_rocminfo(text: str) -> tuple[list[Device], list[float]]:
+    """Returns the GPUs that ``rocminfo`` lists, and the pool sizes in MiB of which SGLang takes the smallest.
+
+    SGLang takes the size in the first pool of whatever is within 100 lines of a ``gfx`` name; a GPU's own memory
+    here is that of the agent it belongs to.
+    """
+    lines = text.splitlines()
+    return _rocm_agents(lines), _rocm_pools(lines)
+
+
+def _rocm_agents(lines: list[str]) -> list[Device]:
+    devices: list[Device] = []
+    agent: dict[str, str] = {}
+    pool = ""
+    for line in [*lines, "Agent 0"]:
+        if re.match(r"Agent \d+", line):
+            if agent.get("Device Type") == "GPU":
+                devices.append(
+                    Device(
+                        name=agent.get("Marketing Name") or agent.get("Name"),
+                        uuid=agent.get("Uuid"),
+                        memory_mib=_kib(agent.get("Size", "")),
+                        capability=read_gfx(agent.get("Name", "")),
+                    )
+                )
+            agent, pool = {}, ""
+            continue
+        key, _, value = (part.strip() for part in line.partition(":"))
+        if key.startswith("Pool ") and key != "Pool Info":
+            pool = key
+        elif key != "Size" or pool == "Pool 1":
+            agent.setdefault(key, value)
+    return devices
+
+
+def _rocm_pools(lines: list[str]) -> list[float]:
+    near_gfx = _within(lines, "gfx", _AFTER_GFX)
+    near_pool = _within(near_gfx, "Pool 1", _AFTER_POOL)
+    sizes = (_kib(line.partition("Size:")[2].strip()) for line in near_pool if "Size:" in line)
+    return [size for size in sizes if size is not None]
+
+
+def _within(lines: list[str], mark: str, after: int) -> list[str]:
+    """Returns the lines that hold ``mark``, each with the ``after`` lines that follow it."""
+    kept, left = [], 0
+    for line in lines:
+        left = after + 1 if mark in line else left
+        if left > 0:
+            kept.append(line)
+        left -= 1
+    return kept
+
+
+def _kib(text: str) -> float | None:
+    """Returns ``200998912(0xbfb0000) KB`` in MiB."""
+    found = _NUMBER.match(text)
+    return float(found[0]) / 1024 if found else None
+
+
+def read_hl_smi(text: str) -> list[Device]:
+    """Returns the Gaudi cards in the log of ``hl-smi --query``. Its MB are MiB (a 96 GiB card shows 98304)."""
+    devices: list[Device] = []
+    for line in text.splitlines():
+        key, _, value = (part.strip() for part in line.partition(":"))
+        if key == "Product Name":
+            devices.append(Device(name=value))
+        elif key == "Total" and _NUMBER.match(value):
+            size = float(value.split()[0])
+            if devices and devices[-1].memory_mib is None:
+                devices[-1] = devices[-1]._replace(memory_mib=size)
+            else:
+                devices.append(Device(name=None, memory_mib=size))
+    return devices
+
+
+def read_torch_answer(text: str) -> dict[str, object]:
+    """Returns the last line that is a JSON object (libraries may print before it); empty if there is none."""
+
+    for line in reversed(text.splitlines()):
+        try:
+            answer = read_json(line, "record")
+        except ValueError:
+            continue
+        if isinstance(answer, dict):
+            return answer
+    return {}

@@ -6,15 +6,16 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.budget import read_json
+from sglang_hydra.text.json_types import Json, JsonObject
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 # The one vision tower that SGLang writes into the config itself, whatever the checkpoint publishes.
-_PHI4MM_VISION: Mapping[str, Any] = MappingProxyType({"num_hidden_layers": 26, "hidden_size": 1152})
+_PHI4MM_VISION: Mapping[str, object] = MappingProxyType({"num_hidden_layers": 26, "hidden_size": 1152})
 
 
 @functools.cache
@@ -25,12 +26,12 @@ def _table() -> Mapping[str, Sequence[str]]:
     return table
 
 
-def takes_media(architectures: Any) -> bool:
+def takes_media(architectures: Json) -> bool:
     """Returns whether one of the ``architectures`` takes images or audio (SGLang 0.5.2, configs/model_config.py)."""
     return any(name in architectures for name in _table()["multimodal"])
 
 
-def is_own_text(config: Mapping[str, Any]) -> bool:
+def is_own_text(config: Mapping[str, object]) -> bool:
     """Returns whether a multimodal config is that of its language model too, whatever its parts say: the LLaVA
     checkpoints that are not transformers' own (hf_transformers_utils.get_hf_text_config)."""
     names = config.get("architectures")
@@ -49,25 +50,25 @@ class UnreadableOverrides(ValueError):
 class ConfigView(NamedTuple):
     """What the rules read of a model. ``overrides`` replaces whole top-level keys of ``published``."""
 
-    published: Mapping[str, Any]
-    overrides: Mapping[str, Any]
+    published: JsonObject
+    overrides: JsonObject
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str) -> Json:
         return self.overrides[key] if key in self.overrides else self.published.get(key)
 
     @property
-    def architectures(self) -> Any:
+    def architectures(self) -> Json:
         if "architectures" not in self.overrides and self.published.get("model_type") == "multi_modality":
             return ["MultiModalityCausalLM"]
         return self.get("architectures")
 
     @property
-    def architecture(self) -> Any:
+    def architecture(self) -> Json:
         """Returns the first architecture: the one that SGLang goes by. Raises what indexing a malformed list raises."""
         return self.architectures[0]
 
     @property
-    def vision(self) -> Mapping[str, Any] | None:
+    def vision(self) -> JsonObject | None:
         """Returns the vision tower's fields; None if there is none.
 
         SGLang reads attributes of the nested config. A ``vision_config`` that comes from the overrides is a
@@ -88,7 +89,7 @@ class ConfigView(NamedTuple):
         return bool(enabled) and takes_media(self.architectures)
 
 
-def read_overrides(text: Any) -> Mapping[str, Any]:
+def read_overrides(text: Json) -> Mapping[str, object]:
     """Returns the value of ``json_model_override_args`` as a mapping. Raises UnreadableOverrides."""
     if text == "{}":
         return _NOTHING
@@ -109,7 +110,7 @@ def read_overrides(text: Any) -> Mapping[str, Any]:
     return overrides
 
 
-def view_of(model: ModelFacts, override_text: Any) -> ConfigView | None:
+def view_of(model: ModelFacts, override_text: object) -> ConfigView | None:
     """Returns the config under its overrides, or None: unknown, or unreadable overrides."""
     if model.config is None:
         return None
@@ -119,7 +120,7 @@ def view_of(model: ModelFacts, override_text: Any) -> ConfigView | None:
         return None
 
 
-def text_config(view: ConfigView) -> Mapping[str, Any]:
+def text_config(view: ConfigView) -> JsonObject:
     """Returns the language model's part of a config: nested in multimodal models, else the whole.
 
     SGLang 0.5.2, hf_transformers_utils.get_hf_text_config; InternVL's nested fields are copied up where missing.
@@ -128,7 +129,7 @@ def text_config(view: ConfigView) -> Mapping[str, Any]:
     if is_own_text(whole):
         return whole
     for keys in (("text_config",), ("language_config",), ("thinker_config", "text_config"), ("thinker_config",)):
-        nested: Any = whole
+        nested: object = whole
         for key in keys:
             nested = nested.get(key) if isinstance(nested, Mapping) else None
         if isinstance(nested, Mapping):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Protocol
 
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.hub import OWN, Access, cached_folder, read_model
 from sglang_hydra.facts.machine_cache import once
 from sglang_hydra.facts.model import KnownModels, ModelFacts
 from sglang_hydra.facts.stated_config import preset_facts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
+from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.origins import Origin
 from sglang_hydra.text.words import nearest
 
@@ -34,16 +39,16 @@ class Composed(Protocol):
     """A composed configuration, as far as facts are made from it."""
 
     @property
-    def intent(self) -> Mapping[str, Any]: ...
+    def intent(self) -> JsonObject: ...
     @property
-    def settings(self) -> Mapping[str, Any]: ...
+    def settings(self) -> JsonObject: ...
     @property
     def origins(self) -> Mapping[str, Sequence[Origin]]: ...
     @property
     def of_app(self) -> bool: ...
 
 
-def gpu_facts(node: Mapping[str, Any], probed: Mapping[str, Any]) -> GpuFacts:
+def gpu_facts(node: JsonObject, probed: JsonObject) -> GpuFacts:
     """Returns the facts of the ``gpu`` node, under what was ``probed`` where ``gpu=auto`` asked the machine.
 
     Raises ConfigError, with all findings, for facts that no GPU can have.
@@ -68,7 +73,7 @@ def gpu_facts(node: Mapping[str, Any], probed: Mapping[str, Any]) -> GpuFacts:
 
 
 def model_facts(
-    node: Mapping[str, Any], composition: Composed, env: Mapping[str, str], presets: KnownModels
+    node: JsonObject, composition: Composed, env: Mapping[str, str], presets: KnownModels
 ) -> tuple[ModelFacts, list[Finding]]:
     """Returns the preset's facts where ``model_path`` is still the preset's; else what its own config.json says.
 
@@ -129,7 +134,7 @@ def _with_resembling(finding: Finding, known: str | None) -> Finding:
     return finding.said(f"model.facts_from={known} if it has that one's shapes and format; else {finding.hint}")
 
 
-def _another_model(node: Mapping[str, Any], path: Any, facts: ModelFacts) -> Finding:
+def _another_model(node: Mapping[str, object], path: object, facts: ModelFacts) -> Finding:
     return Finding(
         "warning",
         "FCT001",
@@ -140,7 +145,7 @@ def _another_model(node: Mapping[str, Any], path: Any, facts: ModelFacts) -> Fin
     )
 
 
-def _impossible(facts: Mapping[str, Any]) -> Iterator[Finding]:
+def _impossible(facts: JsonObject) -> Iterator[Finding]:
     """Yields what is wrong with the facts of a GPU, whoever wrote them."""
 
     def refused(key: str, why: str, hint: str) -> Finding:
@@ -166,3 +171,64 @@ def _capability(written: str | None) -> tuple[int, int] | None:
         return None
     major, _, minor = written.partition(".")
     return int(major), int(minor or 0)
+
+
+_FIELD = "speculative_draft_model_path"
+_HINT = f"{_FIELD}=<a folder with its config.json>; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
+
+_FOLDER = f"{_FIELD}=<a folder with its config.json>"
+
+
+def with_draft(
+    model: ModelFacts, intent: JsonObject, presets: KnownModels, env: Mapping[str, str], access: Access = OWN
+) -> tuple[ModelFacts, list[Finding]]:
+    """Returns ``model`` with the facts of the draft that ``intent`` names, and the findings about it; unchanged
+    where it names none, or the target itself. ``access`` is how the hub may be asked for it."""
+    path = intent.get(_FIELD)
+    if not isinstance(path, str) or not intent.get("speculative_algorithm") or path == intent.get("model_path"):
+        return model, []
+    known = None if os.path.exists(path) else known_draft(path, presets)
+    if known is not None:
+        return replace(model, draft=known), []
+    revision = intent.get("speculative_draft_model_revision")
+    why = _published().get(path, {}).get("unknown")
+    folder = cached_folder(path, revision, env)
+    cached = os.path.exists(path) or (folder is not None and os.path.isfile(os.path.join(folder, "config.json")))
+    if why is not None and not cached:
+        # The catalog's recipes are planned without a network.
+        hint = _FOLDER, f"hf download {path} config.json"
+        message = f"the draft model: nothing is known of {path}'s config.json: {why}, and it is not in the local cache"
+        return model, [Finding("warning", "HUB004", message, (_FIELD,), hint)]
+    facts, findings = once(
+        ("model", path, revision, access), lambda: read_model(path, revision=revision, env=env, access=access)
+    )
+    of_draft = [_about_draft(finding) for finding in findings if finding.level != "info"]
+    return replace(model, draft=facts if facts.known else None), of_draft
+
+
+def known_draft(path: str, presets: KnownModels) -> ModelFacts | None:
+    """Returns the facts of a published draft, or of a model of the catalog that drafts on its own."""
+    entry = _published().get(path)
+    if entry is None:
+        return presets.facts_of(path)
+    if "unknown" in entry:
+        return None
+    if "layers_of" in entry:
+        target = presets.facts_of(entry["layers_of"])
+        return None if target is None else replace(target, source=f"{target.source}; {entry['source']}")
+    shapes = _published()[entry["like"]] if "like" in entry else entry
+    source = f"{entry['source']}; {shapes['source']}" if "like" in entry else entry["source"]
+    return ModelFacts(shapes["config"], source=source, extra={"published": True})
+
+
+@lru_cache(maxsize=1)
+def _published() -> Mapping[str, JsonObject]:
+    drafts: dict[str, JsonObject] = json.loads((conf_dir() / "drafts.json").read_text("utf-8"))["drafts"]
+    return drafts
+
+
+def _about_draft(finding: Finding) -> Finding:
+    """Returns a finding on a model as one on the draft model."""
+    hint = _HINT if finding.id == "HUB004" else None
+    message = f"the draft model: {finding.message}"
+    return replace(finding, message=message, fields=(_FIELD,), stage="plan").said(hint)

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.facts.config_view import TEXT_PARTS, is_own_text, takes_media
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 
 _TABLE = Path(__file__).with_name("config_defaults.json")
 _TEXT_FIELDS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
@@ -30,7 +31,7 @@ class Completed(NamedTuple):
     read them; ``unknown`` those of which nothing is known.
     """
 
-    config: Mapping[str, Any]
+    config: JsonObject
     class_name: str | None = None
     refused: str | None = None
     assumed: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class _Unreadable(Exception):
     """A part of a config is of a kind that its class does not take. The text says which."""
 
 
-def completed(stated: Mapping[str, Any], name: str, *, trust_remote_code: bool = False) -> Completed:
+def completed(stated: JsonObject, name: str, *, trust_remote_code: bool = False) -> Completed:
     """Returns ``stated``, the content of a config.json, with what its class adds.
 
     ``name`` is the model's path: a config without ``model_type`` is read by the type that the path names. With
@@ -85,7 +86,7 @@ def made_by(class_name: str) -> str:
     return f"{class_name.rstrip('_')} of {_reader()}"
 
 
-def left_out(config: Mapping[str, Any]) -> tuple[str, ...]:
+def left_out(config: Mapping[str, object]) -> tuple[str, ...]:
     """Returns the fields that plans read and ``config`` does not state, so that its class's defaults hold there."""
     nested = next((key for key in TEXT_PARTS if key in config and not is_own_text(config)), None)
     text = config.get(nested) if nested else config
@@ -104,10 +105,10 @@ def left_out(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _table() -> Mapping[str, Any]:
+def _table() -> JsonObject:
     import json
 
-    table: dict[str, Any] = json.loads(_TABLE.read_text("utf-8"))
+    table: dict[str, object] = json.loads(_TABLE.read_text("utf-8"))
     return table
 
 
@@ -115,11 +116,11 @@ def _reader() -> str:
     return f"transformers {_table()['versions']['transformers']}"
 
 
-def _brings_code(stated: Mapping[str, Any]) -> bool:
+def _brings_code(stated: JsonObject) -> bool:
     return isinstance(stated.get("auto_map"), Mapping) and "AutoConfig" in stated["auto_map"]
 
 
-def _why_refused(stated: Mapping[str, Any], own_code: bool) -> str:
+def _why_refused(stated: Mapping[str, object], own_code: bool) -> str:
     kind = stated.get("model_type")
     reader = _reader()
     if own_code:
@@ -129,7 +130,7 @@ def _why_refused(stated: Mapping[str, Any], own_code: bool) -> str:
     return f"it states no model_type, and the model's path holds none that {reader} knows"
 
 
-def _filled(class_name: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+def _filled(class_name: str, stated: JsonObject) -> JsonDict:
     """Returns ``stated`` as the class makes it. Raises _Unreadable."""
     record = _table()["classes"][class_name]
     other = next((name for name in stated if name not in record.get("strict", stated)), None)
@@ -163,7 +164,7 @@ def _filled(class_name: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _follow(config: dict[str, Any], name: str, rule: Any) -> None:
+def _follow(config: JsonDict, name: str, rule: Json) -> None:
     """Sets ``name`` by its rule, where what it follows is known: {"value": v}, ["copy", other], ["divide", one, other]
     or ["part", the nested config that has it, whether a value stated beside it holds]."""
     if isinstance(rule, Mapping):
@@ -183,7 +184,7 @@ def _follow(config: dict[str, Any], name: str, rule: Any) -> None:
         config[name] = value
 
 
-def _fill_part(config: dict[str, Any], name: str, part: Mapping[str, Any], outside: Mapping[str, Any]) -> None:
+def _fill_part(config: JsonDict, name: str, part: JsonObject, outside: JsonObject) -> None:
     """Makes the nested config ``name`` of its class, be it stated, left out or null. ``outside`` are the fields that
     the class takes from around it where it is not stated."""
     value = config.get(name)
@@ -199,7 +200,7 @@ def _fill_part(config: dict[str, Any], name: str, part: Mapping[str, Any], outsi
     config[name] = _filled(class_name, {**own, **outside})
 
 
-def _class_of_part(name: str, part: Mapping[str, Any], value: Mapping[str, Any]) -> Any:
+def _class_of_part(name: str, part: JsonObject, value: JsonObject) -> Json:
     """Returns the class that reads a nested config. Raises _Unreadable where its kind is not known."""
     chooser = part.get("by")
     if chooser == "model_type" and "model_type" in value:
@@ -216,7 +217,7 @@ def _class_of_part(name: str, part: Mapping[str, Any], value: Mapping[str, Any])
     return part.get("stated")
 
 
-def _with_copied(config: dict[str, Any], *, copies: bool) -> dict[str, Any]:
+def _with_copied(config: dict[str, object], *, copies: bool) -> dict[str, object]:
     """Returns ``config`` with what SGLang copies out of the language model (hf_transformers_utils.get_config)."""
     parts = (config.get(name) for name in TEXT_PARTS[:2])
     text = next((part for part in parts if isinstance(part, Mapping)), None)

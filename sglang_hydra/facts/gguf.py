@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from sglang_hydra.text.budget import READERS
 from sglang_hydra.text.file_text import open_plain
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 
 # What follows a key, by its type: struct letters of the plain ones, then the two that hold others.
 _PLAIN = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -22,14 +22,14 @@ _MOST_ITEMS = READERS["gguf"].items  # tensors, keys, items of a list of texts
 _MOST_LAYERS = 10_000
 _MOST_NUMBERS = 1 << 24  # of a list that is passed over
 
-_TABLE: Mapping[str, Any] = json_beside(__file__)
+_TABLE: JsonObject = json_beside(__file__)
 # Weights in a block and bytes of it, by the number of the format.
 _BLOCKS = {number: (name, weights, size) for name, (number, weights, size) in _TABLE["blocks"].items()}
 BITS_BY_NAME = {name: 8 * size / weights for name, weights, size in _BLOCKS.values()}
 """Bits of a weight in each format whose name says it of all tensors; mixtures (Q4_K_M) are not among them."""
 
 # general.architecture as transformers 4.56 and SGLang name it.
-_ARCHITECTURES: Mapping[Any, tuple[str, str]] = _TABLE["architectures"]
+_ARCHITECTURES: Mapping[Json, tuple[str, str]] = _TABLE["architectures"]
 _FIELDS: Mapping[str, str] = _TABLE["fields"]
 # A GGUF file's names of a layer's matrices, by the module of SGLang that holds them together.
 _MODULES: Mapping[str, Sequence[str]] = _TABLE["modules"]
@@ -49,7 +49,7 @@ class Tensor(NamedTuple):
 class Header(NamedTuple):
     """What a GGUF file says before its weights."""
 
-    values: Mapping[str, Any]
+    values: JsonObject
     tensors: Mapping[str, Tensor]
 
 
@@ -70,7 +70,7 @@ def read_header(path: str) -> Header:
             raise UnreadableGguf("its header is cut off or damaged") from None
 
 
-def config_of(header: Header) -> dict[str, Any] | None:
+def config_of(header: Header) -> JsonDict | None:
     """Returns the fields of a config.json that the header states, with the formats of its tensors as a
     quantization_config; None for an architecture that SGLang 0.5.2 does not read from a GGUF file, or a file that is
     only a part."""
@@ -100,7 +100,7 @@ def bits_by_name(path: str) -> float | None:
     return next((BITS_BY_NAME[word] for word in reversed(words) if word in BITS_BY_NAME), None)
 
 
-def _bits(header: Header, layers: int) -> dict[str, Any]:
+def _bits(header: Header, layers: int) -> dict[str, object]:
     """Returns average bits of a weight: of the embedding, lm_head, and each module of each layer (null if none)."""
 
     def average(names: list[str]) -> float | None:
@@ -119,7 +119,7 @@ def _bits(header: Header, layers: int) -> dict[str, Any]:
     }
 
 
-def _take(file: BinaryIO, letter: str) -> Any:
+def _take(file: BinaryIO, letter: str) -> Json:
     size = struct.calcsize(f"<{letter}")
     return struct.unpack(f"<{letter}", file.read(size))[0]
 
@@ -140,7 +140,7 @@ def _text(file: BinaryIO) -> str:
     return data.decode("utf-8")
 
 
-def _value(file: BinaryIO, kind: int) -> Any:
+def _value(file: BinaryIO, kind: int) -> Json:
     if kind in _PLAIN:
         return _take(file, _PLAIN[kind])
     if kind == _TEXT:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from sglang_hydra.text.json_types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class GpuFacts:
     triton_kernels: bool = False
     torch_cuda: bool | None = None
     device_name: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: JsonObject = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises TypeError for a compute capability as presets write it: no rule would find its class by the text."""
@@ -75,4 +75,4 @@ class GpuClass:
 
     name: str
     facts: GpuFacts
-    args: Mapping[str, Any]
+    args: JsonObject

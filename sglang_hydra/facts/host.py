@@ -7,17 +7,18 @@ import functools
 import os
 import platform
 from pathlib import Path
-from typing import Any
+
+from sglang_hydra.text.json_types import JsonDict
 
 _NODES = Path("/sys/devices/system/node")
 _PROCESSORS = Path("/proc/cpuinfo")
 
 
 @functools.cache
-def host_facts() -> dict[str, Any]:
+def host_facts() -> JsonDict:
     """Returns memory in MiB, NUMA nodes and processor cores of each, the architecture, and whether it has AMX; what
     cannot be read is left out. Reads a few small files and starts nothing."""
-    found: dict[str, Any] = {"processor": platform.machine()}
+    found: dict[str, object] = {"processor": platform.machine()}
     nodes = max(1, len(list(_NODES.glob("node[0-9]*"))))
     found |= {"numa_nodes": nodes, "cores_per_node": max(1, (os.cpu_count() or 1) // nodes)}
     with contextlib.suppress(OSError, ValueError):  # a system that does not tell

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.facts.defaults import completed, left_out, made_by
 from sglang_hydra.facts.model import QUANTIZATION, ModelFacts
@@ -112,7 +112,7 @@ def is_remote_url(path: str) -> bool:
     return re.match(r".+://", path) is not None
 
 
-def read_config(path: str) -> dict[str, Any]:
+def read_config(path: str) -> dict[str, object]:
     """Returns a config.json as a mapping. Raises ConfigError (HUB001) that names file, line and column."""
     import json
 
@@ -262,7 +262,7 @@ def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
         return ModelFacts(config, gguf=True, source=source, unknown=left_out(config), extra={"note": source})
     sibling = os.path.join(os.path.dirname(model_path), "config.json")
     if os.path.isfile(sibling):
-        stated: Mapping[str, Any] | None = completed(read_config(sibling), model_path).config
+        stated: Mapping[str, object] | None = completed(read_config(sibling), model_path).config
         source = sibling
         note = f"the config.json beside the GGUF file ({broken}); SGLang reads the GGUF header instead"
     else:
@@ -319,11 +319,11 @@ def _with_format_beside(facts: ModelFacts, path: str) -> ModelFacts:
 
 
 def _facts(
-    config: dict[str, Any], source: str, *, name: str, trust_remote_code: bool, revision: str | None = None
+    config: dict[str, object], source: str, *, name: str, trust_remote_code: bool, revision: str | None = None
 ) -> ModelFacts:
     """Returns the facts in the content of a config.json: what it states, and its class's defaults."""
     made = completed(config, name, trust_remote_code=trust_remote_code)
-    extra: dict[str, Any] = {
+    extra: dict[str, object] = {
         "stated": config,
         "note": _OWN_CODE if made.class_name is None else f"the defaults of {made_by(made.class_name)}",
     }
@@ -344,13 +344,13 @@ def _unknown(tried: list[str]) -> ModelFacts:
     return ModelFacts(config=None, source=_NOTHING, extra={"tried": tried, "note": _NOTHING})
 
 
-def _with_torch_dtype(config: dict[str, Any]) -> dict[str, Any]:
+def _with_torch_dtype(config: dict[str, object]) -> dict[str, object]:
     """Returns ``config`` with ``torch_dtype`` for the ``dtype`` of a newer transformers, as SGLang reads it."""
     parts = {key: _renamed(value) for key, value in config.items() if isinstance(value, dict)}
     return _renamed({**config, **parts})
 
 
-def _renamed(part: dict[str, Any]) -> dict[str, Any]:
+def _renamed(part: dict[str, object]) -> dict[str, object]:
     named = isinstance(part.get("dtype"), str) and "torch_dtype" not in part
     return {**part, "torch_dtype": part["dtype"]} if named else part
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import JsonDict, JsonObject, plain
 
 QUANTIZATION = "hf_quant_config.json"
 """The file beside a config.json that states the checkpoint's format where that does not."""
@@ -27,12 +26,12 @@ class ModelFacts:
     says why no class of SGLang 0.5.2 reads the file.
     """
 
-    config: Mapping[str, Any] | None
+    config: JsonObject | None
     gguf: bool = False
     source: str = "given"
     revision: str | None = None
     unknown: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: JsonObject = field(default_factory=dict)
     draft: ModelFacts | None = None
     config_class: str | None = None
     refused: str | None = None
@@ -42,18 +41,18 @@ class ModelFacts:
         return self.config is not None
 
     @property
-    def identity(self) -> Mapping[str, Any] | None:
+    def identity(self) -> JsonObject | None:
         """Returns the fields that tell this model's server from others: a preset's excerpt, else the whole config."""
-        fields: Mapping[str, Any] | None = self.extra.get("identity", self.config)
+        fields: JsonObject | None = self.extra.get("identity", self.config)
         return fields
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> JsonDict:
         """Returns what a saved plan keeps beside ``config``, to be judged alike: see ``with_details``."""
         kept = {key: plain(self.extra[key]) for key in KEPT if key in self.extra}
         found = {**kept, "config_class": self.config_class, "refused": self.refused}
         return {key: value for key, value in found.items() if value is not None}
 
-    def with_details(self, details: Mapping[str, Any]) -> ModelFacts:
+    def with_details(self, details: JsonObject) -> ModelFacts:
         """Returns these facts with what a saved plan kept."""
         extra = {key: details[key] for key in KEPT if key in details}
         return replace(self, extra=extra, config_class=details.get("config_class"), refused=details.get("refused"))

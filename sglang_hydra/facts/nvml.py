@@ -39,7 +39,7 @@ def nvml_library() -> Iterator[Any]:
             pynvml.nvmlShutdown()
 
 
-def ask_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
+def ask_nvml(nvml: Any, name: str, *arguments: object) -> Any:
     """Returns what a function of the library answers; None where an older library lacks it, and where this GPU or
     driver does not support it or this container may not ask."""
     function = getattr(nvml, name, None)

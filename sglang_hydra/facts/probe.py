@@ -75,10 +75,7 @@ class GpuProbe:
 
 
 def probe_gpu(
-    env: Mapping[str, str] = os.environ,
-    *,
-    python: str | None = None,
-    site_paths: Sequence[str] | None = None,
+    env: Mapping[str, str] = os.environ, *, python: str | None = None, site_paths: Sequence[str] | None = None
 ) -> GpuProbe:
     """Returns the accelerators of this machine as a process with the environment ``env`` would see them.
 

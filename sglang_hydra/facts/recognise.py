@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from sglang_hydra.facts.probe import GpuProbe
+from sglang_hydra.text.json_types import JsonObject
 
 MEMORY_TOLERANCE = 0.05
 """Drivers, ECC and virtual functions move a card's total by up to a few percent; classes of one name differ by more."""
@@ -15,7 +15,7 @@ MEMORY_TOLERANCE = 0.05
 _BRANDS = frozenset(("nvidia", "amd", "intel", "huawei", "habana", "tesla", "geforce", "instinct"))
 
 
-def recognise(probe: GpuProbe, presets: Mapping[str, Mapping[str, Any]]) -> str | None:
+def recognise(probe: GpuProbe, presets: Mapping[str, JsonObject]) -> str | None:
     """Returns the option of the preset that the probed GPUs are, or None. ``presets`` maps options to ``gpu`` nodes.
 
     A class fits when the chip's designation is the same (an H200 is no H20, a GB200 no B200) and the memory of the

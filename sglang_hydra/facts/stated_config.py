@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from sglang_hydra.facts.model import QUANTIZATION, ModelFacts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.locations import conf_dir
 
 _MIXED = "MIXED_PRECISION"
@@ -18,7 +18,7 @@ FOLDER = "configs"
 ORG--NAME.hf_quant_config.json where the checkpoint's format stands in that file alone."""
 
 
-def preset_facts(node: Mapping[str, Any], source: str) -> ModelFacts | None:
+def preset_facts(node: JsonObject, source: str) -> ModelFacts | None:
     """Returns what a ``model`` node states: the file that ``config_file`` names, with ``config`` laid over it, also
     inside its nested configs. None if the node states neither. ``source`` is what is shown where the node names none.
 
@@ -33,7 +33,7 @@ def preset_facts(node: Mapping[str, Any], source: str) -> ModelFacts | None:
     stated = laid_over(_whole(name) if name is not None else {}, own or {})
     if stated.get("quantization_config", stated) is None:
         del stated["quantization_config"]
-    extra: dict[str, Any] = {}
+    extra: JsonDict = {}
     format = _whole(f"{name[:-5]}.{QUANTIZATION}") if name is not None and _is_there(name) else None
     if format is not None and "quantization_config" not in stated:
         quantization = {"quant_method": "modelopt", **format["quantization"]}
@@ -52,7 +52,7 @@ def _is_there(name: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _whole(name: str) -> Mapping[str, Any]:
+def _whole(name: str) -> JsonObject:
     folder = conf_dir() / FOLDER
     path = folder / name
     if path.parent != folder or not path.is_file():
@@ -64,11 +64,11 @@ def _whole(name: str) -> Mapping[str, Any]:
             "model.config_file=null model.facts_from=<its config.json>",
         )
         raise ConfigError(finding)
-    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    config: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
     return config
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def laid_over(below: Mapping[str, object], above: Mapping[str, object]) -> JsonDict:
     """Returns ``above`` over ``below``, key by key, also inside the mappings that both have."""
     both = dict(below)
     for key, value in above.items():

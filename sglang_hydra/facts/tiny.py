@@ -11,20 +11,19 @@ import os
 import random
 import sys
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 from sglang_hydra.text.private import make_private, require_private
 
 TINY_VERSION = 1
 """Part of the folder's name: raise it when what is written changes."""
 
-_FILES: Mapping[str, Any] = json_beside(__file__)
-TINY_CONFIG: dict[str, Any] = _FILES["config.json"]
+_FILES: JsonObject = json_beside(__file__)
+TINY_CONFIG: JsonDict = _FILES["config.json"]
 """The config.json that is written; the preset conf/model/tiny.yaml declares the same facts."""
 
 _SPECIAL: Sequence[str] = _FILES["special_tokens"]
@@ -104,7 +103,7 @@ def _bytes_as_letters() -> list[str]:
     return [chr(byte if byte in printable else next(spare)) for byte in range(256)]
 
 
-def _tokenizer() -> dict[str, Any]:
+def _tokenizer() -> JsonDict:
     """Returns a byte-level BPE that can spell anything; its merges make syllables and words of two."""
     space = _bytes_as_letters()[ord(" ")]
     merges = [(consonant, vowel) for consonant in "bcdfghjklmnprstvwyz" for vowel in "aeiou"]
@@ -182,7 +181,7 @@ def _bias(token: int) -> float:
 
 def _write_weights(path: Path) -> None:
     """Writes the safetensors format: the header's length (8 bytes), the header as JSON, the tensors' bytes."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in _shapes().items():
         start, end = end, end + 4 * (shape[0] * shape[1] if len(shape) == 2 else shape[0])

@@ -10,9 +10,9 @@ What does not: rendering, reading files other than a checkpoint's, anything that
     logged_pool(values, gpu, model, ...)        -> KV tokens from a server's logged free memory
 
 sizing, verdict, result, remedy           the memory of one GPU, what it means, its record, what would help
-weights, weighing, checkpoint             bytes on each GPU, as PyTorch has them; error bars; a checkpoint's files
-kv, states, compressed, draft             the KV cache, linear attention, DeepSeek-V4's pools, draft models
-overheads, allocation                     the rest on the GPU; each release's pools
+weights, checkpoint                       bytes on each GPU, as PyTorch has them; error bars; a checkpoint's files
+kv, compressed                            the KV cache, linear attention, DeepSeek-V4's pools
+overheads                                 the rest on the GPU; each release's pools
 roofline, roofline_terms                  the hardware's limit: its formulas, and what they are made of
 forecast, forecast_terms                  what a server delivers, and its physical terms
 host, colocate                            the memory of the node; a trainer on the same GPUs

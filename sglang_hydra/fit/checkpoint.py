@@ -6,12 +6,13 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_plain, read_text
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import Json
 
 INDEX = "model.safetensors.index.json"
 _HEADER_LIMIT = 100_000_000  # bytes; safetensors refuses longer headers
@@ -107,7 +108,7 @@ def _header(file: str) -> dict[str, int]:
     return {name: _tensor_bytes(file, name, entry) for name, entry in header.items() if name != "__metadata__"}
 
 
-def _tensor_bytes(file: str, name: str, entry: Any) -> int:
+def _tensor_bytes(file: str, name: str, entry: object) -> int:
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
     if isinstance(offsets, list) and len(offsets) == 2 and all(type(item) is int for item in offsets):
         begin, end = offsets
@@ -131,7 +132,7 @@ def _layer(name: str) -> int:
     return int(found.group(1)) if found else -1
 
 
-def _json_of(path: str) -> Any:
+def _json_of(path: str) -> Json:
     try:
         return read_json(read_text(path), "record")
     except json.JSONDecodeError as wrong:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from sglang_hydra.architecture.decoder import Compressed, Decoder
 from sglang_hydra.architecture.ranks import Ranks, stage_layers
-from sglang_hydra.fit.allocation import Allocation
 from sglang_hydra.fit.kv import Cells, KvKind, Pool, window_cap
+from sglang_hydra.fit.overheads import Allocation
+from sglang_hydra.text.json_types import JsonObject
 
 _RATIO, _PAGE = 0.1, 256  # swa_full_tokens_ratio and page_size, as the model's class sets them
 _SCALES = 8  # bytes of a row's scales
@@ -22,7 +22,7 @@ _STATE = 4  # bytes of a number in a state of compression (SGLANG_DSV4_COMPRESS_
 _TAILS = 4  # cached prefixes of each request whose window is kept (0.5.23:1309-1326)
 
 
-def compressed_cells(decoder: Decoder, ranks: Ranks, values: Mapping[str, Any], rules: Allocation) -> Cells:
+def compressed_cells(decoder: Decoder, ranks: Ranks, values: Mapping[str, object], rules: Allocation) -> Cells:
     """Returns what one token of the full context takes in the fullest stage: in the window's pools by their ratio."""
     stages = stage_layers(len(decoder.layers), ranks.stages)
     if not rules.ratios_by_stage:
@@ -32,7 +32,7 @@ def compressed_cells(decoder: Decoder, ranks: Ranks, values: Mapping[str, Any], 
     return max(cells, key=lambda cell: cell.counted)
 
 
-def _stage(decoder: Decoder, ratios: list[int], values: Mapping[str, Any], rules: Allocation) -> Cells:
+def _stage(decoder: Decoder, ratios: list[int], values: Mapping[str, object], rules: Allocation) -> Cells:
     shape = _shape(decoder)
     share = 0.0 if _by_requests(values, rules) else window_ratio(values)
     four, many = ratios.count(4), ratios.count(128)
@@ -53,13 +53,7 @@ def _stage(decoder: Decoder, ratios: list[int], values: Mapping[str, Any], rules
 
 
 def compressed_pool(
-    room: float,
-    decoder: Decoder,
-    ranks: Ranks,
-    cells: Cells,
-    values: Mapping[str, Any],
-    rules: Allocation,
-    context: int,
+    room: float, decoder: Decoder, ranks: Ranks, cells: Cells, values: JsonObject, rules: Allocation, context: int
 ) -> Pool:
     """Returns the pools that fit into ``room`` bytes: tokens full context, window, and requests with a state."""
     shape, page = _shape(decoder), int(values.get("page_size") or _PAGE)
@@ -85,15 +79,13 @@ def compressed_pool(
     return Pool(tokens, kept, kept, sliding, kept * cells.counted + fixed, requests)
 
 
-def window_ratio(values: Mapping[str, Any]) -> float:
+def window_ratio(values: JsonObject) -> float:
     """Returns the tokens of the window's pool for each of the full one."""
     stated = values.get("swa_full_tokens_ratio")
     return _RATIO if stated is None or stated == 0.8 else float(stated)
 
 
-def _window_tokens(
-    shape: Compressed, ranks: Ranks, values: Mapping[str, Any], rules: Allocation, page: int
-) -> int | None:
+def _window_tokens(shape: Compressed, ranks: Ranks, values: JsonObject, rules: Allocation, page: int) -> int | None:
     """Returns the tokens of the window's pool where the requests decide it; None where the ratio does."""
     if not _by_requests(values, rules):
         return None
@@ -104,14 +96,14 @@ def _window_tokens(
     return -(-tokens // page) * page
 
 
-def _by_requests(values: Mapping[str, Any], rules: Allocation) -> bool:
+def _by_requests(values: JsonObject, rules: Allocation) -> bool:
     stated = values.get("swa_full_tokens_ratio")
     chunked = int(values.get("chunked_prefill_size") or 0) > 0 or values.get("disaggregation_mode") == "decode"
     limited = bool(values.get("max_running_requests")) and stated in (None, 0.1, 0.8)
     return rules.compressed_by_page and limited and chunked
 
 
-def _row(shape: Compressed, ratio: int, values: Mapping[str, Any], rules: Allocation) -> float:
+def _row(shape: Compressed, ratio: int, values: JsonObject, rules: Allocation) -> float:
     """Returns the bytes of one cached row: the plain part in FP8, the rotated one in 16 bits, and scales; later rounded
     by pages. The TensorRT-LLM kernels read everything in FP8."""
     if values.get("dsv4_attn_backend") == "trtllm":
@@ -123,7 +115,7 @@ def _row(shape: Compressed, ratio: int, values: Mapping[str, Any], rules: Alloca
     return math.ceil(rows * row / _ROW_UNIT) * _ROW_UNIT / rows
 
 
-def _state_row(shape: Compressed, ratio: int, values: Mapping[str, Any], rules: Allocation) -> float:
+def _state_row(shape: Compressed, ratio: int, values: JsonObject, rules: Allocation) -> float:
     """Returns the bytes of the state of compression for each token of the window's pool: a ring of rows for each of its
     pages."""
     drafting = values.get("speculative_algorithm") is not None
@@ -133,7 +125,7 @@ def _state_row(shape: Compressed, ratio: int, values: Mapping[str, Any], rules: 
     return ring / (page if page > 1 else _PAGE) * numbers * _STATE
 
 
-def _drafting(values: Mapping[str, Any], layers: int) -> float:
+def _drafting(values: Mapping[str, object], layers: int) -> float:
     """Sizes the cache that speculative decoding reserves: one layer more."""
     return (layers + 1) / layers if values.get("speculative_algorithm") else 1.0
 

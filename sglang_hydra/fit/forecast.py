@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from math import exp, log, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import at_least, release_key
 from sglang_hydra.fit.forecast_server import Server
 from sglang_hydra.fit.forecast_terms import TERMS, assumed, crosses, prompt_terms, step_terms
 from sglang_hydra.fit.roofline import COMPUTE, LINK
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 
 ALL = "all"
 NEW = "0.5.8"
@@ -95,15 +95,13 @@ class Own(NamedTuple):
 
 
 @cache
-def coefficients() -> Mapping[str, Any]:
+def coefficients() -> JsonObject:
     """Returns the shipped ones (forecast.json)."""
-    record: Mapping[str, Any] = json_beside(__file__)
+    record: JsonObject = json_beside(__file__)
     return record
 
 
-def forecast(
-    server: Server, demand: Demand, given: Mapping[str, Any] | None = None, own: Own | None = None
-) -> Forecast:
+def forecast(server: Server, demand: Demand, given: JsonObject | None = None, own: Own | None = None) -> Forecast:
     """Returns what ``server`` delivers under ``demand``, by the coefficients ``given`` (default: the package's)."""
     known, own = given or coefficients(), own or Own()
     context = demand.input_len + demand.output_len / 2
@@ -206,7 +204,7 @@ def _apart(demand: Demand, number: int, mixing: float) -> float:
     return demand.spread * mixing * sqrt(number)
 
 
-def _weighted(terms: Mapping[str, float], server: Server, known: Mapping[str, Any], own: float) -> dict[str, float]:
+def _weighted(terms: Mapping[str, float], server: Server, known: JsonObject, own: float) -> dict[str, float]:
     fitted, factors = known["coefficients"], _factors(server, known)
     return {
         name: seconds * fitted[name] * factors.get(TERMS[name].group, 1.0) * factors[ALL] * exp(own)
@@ -221,7 +219,7 @@ def _within_the_limit(terms: dict[str, float], least: float) -> dict[str, float]
     return {name: seconds * short for name, seconds in terms.items()} if short > 1 else terms
 
 
-def _factors(server: Server, known: Mapping[str, Any]) -> dict[str, float]:
+def _factors(server: Server, known: JsonObject) -> dict[str, float]:
     """Returns the factors of this engine, GPU class and release, by group of terms."""
     found = {ALL: 1.0}
     names = [f"engine {server.engine}", f"gpu {server.roofline.gpu}"]
@@ -242,12 +240,12 @@ def _figure(value: float, error: tuple[float, float]) -> Figure:
     return Figure(value, value * exp(error[0]), value * exp(error[1]))
 
 
-def _errors(server: Server, demand: Demand, running: float, known: Mapping[str, Any], own: Own) -> dict[str, Any]:
+def _errors(server: Server, demand: Demand, running: float, known: JsonObject, own: Own) -> JsonDict:
     """Returns the interval of TPOT and TTFT as logarithms, and what it is about. The user's own measurements are of
     this model on this GPU, so that only what else is far from all that was measured widens theirs."""
     seen = known["measured"]
     shape, there = server.shape in seen["shapes"], server.roofline.gpu in seen["gpus"]
-    errors: Mapping[str, Any] = known["errors"]["measured" if shape and there else "gpu" if shape else "model"]
+    errors: JsonObject = known["errors"]["measured" if shape and there else "gpu" if shape else "model"]
     more, reasons = (0.0, []) if own.load else _unknown(server, seen, errors)
     for name, value in (("input_len", demand.input_len), ("output_len", demand.output_len), ("running", running)):
         low, high = seen["load"][name]
@@ -272,7 +270,7 @@ def _errors(server: Server, demand: Demand, running: float, known: Mapping[str, 
     return {**found, "reasons": reasons}
 
 
-def _unknown(server: Server, seen: Mapping[str, Any], errors: Mapping[str, Any]) -> tuple[float, list[str]]:
+def _unknown(server: Server, seen: JsonObject, errors: JsonObject) -> tuple[float, list[str]]:
     """Returns what the server's model and GPU add to an error where nobody measured them, and the reasons in words."""
     shape, there = server.shape in seen["shapes"], server.roofline.gpu in seen["gpus"]
     more, reasons = 0.0, []

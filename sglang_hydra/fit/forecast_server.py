@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.architecture.decoder import LINEAR
 from sglang_hydra.architecture.known import Missing
@@ -16,6 +16,7 @@ from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.fit.result import Fit
 from sglang_hydra.fit.roofline import Roofline
 from sglang_hydra.fit.roofline_terms import roofline_of
+from sglang_hydra.text.json_types import JsonObject
 
 _GIGA = 1e9
 _GRAPHS = 160  # SGLang 0.5.2's largest captured batch, where no argument says it
@@ -73,7 +74,7 @@ class Server(NamedTuple):
 
 
 def server_of(
-    values: Mapping[str, Any],
+    values: JsonObject,
     gpu: GpuFacts,
     model: ModelFacts,
     fit: Fit | None,
@@ -117,7 +118,7 @@ def server_of(
 
 
 @cache
-def _networks() -> Mapping[str, Any]:
+def _networks() -> JsonObject:
     """Returns by GPU class the GPUs on the fast link, its GB/s of a GPU in one direction, and the source."""
-    found: Mapping[str, Any] = json.loads(Path(__file__).with_name("forecast_networks.json").read_text("utf-8"))
+    found: Mapping[str, object] = json.loads(Path(__file__).with_name("forecast_networks.json").read_text("utf-8"))
     return found

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.tables.order import FIRST_NUMBERED, at_least, release_key
 from sglang_hydra.fit.kv import INDEX
 from sglang_hydra.fit.overheads import GIB
+from sglang_hydra.text.json_types import JsonObject
 
 if TYPE_CHECKING:
     from sglang_hydra.fit.result import KvCache
@@ -55,7 +56,7 @@ class HostMemory(NamedTuple):
 
 
 def host_memory(
-    values: Mapping[str, Any], given: Mapping[str, Any], kv: KvCache | None, ranks: int, release: str
+    values: JsonObject, given: Mapping[str, object], kv: KvCache | None, ranks: int, release: str
 ) -> HostMemory:
     """Returns what one node with ``ranks`` GPUs keeps. ``given`` are the arguments that somebody set."""
     offloaded = ranks * float(values.get("cpu_offload_gb") or 0) * GIB
@@ -70,7 +71,7 @@ def host_memory(
     return HostMemory(ranks, cache, offloaded, elastic, rounded)
 
 
-def _pool(values: Mapping[str, Any], kv: KvCache | None) -> float | None:
+def _pool(values: JsonObject, kv: KvCache | None) -> float | None:
     """Returns the pool of one rank in bytes; None where it is unknown."""
     if kv is None:
         return None
@@ -85,7 +86,7 @@ def _power_of_two(size: float) -> float:
     return 2.0 ** math.ceil(math.log2(max(size, 1)))
 
 
-def fitting_word(values: Mapping[str, Any], kv: KvCache, found: HostMemory, node_gib: float) -> str | None:
+def fitting_word(values: JsonObject, kv: KvCache, found: HostMemory, node_gib: float) -> str | None:
     """Returns the override with which the hierarchical cache fits into ``node_gib`` of a node; None where none does."""
     pool, room = _pool(values, kv), ((node_gib - RESERVE_GIB) * GIB - found.offloaded) / found.ranks
     if not pool or room <= 0:

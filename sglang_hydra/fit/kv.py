@@ -3,16 +3,20 @@
 Sources: SGLang 0.5.2 model_executor/model_runner.py (profile_max_num_token, set_num_token_hybrid, init_memory_pool) and
 mem_cache/memory_pool.py (the tensors of the pools); what later releases do otherwise as allocation.json has it, read up
 to 0.5.23.
+
+Of the states of linear attention: SGLang 0.5.2 configs/qwen3_next.py (mamba_cache_per_req); 0.5.4 to 0.5.23 as
+allocation.json has them, with the bytes of a state in 0.5.23 configs/mamba_utils.py:56-126.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.architecture.decoder import BOTH, FULL, LINEAR, SLIDING, Decoder
 from sglang_hydra.architecture.ranks import Ranks, kv_share, stage_layers
-from sglang_hydra.fit.allocation import Allocation
+from sglang_hydra.fit.overheads import Allocation, states_of_a_request
+from sglang_hydra.text.json_types import JsonObject
 
 _INDEX_SCALE = 128  # numbers of an index key that share a float32 scale; the key is in FP8
 _FP4_NUMBER = 0.5 + 1 / 16  # bytes of a number in 4 bits, with a scale for 16 of them
@@ -55,7 +59,7 @@ class Pool(NamedTuple):
     requests: int = 0
 
 
-def cache_bytes(values: Mapping[str, Any], usual: float) -> float:
+def cache_bytes(values: Mapping[str, object], usual: float) -> float:
     """Returns the bytes of one cached number: ``usual`` where kv_cache_dtype is auto."""
     dtype = str(values.get("kv_cache_dtype") or "auto")
     sizes = {"auto": usual, "bf16": 2.0, "bfloat16": 2.0, "mxfp8": _MXFP8_NUMBER, "nvfp4": _FP4_NUMBER}
@@ -142,13 +146,7 @@ def _whole(size: float) -> float:
 
 
 def pool_of(
-    room: float,
-    decoder: Decoder,
-    ranks: Ranks,
-    cells: Cells,
-    values: Mapping[str, Any],
-    context: int,
-    rules: Allocation,
+    room: float, decoder: Decoder, ranks: Ranks, cells: Cells, values: JsonObject, context: int, rules: Allocation
 ) -> Pool:
     """Returns the pool that fits into ``room`` bytes. 0 tokens or less: the server refuses to start."""
     page = int(values.get("page_size") or 1)
@@ -165,7 +163,7 @@ def pool_of(
     return Pool(profiled, tokens, full * ranks.decode_contexts, sliding, size)
 
 
-def pools_windows(decoder: Decoder, values: Mapping[str, Any], rules: Allocation) -> bool:
+def pools_windows(decoder: Decoder, values: Mapping[str, object], rules: Allocation) -> bool:
     """Returns whether layers with a sliding window have a pool of their own."""
     if not any(layer.mixer == SLIDING for layer in decoder.layers):
         return False
@@ -174,9 +172,7 @@ def pools_windows(decoder: Decoder, values: Mapping[str, Any], rules: Allocation
     return not values.get("disable_hybrid_swa_memory", True)
 
 
-def _windowed_pool(
-    room: float, decoder: Decoder, ranks: Ranks, cells: Cells, values: Mapping[str, Any], page: int
-) -> Pool:
+def _windowed_pool(room: float, decoder: Decoder, ranks: Ranks, cells: Cells, values: JsonObject, page: int) -> Pool:
     """Pools for full attention and for windows that share bytes out, by a ratio of their tokens or, where the requests
     are limited and no prefix is kept, by what these need (0.5.23 pool_configurator.py:786-1046)."""
     sizes = {kind.kind: kind.bytes_per_token for kind in cells.kinds}
@@ -197,7 +193,7 @@ def _windowed_pool(
     return Pool(tokens, kept, kept, sliding, float(size))
 
 
-def window_cap(values: Mapping[str, Any], window: int, page: int, requests: int) -> int:
+def window_cap(values: JsonObject, window: int, page: int, requests: int) -> int:
     """Returns the tokens of a window's pool that ``requests`` hold at once (0.5.23 pool_configurator.py:924-968)."""
     drafting = values.get("speculative_algorithm") is not None
     drafts = int(values.get("speculative_num_draft_tokens") or 1) if drafting else 1
@@ -211,7 +207,7 @@ def window_cap(values: Mapping[str, Any], window: int, page: int, requests: int)
 
 
 def request_slots(
-    values: Mapping[str, Any], ranks: Ranks, profiled: int, context: int, states: int | None, rules: Allocation
+    values: JsonObject, ranks: Ranks, profiled: int, context: int, states: int | None, rules: Allocation
 ) -> int:
     """Returns requests that the table of token locations has rows for (init_memory_pool), from the tokens that the
     memory allows: before a limit, drafts or a split of the pool. ``states`` is for how many there are states of linear
@@ -224,7 +220,7 @@ def request_slots(
     return slots if states is None else min(slots, states)
 
 
-def _speculative_headroom(values: Mapping[str, Any], tokens: int, context: int) -> int:
+def _speculative_headroom(values: JsonObject, tokens: int, context: int) -> int:
     """Returns the tokens that the target's pool gets on top, for draft and verified tokens of every request."""
     if values.get("speculative_algorithm") is None:
         return 0
@@ -234,7 +230,7 @@ def _speculative_headroom(values: Mapping[str, Any], tokens: int, context: int) 
 
 
 def _split(
-    decoder: Decoder, values: Mapping[str, Any], tokens: int, context: int, page: int, rules: Allocation
+    decoder: Decoder, values: JsonObject, tokens: int, context: int, page: int, rules: Allocation
 ) -> tuple[int, int | None]:
     """Returns the tokens of the pool for full attention and of the one for sliding windows, where there are two."""
     sliding = sum(layer.mixer == SLIDING for layer in decoder.layers)
@@ -249,9 +245,7 @@ def _split(
     return full, int(full * ratio)
 
 
-def _split_llama4(
-    values: Mapping[str, Any], tokens: int, context: int, chunk: int, page: int
-) -> tuple[int, int | None]:
+def _split_llama4(values: JsonObject, tokens: int, context: int, chunk: int, page: int) -> tuple[int, int | None]:
     """Splits the pool of Llama 4: three of four layers attend within chunks; hybrid_kvcache_ratio says how much less
     their pool may hold."""
     hybrid = values.get("hybrid_kvcache_ratio")
@@ -261,3 +255,72 @@ def _split_llama4(
     weight = 3 * share_of_window + 1
     sliding, full = 4 * tokens * share_of_window // weight, 4 * tokens - 12 * tokens * share_of_window // weight
     return int(full // page * page), int(sliding // page * page)
+
+
+DEFAULT_STATES = 512  # requests with linear attention, where neither argument that limits them is set
+_SHARE = 0.9  # mamba_full_memory_ratio, where nobody sets it
+
+
+class States(NamedTuple):
+    """``slots`` for states (None: the model keeps none), ``requests`` that can run with them, and bytes: of the slots
+    and of the states after each drafted token. Below 1 slot a server that shares the memory out refuses to start."""
+
+    slots: int | None
+    requests: int | None
+    bytes: float
+    drafted: float
+
+
+NO_STATES = States(None, None, 0.0, 0.0)
+
+
+def state_bytes(decoder: Decoder, ranks: Ranks, values: JsonObject) -> int:
+    """Returns the bytes of one request's state in the stage with most such layers: the last inputs of the convolution
+    in 16 bits, and its matrices in mamba_ssm_dtype."""
+    linear = decoder.linear
+    if linear is None:
+        return 0
+    wide = 2 if (values.get("mamba_ssm_dtype") or decoder.state_dtype) in ("bfloat16", "float16") else 4
+    each = linear.window(ranks.attention) * 2 + linear.matrices(ranks.attention) * wide
+    stages = stage_layers(len(decoder.layers), ranks.stages)
+    return each * max(sum(decoder.layers[i].mixer in (LINEAR, BOTH) for i in layers) for layers in stages)
+
+
+def states_of(decoder: Decoder, ranks: Ranks, values: JsonObject, rules: Allocation, room: float | None) -> States:
+    """Returns the states that share ``room`` bytes with the KV cache (None: unknown). DP attention's replicas share out
+    what is limited by number."""
+    each = state_bytes(decoder, ranks, values)
+    if decoder.linear is None or each == 0:
+        return NO_STATES if decoder.linear is None else States(0, None, 0.0, 0.0)
+    running = int(values.get("max_running_requests") or 0) // ranks.groups
+    asked = int(values.get("max_mamba_cache_size") or 0) // ranks.groups
+    cached = not values.get("disable_radix_cache")
+    drafted = int(values.get("speculative_num_draft_tokens") or 0) if values.get("speculative_algorithm") else 0
+    per_request = states_of_a_request(values) if rules.states_by_share else 1
+    padding = int(rules.states_padded)
+
+    def of(slots: int, requests: int) -> States:
+        room_for = (requests + padding) * drafted * each if rules.states_typed else slots * drafted * each
+        return States(slots, max(0, slots // per_request), float((slots + padding) * each), float(room_for))
+
+    def limited(slots: int) -> int:
+        return min(running or slots, slots // per_request) if rules.states_jointly else running
+
+    if not rules.states_by_share or (asked and (rules.states_typed or not cached)):
+        slots = asked or (running if not cached or not rules.states_by_share else 0) or DEFAULT_STATES // ranks.groups
+        return of(slots, limited(slots) if asked else slots)
+    if not cached and (running or not rules.states_typed):
+        slots = running or DEFAULT_STATES
+        return of(slots, slots)
+    if room is None:
+        return of(DEFAULT_STATES // ranks.groups, running)
+    part = float(values.get("mamba_full_memory_ratio") or _SHARE)
+    part /= 1 + part
+    if not rules.states_typed:
+        slots = int(room * part // each // (1 + drafted))
+    elif not rules.states_jointly:
+        slots = int((room - running * drafted * each) * part // each)
+    else:
+        slots = int((room * part - padding * each * (1 + drafted)) // (each * (1 + drafted / per_request)))
+    slots = max(0, slots)
+    return of(slots, limited(slots))

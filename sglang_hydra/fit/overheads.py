@@ -3,19 +3,27 @@
 Sources, all SGLang 0.5.2: mem_cache/memory_pool.py (ReqToTokenPool), layers/attention/*_backend.py (workspaces and the
 buffers of init_cuda_graph_state), model_executor/cuda_graph_runner.py. Where nothing but a measurement can say it, the
 range is that of published server logs (cases in the tests), which is why these are ranges.
+
+allocation.json has which memory pools a release makes, and by which of its rules it sizes them: a row for each rule,
+the first release that has it, and where it stands there. The releases were read up to 0.5.23
+(``architecture.understanding.LATEST``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
 
-from sglang_hydra.architecture.architectures import FA3_BY_DEFAULT
 from sglang_hydra.architecture.decoder import LINEAR, Decoder
 from sglang_hydra.architecture.ranks import Ranks, kv_share, share
+from sglang_hydra.architecture.reading_layers import FA3_BY_DEFAULT
 from sglang_hydra.arguments.layout import Layout
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.text.json_types import JsonObject, json_beside
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -69,7 +77,7 @@ def before_loading(gpu: GpuFacts, ranks: Ranks, nodes: int) -> Range:
     return Range(1.2 * GIB, 2.7 * GIB if nodes <= 1 else 3.4 * GIB, 4.5 * GIB)
 
 
-def attention_backend(values: Mapping[str, Any], decoder: Decoder, gpu: GpuFacts, ranks: Ranks) -> str:
+def attention_backend(values: Mapping[str, object], decoder: Decoder, gpu: GpuFacts, ranks: Ranks) -> str:
     """Returns the backend that the server takes where none was chosen (model_runner.model_specific_adjustment)."""
     chosen = values.get("attention_backend") or values.get("decode_attention_backend")
     if decoder.compressed is not None:
@@ -93,7 +101,7 @@ def kept_fraction(fraction: float, backend: str, context: int) -> float:
     return fraction * _AITER_SHARE if backend == "aiter" and context > _LONGEST_FOR_AITER else fraction
 
 
-def request_table(values: Mapping[str, Any], slots: int, context: int) -> float:
+def request_table(values: JsonObject, slots: int, context: int) -> float:
     """Returns where each token of each request lies: four bytes for every position of the longest context."""
     return slots * (context + 4 + (values.get("speculative_num_draft_tokens") or 0)) * 4.0
 
@@ -110,7 +118,7 @@ def workspace(backend: str, decoder: Decoder, ranks: Ranks, slots: int, context:
     return 512.0 * MIB if backend == "trtllm_mha" else 0.0
 
 
-def expert_buffers(values: Mapping[str, Any], decoder: Decoder, ranks: Ranks) -> Range:
+def expert_buffers(values: Mapping[str, object], decoder: Decoder, ranks: Ranks) -> Range:
     """Returns the buffers through which DeepEP sends tokens to experts on other GPUs: NOTHING without it.
 
     Sizes: DeepEP's csrc/config.hpp, get_nvl_buffer_size_hint and LowLatencyLayout, as SGLang 0.5.2 asks for them
@@ -140,7 +148,7 @@ def libraries() -> Range:
 
 
 def captured_sizes(
-    values: Mapping[str, Any], layout: Layout, gpu: GpuFacts, ranks: Ranks, slots: int
+    values: Mapping[str, object], layout: Layout, gpu: GpuFacts, ranks: Ranks, slots: int
 ) -> tuple[int, ...]:
     """Returns the batch sizes for which CUDA graphs are made (cuda_graph_runner.get_batch_sizes_to_capture): those that
     the ranks of an attention layer, and two overlapping batches, can share evenly."""
@@ -161,7 +169,7 @@ def captured_sizes(
 
 
 def graphs(
-    values: Mapping[str, Any], decoder: Decoder, ranks: Ranks, backend: str, sizes: tuple[int, ...], context: int
+    values: JsonObject, decoder: Decoder, ranks: Ranks, backend: str, sizes: tuple[int, ...], context: int
 ) -> Range:
     """Returns the memory of CUDA graphs: the nodes of each graph, the activations of the largest batch, and the buffers
     that the attention backend sizes for it. A kernel in a graph keeps 4 KiB (SM100) to 60 KiB on the GPU in the logs,
@@ -209,14 +217,14 @@ def activations(decoder: Decoder, ranks: Ranks, tokens: int, sampled: int) -> Ra
     return about(base + max(mixing, mlp), 0.35, 1.6) + Range(4.0 * logits, 6.0 * logits, 6.0 * logits)
 
 
-def prefill_tokens(values: Mapping[str, Any], context: int) -> int:
+def prefill_tokens(values: JsonObject, context: int) -> int:
     """Returns the tokens of the largest prefill batch on one GPU."""
     chunk = values.get("chunked_prefill_size") or 0
     most = values.get("max_prefill_tokens") or 16384
     return int(chunk) if chunk and chunk > 0 else min(int(most), max(context, 1))
 
 
-def _usual_sizes(values: Mapping[str, Any], gpu: GpuFacts) -> list[int]:
+def _usual_sizes(values: Mapping[str, object], gpu: GpuFacts) -> list[int]:
     if values.get("speculative_algorithm") is not None:
         sizes = [*range(1, 9), *range(10, 33, 2), *range(40, 64, 8), *range(80, 161, 16)]
     elif values.get("disable_cuda_graph_padding"):
@@ -237,7 +245,7 @@ def _kernels(decoder: Decoder, experts: bool, linear: bool) -> int:
 
 
 def _graph_buffers(
-    values: Mapping[str, Any], decoder: Decoder, ranks: Ranks, backend: str, tokens: int, context: int
+    values: JsonObject, decoder: Decoder, ranks: Ranks, backend: str, tokens: int, context: int
 ) -> float:
     if backend == "flashinfer":
         return tokens * context * (4.0 if decoder.latent is not None else 5.0)
@@ -249,3 +257,66 @@ def _graph_buffers(
         logits = tokens * share(decoder.heads, ranks.attention) * splits * (wide + 1) * 4.0
         return logits + tokens * context * 9.0
     return 0.0
+
+
+_TABLE: Mapping[str, Mapping[str, str]] = json_beside(str(Path(__file__).with_name("allocation")))
+
+
+class Allocation(NamedTuple):
+    """The rules of one release, each true where it holds.
+
+    States of linear attention: ``states_by_share`` sizes them by a share of the memory, ``states_typed`` lets
+    max_mamba_cache_size go before that, ``states_jointly`` shares the memory between states and those of drafted tokens
+    (earlier the latter came first), ``states_padded`` counts a padding slot, ``states_by_stage`` profiles the attention
+    of a pipeline stage and not of all. Drafts: ``draft_counted`` counts their weights and cache before the pool is
+    sized, ``no_headroom`` adds no tokens for them. Sparse attention: ``index_counted`` counts the index keys in the
+    profile, ``index_shared`` keeps none where a layer has no indexer. Windows: ``window_pools`` for named classes,
+    shared out ``windows_by_bytes``, refused below a ``window_floor``, or sized ``windows_by_requests``. DeepSeek-V4:
+    ``ratios_by_stage`` counts the layers of a pipeline stage (earlier all that config.json lists, the draft's too),
+    ``ratio_128_by_request``, ``compressed_by_page``. ``media_reserved`` keeps 100 MiB free for multimodal inputs,
+    ``fraction_resolved`` takes aiter's share off mem_fraction_static when it is resolved and not when memory is given
+    out, ``requests_by_tokens`` limits requests by the pool's tokens.
+    """
+
+    states_by_share: bool
+    index_counted: bool
+    fraction_resolved: bool
+    no_headroom: bool
+    states_typed: bool
+    states_by_stage: bool
+    window_pools: bool
+    windows_by_bytes: bool
+    requests_by_tokens: bool
+    states_jointly: bool
+    ratios_by_stage: bool
+    draft_counted: bool
+    ratio_128_by_request: bool
+    states_padded: bool
+    index_shared: bool
+    media_reserved: bool
+    window_floor: bool
+    compressed_by_page: bool
+    windows_by_requests: bool
+
+
+@lru_cache(maxsize=32)
+def allocation_of(release: str) -> Allocation:
+    """Returns the rules that hold in ``release``."""
+    reached = {since for since in {row["since"] for row in _TABLE.values()} if at_least(release, since)}
+    return Allocation(**{name: row["since"] in reached for name, row in _TABLE.items()})
+
+
+def source_of(rule: str) -> str:
+    """Returns the file and lines that a rule was read from. Raises KeyError for an unknown rule."""
+    return _TABLE[rule]["source"]
+
+
+def states_of_a_request(values: Mapping[str, object]) -> int:
+    """Slots of states that one running request takes (0.5.23 kv_cache_configurator.py:3062-3088 and
+    mem_cache/allocation_sizing.py, get_mamba_tracking_slots)."""
+    if values.get("disable_radix_cache"):
+        return 1
+    strategy = str(values.get("mamba_radix_cache_strategy") or values.get("mamba_scheduler_strategy") or "")
+    if not strategy.startswith("extra_buffer"):
+        return 3
+    return 3 + (1 if values.get("disable_overlap_schedule") or strategy.endswith("lazy") else 2)

@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.architecture.published_checkpoints import others
 from sglang_hydra.architecture.tensors import ROUTED
 from sglang_hydra.arguments.layout import Layout, arguments_saying
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.fit.result import NOTHING_STATED, Fit, Wanted, gib, requests_of
+from sglang_hydra.text.json_types import JsonObject
 
-Verify = Callable[[Mapping[str, Any]], "Fit | None"]
+Verify = Callable[[Mapping[str, object]], "Fit | None"]
 """Plans with these overrides on top: arguments by name, ``gpu`` for another class. None where that plan is refused."""
-Change = Mapping[str, Any]
+Change = Mapping[str, object]
 
 GPUS, ARGUMENTS, CHECKPOINT, CLASS, NODES = "gpus", "arguments", "checkpoint", "class", "nodes"
 _MOST_GPUS, _MOST_NODES = 64, 8
@@ -47,12 +48,12 @@ class Server(NamedTuple):
     """What the changes are thought of for: resolved arguments by name, the layout that they give, the release whose
     arguments are offered, and the names of those that were typed."""
 
-    values: Mapping[str, Any]
+    values: JsonObject
     layout: Layout
     release: str
     typed: Collection[str] = ()
 
-    def saying(self, **meanings: Any) -> dict[str, Any]:
+    def saying(self, **meanings: object) -> dict[str, object]:
         """Returns the release's arguments for these meanings of the layout."""
         return arguments_saying(self.release, self.typed, **meanings)
 
@@ -96,12 +97,7 @@ def remedies(
 
 
 def _candidates(
-    server: Server,
-    gpu: GpuFacts,
-    found: Fit,
-    wanted: Wanted,
-    classes: Iterable[GpuFacts],
-    fitting: Sequence[Remedy],
+    server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted, classes: Iterable[GpuFacts], fitting: Sequence[Remedy]
 ) -> Iterator[tuple[int, str, int, Iterator[Change]]]:
     """Yields each kind of change: the step at which it is thought of, how many are worth showing, and the
     changes, the smallest first. Where the weights fit and an argument is what fails, arguments come first."""
@@ -136,13 +132,13 @@ def takes(gpu: GpuFacts, format: str) -> bool:
     return (gpu.compute_capability or (0, 0)) >= _LEAST_CAPABILITY.get(format, (0, 0))
 
 
-def has_free_cache(values: Mapping[str, Any], gpu: GpuFacts) -> bool:
+def has_free_cache(values: JsonObject, gpu: GpuFacts) -> bool:
     """Returns whether nothing fixes the type of the cache, and the GPU may have one in FP8; None is of an estimate,
     which does not know it."""
     return values.get("kv_cache_dtype") in ("auto", None) and (gpu.is_cuda or gpu.is_hip)
 
 
-def _working_fraction(values: Mapping[str, Any], found: Fit) -> Iterator[Change]:
+def _working_fraction(values: JsonObject, found: Fit) -> Iterator[Change]:
     """Yields a fraction that works, where the one that was asked for is what fails."""
     interval, asked = found.interval, values.get("mem_fraction_static")
     if interval is None or interval.low >= 1 or interval.empty or asked is None:
@@ -229,7 +225,7 @@ def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
         yield from ({**change, "context_length": length} for length in (tokens,) if length)
 
 
-def _single_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Mapping[str, Any]]:
+def _single_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
     """Yields other divisions of the memory, where the weights fit."""
     if found.interval is None or found.interval.low >= 1:
         return
@@ -240,13 +236,13 @@ def _single_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Map
     yield from _smaller(server, gpu, found)
 
 
-def _fewer_requests(found: Fit) -> Iterator[Mapping[str, Any]]:
+def _fewer_requests(found: Fit) -> Iterator[Mapping[str, object]]:
     """Yields fewer requests at a time, where what each keeps beside its tokens takes the whole pool."""
     most = found.running or math.inf
     yield from ({"max_running_requests": number} for number in (256, 64, 16) if number < most)
 
 
-def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:
+def _shorter(found: Fit) -> Iterator[Mapping[str, object]]:
     """Yields a shorter longest context or fewer requests, where the request table takes the memory."""
     context, slots = (found.kv.context, found.kv.slots or 0) if found.kv is not None else (0, 0)
     yield from ({"context_length": length} for length in _CONTEXTS[:1] if context > length)
@@ -254,7 +250,7 @@ def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:
     yield from ({"context_length": length} for length in _CONTEXTS[1:] if context > length)
 
 
-def _two_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Mapping[str, Any]]:
+def _two_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
     """Yields less outside the static part, and a fraction just above what the weights need."""
     interval = found.interval
     if interval is not None and interval.low < 1:
@@ -262,7 +258,7 @@ def _two_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Mappin
         yield from ({**change, "mem_fraction_static": fraction} for change in _smaller(server, gpu, found))
 
 
-def _smaller(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Mapping[str, Any]]:
+def _smaller(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
     """Yields less of what is allocated outside the static part, and smaller numbers in the KV cache."""
     values, made = server.values, server.layout.graphs
     chunk = values.get("chunked_prefill_size") or 0
@@ -275,7 +271,7 @@ def _smaller(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Mapping[str,
         yield from ({"kv_cache_dtype": kind} for kind in ("fp8_e5m2", "fp8_e4m3"))
 
 
-def _checkpoints(values: Mapping[str, Any], gpu: GpuFacts) -> Iterator[Mapping[str, Any]]:
+def _checkpoints(values: Mapping[str, object], gpu: GpuFacts) -> Iterator[Mapping[str, object]]:
     """Checkpoints of the same weights in formats that this GPU computes, then quantizing while loading."""
     for checkpoint in others(str(values.get("model_path"))):
         if takes(gpu, checkpoint.format):
@@ -314,6 +310,6 @@ def _wording(overrides: Change, fitted: Fit, wanted: Wanted) -> str:
     return f"{typed}: {size}{fitted.kv_tokens or 0:,} KV tokens{held}"
 
 
-def spelled(value: Any) -> str:
+def spelled(value: object) -> str:
     """Returns a value as one types it."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

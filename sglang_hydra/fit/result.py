@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.fit.kv import KvKind
 from sglang_hydra.fit.overheads import GIB, Range
+from sglang_hydra.text.json_types import JsonDict
 
 
 def gib(size: float | None) -> float | None:
@@ -122,7 +123,7 @@ class Colocated:
         yield "to sync", self.sync, "room for it while the weights are back, before the KV cache is"
         yield "left", self.left, f"when all is back, within {self.error / GIB:.1f}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         """Sizes in GiB to four digits, null for what is unknown."""
         sizes = {name: getattr(self, name) for name in ("paused", "trainer", "train", "sync", "left", "error")}
         return {
@@ -214,7 +215,7 @@ class Fit:
             return f"capacity for {held} at a time, and {users:,} are needed (fit.users){servers}"
         return None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         """Returns plain values: sizes in GiB to four digits, null for what is unknown."""
         return {
             "fits": self.fits,
@@ -256,7 +257,7 @@ class Fit:
         }
 
 
-def _kv(kv: KvCache) -> dict[str, Any]:
+def _kv(kv: KvCache) -> dict[str, object]:
     return {
         "bytes_per_token": round(kv.bytes_per_token, 6),
         "kinds": [kind._asdict() for kind in kv.kinds],
@@ -270,7 +271,7 @@ def _kv(kv: KvCache) -> dict[str, Any]:
     }
 
 
-def _interval(interval: Interval) -> dict[str, Any]:
+def _interval(interval: Interval) -> dict[str, object]:
     return {
         "low": interval.low,
         "high": interval.high,

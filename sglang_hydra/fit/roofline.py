@@ -16,7 +16,9 @@ tables, draft models and vision towers; experts as often as an even choice meets
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from sglang_hydra.text.json_types import JsonDict
 
 MEMORY, COMPUTE, LINK = "memory", "compute", "link"
 BANDWIDTH = "gpu.memory_bandwidth_gbps"  # the fact without which no time is known
@@ -193,13 +195,13 @@ class Roofline:
             ttft_bound=slowest,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         """Returns plain numbers, in bytes, FLOP/s and bytes/s."""
         record = asdict(self)
         return {**record, "caches": [c._asdict() for c in self.caches], "work": [w._asdict() for w in self.work]}
 
 
-def roofline_from(record: dict[str, Any]) -> Roofline:
+def roofline_from(record: JsonDict) -> Roofline:
     """Returns the roofline that ``to_json`` wrote. Raises TypeError or KeyError for another record."""
     caches, work = (Cache(**item) for item in record["caches"]), (Work(**item) for item in record["work"])
     return Roofline(**{**record, "caches": tuple(caches), "work": tuple(work)})

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.architecture.decoder import BOTH, FULL, LINEAR, SLIDING, Decoder, Layer
-from sglang_hydra.architecture.formats import Stored
+from sglang_hydra.architecture.formats import Scheme, Stored
 from sglang_hydra.architecture.known import Fields, Missing, text_part
 from sglang_hydra.architecture.quantization import stored_quantization
 from sglang_hydra.architecture.ranks import Ranks, padded_vocabulary, ranks_of, share
-from sglang_hydra.architecture.scheme import Scheme
 from sglang_hydra.architecture.tensors import EMBEDDING, HEAD, NORMS, ROUTED, layer_matrices
 from sglang_hydra.architecture.understanding import Understanding, understand
 from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.fit.allocation import allocation_of
 from sglang_hydra.fit.compressed import compressed_cells
-from sglang_hydra.fit.kv import cache_bytes, cells_of
+from sglang_hydra.fit.kv import cache_bytes, cells_of, state_bytes
+from sglang_hydra.fit.overheads import allocation_of
 from sglang_hydra.fit.roofline import BANDWIDTH, Cache, Roofline, Work
-from sglang_hydra.fit.states import state_bytes
+from sglang_hydra.text.json_types import JsonObject
 
 _GIGA, _TERA = 1e9, 1e12
 _INDEX_TOP_K = 2048  # DeepSeek-V3.2's index_topk, where a config does not state it
@@ -35,7 +34,7 @@ class Part(NamedTuple):
     size: float
 
 
-def roofline_of(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, release: str | None = None) -> Roofline:
+def roofline_of(values: JsonObject, gpu: GpuFacts, model: ModelFacts, release: str | None = None) -> Roofline:
     """Returns the limit of the server with ``values`` (resolved arguments of ``release``, as for ``fit``) on GPUs of
     this class. Raises Missing with the names of the facts that it lacks, ConfigError (FIT010) for a config field that
     cannot be a size."""
@@ -95,7 +94,7 @@ def _parts(decoder: Decoder, scheme: Scheme, ranks: Ranks) -> Iterator[Part]:
         yield Part(HEAD, scheme.head, rows * decoder.hidden, scheme.head.size(rows, decoder.hidden))
 
 
-def _work(decoder: Decoder, scheme: Scheme, tflops: Mapping[str, Any]) -> Iterator[Work]:
+def _work(decoder: Decoder, scheme: Scheme, tflops: Mapping[str, object]) -> Iterator[Work]:
     """Yields the weights that one token meets, by format; of the routed experts the chosen ones. A format without a
     published peak is left out: nothing is known of its time."""
     experts = decoder.experts
@@ -110,7 +109,7 @@ def _work(decoder: Decoder, scheme: Scheme, tflops: Mapping[str, Any]) -> Iterat
         yield Work(name, weights, peak, sampled)
 
 
-def peak_of(stored: Stored, tflops: Mapping[str, Any]) -> float:
+def peak_of(stored: Stored, tflops: JsonObject) -> float:
     """Returns FLOP/s of one GPU for weights of this format: the highest that its data sheet states without sparsity for
     numbers as short as these, or for longer ones (``tflops``: bf16, fp8, fp4; INT8 counts twice BF16 where there is no
     FP8). 0 where it states none."""
@@ -121,7 +120,7 @@ def peak_of(stored: Stored, tflops: Mapping[str, Any]) -> float:
     return (fp4 or eight if "fp4" in stored.name else eight) * _TERA
 
 
-def _caches(known: Understanding, decoder: Decoder, ranks: Ranks, values: Mapping[str, Any]) -> Iterator[Cache]:
+def _caches(known: Understanding, decoder: Decoder, ranks: Ranks, values: Mapping[str, object]) -> Iterator[Cache]:
     """Yields the caches as the fit has them. A KV type that nobody knows counts one byte a number."""
     assert known.config is not None
     text = text_part(known.config)

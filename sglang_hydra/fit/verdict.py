@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from sglang_hydra.architecture.understanding import Understanding
 from sglang_hydra.fit.kv import Cells
 from sglang_hydra.fit.overheads import GIB, NOTHING, Range, about, exactly
 from sglang_hydra.fit.result import Fit, Interval, KvCache, Weights
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonObject, json_beside
 
 _HIGHEST = 0.999
 """A fraction is below 1."""
@@ -42,7 +40,7 @@ class Need:
     """
 
     known: Understanding
-    values: Mapping[str, Any]
+    values: JsonObject
     weights: Weights
     lora: float | None
     draft: float | None

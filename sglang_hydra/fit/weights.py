@@ -5,12 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sglang_hydra.architecture.decoder import LINEAR, NO_MIXER, Decoder
-from sglang_hydra.architecture.formats import Stored, plain
+from sglang_hydra.architecture.decoder import LINEAR, NO_MIXER, Decoder, Layer
+from sglang_hydra.architecture.formats import Group, Scheme, Stored, plain
 from sglang_hydra.architecture.ranks import Ranks, padded_vocabulary, ranks_of, share, stage_layers
-from sglang_hydra.architecture.scheme import Group, Scheme
 from sglang_hydra.architecture.tensors import (
     ATTENTION,
     EMBEDDING,
@@ -62,7 +61,7 @@ def decoder_weights(decoder: Decoder, scheme: Scheme, ranks: Ranks, tower: Tower
     return found
 
 
-_LAST: deque[tuple[tuple[Any, ...], list[StageWeights]]] = deque(maxlen=8)
+_LAST: deque[tuple[tuple[object, ...], list[StageWeights]]] = deque(maxlen=8)
 
 
 def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, element: int) -> float:
@@ -99,14 +98,7 @@ def _is_target(matrix: Matrix, targets: Sequence[str]) -> bool:
 
 
 def _stage(
-    decoder: Decoder,
-    scheme: Scheme,
-    ranks: Ranks,
-    layers: range,
-    tower: Tower | None,
-    *,
-    first: bool,
-    last: bool,
+    decoder: Decoder, scheme: Scheme, ranks: Ranks, layers: range, tower: Tower | None, *, first: bool, last: bool
 ) -> StageWeights:
     parts = dict.fromkeys(PARTS, 0.0)
     loading = _add_layers(parts, decoder, scheme, ranks, layers)
@@ -138,7 +130,7 @@ def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks
     """Adds the layers of a stage to ``parts``; returns how much more they take before they are quantized."""
     full = scheme.plain
     more = lost = 0.0
-    members: dict[Any, list[int]] = {}
+    members: dict[Layer, list[int]] = {}
     for number in layers:
         members.setdefault(decoder.layers[number], []).append(number)
     for layer, numbers in members.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.arguments.secrets import masked
@@ -15,6 +15,7 @@ from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.releases.provider import Provider
 from sglang_hydra.rules.resolution import Basis, Resolution
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.origins import Origin
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class PlanFields:
     """The real values of secrets, in memory only. Readers: what starts a server. No file and no screen has them."""
 
     @property
-    def intent(self) -> Mapping[str, Any]:
+    def intent(self) -> JsonObject:
         """Returns the arguments that some layer named. Sealed: resolving writes to a copy."""
         return self.resolution.intent
 
@@ -100,7 +101,7 @@ class PlanFields:
         return self.resolution.layout
 
     @property
-    def values(self) -> Mapping[str, Any]:
+    def values(self) -> JsonObject:
         """Returns all arguments of the plan's release as SGLang would hold them after start-up (210 in 0.5.2); an
         estimate for one of ``unknown``."""
         return self.resolution.values

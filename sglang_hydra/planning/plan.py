@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import masked
@@ -18,17 +18,17 @@ from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.verdict import Verdict, verdict_on
-from sglang_hydra.text.json_types import plain, value_at
+from sglang_hydra.text.json_types import Json, JsonDict, plain, value_at
 
 if TYPE_CHECKING:
     from sglang_hydra.fit.roofline import Roofline
 
 
-def _sealed(values: dict[str, Any]) -> MappingProxyType[str, Any]:
+def _sealed(values: dict[str, object]) -> MappingProxyType[str, object]:
     return MappingProxyType(values)
 
 
-def _taken_apart(mapping: MappingProxyType[str, Any]) -> tuple[Any, ...]:
+def _taken_apart(mapping: MappingProxyType[str, object]) -> tuple[Json, ...]:
     return _sealed, (dict(mapping),)
 
 
@@ -136,18 +136,18 @@ class Plan(PlanFields):
         return known_limit(self).roofline
 
     @cached_property
-    def forecast(self) -> dict[str, Any] | None:
+    def forecast(self) -> JsonDict | None:
         """Returns what it will deliver under the load of ``bench``, with its error; None where a fact is missing."""
         from sglang_hydra.planning.choosing.forecast import forecast_of_plan
 
         return forecast_of_plan(self).to_json()
 
-    def _setting_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _setting_records(self) -> Iterator[tuple[str, dict[str, object]]]:
         """Yields what was set inside the nodes: the value that holds now."""
         for key, origin in self.settings.items():
             yield key, {"layer": origin.layer, "place": origin.place, "value": plain(self.setting(key))}
 
-    def setting(self, key: str) -> Any:
+    def setting(self, key: str) -> Json:
         """Returns the value of ``launch.image``, a secret hidden; None where nothing is set."""
         return masked(key.rpartition(".")[2], value_at(self.nodes.plain, key))
 
@@ -157,7 +157,7 @@ class Plan(PlanFields):
 
         return flags_of_nodes(self)[node]
 
-    def as_engine_kwargs(self, node: int = 0) -> dict[str, Any]:
+    def as_engine_kwargs(self, node: int = 0) -> JsonDict:
         """Returns the arguments of ``sglang.Engine(**plan.as_engine_kwargs())``: what was asked for and the seed, no
         address, no API key."""
         from sglang_hydra.planning.passing.passed import keyword_arguments
@@ -177,11 +177,12 @@ class Plan(PlanFields):
         return as_yaml(self, node)
 
     def _repr_html_(self) -> str:
+
         from sglang_hydra.planning.notebook import plan_html
 
         return plan_html(self, self.server_id, self.verdict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         """Returns the artifact. Its schema is committed as schemas/plan.schema.json; it holds no secret."""
         return {
             "schema": SCHEMA,
@@ -229,7 +230,7 @@ def _sglang(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith("SGLANG_")}
 
 
-def _exact(name: str, value: Any) -> Any:
+def _exact(name: str, value: Json) -> object:
     """Returns a float argument given as an int (SGLang's default of watchdog_timeout is one) counts as that float."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if whole and name in _FLOATS else value
@@ -240,18 +241,18 @@ def may_start(plan: Plan) -> bool:
     return plan.launchable is not False or (plan.ok and bool(plan.nodes.launch.force))
 
 
-def digest(record: Mapping[str, Any]) -> str:
+def digest(record: Mapping[str, object]) -> str:
     """Returns SHA-256 over canonical JSON (sorted keys, shortest exact floats), the first 16 hex digits."""
     text = json.dumps(plain(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _draft_record(draft: ModelFacts | None) -> dict[str, Any] | None:
+def _draft_record(draft: ModelFacts | None) -> dict[str, object] | None:
     if draft is None:
         return None
     return {"config": plain(draft.config), "source": draft.source, "details": draft.details()}
 
 
-def _gpu_record(gpu: GpuFacts) -> dict[str, Any]:
+def _gpu_record(gpu: GpuFacts) -> dict[str, object]:
     capability = list(gpu.compute_capability) if gpu.compute_capability else None
     return {**{name: getattr(gpu, name) for name in GPU_FACTS}, "compute_capability": capability}

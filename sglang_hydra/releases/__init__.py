@@ -12,7 +12,7 @@ records                   what is known of each release: its wheel, the librarie
 recorded, answers         answers that ship with this package; answers that were given before
 release, process          asks a release, or an environment's, for the values of cases; the child that answers
 wheels, parts, fetching   the cache of unpacked wheels; fetching of them only what is read; when that is allowed
-bundle, trusted           wheels from a machine with a network; releases that a user pins
+trusted                   releases that a user pins; wheels for a machine without network
 adopting                  what is new in a pinned release: its table of arguments, read from its own wheel
 refusals                  where a release refuses and what it asks first: recorded, or
 reading_refusals          read from its wheel

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.arguments.every import fields_of
 from sglang_hydra.arguments.parser import parser_of
@@ -32,12 +31,13 @@ from sglang_hydra.releases.records import Record, pinned_file
 from sglang_hydra.releases.release import PLAIN_MACHINE, TINY
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.whole_file import write_whole
 
 _NAMED = re.compile(r"sglang\.srt\.(?:layers|distributed)[\w.]*")
 _PLACE = re.compile(r" \([\w/.-]+:\d+\)$")
 _MOST_TURNS = 12
-_LATENT: Mapping[str, Any] = {
+_LATENT: Mapping[str, object] = {
     **TINY, "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "kv_lora_rank": 16,
     "q_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 8,
     "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 1,
@@ -45,7 +45,7 @@ _LATENT: Mapping[str, Any] = {
         "quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [128, 128]},
 }  # fmt: skip
 _LINES = ((), ("--tp", "8", "--dp", "8", "--enable-dp-attention"), ("--speculative-algorithm", "EAGLE"))
-_MACHINES: tuple[Mapping[str, Any], ...] = (
+_MACHINES: tuple[Mapping[str, object], ...] = (
     PLAIN_MACHINE,
     {**PLAIN_MACHINE, "name": "NVIDIA B200", "capability": [10, 0], "memory_mib": 183359},
     {**PLAIN_MACHINE, "name": "NVIDIA A100-SXM4-80GB", "capability": [8, 0], "memory_mib": 81920},
@@ -54,7 +54,7 @@ _MACHINES: tuple[Mapping[str, Any], ...] = (
 )  # fmt: skip
 
 
-def adopt(record: Record) -> tuple[Record, Mapping[str, Any]]:
+def adopt(record: Record) -> tuple[Record, Mapping[str, object]]:
     """Returns the record with the parts that have to be real, and the row of its table, with its ``questions``. Nothing
     is written. Raises MachineError (REL005) where the release does not run here."""
     made = record
@@ -76,7 +76,7 @@ def adopt(record: Record) -> tuple[Record, Mapping[str, Any]]:
     return made, {**changes_of(table, near), "questions": list(asked)}
 
 
-def keep_table(version: str, row: Mapping[str, Any] | None) -> None:
+def keep_table(version: str, row: Mapping[str, object] | None) -> None:
     """Writes the table of a release beside the pins, or takes it out."""
     pins = pinned_file()
     if pins is None:
@@ -89,10 +89,10 @@ def keep_table(version: str, row: Mapping[str, Any] | None) -> None:
         cached.cache_clear()
 
 
-def _asked(record: Record) -> tuple[Mapping[str, Any], list[str]]:
+def _asked(record: Record) -> tuple[JsonObject, list[str]]:
     """Returns the table, and each question that nothing answered."""
     places = [place for wheel in record.wheels if (place := wheels.place_of(wheel)) is not None]
-    table: Mapping[str, Any] = {}
+    table: JsonObject = {}
     questions: list[str] = []
     for facts in _MACHINES:
         child = Child(record, places, facts)
@@ -111,7 +111,7 @@ def _asked(record: Record) -> tuple[Mapping[str, Any], list[str]]:
     return table, questions
 
 
-def _cases(facts: Mapping[str, Any]) -> Iterator[Case]:
+def _cases(facts: Mapping[str, object]) -> Iterator[Case]:
     for config in (TINY, _LATENT):
         for line in _LINES:
             yield Case(("--model-path", "tiny", "--random-seed", "42", *line), facts, {"tiny": config})
@@ -135,13 +135,13 @@ _NOTED = ("A[", "Annotated[", "typing.Annotated[", "Literal[", "typing.Literal["
 _OPTIONAL = re.compile(r"(?:typing\.)?Optional\[(.*)\]")
 
 
-def changes_of(table: Mapping[str, Any], near: str) -> dict[str, Any]:
+def changes_of(table: JsonObject, near: str) -> dict[str, object]:
     """Returns the row of a release, in the form of table.json: what its ``table`` has otherwise than ``near``."""
     arguments, old = raw_tables(near)
     feeds = {flag: name for name, spec in arguments.items() for flag in typed_flags(name, spec)}
     fields = {name: spec for name, spec in table["fields"].items() if name.isidentifier()}
-    specs: dict[str, dict[str, Any]] = {name: {} for name in fields}
-    olds: dict[str, dict[str, Any]] = {}
+    specs: dict[str, dict[str, object]] = {name: {} for name in fields}
+    olds: dict[str, dict[str, object]] = {}
     for option in table["options"]:
         flags = [flag for flag in option["flags"] if _FLAG.fullmatch(flag)]
         name = option["dest"] if option["dest"] in fields else next(filter(fields.get, map(feeds.get, flags)), None)
@@ -154,7 +154,7 @@ def changes_of(table: Mapping[str, Any], near: str) -> dict[str, Any]:
     return {"near": near, "arguments": _changes(arguments, made), "old_flags": _changes(old, known)}
 
 
-def _typed(option: Mapping[str, Any], flags: list[str]) -> dict[str, Any]:
+def _typed(option: JsonObject, flags: list[str]) -> dict[str, object]:
     """Returns what the parser says of an argument, in the table's words."""
     action = _ACTIONS.get(option["action"], option["action"])
     if action == "BooleanOptionalAction":
@@ -165,11 +165,9 @@ def _typed(option: Mapping[str, Any], flags: list[str]) -> dict[str, Any]:
     return made | ({} if is_switch else {"nargs": option["nargs"], "const": option["const"]})
 
 
-def _spec(
-    name: str, field: Mapping[str, Any], typed: Mapping[str, Any], known: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _spec(name: str, field: JsonObject, typed: JsonObject, known: JsonObject | None) -> JsonDict:
     """Returns an argument as table.json has it. Rows of the nearest release stay."""
-    made: dict[str, Any] = dict(known) if known else {"type": _type(field["type"])}
+    made: JsonDict = dict(known) if known else {"type": _type(field["type"])}
     is_computed = isinstance(made.get("default"), dict) and "computed" in made["default"]
     if "default" in field and not is_computed:
         made["default"] = field["default"]
@@ -199,7 +197,7 @@ def _type(text: str) -> str:
     return f"{_type(match[1])} | None" if match else re.sub(r"\b(List|Dict|Tuple|Set)\[", lambda m: m[0].lower(), plain)
 
 
-def _old_flag(option: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+def _old_flag(option: JsonObject, name: str | None) -> dict[str, object]:
     made = {
         "action": _ACTIONS.get(option["action"], option["action"]) or "store",
         "field": None if option["action"] == "DeprecatedAction" else name,
@@ -211,7 +209,7 @@ def _old_flag(option: Mapping[str, Any], name: str | None) -> dict[str, Any]:
     return {key: value for key, value in made.items() if value is not None}
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> JsonDict:
     """Returns whole rows of what is new or other, and the names that are gone."""
     return {
         "added": {name: spec for name, spec in after.items() if name not in before},
@@ -220,7 +218,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def said_of(row: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def said_of(row: JsonObject) -> Iterator[tuple[str, list[str]]]:
     """Yields what a row says, by a title, for a person who has to decide."""
     arguments, near = row["arguments"], raw_tables(row["near"])[0]
     changed = arguments["changed"]

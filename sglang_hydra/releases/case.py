@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.tables.table import nearest_known, release
@@ -16,12 +16,12 @@ from sglang_hydra.facts.host import host_facts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.file_text import read_text
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import JsonDict, JsonObject, plain
 
 if TYPE_CHECKING:
     from sglang_hydra.facts.gpu import GpuFacts
 
-ASSUMED: Mapping[str, Any] = {
+ASSUMED: Mapping[str, object] = {
     "driver": "595.58.03", "cudnn": 91600, "nvml": False, "hip": "6.4", "processor": "x86_64", "amx": True,
     "numa_nodes": 1, "cores_per_node": 32, "hostname": "localhost",
 }  # fmt: skip
@@ -29,10 +29,7 @@ ASSUMED: Mapping[str, Any] = {
 that SGLang asks for from 0.5.6 on, no NVML, which tells of an NVLink fabric, HIP 6.4, and a host that SGLang's CPU
 engine is made for. An answer says which of them it used."""
 
-FACTS = (
-    *ASSUMED,
-    *("cuda", "host_memory_mib", "imex", "infiniband", "packages", "torch_cuda"),
-)
+FACTS = (*ASSUMED, *("cuda", "host_memory_mib", "imex", "infiniband", "packages", "torch_cuda"))
 """The facts of a machine that a person may declare; those of the GPU are its preset's."""
 
 _DEVICES = {"nvidia": "cuda", "amd": "hip", "intel": "xpu", "habana": "hpu", "huawei": "npu"}
@@ -50,24 +47,19 @@ class Case:
     """
 
     argv: tuple[str, ...]
-    machine: Mapping[str, Any]
-    models: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, Any] = field(default_factory=dict)
+    machine: JsonObject
+    models: JsonObject = field(default_factory=dict)
+    files: JsonObject = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         """Returns the case as the child reads it. Words of ``assumed`` that the machine declares are left to it."""
         machine = {"environment": {}, "assumed": dict(ASSUMED), **self.machine}
-        return {
-            "argv": list(self.argv),
-            "machine": machine,
-            "models": dict(self.models),
-            "files": dict(self.files),
-        }
+        return {"argv": list(self.argv), "machine": machine, "models": dict(self.models), "files": dict(self.files)}
 
 
 def machine_facts(
-    gpu: GpuFacts, environment: Mapping[str, str] | None = None, cuda: str | None = None, **more: Any
-) -> dict[str, Any]:
+    gpu: GpuFacts, environment: Mapping[str, str] | None = None, cuda: str | None = None, **more: object
+) -> dict[str, object]:
     """Returns the machine of a case. ``environment`` are the variables that the server would find, ``cuda`` the version
     that its torch is made for, ``more`` further facts: ``driver``, ``cudnn``, ``infiniband`` (a list of devices),
     ``packages`` (name to version, None for absent), ``hip``, ``processor``, ``seed``."""
@@ -102,10 +94,10 @@ def case_for(
     flags: Sequence[str],
     gpu: GpuFacts,
     model: ModelFacts,
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     environment: Mapping[str, str],
     version: str,
-    declared: Mapping[str, Any],
+    declared: JsonObject,
 ) -> Case:
     """Returns the question. ``flags`` are the release's own words, ``values`` those of ``MODEL_ARGUMENTS``; of
     ``environment`` only the SGLANG_* variables are passed, without secrets; ``declared`` are the facts that a person
@@ -118,7 +110,7 @@ def case_for(
     return Case(tuple(flags), facts, _models(model, values))
 
 
-def folder_to_read(model: ModelFacts, values: Mapping[str, Any]) -> str | None:
+def folder_to_read(model: ModelFacts, values: Mapping[str, object]) -> str | None:
     """Returns the model's folder where the release can read it as the plan did; None if it is given the plan's facts.
 
     With trust_remote_code it would run what lies there: no question runs code that a model brings.
@@ -132,10 +124,10 @@ def _cuda_of(version: str) -> str | None:
     return release(known).needs["cuda"] if known else None
 
 
-def _models(model: ModelFacts, values: Mapping[str, Any]) -> dict[str, Any]:
+def _models(model: ModelFacts, values: Mapping[str, object]) -> dict[str, object]:
     """Returns what the release reads of the model and of its draft: the JSON files of a folder, else the config.json as
     stated, since a release has class defaults of its own."""
-    found: dict[str, Any] = {}
+    found: JsonDict = {}
     paths = (values["model_path"], values["speculative_draft_model_path"])
     for path, facts in zip(paths, (model, model.draft), strict=True):
         if path is None or facts is None:
@@ -159,7 +151,7 @@ def own_config_class(model: ModelFacts) -> str | None:
     return str(named["AutoConfig"]) if isinstance(named, Mapping) and "AutoConfig" in named else None
 
 
-def _without_code(content: dict[str, Any]) -> dict[str, Any]:
+def _without_code(content: JsonDict) -> JsonDict:
     """Returns a model's config.json, or its files, without the config class of its own: transformers' is used."""
     if "files" in content:
         files = dict(content["files"])

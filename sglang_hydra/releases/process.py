@@ -16,13 +16,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.facts.tiny import default_cache
 from sglang_hydra.releases.child.sandbox import hide_memory, landlock_version
 from sglang_hydra.releases.records import Record
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.private import make_private, mark, put_whole, require_private
 
 START_S = 120.0
@@ -62,7 +62,7 @@ class Child:
         self,
         record: Record,
         places: Sequence[Path],
-        facts: Mapping[str, Any],
+        facts: Mapping[str, object],
         limit_s: float = CASE_S,
         python: str | None = None,
         before: str = "",
@@ -121,7 +121,7 @@ class Child:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, case: Mapping[str, object]) -> JsonDict:
         """Returns the answer to one case. Raises ChildFailed where the child ends, or takes longer than its limit."""
         with self._lock:
             try:
@@ -150,7 +150,7 @@ class Child:
         shutil.rmtree(self._scratch, ignore_errors=True)
         _show_to(self)
 
-    def _exchange(self, record: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    def _exchange(self, record: Mapping[str, object], limit_s: float) -> dict[str, object]:
         stdout = self._process.stdout
         assert stdout is not None
         self._send(record)
@@ -165,7 +165,7 @@ class Child:
                 self._process.wait()
                 raise self._failed(f"it gave no answer within {limit_s:.0f} s" if late else "it ended")
             line += chunk
-        answer: dict[str, Any] = json.loads(line)
+        answer: JsonDict = json.loads(line)
         if "changed" in answer:
             raise changed_file(answer["changed"])
         if "missing" in answer:
@@ -175,7 +175,7 @@ class Child:
             raise Incomplete(names)
         return answer
 
-    def _send(self, record: Mapping[str, Any]) -> None:
+    def _send(self, record: Mapping[str, object]) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(record).encode() + b"\n")
@@ -230,7 +230,7 @@ _children: dict[tuple[int, str, tuple[Path, ...], str], Child] = {}
 _children_lock = threading.Lock()
 
 
-def child_for(record: Record, places: Sequence[Path], facts: Mapping[str, Any], python: str | None = None) -> Child:
+def child_for(record: Record, places: Sequence[Path], facts: Mapping[str, object], python: str | None = None) -> Child:
     """Returns the child for this release and this kind of machine, started when first needed. Raises ChildFailed."""
     fixed = {name: value for name, value in facts.items() if name not in _MAY_CHANGE}
     key = (os.getpid(), record.fingerprint, tuple(places), json.dumps(fixed, sort_keys=True))

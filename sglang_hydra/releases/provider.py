@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 from sglang_hydra.arguments.accepted import Accepted, accepted
 from sglang_hydra.arguments.every import fields_of
@@ -46,11 +45,11 @@ class Provider:
         """Returns what a command line says, by the release's own parser rules, and what is wrong with it."""
         return read(words, self.version)
 
-    def accept(self, intent: Mapping[str, Any]) -> Accepted:
+    def accept(self, intent: Mapping[str, object]) -> Accepted:
         """Returns what the release takes of ``intent``, and the findings on the rest."""
         return accepted(intent, self.version)
 
-    def render(self, intent: Mapping[str, Any]) -> list[str]:
+    def render(self, intent: Mapping[str, object]) -> list[str]:
         """Returns the command line for ``intent``, without the program. Raises ValueError for what no flag can say."""
         return self.accept(intent).flags(defaults=True)
 

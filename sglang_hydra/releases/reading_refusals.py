@@ -13,9 +13,11 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Term = list[Any]
+from sglang_hydra.text.json_types import Json
+
+Term = list[Json]
 """A condition or a value in it."""
 
 HOLE = "{}"
@@ -319,7 +321,7 @@ def _functions(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef]:
             yield from _functions(node.body)
 
 
-def _blocks(value: Any) -> Iterator[list[ast.stmt]]:
+def _blocks(value: Json) -> Iterator[list[ast.stmt]]:
     """Yields the blocks of statements in a part of a statement."""
     if not isinstance(value, list):
         return
@@ -394,7 +396,7 @@ def _unknown(terms: Iterable[Term]) -> Term:
     return ["?", *dict.fromkeys(name for term in terms for name in names_in(term))][: _MOST_NAMES + 1]
 
 
-def names_in(term: Any) -> Iterator[str]:
+def names_in(term: Json) -> Iterator[str]:
     """Yields the arguments in a condition; variables behind ``$``, questions to the platform behind ``@``."""
     if not isinstance(term, list) or not term:
         return

@@ -18,11 +18,11 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.releases.case import Case
 from sglang_hydra.releases.records import Record, newest_release
 from sglang_hydra.rules.answer import Answer, Change, change_of, step_of
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 
 FOLDER = Path(__file__).with_name("recorded_answers")
 _GZIP = 16 + zlib.MAX_WBITS
@@ -49,8 +49,8 @@ def recorded_answer(record: Record, case: Case) -> Answer | None:
     content = content_of(record.version)
     if content is None or content.head["fingerprint"] != record.fingerprint:
         return None
-    row: Any = content.answer(key_of(case))
-    typed: dict[str, Any] = {}
+    row: Json = content.answer(key_of(case))
+    typed: JsonDict = {}
     if row is None and record.version == newest_release():
         words, typed = _without_alone(case.argv)
         row = content.answer(key_of(replace(case, argv=words))) if typed else None
@@ -69,7 +69,7 @@ def recorded_answer(record: Record, case: Case) -> Answer | None:
     )
 
 
-def _without_alone(argv: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _without_alone(argv: tuple[str, ...]) -> tuple[tuple[str, ...], JsonDict]:
     """Returns the words without those of ``ALONE``, and what these set."""
     kept, typed, rest = [], {}, list(argv)
     while rest:
@@ -87,7 +87,7 @@ def recorded_releases() -> tuple[str, ...]:
     return tuple(sorted(file.name.removesuffix(".json.gz") for file in FOLDER.glob("*.json.gz")))
 
 
-def always_same(version: str) -> dict[str, Any]:
+def always_same(version: str) -> JsonDict:
     """Returns the arguments to which every recorded answer of a release gives the same value; none of a release without
     answers for every model."""
     content = content_of(version)
@@ -112,10 +112,10 @@ class _Content:
         begin = len(packed) - len(sizes.unused_data)
         ends = list(itertools.accumulate(of_answers, initial=begin + of_tables))
         self.lines = gzip.decompress(packed[begin : ends[0]]).decode().split("\n")
-        self.head: Mapping[str, Any] = json.loads(self.lines[0])
+        self.head: JsonObject = json.loads(self.lines[0])
         self._packed = [packed[start:end] for start, end in itertools.pairwise(ends)]
         self._parts: dict[int, str] = {}
-        self._items: dict[int, Any] = {}
+        self._items: dict[int, Json] = {}
         self._changes: dict[int, Change] = {}
 
     def part(self, at: int) -> str:
@@ -124,7 +124,7 @@ class _Content:
             self._parts[at] = "\n" + gzip.decompress(self._packed[at]).decode()
         return self._parts[at]
 
-    def item(self, table: str, at: int) -> Any:
+    def item(self, table: str, at: int) -> Json:
         line = self.head[table][0] + at
         if line not in self._items:
             self._items[line] = json.loads(self.lines[line])
@@ -137,7 +137,7 @@ class _Content:
             self._changes[at] = change_of({"field": field, "before": before, "after": after, **where})
         return self._changes[at]
 
-    def answer(self, key: str) -> Any:
+    def answer(self, key: str) -> Json:
         part = self.part(int(key[0], 16))
         at = part.find(f"\n{key} ")
         return None if at < 0 else json.loads(part[at + len(key) + 2 : part.index("\n", at + 1)])

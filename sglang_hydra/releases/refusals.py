@@ -13,13 +13,14 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.arguments.tables.table import known_versions, release
 from sglang_hydra.releases.reading_refusals import ANY, HOLE, LOGGED, Reader, Site, names_in
 from sglang_hydra.releases.records import record_of
 from sglang_hydra.releases.wheels import source_text
+from sglang_hydra.text.json_types import Json, JsonDict
 
 FOLDER = Path(__file__).with_name("refusals")
 _LEAST_ALONE = 17
@@ -44,10 +45,10 @@ class Found(NamedTuple):
 def written(version: str, sites: Iterable[Site]) -> bytes:
     """Returns the file of a release: its sites by columns, each name and each condition once."""
     rows = [(*site[:5], tuple(json.dumps(guard, separators=(",", ":")) for guard in site.guards)) for site in sites]
-    tables: dict[str, list[Any]] = {}
-    content: dict[str, Any] = {"release": version}
+    tables: dict[str, list[Json]] = {}
+    content: JsonDict = {"release": version}
     for at, name in enumerate(_COLUMNS):
-        column: list[Any] = [row[at] for row in rows]
+        column: list[Json] = [row[at] for row in rows]
         if name == "line":
             content[name] = [line - before for before, line in itertools.pairwise([0, *column])]
             continue

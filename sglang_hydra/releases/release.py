@@ -22,6 +22,7 @@ from sglang_hydra.releases.records import Record, nearest_record, not_recorded, 
 from sglang_hydra.rules.answer import Answer, answer_of
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 _MIB = 1 << 20
 
@@ -43,7 +44,7 @@ def ask_release(version: str, cases: Sequence[Case], *, use_kept: bool = True, w
 
 def raw_answers(
     record: Record, cases: Sequence[Case], *, use_kept: bool = True, why: bool = True
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonDict]:
     """Yields the answers as the child writes them. Raises as ``ask_release``."""
     for case in cases:
         asked = {**case.to_json(), **({"why": True} if why else {})}
@@ -84,11 +85,11 @@ def prepare(version: str) -> None:
         raise MachineError(Finding("error", "REL005", message)) from failure
 
 
-PLAIN_MACHINE: Mapping[str, Any] = {
+PLAIN_MACHINE: JsonObject = {
     "device": "cuda", "memory_mib": 81559, "capability": [9, 0], "count": 8, "name": "NVIDIA H100", "flashinfer": True,
     "triton_kernels": True, "cuda": "12.8", "environment": {}, "seed": 42, "assumed": dict(ASSUMED),
 }  # fmt: skip
-TINY: Mapping[str, Any] = {
+TINY: Mapping[str, object] = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
     "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 4, "vocab_size": 256,
     "max_position_embeddings": 2048, "torch_dtype": "bfloat16",
@@ -112,9 +113,7 @@ def _places(record: Record) -> list[Any]:
     return [wheels.place_of(wheel) for wheel in record.wheels]
 
 
-def _asked(
-    record: Record, places: Sequence[Path], case: Mapping[str, Any], python: str | None = None
-) -> dict[str, Any]:
+def _asked(record: Record, places: Sequence[Path], case: JsonObject, python: str | None = None) -> dict[str, object]:
     try:
         answer = child_for(record, places, case["machine"], python).ask(case)
     except Incomplete as failure:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from sglang_hydra.arguments.accepted import Accepted
 from sglang_hydra.arguments.fields import FIELDS
@@ -22,11 +21,11 @@ from sglang_hydra.releases.asking import Answered, Asking, NoAnswer, answer_to
 from sglang_hydra.releases.case import MODEL_ARGUMENTS, case_for, folder_to_read, own_config_class
 from sglang_hydra.releases.recorded import resolved_fields
 from sglang_hydra.rules.answer import Answer, Change
-from sglang_hydra.rules.ledger import Entry, Ledger
-from sglang_hydra.rules.resolution import Basis, Resolution
+from sglang_hydra.rules.resolution import Basis, Entry, Ledger, Resolution
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.rules.runtime import has_device
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, short
 
@@ -247,8 +246,8 @@ _MOST_SHOWN = 3
 
 
 def changes(
-    values: Mapping[str, Any], typed: Mapping[str, Any], arguments: Mapping[str, Argument]
-) -> Iterator[tuple[str, Any, Any]]:
+    values: Mapping[str, object], typed: Mapping[str, object], arguments: Mapping[str, Argument]
+) -> Iterator[tuple[str, Json, Json]]:
     """Yields each argument that the release's own code set: its name, the value before, and the value after."""
     for name, after in values.items():
         argument = arguments.get(name)
@@ -297,14 +296,14 @@ def reason_of(change: Change, version: str) -> str:
     return f"{place}: {shown_values}" if shown_values else f"{place}, {step.function}"
 
 
-def same_value(before: Any, after: Any) -> bool:
+def same_value(before: object, after: object) -> bool:
     """Returns whether a value came through unchanged, also where only its form differs: 1 and 1.0, a set and a list."""
     if isinstance(before, (set, frozenset, list, tuple)) and isinstance(after, (set, frozenset, list, tuple)):
         return sorted(map(str, before)) == sorted(map(str, after)) or _is_read_adapter(before, after)
     return bool(before == after) and isinstance(before, bool) is isinstance(after, bool)
 
 
-def _is_read_adapter(before: Any, after: Any) -> bool:
+def _is_read_adapter(before: Json, after: Json) -> bool:
     """Returns a list of NAME=PATH that the release made a list of records."""
     return len(before) == len(after) and all(
         isinstance(one, str) and isinstance(other, Mapping) and str(other.get("lora_path", "?")) in one

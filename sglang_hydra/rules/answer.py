@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from sglang_hydra.text.json_types import Json, JsonObject
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Condition:
     file: str
     line: int
     holds: bool
-    operands: Mapping[str, Any]
+    operands: Mapping[str, object]
 
     @property
     def place(self) -> str:
@@ -33,7 +34,7 @@ class Step:
     file: str
     line: int
     function: str
-    inputs: Mapping[str, Any]
+    inputs: JsonObject
     conditions: tuple[Condition, ...] = ()
     via: tuple[Step, ...] = ()
 
@@ -54,8 +55,8 @@ class Change:
     saw it happen."""
 
     field: str
-    before: Any
-    after: Any
+    before: Json
+    after: Json
     step: Step | None
 
 
@@ -72,13 +73,13 @@ class Answer:
     """
 
     ok: bool | None
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: JsonObject = field(default_factory=dict)
     stage: str | None = None
     error: str | None = None
     unanswered: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    assumed: Mapping[str, Any] = field(default_factory=dict)
+    assumed: JsonObject = field(default_factory=dict)
     by_library: bool = False
     changes: tuple[Change, ...] = ()
     check: Step | None = None
@@ -89,7 +90,7 @@ class Answer:
         return self.by_library and "Transformers does not recognize this architecture" in str(self.error)
 
 
-def answer_of(record: Mapping[str, Any]) -> Answer:
+def answer_of(record: JsonObject) -> Answer:
     """Returns the answer as the child writes it."""
     if "failed" in record or "unanswered" in record:
         return Answer(None, unanswered=str(record.get("failed") or record["unanswered"]))
@@ -108,12 +109,12 @@ def answer_of(record: Mapping[str, Any]) -> Answer:
     )
 
 
-def change_of(row: Mapping[str, Any]) -> Change:
+def change_of(row: JsonObject) -> Change:
     """Returns a change as the child writes it."""
     return Change(row["field"], row["before"], row["after"], step_of(row) if "file" in row else None)
 
 
-def step_of(row: Mapping[str, Any]) -> Step:
+def step_of(row: JsonObject) -> Step:
     """Returns a step as the child writes it."""
     return Step(
         row["file"],

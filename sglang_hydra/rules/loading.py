@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
+from sglang_hydra.text.json_types import Json
 
 _REMOTE = re.compile(r".+://")
 
 
-def is_remote(model_path: Any) -> bool:
+def is_remote(model_path: Json) -> bool:
     """Returns whether ``model_path`` is a URL such as s3://bucket/model. Raises TypeError for other types."""
     return not isinstance(model_path, os.PathLike) and _REMOTE.match(model_path) is not None
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from sglang_hydra.arguments.fields import LoRARef, ServerArgs
 from sglang_hydra.arguments.fields.choices import LORA_TARGET_MODULES
 from sglang_hydra.rules.rule import Change, Facts, Outcome, Restated, rule
+from sglang_hydra.text.json_types import Json
 
 
-def is_adapter(item: Any) -> bool:
+def is_adapter(item: object) -> bool:
     """Returns whether SGLang can read ``item`` of a list of adapters: text, or a mapping that has a name and a path."""
     return isinstance(item, str) or (isinstance(item, dict) and "lora_name" in item and "lora_path" in item)
 
 
-def _refs(adapters: Any) -> Iterator[LoRARef]:
+def _refs(adapters: Json) -> Iterator[LoRARef]:
     if isinstance(adapters, dict):
         for name, path in adapters.items():
             yield LoRARef(lora_name=name, lora_path=path, pinned=False)
@@ -47,7 +47,7 @@ def name_every_adapter(args: ServerArgs, facts: Facts) -> Outcome:
     Why: every other part of the server reads this one form.
     Example: lora_paths=["a=/l/a"] -> lora_paths=[{"lora_name":"a","lora_path":"/l/a","pinned":false}]
     """
-    adapters: Any = args.lora_paths
+    adapters: object = args.lora_paths
     if not args.enable_lora:
         return None
     if adapters is None:

@@ -119,7 +119,7 @@ def make_room_for_vision(args: ServerArgs, facts: Facts) -> Outcome:
 def _fit(backend: PagedBackend, args: ServerArgs) -> Outcome:
     if not backend.is_used(args):
         return None
-    given: Any = args.page_size
+    given: object = args.page_size
     if given in backend.taken:
         return None
     taken = " or ".join(map(str, backend.taken or (backend.otherwise,)))

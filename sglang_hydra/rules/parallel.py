@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
+from sglang_hydra.text.json_types import Json
 
 CONSERVATIVENESS_FACTOR = 0.3
 
@@ -45,7 +44,7 @@ def share_chunks_among_dp_ranks(args: ServerArgs, facts: Facts) -> Outcome:
     if not args.enable_dp_attention or args.dp_size == 0:
         return None
     # Neither DPA002 nor this rule may run twice over the same values: a launch passes what was asked for.
-    whole: Any = args.chunked_prefill_size
+    whole: Json = args.chunked_prefill_size
     return Change(f"DP attention: {whole} // {args.dp_size} ranks", chunked_prefill_size=whole // args.dp_size)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 from sglang_hydra.arguments.fields import FIELDS, ServerArgs, fresh_defaults, sealed
 from sglang_hydra.arguments.layout import Layout, layout_of
@@ -16,11 +16,63 @@ from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.rules.answer import Answer
-from sglang_hydra.rules.ledger import Entry, Ledger
 from sglang_hydra.rules.order import ORDER
 from sglang_hydra.rules.rule import Change, Facts, Notice, Refusal, Restated, Rule
 from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 from sglang_hydra.text.words import program, typed
+
+
+class Entry(NamedTuple):
+    """One write by one rule."""
+
+    field: str
+    before: Json
+    after: Json
+    rule: str
+    reason: str
+
+
+class Ledger(Sequence[Entry]):
+    """The entries in the order in which the rules wrote them. Append-only while resolving, read-only after."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        self._entries = tuple(entries)
+
+    def __getitem__(self, index: Json) -> Json:
+        return self._entries[index]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __eq__(self, other: object) -> bool:
+        return self._entries == other._entries if isinstance(other, Ledger) else NotImplemented
+
+    def __hash__(self) -> int:
+        return len(self._entries)  # values of entries may be lists
+
+    def of(self, field: str) -> tuple[Entry, ...]:
+        """Returns every write to one field, first to last."""
+        return tuple(entry for entry in self._entries if entry.field == field)
+
+    def replay(self, start: JsonObject) -> JsonDict:
+        """Returns the values that ``start`` ends with when every entry is applied to it.
+
+        Raises ValueError when an entry's ``before`` is not what the field holds by then.
+        """
+        values = dict(start)
+        for entry in self._entries:
+            held = values[entry.field]
+            if held is not entry.before and held != entry.before:  # nan is not equal to itself
+                raise ValueError(f"{entry.rule}: {entry.field} is {held!r}, not {entry.before!r}")
+            values[entry.field] = entry.after
+        return values
+
 
 Basis = Literal["exact", "recorded", "rules"]
 
@@ -45,8 +97,8 @@ class Resolution:
     otherwise: their values are estimates. ``release`` is its version, ``answer`` what its code answered, with reasons.
     """
 
-    intent: Mapping[str, Any] = field(repr=False)
-    values: Mapping[str, Any] = field(repr=False)
+    intent: JsonObject = field(repr=False)
+    values: JsonObject = field(repr=False)
     ledger: Ledger
     findings: tuple[Finding, ...]
     env: Mapping[str, str]
@@ -62,7 +114,7 @@ class Resolution:
         return layout_of(self.values, self.release)
 
     @property
-    def known_values(self) -> Mapping[str, Any]:
+    def known_values(self) -> JsonObject:
         """Returns ``values`` with null for what is only estimated."""
         return {name: None if name in self.unknown else value for name, value in self.values.items()}
 
@@ -77,7 +129,7 @@ class Resolution:
 
 
 def resolve(
-    intent: Mapping[str, Any],
+    intent: Mapping[str, object],
     *,
     gpu: GpuFacts,
     model: ModelFacts,
@@ -115,7 +167,7 @@ def drawn_seed() -> int:
     return random.randint(0, 1 << 30)
 
 
-def _run(values: dict[str, Any], intent: Mapping[str, Any], facts: Facts, findings: list[Finding]) -> list[Entry]:
+def _run(values: dict[str, object], intent: Mapping[str, object], facts: Facts, findings: list[Finding]) -> list[Entry]:
     """Runs the rules over ``values`` in place. A rule sees them as a ServerArgs that shares their storage."""
     entries: list[Entry] = []
     args = object.__new__(ServerArgs)
@@ -143,8 +195,8 @@ def _run(values: dict[str, Any], intent: Mapping[str, Any], facts: Facts, findin
 def _apply(
     change: Change,
     rule: Rule,
-    values: dict[str, Any],
-    intent: Mapping[str, Any],
+    values: dict[str, object],
+    intent: Mapping[str, object],
     entries: list[Entry],
     findings: list[Finding],
 ) -> None:
@@ -158,7 +210,7 @@ def _apply(
             findings.append(_overridden(name, before, change, rule))
 
 
-def _overridden(field: str, before: Any, change: Change, rule: Rule) -> Finding:
+def _overridden(field: str, before: object, change: Change, rule: Rule) -> Finding:
     return Finding(
         level="info" if isinstance(change, Restated) else "warning",
         id=rule.id,
@@ -182,7 +234,7 @@ def finding_of(outcome: Refusal, rule: Rule) -> Finding:
     )
 
 
-def uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, Any]) -> Finding:
+def uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, object]) -> Finding:
     """Returns the finding on a rule that fails on these values, as SGLang does at the same place."""
     from sglang_hydra.arguments.fields.check import check_value
 
@@ -202,7 +254,7 @@ def uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, Any]) -> F
     )
 
 
-def _unknown_or_missing(intent: Mapping[str, Any], values: Mapping[str, Any]) -> list[Finding]:
+def _unknown_or_missing(intent: Mapping[str, object], values: Mapping[str, object]) -> list[Finding]:
     findings = []
     for name in intent:
         if name not in values:
@@ -232,7 +284,7 @@ def _unknown_or_missing(intent: Mapping[str, Any], values: Mapping[str, Any]) ->
     return findings
 
 
-def planned_environment(values: Mapping[str, Any]) -> dict[str, str]:
+def planned_environment(values: Mapping[str, object]) -> dict[str, str]:
     """Returns the variables by name (SGLang 0.5.2, server_args.py lines 839-848): switches that kernels read."""
     return {
         "SGLANG_ENABLE_TORCH_COMPILE": "1" if values["enable_torch_compile"] else "0",

@@ -13,6 +13,7 @@ from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.findings import Hint, Offers, Remedy, advice_of, offers_of
+from sglang_hydra.text.json_types import JsonObject
 
 RuleStage = Literal["post_init", "check", "plan"]
 
@@ -30,7 +31,7 @@ class Facts:
     model: ModelFacts
     env: Mapping[str, str]
     seed: int | None
-    given: Mapping[str, Any] = field(default_factory=dict)
+    given: JsonObject = field(default_factory=dict)
     release: str = SPECIFIED_VERSION
 
     def was_given(self, name: str) -> bool:
@@ -113,10 +114,7 @@ class Rule:
 
 
 def rule(
-    id: str,
-    lines: tuple[int, int] | None = None,
-    *,
-    stage: RuleStage = "post_init",
+    id: str, lines: tuple[int, int] | None = None, *, stage: RuleStage = "post_init"
 ) -> Callable[[RuleFunction], Rule]:
     """Makes a function a rule. Its docstring is its page: what, why, upstream (where no ``lines`` say it), example."""
 

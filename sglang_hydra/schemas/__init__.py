@@ -6,15 +6,15 @@ renamed or removed raises the number.
 
 from __future__ import annotations
 
-from typing import Any
+from sglang_hydra.text.json_types import JsonDict
 
 
-def schema_of(kind: str = "plan") -> dict[str, Any]:
+def schema_of(kind: str = "plan") -> JsonDict:
     """Returns the JSON schema of a file or a ``--json`` output: ``plan`` of plan.json, ``check``, ``fit``, ``export``
     and the others of ``docs/reference/files.md``. Raises FileNotFoundError for another kind."""
     import json
     from importlib.resources import files
 
     text = (files(__name__) / f"{kind}.schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
+    schema: JsonDict = json.loads(text)
     return schema

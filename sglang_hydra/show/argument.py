@@ -251,8 +251,4 @@ def _step_record(step: Step, version: str) -> dict[str, object]:
 
 
 def _quote_record(quoted: Quote) -> dict[str, object]:
-    return {
-        "statement": quoted.statement,
-        "conditions": list(quoted.conditions),
-        "comment": quoted.comment,
-    }
+    return {"statement": quoted.statement, "conditions": list(quoted.conditions), "comment": quoted.comment}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.planning.comparing.actual import Comparison
 from sglang_hydra.planning.comparing.difference import Difference, is_absent
 from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.screen import Line, Span, columns, folded, room, shown, text
 from sglang_hydra.text.words import number
 
@@ -60,12 +60,12 @@ def difference_lines(found: Sequence[Difference], left: str, right: str) -> Iter
             yield []
 
 
-def _capability(value: Any) -> str:
+def _capability(value: Json) -> str:
     """Writes the capability as presets do: 9.0."""
     return ".".join(map(str, value)) if value else shown_value(value)
 
 
-def _what_differs(left: Any, right: Any) -> tuple[Any, Any]:
+def _what_differs(left: object, right: object) -> tuple[object, object]:
     """Returns two mappings without the keys in which they are equal; any other values as they are."""
     if not (isinstance(left, Mapping) and isinstance(right, Mapping)):
         return left, right
@@ -80,6 +80,6 @@ def _what_differs(left: Any, right: Any) -> tuple[Any, Any]:
     return ours, theirs
 
 
-def shown_value(value: Any) -> str:
+def shown_value(value: object) -> str:
     """Returns a value as a table of differences shows it: memory sizes and counts without a pointless fraction."""
     return number(value) if isinstance(value, float) and (value.is_integer() or value > 2) else shown(value)

@@ -12,7 +12,6 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.compose.schema import Root
@@ -21,8 +20,9 @@ from sglang_hydra.compose.settings.sweep import BISECT
 from sglang_hydra.compose.settings.topology import ON_WORKER_EXIT
 from sglang_hydra.facts.declared import DEVICES, VENDORS
 from sglang_hydra.planning.passing.slurm_options import CONTAINERS, GPU_OPTIONS
+from sglang_hydra.text.json_types import Json, JsonObject
 
-_TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_TABLE: JsonObject = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 GROUPS: Mapping[str, str] = _TABLE["groups"]
 """What each node, and each node in it, is about."""
@@ -51,7 +51,7 @@ class Key:
 
     name: str
     type: str
-    default: Any
+    default: Json
     about: str
     null: str | None
     choices: Sequence[str]
@@ -64,7 +64,7 @@ def keys() -> Mapping[str, Key]:
     return MappingProxyType({key.name: key for item in own for key in _below(item.name, item)})
 
 
-def _below(path: str, item: Any) -> Iterator[Key]:
+def _below(path: str, item: Json) -> Iterator[Key]:
     if is_dataclass(item.type):
         for inner in fields(item.type):
             yield from _below(f"{path}.{inner.name}", inner)

@@ -11,8 +11,7 @@ from sglang_hydra.planning.verdict import constant_fields
 from sglang_hydra.show.findings import finding_lines, shown_origin, shown_setting
 from sglang_hydra.show.first_lines import first_lines, no_command, not_known, server_name, titled, verdict_span
 from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, shown_change, text
-from sglang_hydra.text.shell import shell_word
-from sglang_hydra.text.words import plural
+from sglang_hydra.text.words import plural, shell_word
 
 
 def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Line] = ()) -> list[Line]:

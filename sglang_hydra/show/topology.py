@@ -24,8 +24,7 @@ from sglang_hydra.show.first_lines import (
 from sglang_hydra.show.plan import changed_rows, command_line, heading, section, set_rows
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import VERBATIM, Line, Span, folded, room, shown, text
-from sglang_hydra.text.shell import shell_word
-from sglang_hydra.text.words import plural
+from sglang_hydra.text.words import plural, shell_word
 
 
 def topology_screen(topology: Topology, *, everything: bool = False, corrected: Sequence[Line] = ()) -> list[Line]:
@@ -97,9 +96,7 @@ def router_line(topology: Topology) -> str:
     return " ".join(map(shell_word, topology.router.command(topology.router_argv)))
 
 
-def _ordered(
-    findings: Sequence[tuple[Finding, tuple[Server, ...]]],
-) -> list[tuple[Finding, tuple[Server, ...]]]:
+def _ordered(findings: Sequence[tuple[Finding, tuple[Server, ...]]]) -> list[tuple[Finding, tuple[Server, ...]]]:
     return sorted(findings, key=lambda item: ("error", "warning", "info").index(item[0].level))
 
 

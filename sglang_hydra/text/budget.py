@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from sglang_hydra.text.quick_yaml import quick_loader
+from sglang_hydra.text.json_types import JsonObject
 
 if TYPE_CHECKING:
     from types import FrameType
+
 
 _MIB = 1 << 20
 _FIRST, _FOR_MORE_S = 10_000_000, 3.0
@@ -174,7 +175,7 @@ def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
             gc.unfreeze()
 
 
-def check_expansions(tree: Mapping[str, Any]) -> None:
+def check_expansions(tree: JsonObject) -> None:
     """Raises OverBudget for a configuration whose interpolations lead to each other too often, too deep or to too long
     a text. ``tree`` has them as they are written; a key that an interpolation makes (``${a.${b}}``) is not followed."""
     expander = _Expander(tree)
@@ -246,7 +247,7 @@ class _Weigher:
 class _Expander:
     """Adds up what the interpolations of a configuration cost."""
 
-    def __init__(self, tree: Mapping[str, Any]) -> None:
+    def __init__(self, tree: JsonObject) -> None:
         self._tree = tree
         self._known: dict[tuple[str, ...], tuple[int, int]] = {}
         self._steps = self._letters = 0
@@ -323,3 +324,17 @@ def _too_many(limits: Limits) -> str:
 
 def _too_long() -> str:
     return f"a number in it has more than {DIGITS} digits"
+
+
+def quick_load(text: str) -> Any:
+    """Returns what a YAML text holds. Raises yaml.YAMLError for what is none."""
+    import yaml
+
+    return yaml.load(text, Loader=quick_loader())
+
+
+def quick_loader() -> Any:
+    """Returns the loader class, for ``yaml.compose`` and its like."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Literal
+
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 Level = Literal["error", "warning", "info"]
 Stage = Literal["argparse", "post_init", "check", "plan"]
@@ -175,10 +177,10 @@ class Finding:
     def __hash__(self) -> int:
         return hash(self._compared())
 
-    def _compared(self) -> tuple[Any, ...]:
+    def _compared(self) -> tuple[object, ...]:
         return self.level, self.id, self.message, self.fields, self.hint, self.stage, self.upstream
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         return {
             "level": self.level,
             "id": self.id,
@@ -190,7 +192,7 @@ class Finding:
         }
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Finding:
+    def from_json(cls, record: JsonObject) -> Finding:
         """Returns the finding that ``to_json`` wrote."""
         lines, hint = record["upstream"], record["hint"]
         upstream = (lines[0], lines[1]) if lines else None

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from sglang_hydra.text.json_types import JsonObject
 
 
 class Flag(NamedTuple):
@@ -36,7 +38,7 @@ class Flag(NamedTuple):
         return " ".join(filter(None, (", ".join([*short, self.names[0]]), self.value)))
 
 
-_TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_TABLE: JsonObject = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 VERBS: Mapping[str, str] = _TABLE["verbs"]
 """Each verb with its line of the help, in the order of the help."""
@@ -51,7 +53,7 @@ FILLERS = frozenset(_TABLE["fillers"].split())
 """Words of a sentence, which set nothing."""
 
 
-def _flag(row: Mapping[str, Any]) -> Flag:
+def _flag(row: JsonObject) -> Flag:
     lists = {name: tuple(row.get(name, ())) for name in ("names", "verbs", "apart")}
     return Flag(**{**row, **lists})
 

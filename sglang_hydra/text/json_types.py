@@ -6,12 +6,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+"""A value as JSON has it. Whoever reads one checks what it is."""
+JsonObject: TypeAlias = Mapping[str, Json]
+"""An object of JSON, or the values of arguments by their names."""
+JsonDict: TypeAlias = dict[str, Json]
+"""The same while it is filled."""
 
 NOT_FINITE = ("nan", "inf", "-inf")
 
 
-def plain(value: Any) -> Any:
+def plain(value: Json) -> Json:
     """Returns ``value`` in JSON's types: tuples and sets become lists (sets sorted), records become objects.
 
     JSON has no nan and no infinity: they become the texts ``nan``, ``inf`` and ``-inf``.
@@ -29,7 +36,7 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
-def value_at(tree: Any, key: str) -> Any:
+def value_at(tree: object, key: str) -> Any:
     """Returns the value at a dotted key (``gpu.count``); None where there is none."""
     for name in key.split("."):
         tree = tree.get(name) if isinstance(tree, Mapping) else None
@@ -48,7 +55,7 @@ def tree_of(flat: Mapping[str, Any]) -> dict[str, Any]:
     return root
 
 
-def json_beside(module: str) -> Any:
+def json_beside(module: str) -> Json:
     """Returns what the JSON file of the same name beside a module holds; ``module`` is its ``__file__``."""
     import json
 

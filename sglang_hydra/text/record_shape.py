@@ -7,9 +7,10 @@ import json
 import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-_KINDS: Mapping[str, Any] = {
+from sglang_hydra.text.json_types import Json, JsonObject
+
+_KINDS: JsonObject = {
     "string": str,
     "boolean": bool,
     "object": dict,
@@ -23,13 +24,13 @@ _LARGEST = 1e300
 
 
 @functools.cache
-def _schema_of(kind: str) -> dict[str, Any]:
+def _schema_of(kind: str) -> dict[str, object]:
     file = Path(__file__).parents[1] / "schemas" / f"{kind}.schema.json"
-    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    schema: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))
     return schema
 
 
-def misfit(kind: str, record: Any, needed: Mapping[str, Sequence[str]]) -> str | None:
+def misfit(kind: str, record: object, needed: Mapping[str, Sequence[str]]) -> str | None:
     """Returns what in a record that was read does not fit its schema, in words; None where all that is there fits.
 
     ``needed`` are the keys that must be there: of the record (``""``), of an object in it (``gpu``), of each one in a
@@ -42,7 +43,7 @@ def misfit(kind: str, record: Any, needed: Mapping[str, Sequence[str]]) -> str |
 
 
 def _misfit(
-    place: str, value: Any, schema: Mapping[str, Any], whole: Mapping[str, Any], needed: Mapping[str, Sequence[str]]
+    place: str, value: Json, schema: JsonObject, whole: JsonObject, needed: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...] | None:
     """Returns the path to what does not fit, and what is wrong with it. ``place`` is the path of ``value`` as
     ``needed`` has it."""
@@ -67,7 +68,7 @@ def _misfit(
     return None
 
 
-def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+def _fits(value: Json, schema: JsonObject) -> bool:
     kinds = schema.get("type", ())
     if not (_is(kinds, value) if isinstance(kinds, str) else not kinds or any(_is(kind, value) for kind in kinds)):
         return False
@@ -76,7 +77,7 @@ def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
     return any(type(value) is type(one) for one in schema.get("enum", (value,)))
 
 
-def _is(kind: str, value: Any) -> bool:
+def _is(kind: str, value: Json) -> bool:
     """Returns whether a value is of a type. In Python true is an int; in JSON it is none."""
     if isinstance(value, bool):
         return kind == "boolean"

@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 Span = tuple[str, str]
 Line = Sequence[Span]
@@ -38,7 +38,7 @@ def printable(content: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in content)
 
 
-def shown(value: Any, *, width: int = _WIDEST_VALUE) -> str:
+def shown(value: object, *, width: int = _WIDEST_VALUE) -> str:
     """Returns a value as one types it here: ``null``, ``true``, bare words; cut in the middle when it is long."""
     written = printable(_written(value))
     if len(written) > width:
@@ -47,12 +47,12 @@ def shown(value: Any, *, width: int = _WIDEST_VALUE) -> str:
     return written
 
 
-def shown_change(before: Any, after: Any, *, width: int) -> str:
+def shown_change(before: object, after: object, *, width: int) -> str:
     """Returns ``null -> 8192``; the value after is cut to ``width``."""
     return f"{shown(before, width=24)} -> {shown(after, width=width)}"
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -187,7 +187,7 @@ def _write_styled(lines: Iterable[Line], out: TextIO) -> None:
         console.print(Text.assemble(*pieces), soft_wrap=True)
 
 
-def print_json(record: Mapping[str, Any]) -> None:
+def print_json(record: Mapping[str, object]) -> None:
     """Prints a record as JSON, in ASCII, for programs."""
     import json
 

@@ -198,7 +198,7 @@ def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tup
 
     from sglang_hydra.text.budget import OverBudget, read_yaml
     from sglang_hydra.text.file_text import read_text
-    from sglang_hydra.text.key_lines import key_lines
+    from sglang_hydra.text.origins import key_lines
 
     try:
         loaded = read_yaml(read_text(file, _MOST_BYTES), "config")

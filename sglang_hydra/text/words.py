@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 import sys
 import unicodedata
 from collections.abc import Iterable
-from typing import Any
 
 _WIDTH = 100
 _MOST_LISTED = 5
@@ -145,14 +145,14 @@ def both_sizes(text: str) -> str:
     return "; ".join(f"{word} = {size:,}" for word in (text, other) if (size := size_of(word)) is not None)
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """Writes ``143771`` for 143771.0: a float that is whole loses its point; else as Python writes it."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)
 
 
-def typed(value: Any) -> str:
+def typed(value: object) -> str:
     """Returns a value as one types it, for a message: null, true and bare words; else as Python writes it."""
     if value is None:
         return "null"
@@ -215,3 +215,20 @@ def foreign_sign(word: str) -> str:
     sign = next(sign for sign in word if sign in f"{_DASHES}{_QUOTES}{_UNSEEN}" or ord(sign) in _WIDE)
     name = unicodedata.name(sign).lower()
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name} (U+{ord(sign):04X})"
+
+
+def shell_word(word: str) -> str:
+    """Returns one word for a shell. Terminal controls are spelled out in quotes of bash, zsh and ksh."""
+    if word.isprintable():
+        return shlex.quote(word)
+    spelled = "".join(_ansi_c(char) for char in word)
+    return f"$'{spelled}'"
+
+
+def _ansi_c(char: str) -> str:
+    if char in "'\\":
+        return "\\" + char
+    if char.isprintable():
+        return char
+    errors = "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", errors))

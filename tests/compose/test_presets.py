@@ -14,8 +14,7 @@ from sglang_hydra.compose.by_plain_values import PlainBases
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.hydra_internals import Repository
 from sglang_hydra.compose.plain_merge import NotPlain
-from sglang_hydra.convert.importing.hardware import classes_named_in
-from sglang_hydra.convert.importing.importer import _all_classes
+from sglang_hydra.convert.importing.importer import _all_classes, classes_named_in
 from sglang_hydra.convert.importing.launches import Launch
 from sglang_hydra.convert.importing.reduction import preset_for
 from sglang_hydra.planning.choosing.catalog import gpu_classes, models

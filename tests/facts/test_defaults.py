@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.architecture.architectures import KNOWN
+from sglang_hydra.architecture.reading_layers import KNOWN
 from sglang_hydra.facts.defaults import as_read, completed, left_out
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.planning.making.make import plan

@@ -12,7 +12,7 @@ import pytest
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import recipes
 from sglang_hydra.facts import hub
-from sglang_hydra.facts.drafts import known_draft
+from sglang_hydra.facts.declared import known_draft
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.schemas import schema_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.arguments.tables.architectures import first_release_of
+from sglang_hydra.arguments.tables.table import first_release_of
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.stated_config import FOLDER as CONFIGS
 from sglang_hydra.facts.stated_config import QUANTIZATION, preset_facts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.facts.vendor_tools import (
+from sglang_hydra.facts.accelerators import (
     read_gfx,
     read_hl_smi,
     read_rocminfo,

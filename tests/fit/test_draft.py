@@ -9,8 +9,7 @@ import pytest
 
 from sglang_hydra import ModelFacts, resolve
 from sglang_hydra.architecture.understanding import understand
-from sglang_hydra.fit.draft import Draft, draft_of
-from sglang_hydra.fit.sizing import fit
+from sglang_hydra.fit.sizing import Draft, draft_of, fit
 from tests.fit.machines import GIB, REPOSITORY, dense, gpu, model, sized
 from tests.plans import composer
 

@@ -12,7 +12,7 @@ from sglang_hydra import resolve
 from sglang_hydra.arguments.layout import layout_of, names_of
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.fit import sizing
-from sglang_hydra.fit.allocation import Allocation, allocation_of
+from sglang_hydra.fit.overheads import Allocation, allocation_of
 from sglang_hydra.fit.result import Fit
 from sglang_hydra.fit.sizing import fit
 from tests.fit.machines import catalog, gpu, model

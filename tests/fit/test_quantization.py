@@ -8,11 +8,20 @@ from typing import Any
 import pytest
 
 from sglang_hydra import ModelFacts
-from sglang_hydra.architecture.formats import FP8_TENSOR, NF4, NVFP4_LINEAR, blocks, channels, grouped, mxfp4, plain
+from sglang_hydra.architecture.formats import (
+    FP8_TENSOR,
+    NF4,
+    NVFP4_LINEAR,
+    Scheme,
+    blocks,
+    channels,
+    grouped,
+    mxfp4,
+    plain,
+    read_skips,
+)
 from sglang_hydra.architecture.known import Missing
 from sglang_hydra.architecture.quantization import scheme_of
-from sglang_hydra.architecture.scheme import Scheme
-from sglang_hydra.architecture.skips import read_skips
 from sglang_hydra.architecture.tensors import ROUTED
 from sglang_hydra.architecture.understanding import config_fields
 from tests.fit.machines import GIB, dense, gpu, model, sized

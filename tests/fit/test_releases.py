@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sglang_hydra import ModelFacts, resolve
-from sglang_hydra.fit.allocation import allocation_of
+from sglang_hydra.fit.overheads import allocation_of
 from sglang_hydra.fit.result import Fit, KvCache
 from sglang_hydra.fit.sizing import fit
 from tests.fit.machines import GIB, REPOSITORY, gpu

@@ -98,7 +98,7 @@ _OWN = {
     "convert/importing/expansion.py": "arithmetic of a line, which the script's budget bounds",
     "convert/importing/embedded_commands.py": "a list in a line, likewise",
     "compose/plain_files.py": "our presets; those of others are read by the budget's reader",
-    "facts/drafts.py": "our drafts",
+    "facts/declared.py": "our drafts",
     "facts/stated_config.py": "our copies of config.json",
     "measure/bench/wires.py": "what the server that we started answers, chunk by chunk",
     "measure/bench/child_prompts.py": "what its parent asks",
@@ -110,10 +110,9 @@ _OWN = {
     "releases/adopting.py": "an annotation in a wheel that the user trusted",
     "run/diagnose/server_args.py": "a value of a bounded length in a line of a log",
     "run/launch/child_srun.py": "the orders of its parent",
-    "run/launch/slurm/keys.py": "secrets that we left",
+    "run/launch/slurm/record.py": "secrets that we left",
     "schemas/__init__.py": "our schemas",
     "text/budget.py": "the budget itself",
-    "text/quick_yaml.py": "our tables",
 }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.arguments.tables.table import OldFlag, Release, known_versions, nearest_known, release, rows
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 
 SAME = object()
 """The successor takes the value as it is."""
@@ -23,32 +23,32 @@ class Successor(NamedTuple):
     is the old argument whose default the new one needs beside it."""
 
     name: str | None
-    value: Any = SAME
+    value: Json = SAME
     advice: str | None = None
-    values: Mapping[str, Any] = MappingProxyType({})
+    values: JsonObject = MappingProxyType({})
     also: str | None = None
 
-    def value_of(self, old: Any) -> Any:
+    def value_of(self, old: object) -> Json:
         """Returns the value in place of ``old``."""
         return self.value if self.value is not SAME else self.values.get(old, old) if isinstance(old, str) else old
 
 
 @functools.lru_cache(maxsize=1)
-def notes() -> Mapping[str, Mapping[str, Any]]:
+def notes() -> Mapping[str, JsonObject]:
     """Returns what no release says by itself, from successors.json: arguments that vanish from one release to the next.
 
     ``to`` is what took the place (``before`` in releases that do not have it yet), ``values`` what its values are
     called now, ``value`` the one that the old switch sets, ``of`` the argument whose value it takes, ``with``
     another old argument that comes along with its default, ``advice`` what to do where nothing follows, ``had`` a
     release before those of the table that has the flag. ``source`` has the release and the file that shows it."""
-    known: dict[str, dict[str, Any]] = json_beside(__file__)
+    known: dict[str, JsonDict] = json_beside(__file__)
     return known
 
 
 def successor(name: str, version: str) -> Successor:
     """Returns what to use for ``name`` in ``version``, which lacks it. Raises KeyError for an unknown version."""
     at = release(version)
-    value: Any = SAME
+    value: object = SAME
     also = None
     for _ in range(_DEEPEST):
         found = _step(name, at)
@@ -90,7 +90,7 @@ def _step(name: str, at: Release) -> Successor:
 
 def _last_seen(flag: str, version: str) -> OldFlag | None:
     """Returns how the last release before ``version`` that knew an old flag described it."""
-    seen: dict[str, Any] | None = None
+    seen: JsonDict | None = None
     for row in rows():
         changes = row.get("old_flags", {})
         if flag in changes.get("added", {}):

@@ -5,14 +5,41 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from sglang_hydra.arguments.tables.order import is_candidate_of, release_key
-from sglang_hydra.text.lazy import Lazy
+from sglang_hydra.arguments.tables.order import at_least, is_candidate_of, release_key, same_release
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 from sglang_hydra.text.user_settings import settings_folder
+
+Item = TypeVar("Item")
+
+
+class Lazy(Mapping[str, Item]):
+    """Read-only; makes the value of one of ``names`` when it is first read, and keeps it."""
+
+    def __init__(self, names: Collection[str], make: Callable[[str], Item]) -> None:
+        self._names, self._make = names, make
+        self._made: dict[str, Item] = {}
+
+    def __getitem__(self, name: str) -> Item:
+        if name not in self._made:
+            if name not in self._names:
+                raise KeyError(name)
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
 
 _FILE = Path(__file__).with_name("table.json")
 PINNED_TABLES = "trusted_tables.json"
@@ -31,13 +58,13 @@ class Argument:
     name: str
     type: str
     flags: tuple[str, ...]
-    default: Any = None
+    default: Json = None
     required: bool = False
     computed: str | None = None
-    choices: tuple[Any, ...] | None = None
+    choices: tuple[Json, ...] | None = None
     nargs: str | None = None
     action: str | None = None
-    const: Any = None
+    const: object = None
     reader: str | None = None
 
     @property
@@ -55,9 +82,9 @@ class OldFlag:
     action: str
     field: str | None = None
     instead: str | None = None
-    value: Any = None
+    value: Json = None
     nargs: str | None = None
-    choices: Sequence[Any] | None = None
+    choices: Sequence[Json] | None = None
     reader: str | None = None
     refused: bool = False
 
@@ -79,11 +106,11 @@ class Release:
     variables: frozenset[str] = field(repr=False)
     pages: frozenset[str] = field(repr=False)
     scripts: Mapping[str, str]
-    needs: Mapping[str, Any]
+    needs: JsonObject
 
 
 @functools.lru_cache(maxsize=1)
-def rows() -> Sequence[Mapping[str, Any]]:
+def rows() -> Sequence[JsonObject]:
     """Returns the table as it is written: the first release whole, each later one as what it changed. Oldest first."""
     content = json.loads(_FILE.read_text(encoding="utf-8"))
     return tuple(content["releases"])
@@ -94,7 +121,7 @@ def known_versions() -> tuple[str, ...]:
     return tuple(row["version"] for row in rows())
 
 
-def pinned_rows() -> Mapping[str, Mapping[str, Any]]:
+def pinned_rows() -> Mapping[str, JsonObject]:
     """Returns the rows of releases that the user trusts, each as what its wheel has otherwise than the release
     ``near``: by version, without those of the table. A file that others can write is none."""
     folder = settings_folder()
@@ -108,7 +135,7 @@ def pinned_rows() -> Mapping[str, Mapping[str, Any]]:
 
 
 @functools.lru_cache(maxsize=4)
-def _read_pinned(path: str, time_ns: int) -> Mapping[str, Mapping[str, Any]]:
+def _read_pinned(path: str, time_ns: int) -> Mapping[str, Mapping[str, object]]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -154,10 +181,10 @@ def release(version: str) -> Release:
     )
 
 
-def raw_tables(version: str) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+def raw_tables(version: str) -> tuple[dict[str, JsonDict], dict[str, JsonDict]]:
     """Returns the arguments and the old flags of a release as written, by name. Raises KeyError as ``release``."""
-    arguments: dict[str, dict[str, Any]] = {}
-    old: dict[str, dict[str, Any]] = {}
+    arguments: dict[str, JsonDict] = {}
+    old: dict[str, JsonDict] = {}
     if version not in known_versions():
         row = pinned_rows()[version]
         arguments, old = raw_tables(row["near"])
@@ -174,12 +201,12 @@ def raw_tables(version: str) -> tuple[dict[str, dict[str, Any]], dict[str, dict[
     return arguments, old
 
 
-def _rest(version: str) -> tuple[frozenset[str], frozenset[str], Mapping[str, str], Mapping[str, Any]]:
+def _rest(version: str) -> tuple[frozenset[str], frozenset[str], Mapping[str, str], JsonObject]:
     """Returns the variables, the pages, the commands and the needs of a release of the table."""
     variables: set[str] = set()
     pages: set[str] = set()
     scripts: Mapping[str, str] = {}
-    needs: Mapping[str, Any] = {}
+    needs: JsonObject = {}
     for row in rows():
         for have, key in ((variables, "variables"), (pages, "pages")):
             have.difference_update(row.get(key, {}).get("removed", ()))
@@ -193,7 +220,7 @@ def _rest(version: str) -> tuple[frozenset[str], frozenset[str], Mapping[str, st
 @functools.lru_cache(maxsize=1)
 def all_arguments() -> Mapping[str, Argument]:
     """Returns each argument that some release has, as the newest release that has it describes it."""
-    state: dict[str, dict[str, Any]] = {}
+    state: dict[str, JsonDict] = {}
     for row in (*rows(), *pinned_rows().values()):
         changes = row.get("arguments", {})
         _apply(state, {key: changes[key] for key in ("added", "changed") if key in changes})
@@ -206,7 +233,7 @@ def every_variable() -> frozenset[str]:
     return frozenset(name for row in rows() for name in row.get("variables", {}).get("added", ()))
 
 
-def _apply(state: dict[str, dict[str, Any]], change: Mapping[str, Any]) -> None:
+def _apply(state: dict[str, dict[str, object]], change: JsonObject) -> None:
     for name in change.get("removed", ()):
         del state[name]
     for name, spec in change.get("added", {}).items():
@@ -216,18 +243,18 @@ def _apply(state: dict[str, dict[str, Any]], change: Mapping[str, Any]) -> None:
         state[name] = {**made, **{key: value for key, value in spec.items() if key != "without"}}
 
 
-def _flags(name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
+def _flags(name: str, spec: JsonObject) -> tuple[str, ...]:
     return tuple(spec["flags"]) if "flags" in spec else ("--" + name.replace("_", "-"),)
 
 
-def typed_flags(name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
+def typed_flags(name: str, spec: Mapping[str, object]) -> tuple[str, ...]:
     """Returns the flags of an argument, and those that switch it off."""
     own = _flags(name, spec)
     pair = spec.get("action") == "BooleanOptionalAction"
     return tuple(word for flag in own for word in (flag, f"--no-{flag[2:]}")) if pair else own
 
 
-def _argument(name: str, spec: Mapping[str, Any]) -> Argument:
+def _argument(name: str, spec: JsonObject) -> Argument:
     default = spec.get("default")
     computed = default["computed"] if isinstance(default, dict) and "computed" in default else None
     choices = spec.get("choices")
@@ -244,3 +271,44 @@ def _argument(name: str, spec: Mapping[str, Any]) -> Argument:
         const=spec.get("const"),
         reader=spec.get("reader"),
     )
+
+
+def first_release_of(architectures: Iterable[str]) -> str | None:
+    """Returns the first release that has a class for one of ``architectures``; None if no release of the table has."""
+    names = frozenset(architectures)
+    return next((version for version, classes in _classes().items() if names & classes), None)
+
+
+def has_class(version: str, architectures: Iterable[str]) -> bool | None:
+    """Returns whether ``version`` has a class for one of ``architectures``; SGLang takes the first of them that it has
+    (models/registry.py, resolve_model_cls).
+
+    None where that is unknown: for no version, one before the table, and for a class that the
+    table does not have one after it.
+    """
+    rows = [row for row in _classes() if at_least(version, row) or is_candidate_of(version, row)]
+    if not rows:
+        return None
+    has = bool(_classes()[rows[-1]] & frozenset(architectures))
+    return None if not has and len(rows) == len(_classes()) and not same_release(version, rows[-1]) else has
+
+
+def last_release() -> str:
+    """Returns the last release that changed any class."""
+    return list(_classes())[-1]
+
+
+@functools.lru_cache(maxsize=1)
+def _classes() -> Mapping[str, frozenset[str]]:
+    """Returns all classes by the release that changed any, oldest first.
+
+    architectures.json is written by tools/read_releases.py: by release, the classes that it added and removed, from
+    what EntryClass names in each file of the release's srt/models.
+    """
+    rows = json.loads(Path(__file__).with_name("architectures.json").read_text(encoding="utf-8"))
+    made: dict[str, frozenset[str]] = {}
+    now: frozenset[str] = frozenset()
+    for version, row in rows.items():
+        now = (now - frozenset(row.get("removed", ()))) | frozenset(row.get("added", ()))
+        made[version] = now
+    return made

@@ -7,7 +7,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
@@ -18,6 +18,7 @@ from sglang_hydra.show.verdicts import judged
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import Json, JsonObject
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import short
 
@@ -68,8 +69,8 @@ def asked(body: bytes) -> Asked:
     return Asked(uid, short(printable(f"{stored.get('kind')} {named}".strip())), manifest)
 
 
-def response(uid: str, answer: Answer) -> dict[str, Any]:
-    about: dict[str, Any] = {"uid": uid, "allowed": not answer.message}
+def response(uid: str, answer: Answer) -> dict[str, object]:
+    about: dict[str, object] = {"uid": uid, "allowed": not answer.message}
     if answer.message:
         about["status"] = {"code": 422, "reason": "Invalid", "message": answer.message}
     if answer.warnings:
@@ -109,7 +110,7 @@ class Judge:
             findings = list(failure.findings)
         return _answer(name, findings)
 
-    def _findings(self, document: Any) -> Sequence[Finding]:
+    def _findings(self, document: Json) -> Sequence[Finding]:
         try:
             return judged(self._composer, document, self._overrides, seed=42).findings
         except SglangHydraError as failure:
@@ -133,7 +134,7 @@ def _said(finding: Finding) -> str:
     return printable(as_written(said))
 
 
-def _without_state(stored: Mapping[str, Any]) -> dict[str, Any]:
+def _without_state(stored: Mapping[str, object]) -> dict[str, object]:
     """Returns the object without what the cluster keeps in it, so that its manifest is the same each time."""
     about = {key: value for key, value in _mapping(stored.get("metadata")).items() if key in _KEPT_OF_METADATA}
     if notes := _mapping(about.get("annotations")):
@@ -141,5 +142,5 @@ def _without_state(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: stored[key] for key in _KEPT if key in stored}, "metadata": about}
 
 
-def _mapping(node: object) -> Mapping[str, Any]:
+def _mapping(node: object) -> JsonObject:
     return node if isinstance(node, Mapping) else {}

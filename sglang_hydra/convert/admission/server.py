@@ -93,7 +93,7 @@ class Webhook(ThreadingHTTPServer):
         finally:
             self._slots.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """Ignores a client that went away."""
 
     def _with_tls(self, request: socket) -> ssl.SSLSocket:
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
             return max(_LEAST_S, min(float(stated.removesuffix("s")), _MOST_S) - _ANSWERING_S)
         return _USUAL_S
 
-    def _send(self, code: int, content: Any) -> None:
+    def _send(self, code: int, content: object) -> None:
         body = json.dumps(content).encode("ascii")
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
@@ -148,5 +148,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Logs no requests: their paths are from outside."""

@@ -7,7 +7,6 @@ can be in a name. Each argument still has a line of its own.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from sglang_hydra.convert.export.job import Artifact, Job
 from sglang_hydra.planning.passing import nodes
@@ -30,7 +29,7 @@ def unknown_head(job: Job) -> list[Finding]:
     return [Finding("warning", "EXP005", message, ("dist_init_addr",), "dist_init_addr=10.0.0.1:20000")]
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.convert.export.docker import (
     driver_lines,
@@ -23,6 +22,7 @@ from sglang_hydra.planning.passing import fabric
 from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE, KEY_VARIABLE
 from sglang_hydra.planning.topology.servers import NODE
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.yaml_text import Block, yaml_text
 
 _HEALTH_S, _EACH_S = 30, 30
@@ -45,7 +45,7 @@ def service(
     published: bool = True,
     flags: Sequence[Word] | None = None,
     host_network: bool = False,
-) -> dict[str, Any]:
+) -> JsonDict:
     """Builds the service of one server, or of this host's rank. ``gpu_ids`` are its own GPUs where others run
     beside it, ``flags`` its own where they are not the job's. Without ``published`` only other services reach it."""
     settings = job.plan.nodes.launch
@@ -102,18 +102,18 @@ def _image(job: Job) -> str:
     return f"${{{IMAGE_VARIABLE}:?{message}}}"
 
 
-def _network(job: Job, published: bool) -> dict[str, Any]:
+def _network(job: Job, published: bool) -> dict[str, object]:
     if needs_host_network(job):
         return {"network_mode": "host"}
     return {"ports": [published_port(job)]} if published else {}
 
 
-def _cache(job: Job) -> dict[str, Any]:
+def _cache(job: Job) -> dict[str, object]:
     source = "${HF_HOME:-${HOME}/.cache/huggingface}"
     return {"type": "bind", "source": source, "target": compose(job.cache), "bind": {"create_host_path": True}}
 
 
-def _volume(mount: Mount) -> dict[str, Any]:
+def _volume(mount: Mount) -> dict[str, object]:
     path = compose(mount.path)
     both = {"type": "bind", "source": path, "target": path}
     return {**both, "bind": {"create_host_path": True}} if mount.writable else {**both, "read_only": True}
@@ -128,8 +128,8 @@ def environment(job: Job) -> dict[str, str | None]:
     return found
 
 
-def _devices(job: Job, gpu_ids: Sequence[int] | None) -> Mapping[str, Any]:
-    more: dict[str, Any] = {}
+def _devices(job: Job, gpu_ids: Sequence[int] | None) -> Mapping[str, object]:
+    more: dict[str, object] = {}
     devices = ["/dev/infiniband"] if fabric.is_rdma(job.fabric) else []
     capabilities = ["IPC_LOCK"] if fabric.is_rdma(job.fabric) else []
     if job.gpus and job.plan.gpu.vendor == "amd":

@@ -10,7 +10,6 @@ only decides where its processes meet. It logs errors only unless ``log_level`` 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.convert.export.argv import as_json, unknown_head
 from sglang_hydra.convert.export.job import Artifact, Job
@@ -19,7 +18,7 @@ from sglang_hydra.planning.passing.passed import keyword_arguments
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import JsonDict, plain
 
 
 def export(job: Job) -> Artifact:
@@ -49,7 +48,7 @@ def left_out(job: Job) -> list[Finding]:
     return found
 
 
-def server_args(config: Plan | Sequence[str] | Mapping[str, Any] = (), node: int = 0) -> dict[str, Any]:
+def server_args(config: Plan | Sequence[str] | Mapping[str, object] = (), node: int = 0) -> JsonDict:
     """Returns the arguments of ``sglang.Engine(**arguments)`` on a node, as the plan's release of SGLang names them.
 
     ``config`` is what ``plan`` takes: words, or a DictConfig that holds our tree at its root or under a node; or a

@@ -6,7 +6,6 @@ What a framework sets itself is left out. Ports, ranks and addresses are left to
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.arguments.tables.table import known_versions
@@ -42,7 +41,7 @@ def export(adapter: Adapter, job: Job) -> Artifact:
     )
 
 
-def _findings(adapter: Adapter, job: Job, lost: Mapping[str, Any]) -> Iterator[Finding]:
+def _findings(adapter: Adapter, job: Job, lost: Mapping[str, object]) -> Iterator[Finding]:
     for name, value in lost.items():
         why = f"sets {shown(adapter.sets[name])}" if name in adapter.sets else "does not pass it to SGLang"
         message = f"{name}={shown(value)} is left out: {adapter.title} {why}"
@@ -57,7 +56,7 @@ def _findings(adapter: Adapter, job: Job, lost: Mapping[str, Any]) -> Iterator[F
         yield Finding("info", "EXP024", message, ("engine.version",), f"engine.version={adapter.release}")
 
 
-def _options(job: Job, keys: Mapping[str, Any]) -> str:
+def _options(job: Job, keys: Mapping[str, object]) -> str:
     """Returns the options as a bash array, and the command that takes it."""
     lines = []
     for name, value in keys.items():

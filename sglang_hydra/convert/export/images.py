@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.locations import conf_dir
 
 LAUNCH_SERVER = ("python3", "-m", "sglang.launch_server")
@@ -101,7 +100,7 @@ def _in_table(version: str, vendor: str, capability: str | None, arch: str) -> I
     return None
 
 
-def _row(row: Mapping[str, Any]) -> Image:
+def _row(row: JsonObject) -> Image:
     capabilities = row["capabilities"]
     return Image(
         **{

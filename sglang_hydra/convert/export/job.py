@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.convert.export import variables
 from sglang_hydra.convert.export.images import Image, image_of, missing_image
@@ -18,6 +18,7 @@ from sglang_hydra.planning.passing.slurm_options import gpus_per_node
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.version import VERSION
 
 RANK, HEAD = Variable("NODE_RANK"), Variable("HEAD_ADDRESS")
@@ -178,7 +179,7 @@ class Job:
         return self.nodes > 1 and self.intent.get("dist_init_addr") is None
 
     @cached_property
-    def intent(self) -> Mapping[str, Any]:
+    def intent(self) -> JsonObject:
         """Returns the arguments that SGLang gets, without the key: the plan's intent and the seed, drawn or not."""
         return intent_of(self.plan)
 
@@ -194,8 +195,8 @@ class Job:
     def is_local_model(self) -> bool:
         return _local(self.intent["model_path"]) is not None
 
-    def _contained(self, intent: Mapping[str, Any]) -> dict[str, Any]:
-        changed: dict[str, Any] = {"host": _ANYWHERE[6 if ":" in str(self.plan.values["host"]) else 4]}
+    def _contained(self, intent: JsonObject) -> dict[str, object]:
+        changed: JsonDict = {"host": _ANYWHERE[6 if ":" in str(self.plan.values["host"]) else 4]}
         for name in (*_READ, *_WRITTEN):
             if isinstance(intent.get(name), str):
                 changed[name] = _local(intent[name]) or intent[name]
@@ -228,7 +229,7 @@ class Job:
         return found
 
 
-def is_public(host: Any) -> bool:
+def is_public(host: object) -> bool:
     """Returns whether a server that listens on ``host`` is reached from other machines."""
     return host not in _LOOPBACK
 
@@ -249,7 +250,7 @@ def job_of(plan: Plan, overrides: Sequence[str]) -> Job:
     return job
 
 
-def _paths(intent: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _paths(intent: Mapping[str, object]) -> list[tuple[str, str]]:
     """Returns each argument that names a path on this machine, with the absolute path."""
     found = []
     for name in (*_READ, *_WRITTEN):
@@ -270,24 +271,24 @@ def _local(text: str, *, certain: bool = False) -> str | None:
     return None
 
 
-def _is_relative(value: Any, certain: bool) -> bool:
+def _is_relative(value: object, certain: bool) -> bool:
     return isinstance(value, str) and not os.path.isabs(value) and _local(value, certain=certain) is not None
 
 
-def _adapters(value: Any) -> list[str]:
+def _adapters(value: object) -> list[str]:
     """Returns the paths of ``lora_paths``, in each of the shapes that it may have."""
     if isinstance(value, Mapping):
         return [str(path) for path in value.values()]
     return [_adapter_path(item) for item in value] if isinstance(value, (list, tuple)) else []
 
 
-def _adapter_path(item: Any) -> str:
+def _adapter_path(item: object) -> str:
     if isinstance(item, Mapping):
         return str(item.get("lora_path", ""))
     return str(item).partition("=")[2] or str(item)
 
 
-def _absolute_adapter(item: Any) -> Any:
+def _absolute_adapter(item: object) -> object:
     path = _adapter_path(item)
     local = _local(path)
     if local is None:

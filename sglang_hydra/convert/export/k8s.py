@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sglang_hydra.compose.settings.k8s import K8sNode
+from sglang_hydra.compose.settings.launch import K8sNode
 from sglang_hydra.convert.export.docker import driver_lines, require_container_vendor
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job, Mount
@@ -20,6 +20,7 @@ from sglang_hydra.planning.making.memory import node_memory
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.yaml_text import Block, yaml_text
 
 GROUP = "leaderworkerset.x-k8s.io/v1"
@@ -63,14 +64,14 @@ def export(job: Job) -> Artifact:
     return Artifact(text, tuple(findings(job)))
 
 
-def manifest(job: Job, documents: Sequence[Mapping[str, Any]]) -> str:
+def manifest(job: Job, documents: Sequence[JsonObject]) -> str:
     """Returns the documents as YAML, each in the namespace that is asked for."""
     namespace = _settings(job).namespace
     inside = {"namespace": namespace} if namespace else {}
     return yaml_text([{**each, "metadata": {**each["metadata"], **inside}} for each in documents])
 
 
-def _deployment(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
+def _deployment(job: Job, pod: dict[str, object]) -> dict[str, object]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -87,12 +88,12 @@ def _deployment(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
 
 def leader_worker_set(
     job: Job,
-    pod: dict[str, Any],
-    metadata: Mapping[str, Any],
+    pod: dict[str, object],
+    metadata: Mapping[str, object],
     leader_labels: Mapping[str, str],
     worker_labels: Mapping[str, str],
     servers: int = 1,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Builds ``servers`` groups of pods, each the nodes of one server. LeaderWorkerSet makes a Service of its own name,
     by which leader N is found as NAME-N.NAME."""
     leader = {"metadata": {"labels": leader_labels}, "spec": serving(job, pod)}
@@ -115,7 +116,7 @@ def leader_worker_set(
     }
 
 
-def service(job: Job) -> dict[str, Any]:
+def service(job: Job) -> JsonDict:
     role = {"role": "leader"} if job.nodes > 1 else {}
     return {
         "apiVersion": "v1",
@@ -128,7 +129,7 @@ def service(job: Job) -> dict[str, Any]:
     }
 
 
-def claim(job: Job, *, shared: bool) -> list[dict[str, Any]]:
+def claim(job: Job, *, shared: bool) -> list[dict[str, object]]:
     """Builds the volume for downloaded weights, for one pod or ``shared`` by several; none for a local model."""
     if job.is_local_model:
         return []
@@ -149,7 +150,7 @@ def claim(job: Job, *, shared: bool) -> list[dict[str, Any]]:
     ]
 
 
-def pod_of(job: Job) -> dict[str, Any]:
+def pod_of(job: Job) -> dict[str, object]:
     own_network = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if _is_rdma(job) else {}
     cache = {"name": "cache", "persistentVolumeClaim": {"claimName": _cache_name(job)}}
     mounts = [(f"files-{number}", mount) for number, mount in enumerate(job.mounts)]
@@ -179,7 +180,7 @@ def pod_of(job: Job) -> dict[str, Any]:
     return {**base, **_nodes(job), "containers": [container], "volumes": volumes}
 
 
-def _nodes(job: Job) -> dict[str, Any]:
+def _nodes(job: Job) -> JsonDict:
     """Names the nodes of the plan's GPU class by the label that NVIDIA's GPU feature discovery gives them; of other
     vendors' no label is known."""
     asked = _settings(job).node_selector
@@ -195,7 +196,7 @@ def _nodes(job: Job) -> dict[str, Any]:
     }
 
 
-def serving(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
+def serving(job: Job, pod: JsonDict) -> dict[str, object]:
     """Adds probes to the pod whose server answers requests."""
     health = {"path": "/health", "port": job.port}
     budget = math.ceil(job.plan.nodes.launch.ready_timeout / _STARTUP_EACH_S)
@@ -237,18 +238,18 @@ def _literal_env(job: Job) -> list[dict[str, str]]:
     return [{"name": name, "value": kubernetes(value)} for name, value in found.items()]
 
 
-def secret_env(job: Job) -> list[dict[str, Any]]:
+def secret_env(job: Job) -> list[dict[str, object]]:
     """Takes each secret from the one Secret of this server; only the hub's token may be missing there."""
     return [{"name": name, "valueFrom": {"secretKeyRef": _secret_key(job, name)}} for name in job.secret_names]
 
 
-def _secret_key(job: Job, name: str) -> dict[str, Any]:
+def _secret_key(job: Job, name: str) -> dict[str, object]:
     optional = {"optional": True} if name == HUB_TOKEN and name not in job.plan.environment else {}
     return {"name": job.name, "key": name, **optional}
 
 
-def _resources(job: Job) -> dict[str, Any]:
-    limits: dict[str, Any] = {}
+def _resources(job: Job) -> dict[str, object]:
+    limits: dict[str, object] = {}
     if job.gpus:
         limits["amd.com/gpu" if job.plan.gpu.vendor == "amd" else "nvidia.com/gpu"] = job.gpus
     if _is_rdma(job):
@@ -282,12 +283,12 @@ def memory_line(job: Job) -> list[str]:
     return [f"Memory of a pod: {', '.join(terms)}; launch.k8s.memory_gib names another size."]
 
 
-def _security(job: Job) -> dict[str, Any]:
+def _security(job: Job) -> dict[str, object]:
     added = ["IPC_LOCK"] if _is_rdma(job) else []
     amd = bool(job.gpus) and job.plan.gpu.vendor == "amd"
     if amd:
         added.append("SYS_PTRACE")
-    context: dict[str, Any] = {"capabilities": {"add": added}} if added else {}
+    context: dict[str, object] = {"capabilities": {"add": added}} if added else {}
     if amd:
         context["seccompProfile"] = {"type": "Unconfined"}
     context |= _settings(job).security_context
@@ -298,7 +299,7 @@ def _host_path(mount: Mount) -> Mapping[str, str]:
     return {"path": mount.path, **({"type": "DirectoryOrCreate"} if mount.writable else {})}
 
 
-def metadata(job: Job) -> dict[str, Any]:
+def metadata(job: Job) -> JsonDict:
     return {
         "name": job.name,
         "labels": labels(job),

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
@@ -27,6 +26,7 @@ from sglang_hydra.planning.topology.router import FIRST_WITH_KEY, MODULE, PACKAG
 from sglang_hydra.planning.topology.servers import NODE, Topology
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.version import VERSION
 from sglang_hydra.text.yaml_text import Block, yaml_text
 
@@ -77,14 +77,7 @@ def export_topology(format: str, topology: Topology, overrides: Sequence[str]) -
 
 def members_of(topology: Topology) -> list[Member]:
     return [
-        Member(
-            server.role,
-            server.index,
-            job_of(_alone(server.plan), ()),
-            server.gpus,
-            server.nodes,
-            server.head_port,
-        )
+        Member(server.role, server.index, job_of(_alone(server.plan), ()), server.gpus, server.nodes, server.head_port)
         for server in topology.servers
     ]
 
@@ -101,7 +94,7 @@ def _compose(topology: Topology, members: Sequence[Member], overrides: Sequence[
     own_network = not fabric.is_rdma(members[0].job.fabric) and not several
     host = _node_host if several else (lambda member: member.name) if own_network else (lambda member: "127.0.0.1")
     job = members[0].job
-    services: dict[str, Any] = {}
+    services: dict[str, object] = {}
     for member in members:
         services[member.name] = _service_on_nodes(member) if several else _service(member)
     words = [located(word) for word in _router_words(topology, members, host)]
@@ -113,7 +106,7 @@ def _compose(topology: Topology, members: Sequence[Member], overrides: Sequence[
     return Artifact(commented(lines) + yaml_text([document]), tuple(kept))
 
 
-def _service(member: Member) -> dict[str, Any]:
+def _service(member: Member) -> JsonDict:
     service = compose.service(member.job, member.gpus, published=False)
     if member.gpus and member.job.plan.gpu.vendor == "amd":
         # The devices are there for all; the runtime shows a server its own.
@@ -121,7 +114,7 @@ def _service(member: Member) -> dict[str, Any]:
     return service
 
 
-def _service_on_nodes(member: Member) -> dict[str, Any]:
+def _service_on_nodes(member: Member) -> dict[str, object]:
     """Returns the service of one server, or of a rank. Its profiles say which nodes start it."""
     meeting = Variable(f"{NODE}{member.nodes[0]}", f":{member.head_port}")
     flags = member.job.flags(contained=True, meeting=meeting)
@@ -153,7 +146,7 @@ def located(word: str) -> Word:
     return Variable(found[1], found[2], "http://") if found else word
 
 
-def _router_service(topology: Topology, words: Sequence[str], own_network: bool) -> dict[str, Any]:
+def _router_service(topology: Topology, words: Sequence[str], own_network: bool) -> dict[str, object]:
     router = topology.router
     published = f"{router.port}:{router.port}"
     network = {"ports": [published if is_public(router.host) else f"127.0.0.1:{published}"]}
@@ -200,7 +193,7 @@ def _set_name(job: Job, role: str) -> str:
     return f"{job.name}-{role}"
 
 
-def _stateful_set(role: str, servers: Sequence[Member]) -> list[dict[str, Any]]:
+def _stateful_set(role: str, servers: Sequence[Member]) -> list[dict[str, object]]:
     """Returns the servers of one role: all alike, each with a name that stays its own."""
     job = servers[0].job
     name, labels = _set_name(job, role), {**k8s.labels(job), "role": role}
@@ -225,13 +218,13 @@ def _stateful_set(role: str, servers: Sequence[Member]) -> list[dict[str, Any]]:
     ]
 
 
-def _router_deployment(topology: Topology, job: Job, words: Sequence[str]) -> list[dict[str, Any]]:
+def _router_deployment(topology: Topology, job: Job, words: Sequence[str]) -> list[dict[str, object]]:
     labels = {**k8s.labels(job), "role": "router"}
     port = topology.router.port
     secret = [entry for entry in k8s.secret_env(job) if entry["name"] == KEY_VARIABLE]
-    health: dict[str, Any] = {"httpGet": {"path": "/health", "port": port}, "periodSeconds": _ROUTER_EACH_S}
+    health: dict[str, object] = {"httpGet": {"path": "/health", "port": port}, "periodSeconds": _ROUTER_EACH_S}
     budget = math.ceil(_startup_s(topology) / _ROUTER_EACH_S)
-    container: dict[str, Any] = {
+    container: dict[str, object] = {
         "name": "router",
         "image": ROUTER_IMAGE,
         "command": [Block(kubernetes(word)) if "\n" in word else kubernetes(word) for word in words],
@@ -243,10 +236,7 @@ def _router_deployment(topology: Topology, job: Job, words: Sequence[str]) -> li
     spec = {
         "replicas": 1,
         "selector": {"matchLabels": labels},
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": {"enableServiceLinks": False, "containers": [container]},
-        },
+        "template": {"metadata": {"labels": labels}, "spec": {"enableServiceLinks": False, "containers": [container]}},
     }
     ports = [{"name": "http", "port": port, "targetPort": port}]
     return [

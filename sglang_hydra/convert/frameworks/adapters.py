@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from sglang_hydra.arguments.accepted import begun, refuse_gone
 from sglang_hydra.arguments.every import EVERY, first_with
@@ -13,7 +12,7 @@ from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release
 from sglang_hydra.compose.override_errors import near_key
 from sglang_hydra.text.findings import Finding, Remedy
-from sglang_hydra.text.json_types import json_beside, value_at
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside, value_at
 from sglang_hydra.text.words import nearest
 
 OWN_KEYS = ("gpu", "model", "engine", "fit", "colocate", "extra", "ignore")
@@ -52,10 +51,10 @@ class Adapter:
     chosen: Mapping[str, str] = field(default_factory=dict)
     own: Sequence[str] = ()
     passes: Sequence[str] = ()
-    names: Mapping[str, Any] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    sets: Mapping[str, Any] = field(default_factory=dict)
-    writes: Mapping[str, Any] = field(default_factory=dict)
+    names: JsonObject = field(default_factory=dict)
+    defaults: JsonObject = field(default_factory=dict)
+    sets: JsonObject = field(default_factory=dict)
+    writes: JsonObject = field(default_factory=dict)
 
     @property
     def keys(self) -> dict[str, str]:
@@ -77,13 +76,13 @@ class Server:
 
     adapter: Adapter
     at: str
-    values: Mapping[str, Any]
+    values: JsonObject
     mentions: tuple[str, ...]
     gpu_count: int | None
     remarks: tuple[str, ...]
 
 
-def servers_in(tree: Mapping[str, Any]) -> Iterator[Server]:
+def servers_in(tree: Mapping[str, object]) -> Iterator[Server]:
     """Yields the servers that frameworks start from a tree. A reference to another key is followed, one that leads
     nowhere stays as it is written."""
     for adapter in ADAPTERS.values():
@@ -97,7 +96,7 @@ def trainer_in(script: str) -> Adapter | None:
     return max(found, key=lambda one: script.count(one.name), default=None)
 
 
-def _nodes(adapter: Adapter, tree: Mapping[str, Any]) -> Iterator[str]:
+def _nodes(adapter: Adapter, tree: Mapping[str, object]) -> Iterator[str]:
     if adapter.target:
         yield from (at for at, target in _targets(tree) if re.fullmatch(adapter.target, target))
         return
@@ -111,7 +110,7 @@ def _nodes(adapter: Adapter, tree: Mapping[str, Any]) -> Iterator[str]:
         yield adapter.node
 
 
-def _targets(tree: Any, above: str = "") -> Iterator[tuple[str, str]]:
+def _targets(tree: object, above: str = "") -> Iterator[tuple[str, str]]:
     """Yields each node of a tree that names a class, and the class."""
     for key, value in tree.items() if isinstance(tree, Mapping) else ():
         if key == "_target_":
@@ -119,7 +118,7 @@ def _targets(tree: Any, above: str = "") -> Iterator[tuple[str, str]]:
         yield from _targets(value, f"{above}.{key}".lstrip("."))
 
 
-def _server(adapter: Adapter, tree: Mapping[str, Any], at: str) -> Server:
+def _server(adapter: Adapter, tree: JsonObject, at: str) -> Server:
     node = {str(key): _meant(tree, value) for key, value in ((value_at(tree, at) if at else tree) or {}).items()}
     typed = {key: value for key, value in node.items() if key not in (*adapter.own, *OWN_KEYS)}
     named = {name: value for name, how in adapter.names.items() if (value := _named(tree, how)) is not None}
@@ -148,11 +147,11 @@ def _dropped(adapter: Adapter, at: str, key: str) -> str:
     return f"{at}.{key} does not reach SGLang: {adapter.title} passes {len(adapter.passes)} keys on and drops it{gone}"
 
 
-def _spec(how: Any) -> Mapping[str, Any]:
+def _spec(how: object) -> JsonObject:
     return how if isinstance(how, Mapping) else {"keys": how}
 
 
-def _named(tree: Mapping[str, Any], how: Any) -> Any:
+def _named(tree: JsonObject, how: Json) -> Json:
     """The value that the framework's own keys give an argument, the first of them that is there; None for none."""
     spec = _spec(how)
     value = next(
@@ -168,7 +167,7 @@ def _named(tree: Mapping[str, Any], how: Any) -> Any:
     return spec.get("values", {}).get(str(value).lower(), value)
 
 
-def _meant(tree: Mapping[str, Any], value: Any) -> Any:
+def _meant(tree: Mapping[str, object], value: object) -> Json:
     """The value that a reference (``${actor.path}``) leads to; another value as it is."""
     for _ in range(8):
         found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
@@ -179,13 +178,13 @@ def _meant(tree: Mapping[str, Any], value: Any) -> Any:
     return value
 
 
-def keys_for(adapter: Adapter, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def keys_for(adapter: Adapter, arguments: JsonObject) -> tuple[JsonDict, JsonDict]:
     """The keys of a framework that make it pass ``arguments`` to SGLang, and those of them that it would not pass so.
     Where the framework has options instead of a tree, an argument without one of its own keeps its name."""
     sizes = {"tp_size": 1, "pp_size": 1, REPLICAS: 1, **arguments}
     keys = {key: how.format_map(sizes) if isinstance(how, str) else how for key, how in adapter.writes.items()}
     keys |= adapter.chosen
-    lost: dict[str, Any] = {}
+    lost: JsonDict = {}
     for name, value in arguments.items():
         spec = _spec(adapter.names.get(name, ""))
         if name in adapter.sets:
@@ -201,7 +200,7 @@ def keys_for(adapter: Adapter, arguments: Mapping[str, Any]) -> tuple[dict[str, 
     return keys, lost
 
 
-def unknown_keyword(place: str, name: str, value: Any, version: str, mount: str = "") -> Finding:
+def unknown_keyword(place: str, name: str, value: object, version: str, mount: str = "") -> Finding:
     """The error for a key that ``ServerArgs(**...)`` of a release refuses. ``place`` says who set it; ``mount`` is the
     node that takes keys of ours, where there is one."""
     since = first_with(name)
@@ -218,7 +217,7 @@ def unknown_keyword(place: str, name: str, value: Any, version: str, mount: str 
     return Finding("error", "CLI001", message, (name,), hint)
 
 
-def refused_keywords(at: str, values: Mapping[str, Any], version: str) -> dict[str, Finding]:
+def refused_keywords(at: str, values: Mapping[str, object], version: str) -> dict[str, Finding]:
     """The errors on keys that ``ServerArgs(**values)`` of a release refuses, by the key."""
     has = release(nearest_known(version) or known_versions()[0]).arguments
     gone = {name: value for name, value in values.items() if name not in has}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import yaml
 
@@ -13,7 +12,7 @@ from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import LoRARef
 from sglang_hydra.compose.grammar import literal, written
 from sglang_hydra.compose.node_types import is_text
-from sglang_hydra.text.json_types import tree_of
+from sglang_hydra.text.json_types import Json, tree_of
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import program
 
@@ -23,8 +22,8 @@ _MARK = 2  # blanks before a remark behind a value
 
 def experiment_yaml(
     choices: Mapping[str, str],
-    values: Mapping[str, Any],
-    nodes: Mapping[str, Any],
+    values: Mapping[str, object],
+    nodes: Mapping[str, object],
     *,
     remarks: Mapping[str, str],
     heading: Sequence[str],
@@ -47,7 +46,7 @@ def experiment_yaml(
     return "\n".join(lines) + "\n"
 
 
-def command_line(choices: Mapping[str, str], values: Mapping[str, Any], nodes: Mapping[str, Any]) -> str:
+def command_line(choices: Mapping[str, str], values: Mapping[str, object], nodes: Mapping[str, object]) -> str:
     """Returns the experiment as a command for a shell."""
     words = [f"{group}={option}" for group, option in choices.items()]
     words += [override(name, values[name]) for name in EVERY if name in values]
@@ -55,7 +54,7 @@ def command_line(choices: Mapping[str, str], values: Mapping[str, Any], nodes: M
     return " ".join([program(), *(shlex.quote(printable(word)) for word in words)])
 
 
-def override(key: str, value: Any) -> str:
+def override(key: str, value: object) -> str:
     """Returns ``key=value`` in Hydra's grammar, bare where that means the same."""
     plain = _plain(value)
     if is_reference(plain):
@@ -86,11 +85,11 @@ def _is_bare(text: str) -> bool:
     )
 
 
-def is_reference(value: Any) -> bool:
+def is_reference(value: object) -> bool:
     return isinstance(value, str) and value.startswith("${oc.env:") and value.endswith("}") and value.count("{") == 1
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Json:
     if isinstance(value, LoRARef):
         return {"lora_name": value.lora_name, "lora_path": value.lora_path, "pinned": value.pinned}
     if isinstance(value, (set, frozenset)):
@@ -102,7 +101,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def yaml_value(value: Any) -> str:
+def yaml_value(value: object) -> str:
     """Returns a value as YAML on one line; a text that is one ``${oc.env:NAME}`` is a reference."""
     plain = _plain(value)
     if isinstance(plain, list):
@@ -112,7 +111,7 @@ def yaml_value(value: Any) -> str:
     return _scalar(plain)
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -128,7 +127,7 @@ def _scalar(value: Any) -> str:
     return str(yaml.safe_dump(content, default_style='"', allow_unicode=True, width=1 << 30)).strip()
 
 
-def _nested(tree: Mapping[str, Any], depth: int) -> Iterator[str]:
+def _nested(tree: Mapping[str, object], depth: int) -> Iterator[str]:
     for key, value in tree.items():
         head = f"{'  ' * depth}{_scalar(key)}:"
         if isinstance(value, dict) and value and depth < 2:

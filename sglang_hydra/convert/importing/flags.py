@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from sglang_hydra.arguments.every import misfit
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.parser import flag_like, parser_of
 from sglang_hydra.arguments.reading import Reading, Typed, options_in, read_options
@@ -17,7 +17,6 @@ from sglang_hydra.arguments.release_guess import Guess, guess_release
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.table import nearest_known, release
-from sglang_hydra.arguments.tables.values import problem
 from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.convert.frameworks.adapters import refused_keywords
 from sglang_hydra.convert.importing.launches import Launch, is_open, open_names, without_marks
@@ -27,6 +26,7 @@ from sglang_hydra.run.diagnose.server_args import RENAMED, named
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.words import short
 
 _OF_THE_NODE = ("node_rank", "dist_init_addr")
@@ -45,7 +45,7 @@ class Arguments:
     flags is in none of these, ``idle`` what the release accepts and ignores, and why; ``old`` the words of flags that
     it only still accepts, by their arguments. ``words`` are the flags as they are in the source."""
 
-    values: dict[str, Any] = field(default_factory=dict)
+    values: JsonDict = field(default_factory=dict)
     version: str | None = None
     read_by: str = SPECIFIED_VERSION
     guess: Guess | None = None
@@ -162,7 +162,7 @@ def _masked(finding: Finding, options: Sequence[Typed]) -> Finding:
     return finding
 
 
-def _words_of(made: Arguments, values: Mapping[str, Any]) -> list[str]:
+def _words_of(made: Arguments, values: Mapping[str, object]) -> list[str]:
     """Turns keys and values into the flags that SGLang's --config makes of them."""
     words: list[str] = []
     for key, value in values.items():
@@ -183,7 +183,7 @@ def _words_of(made: Arguments, values: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return json.dumps(value, default=str) if isinstance(value, (dict, list, bool)) else str(value)
 
 
@@ -203,7 +203,7 @@ def _with_config(made: Arguments, words: list[str], files: Mapping[str, str], fo
     return words
 
 
-def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mapping[str, Any] | None:
+def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mapping[str, object] | None:
     text = files.get(name, files.get(name.rpartition("/")[2]))
     if text is None and folder is not None and not is_open(name) and "\0" not in name:
         path = folder / name
@@ -219,13 +219,13 @@ def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mappin
     return content if isinstance(content, Mapping) else None
 
 
-def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
+def _take_resolved(made: Arguments, values: Mapping[str, object]) -> None:
     """Takes the arguments of a log, without defaults."""
     defaults = release(nearest_known(made.read_by) or SPECIFIED_VERSION).arguments
     for name, value in named(values).items():
         if name in defaults and name not in (*SECRET_FIELDS, "model_path") and defaults[name].default == value:
             continue
-        if value_problem(name, value) is None or (name in defaults and problem(defaults[name], value) is None):
+        if value_problem(name, value) is None or (name in defaults and misfit(defaults[name], value) is None):
             made.values[name] = value
         else:
             made.unread.append(name)
@@ -248,5 +248,5 @@ def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
             continue
         if is_secret_name(name) or name.startswith("_"):
             continue
-        if value != argument.default and argument.computed is None and problem(argument, value) is None:
+        if value != argument.default and argument.computed is None and misfit(argument, value) is None:
             made.values[name] = value

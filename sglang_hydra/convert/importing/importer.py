@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import FIELDS
@@ -15,17 +15,11 @@ from sglang_hydra.arguments.tables.table import nearest_known
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.flags import Arguments
-from sglang_hydra.convert.importing.hardware import classes_named_in
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
 from sglang_hydra.convert.importing.passwords import hidden_in, holds_a_password, variable_for
 from sglang_hydra.convert.importing.proof import Deviation, argv_of, compared
 from sglang_hydra.convert.importing.reading import read_launches, version_in
-from sglang_hydra.convert.importing.reduction import (
-    Reduced,
-    nearest_preset,
-    preset_for,
-    reduce_to_preset,
-)
+from sglang_hydra.convert.importing.reduction import Reduced, nearest_preset, preset_for, reduce_to_preset
 from sglang_hydra.convert.importing.sources import Source, launches_of, within_budget
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.planning.choosing.catalog import gpu_classes
@@ -33,6 +27,7 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.diagnose.replan import offline
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, short
 
@@ -46,7 +41,7 @@ class State:
     (kept), undone (a preset has it, the source has not), extra, open, secret, unknown. ``note`` says who or why."""
 
     name: str
-    value: Any
+    value: Json
     state: str
     note: str = ""
 
@@ -65,10 +60,10 @@ class Imported:
     kind: str
     place: str
     choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
-    nodes: Mapping[str, Any]
-    arguments: Mapping[str, Any]
-    extra: Mapping[str, Any]
+    overrides: JsonObject
+    nodes: JsonObject
+    arguments: JsonObject
+    extra: JsonObject
     version: str | None
     states: tuple[State, ...]
     argv: tuple[str, ...] | None
@@ -171,7 +166,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     )
 
 
-def _facts_of_hidden(known: Mapping[str, Any], typed: Typed, composer: Composer) -> dict[str, str]:
+def _facts_of_hidden(known: Mapping[str, object], typed: Typed, composer: Composer) -> dict[str, str]:
     """Returns the preset with the facts of a model that has none by its path: the one that served_model_name names
     where the path is a folder of another machine, or whose checkpoint is spelled otherwise."""
     path, served = str(known.get("model_path") or ""), str(known.get("served_model_name") or "")
@@ -180,13 +175,13 @@ def _facts_of_hidden(known: Mapping[str, Any], typed: Typed, composer: Composer)
     return {} if preset is None or preset.path == path else {"model.facts_from": preset.name}
 
 
-def _facts_findings(facts: Mapping[str, str], known: Mapping[str, Any]) -> Iterator[Finding]:
+def _facts_findings(facts: Mapping[str, str], known: Mapping[str, object]) -> Iterator[Finding]:
     for key, preset in facts.items():
         message = f"{known['model_path']} has the facts of model={preset}, whose checkpoint the source names"
         yield Finding("info", "IMP007", message, ("model_path",), f"{key}=... names another one")
 
 
-def _without_secrets(known: Mapping[str, Any], arguments: Arguments) -> tuple[dict[str, Any], dict[str, str]]:
+def _without_secrets(known: Mapping[str, object], arguments: Arguments) -> tuple[dict[str, object], dict[str, str]]:
     """Returns the arguments without those that hold a secret, and references for these."""
     kept = dict(known)
     secrets = {name: API_KEY_REFERENCE for name in SECRET_FIELDS if kept.pop(name, None) is not None}
@@ -206,11 +201,11 @@ def _guess_findings(arguments: Arguments) -> Iterator[Finding]:
 
 
 def _nodes(
-    version: str | None, environment: Mapping[str, str], extra: Mapping[str, Any], left_open: Mapping[str, str]
-) -> dict[str, Any]:
+    version: str | None, environment: Mapping[str, str], extra: Mapping[str, object], left_open: Mapping[str, str]
+) -> JsonDict:
     """Returns the keys of the engine: its release, its variables and what only later releases take; and the port at
     which the nodes meet where their address is known only where they run."""
-    nodes: dict[str, Any] = {}
+    nodes: dict[str, object] = {}
     if version is not None:
         nodes["engine.version"] = nearest_known(version) or version
     nodes |= {f"engine.env.{name}": value for name, value in environment.items()}
@@ -219,7 +214,7 @@ def _nodes(
     return nodes | dict(extra)
 
 
-def _as_meant(name: str, value: Any) -> Any:
+def _as_meant(name: str, value: object) -> object:
     """Converts a switch that SGLang's command line reads as text: any text switches it on, also false."""
     return bool(value) if EVERY[name].is_flag and isinstance(value, str) else value
 
@@ -240,7 +235,7 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
     return [], [Finding("info", "IMP010", message, ("gpu",), hint)]
 
 
-def _all_classes(launch: Launch, known: Mapping[str, Any], composer: Composer) -> list[str]:
+def _all_classes(launch: Launch, known: Mapping[str, object], composer: Composer) -> list[str]:
     """Returns the classes on which a reduction must hold where the GPU is not known: all of the device, or those
     that fit a log."""
     if launch.gpu_classes:
@@ -281,7 +276,7 @@ def _secret_findings(secrets: Mapping[str, str], variables: Sequence[str]) -> It
 
 
 def _planned_findings(
-    reduced: Reduced, known: Mapping[str, Any], composer: Composer, plan: Plan | None
+    reduced: Reduced, known: Mapping[str, object], composer: Composer, plan: Plan | None
 ) -> Iterator[Finding]:
     if known.get("model_path") is None and reduced.model is None:
         message = "the source does not say which model: the file needs one"
@@ -304,10 +299,10 @@ def _planned_findings(
 
 def _states(
     reduced: Reduced,
-    known: Mapping[str, Any],
+    known: Mapping[str, object],
     arguments: Arguments,
     secrets: Mapping[str, str],
-    extra: Mapping[str, Any],
+    extra: Mapping[str, object],
 ) -> Iterator[State]:
     plan = reduced.plan
     found = plan.findings if plan is not None else ()
@@ -360,3 +355,31 @@ def _named(servers: Sequence[Imported]) -> list[Imported]:
             unique, count = f"{full}-{count}", count + 1
         named.append(replace(server, name=unique))
     return named
+
+
+def classes_named_in(texts: Iterable[str], options: Sequence[str]) -> list[str]:
+    """Returns the classes (``options`` of ``gpu``) that these texts name, each once, the first named first.
+
+    hardware.json has the patterns. ``instances`` are the families of the clouds, by their own documentation of GPU
+    instances: docs.aws.amazon.com/dlami/latest/devguide/gpu.html, cloud.google.com/compute/docs/gpus,
+    learn.microsoft.com/azure/virtual-machines/sizes/overview. ``words`` are parts of tags and labels that are no
+    class's own name; AMD's images are for an architecture (gfx942, gfx950).
+    """
+    table = json_beside(str(Path(__file__).with_name("hardware")))
+    patterns = [
+        *((rf"(?<![\w-]){pattern}(?![\w-])", name) for pattern, name in table["instances"].items()),
+        *((rf"(?<![a-z0-9]){pattern}(?![a-z0-9])", name) for pattern, name in table["words"].items()),
+        *(
+            (rf"(?<![a-z0-9]){re.escape(name).replace('_', '[-_ ]')}(?![a-z0-9])", name)
+            for name in sorted(options, key=len, reverse=True)
+            if name not in ("auto", "none", "cpu")
+        ),
+    ]
+    found: dict[str, None] = {}
+    for text in texts:
+        lowered = text.lower()[:2000]
+        for pattern, name in patterns:
+            if name in options and re.search(pattern, lowered):
+                found.setdefault(name)
+                lowered = re.sub(pattern, " ", lowered)  # an H100-PCIe is no H100 too
+    return list(found)

@@ -6,21 +6,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from sglang_hydra.arguments.every import canonical_name
 from sglang_hydra.arguments.parser import flag_like
 from sglang_hydra.convert.frameworks.adapters import ADAPTERS
+from sglang_hydra.text.json_types import Json, JsonObject
 
 OPEN, CLOSE = "\ue000", "\ue001"
 """Around what only the machine that runs the text would know: a variable that nobody set, the output of a command."""
 
-_MODULES = (
-    "sglang.launch_server",
-    "sglang.srt.launch_server",
-    "dynamo.sglang",
-    "dynamo.sglang.worker",
-)
+_MODULES = ("sglang.launch_server", "sglang.srt.launch_server", "dynamo.sglang", "dynamo.sglang.worker")
 CONTAINERS = ("docker", "podman", "nerdctl", "apptainer", "singularity")
 """Programs that run a container."""
 _RUN_BY_PYTHON = re.compile(r"run_module\([\"']sglang\.launch_server[\"']")
@@ -97,7 +92,7 @@ class Launch:
     place: str
     name: str = ""
     words: tuple[str, ...] = ()
-    values: Mapping[str, Any] | None = None
+    values: JsonObject | None = None
     resolved: bool = False
     keywords: bool = False
     pinned: str | None = None
@@ -298,7 +293,7 @@ def _moved(word: str) -> str:
     return _START.sub(f"{ROOT}/", _UP.sub(_DOWN, word))
 
 
-def _moved_in(value: Any) -> Any:
+def _moved_in(value: object) -> Json:
     if isinstance(value, Mapping):
         return {key: _moved_in(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sglang_hydra.convert.importing.expansion import fields_of
 from sglang_hydra.convert.importing.launches import (
@@ -22,6 +21,7 @@ from sglang_hydra.convert.importing.launches import (
 from sglang_hydra.convert.importing.script import Script
 from sglang_hydra.convert.importing.shell import FOR_PROCESS
 from sglang_hydra.convert.importing.syntax import commands_of
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 from sglang_hydra.text.words import is_digits
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
@@ -47,7 +47,7 @@ class _Pod:
     image: str = ""
 
 
-def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Launch]:
+def launches_of_kubernetes(document: JsonObject, place: str) -> list[Launch]:
     """Returns every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server;
     those with other flags or variables of SGLang stay apart."""
     images = {text for text in _texts(document, key="image") if "sglang" in text.lower()}
@@ -66,7 +66,7 @@ def _of_every_node(launch: Launch) -> tuple[list[str], Mapping[str, str]]:
     return sorted(of_every_node(launch.words, ("--host", "--port"))), variables
 
 
-def _walk(node: Any, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[Launch, _Pod]]:
+def _walk(node: Json, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[Launch, _Pod]]:
     """Finds containers at any depth. ``seen`` are the nodes visited before: YAML's aliases may lead back to one."""
     if not isinstance(node, (list, Mapping)) or id(node) in seen:
         return
@@ -86,7 +86,7 @@ def _walk(node: Any, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[La
         yield from _walk(value, kept, place, seen)
 
 
-def _below(node: Mapping[str, Any], pod: _Pod) -> _Pod:
+def _below(node: JsonObject, pod: _Pod) -> _Pod:
     metadata = node.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     names = (*pod.names, name) if isinstance(name, str) and name else pod.names
@@ -100,7 +100,7 @@ def _below(node: Mapping[str, Any], pod: _Pod) -> _Pod:
     return replace(pod, names=names, mentions=(*pod.mentions, *mentions), nodes=nodes)
 
 
-def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[Launch]:
+def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
     environment, unknown = _environment(node.get("env"))
     written = (*words_of(node.get("command")), *words_of(node.get("args")))
     words = [_with_references(word, environment, unknown) for word in written]
@@ -145,7 +145,7 @@ def started(words: Sequence[str], environment: Mapping[str, str], place: str, im
                 yield replace(launch, place=place)
 
 
-def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]:
+def launches_of_compose(document: JsonObject, place: str) -> list[Launch]:
     """Returns every service that starts a server."""
     found: list[Launch] = []
     services = document.get("services")
@@ -163,7 +163,7 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
     return found
 
 
-def _compose_words(value: Any) -> list[str]:
+def _compose_words(value: Json) -> list[str]:
     """Returns the words of ``entrypoint`` or ``command``: variables are replaced, then a text is split as a shell
     splits words. No shell runs it, so that the end of a line parts words as a space does (the Compose specification,
     command)."""
@@ -177,7 +177,7 @@ def _compose_words(value: Any) -> list[str]:
     return [word.replace(_KEPT_SPACE, " ") for word in words]
 
 
-def words_of(value: Any) -> list[str]:
+def words_of(value: Json) -> list[str]:
     """Returns a list of words; a string is split as the shell splits it."""
     if isinstance(value, str):
         if "\n" in value.strip() or has_launch_command(value):
@@ -191,18 +191,18 @@ def words_of(value: Any) -> list[str]:
     return []
 
 
-class _AsWritten(dict[str, Any]):
+class _AsWritten(JsonDict):
     """Leaves variables as they are written, to be replaced later."""
 
-    def get(self, name: Any, default: Any = None) -> Any:
+    def get(self, name: Json, default: Json = None) -> Json:
         return f"${{{name}}}"
 
 
-def scalar(value: Any) -> str:
+def scalar(value: Json) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _environment(items: Any) -> tuple[dict[str, str], set[str]]:
+def _environment(items: Json) -> tuple[dict[str, str], set[str]]:
     """Returns the variables of a container, and the names of those with a value elsewhere (a Secret, a field of the
     pod)."""
     known: dict[str, str] = {}
@@ -232,7 +232,7 @@ def _with_references(word: str, known: Mapping[str, str], unknown: set[str]) -> 
     return _REFERENCE.sub(put, word)
 
 
-def _compose_environment(value: Any) -> dict[str, str]:
+def _compose_environment(value: Json) -> dict[str, str]:
     pairs = value.items() if isinstance(value, Mapping) else [str(item).partition("=")[::2] for item in value or ()]
     return {str(name): _interpolated(scalar(item)) for name, item in pairs if item not in (None, "")}
 
@@ -252,8 +252,8 @@ def _interpolated(text: str) -> str:
     return text
 
 
-def _compose_gpus(service: Mapping[str, Any]) -> int | None:
-    node: Any = service
+def _compose_gpus(service: JsonObject) -> int | None:
+    node: Json = service
     for key in ("deploy", "resources", "reservations", "devices"):
         node = node.get(key) if isinstance(node, Mapping) else None
     for device in node if isinstance(node, list) else ():
@@ -265,7 +265,7 @@ def _compose_gpus(service: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _gpus(resources: Any) -> int | None:
+def _gpus(resources: Json) -> int | None:
     for part in ("limits", "requests"):
         wanted = resources.get(part) if isinstance(resources, Mapping) else None
         if not isinstance(wanted, Mapping):
@@ -276,7 +276,7 @@ def _gpus(resources: Any) -> int | None:
     return None
 
 
-def _texts(node: Any, seen: set[int] | None = None, key: str | None = None) -> Iterator[str]:
+def _texts(node: Json, seen: set[int] | None = None, key: str | None = None) -> Iterator[str]:
     """Yields the texts below a node; with a ``key`` the values that have it."""
     seen = set() if seen is None else seen
     if isinstance(node, str) and key is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from sglang_hydra.arguments.every import first_with
 from sglang_hydra.arguments.parser import flag_like, parser_of
 from sglang_hydra.convert.frameworks.adapters import servers_in
 from sglang_hydra.convert.importing.launches import Launch, opened, split_launch
 from sglang_hydra.convert.importing.manifests import scalar
+from sglang_hydra.text.json_types import Json, JsonObject
 
 _ROLES = ("prefill", "decode", "aggregated")
 _MOST_VARIANTS = 64
@@ -19,12 +19,12 @@ _LEAST_KNOWN = 0.5
 """The share of keys that must be arguments of SGLang for a mapping to be taken for them."""
 
 
-def is_recipe(document: Mapping[str, Any]) -> bool:
+def is_recipe(document: Mapping[str, object]) -> bool:
     """Returns whether this is a recipe of srtctl, or one that other recipes are made from."""
     return _sglang_block(_base(document)) is not None
 
 
-def launches_of_recipe(document: Mapping[str, Any], place: str) -> list[Launch]:
+def launches_of_recipe(document: Mapping[str, object], place: str) -> list[Launch]:
     """Returns the servers of each role: prefill and decode, or one kind for both; of the base and of each variant, each
     server once."""
     base = _base(document)
@@ -40,7 +40,7 @@ def _key(launch: Launch) -> str:
     return repr((role, launch.values, launch.environment, launch.mentions, gpus))
 
 
-def _variants(document: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _variants(document: JsonObject, base: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     """Yields each ``override_NAME`` upon the base, and each point of ``zip_override_NAME``, whose lists go together."""
     for key, change in document.items():
         name = str(key).removeprefix("zip_").removeprefix("override_")
@@ -53,13 +53,13 @@ def _variants(document: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[
             yield f"{name}-{at}", _changed(base, change, at)
 
 
-def _points(change: Any) -> int:
+def _points(change: object) -> int:
     if isinstance(change, Mapping):
         return max((_points(value) for value in change.values()), default=0)
     return len(change) if isinstance(change, list) else 0
 
 
-def _changed(base: Any, change: Any, at: int | None = None) -> Any:
+def _changed(base: object, change: object, at: int | None = None) -> Json:
     """Returns ``base`` with a change: null removes a key, ``at`` chooses of each list."""
     if isinstance(change, list) and at is not None:
         return change[min(at, len(change) - 1)] if change else None
@@ -71,7 +71,7 @@ def _changed(base: Any, change: Any, at: int | None = None) -> Any:
     return {key: value for key, value in made.items() if value is not None}
 
 
-def _launches_of_base(base: Mapping[str, Any], place: str, variant: str) -> Iterator[Launch]:
+def _launches_of_base(base: JsonObject, place: str, variant: str) -> Iterator[Launch]:
     block = _sglang_block(base) or {}
     backend, model, resources = (_mapping(base.get(key)) for key in ("backend", "model", "resources"))
     identity = _mapping(_mapping(base.get("identity")).get("model"))
@@ -103,7 +103,7 @@ def _launches_of_base(base: Mapping[str, Any], place: str, variant: str) -> Iter
         )
 
 
-def _nodes(resources: Mapping[str, Any], role: str, each: Any, gpus: Any) -> int | None:
+def _nodes(resources: Mapping[str, object], role: str, each: object, gpus: object) -> int | None:
     """Returns how many machines one worker takes: the nodes of its role, divided by its workers."""
     if isinstance(each, int) and isinstance(gpus, int) and gpus > 0:
         return max(1, -(-each // gpus))
@@ -113,7 +113,7 @@ def _nodes(resources: Mapping[str, Any], role: str, each: Any, gpus: Any) -> int
     return None
 
 
-def launches_of_config(document: Mapping[str, Any], place: str) -> list[Launch]:
+def launches_of_config(document: Mapping[str, object], place: str) -> list[Launch]:
     """Returns the server of a file for SGLang's --config, or of Engine(**kwargs); none where few keys are arguments."""
     keys = [str(key) for key in document]
     known = [key for key in keys if _argument(key) is not None]
@@ -123,7 +123,7 @@ def launches_of_config(document: Mapping[str, Any], place: str) -> list[Launch]:
     return [Launch("config", place, values={str(key).lstrip("-"): value for key, value in document.items()})]
 
 
-def launches_below_keys(document: Mapping[str, Any], place: str) -> list[Launch]:
+def launches_below_keys(document: JsonObject, place: str) -> list[Launch]:
     """Returns the servers whose arguments are, alone, below a key (``server: {tp: 4}``) or in a list below one."""
     found = []
     for key, value in document.items():
@@ -134,7 +134,7 @@ def launches_below_keys(document: Mapping[str, Any], place: str) -> list[Launch]
     return found
 
 
-def launches_of_frameworks(document: Mapping[str, Any], place: str) -> list[Launch]:
+def launches_of_frameworks(document: Mapping[str, object], place: str) -> list[Launch]:
     """Returns the servers that a training framework starts from its tree, or ``hydra.utils.instantiate``."""
     found = list(servers_in(document))
     return [
@@ -175,15 +175,15 @@ def _argument(key: str) -> str | None:
     return None
 
 
-def _base(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _base(document: Mapping[str, object]) -> Mapping[str, object]:
     base = document.get("base")
     return base if isinstance(base, Mapping) and "backend" in base else document
 
 
-def _sglang_block(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _sglang_block(document: Mapping[str, object]) -> JsonObject | None:
     block = _mapping(document.get("backend")).get("sglang_config")
     return block if isinstance(block, Mapping) else None
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> JsonObject:
     return value if isinstance(value, Mapping) else {}

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import yaml
 
@@ -26,6 +25,7 @@ from sglang_hydra.convert.made_for import words_in
 from sglang_hydra.planning.recorded.input_files import WHOLE, Document, ReadOthers
 from sglang_hydra.text.budget import read_documents
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.words import program
 
@@ -144,9 +144,9 @@ def beside_flags(made_for: Mapping[str, str], composer: Composer, release: str |
     return Typed({"gpu": gpu}, nodes=nodes)
 
 
-def together(servers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def together(servers: Sequence[Mapping[str, object]]) -> JsonDict:
     """Returns the settings of a topology: what all ``servers`` share, and what each role has for itself."""
-    roles: dict[str, dict[str, Any]] = {}
+    roles: dict[str, dict[str, object]] = {}
     for server in servers:
         own = {key: value for key, value in server.items() if key not in _GIVEN}
         roles.setdefault(_role(server), own)
@@ -165,7 +165,7 @@ def together(servers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**shared, **args}
 
 
-def counted(servers: Sequence[Mapping[str, Any]], content: str) -> dict[str, int]:
+def counted(servers: Sequence[JsonObject], content: str) -> dict[str, int]:
     """Returns how many servers there are, by the key that says so: those that the file starts; in Kubernetes those of
     the sets, by the label ``role``."""
     counts = Counter(_count_of(_role(server)) for server in servers)
@@ -181,7 +181,7 @@ def counted(servers: Sequence[Mapping[str, Any]], content: str) -> dict[str, int
         return dict(counts)
 
 
-def _role(server: Mapping[str, Any]) -> str:
+def _role(server: Mapping[str, object]) -> str:
     return str(server.get("disaggregation_mode", REPLICA))
 
 

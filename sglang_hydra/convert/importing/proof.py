@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.accepted import accepted
 from sglang_hydra.arguments.reading import options_in
@@ -21,6 +21,7 @@ from sglang_hydra.convert.importing.passwords import holds_a_password, without_p
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.json_types import Json
 
 _STRAY = "words"
 
@@ -30,13 +31,13 @@ class Deviation(NamedTuple):
     words behind the flag. ``why`` is the reason, null where there is none; ``harmless`` where it is the same server."""
 
     name: str
-    before: Any
-    after: Any
+    before: Json
+    after: Json
     why: str | None = None
     harmless: bool = False
 
 
-def requests_of(settings: Mapping[str, Any], place: str) -> list[Request]:
+def requests_of(settings: Mapping[str, object], place: str) -> list[Request]:
     """Returns what was imported (``choices``, ``overrides`` and ``nodes`` in one), as overrides."""
     return [
         Request.typed(key, value, place or "the source", "experiment", interpolate=is_reference(value))
@@ -44,7 +45,7 @@ def requests_of(settings: Mapping[str, Any], place: str) -> list[Request]:
     ]
 
 
-def argv_of(arguments: Mapping[str, Any], version: str | None) -> tuple[str, ...] | None:
+def argv_of(arguments: Mapping[str, object], version: str | None) -> tuple[str, ...] | None:
     """Returns SGLang's flags for arguments, else for what the release takes of them; None if no command line can."""
     known = version or known_versions()[0]
     given = {name: value for name, value in arguments.items() if value is not None}
@@ -59,7 +60,7 @@ def argv_of(arguments: Mapping[str, Any], version: str | None) -> tuple[str, ...
 
 
 def compared(
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     version: str | None,
     states: Mapping[str, str],
     arguments: Arguments,
@@ -105,7 +106,7 @@ def _reason(item: Deviation, states: Mapping[str, str], arguments: Arguments, ty
     return ("the release would not read it" if name in states or flag in arguments.unread else None), False
 
 
-def _shown(is_known: bool, name: str, value: Any) -> Any:
+def _shown(is_known: bool, name: str, value: object) -> object:
     """Returns a value for people and programs: without marks, and without what may be a secret."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
@@ -131,10 +132,10 @@ def differences(source: Sequence[str], export: Sequence[str], version: str | Non
     return found
 
 
-def _meaning_of(words: Sequence[str], version: str) -> dict[str, Any]:
+def _meaning_of(words: Sequence[str], version: str) -> dict[str, object]:
     """Returns what words say under a release, by its arguments: a switch by what it sets, values by their text. An
     option that the release does not have is there by its own name, what belongs to none as words."""
-    made: dict[str, Any] = {}
+    made: dict[str, object] = {}
     for typed in options_in(words, version):
         option, values = typed.option, typed.values
         if option is None or option.argument is None:
@@ -149,7 +150,7 @@ def _meaning_of(words: Sequence[str], version: str) -> dict[str, Any]:
     return made
 
 
-def _canonical(value: Any) -> Any:
+def _canonical(value: object) -> object:
     """Returns one spelling for each value: numbers by value, JSON without blanks, else text."""
     if isinstance(value, (list, tuple)):
         return [_canonical(item) for item in value]

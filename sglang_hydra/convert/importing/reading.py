@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from sglang_hydra.arguments.reading import Typed as TypedOption
 from sglang_hydra.arguments.release_guess import Guess
@@ -116,7 +115,7 @@ def _of_one_release(
 
 def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[Launch, Arguments]]:
     """Merges the commands of several nodes into one server: they differ in their rank alone."""
-    seen: list[tuple[Any, ...]] = []
+    seen: list[tuple[object, ...]] = []
     for launch, arguments in sorted(read, key=lambda item: int(item[1].values.get(_NODE_RANK) or 0)):
         same = {name: value for name, value in arguments.values.items() if name != _NODE_RANK}
         key = (same, launch.name)

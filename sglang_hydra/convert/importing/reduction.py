@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from sglang_hydra.arguments.accepted import default_of
 from sglang_hydra.arguments.every import EVERY
@@ -20,6 +19,7 @@ from sglang_hydra.planning.choosing.catalog import Model, models
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.making.target import find_target
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 SEED = 42
 _PLACE = "the source"
@@ -34,7 +34,7 @@ class Reduced:
     kept."""
 
     model: str | None
-    overrides: Mapping[str, Any]
+    overrides: JsonObject
     plan: Plan | None
     equal: bool
     known: bool = True
@@ -51,11 +51,7 @@ def preset_for(path: str, composer: Composer) -> Model | None:
 
 
 def reduce_to_preset(
-    arguments: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    gpus: Sequence[str],
-    composer: Composer,
-    env: Mapping[str, str],
+    arguments: JsonObject, settings: JsonObject, gpus: Sequence[str], composer: Composer, env: Mapping[str, str]
 ) -> Reduced:
     """Keeps all ``arguments`` of a source, and takes the preset where it is the same server. ``settings`` are keys of
     the nodes and options of groups that hold for every plan. It is planned where one GPU class is known; else what is
@@ -71,8 +67,8 @@ def reduce_to_preset(
     planner = _Planner(composer, settings, env)
     if "model_path" not in given and named is None:
         return Reduced(None, given, None, True)
-    overrides: dict[str, Any] = dict(given)
-    undone: dict[str, Any] = {}
+    overrides: JsonDict = dict(given)
+    undone: JsonDict = {}
     if model is not None:
         undone = _undone(_of_preset(planner.composer, tuple(gpus), model), given)
         overrides = {**{name: value for name, value in given.items() if name != "model_path"}, **undone}
@@ -88,7 +84,7 @@ def reduce_to_preset(
     return Reduced(model, overrides, plan, same, plan.model.known, _needless(planner, gpus[0], model, overrides, plan))
 
 
-def _undone(intents: Iterable[Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+def _undone(intents: Iterable[Mapping[str, object]], given: Mapping[str, object]) -> dict[str, object]:
     """Returns what presets alone set and the source does not, at its default."""
     return {
         name: default_of(name)
@@ -99,7 +95,7 @@ def _undone(intents: Iterable[Mapping[str, Any]], given: Mapping[str, Any]) -> d
 
 
 def _needless(
-    planner: _Planner, gpu: str, model: str | None, overrides: Mapping[str, Any], full: Plan
+    planner: _Planner, gpu: str, model: str | None, overrides: Mapping[str, object], full: Plan
 ) -> frozenset[str]:
     """Returns the arguments at their release's defaults, where the server is the same without them."""
     arguments = release(nearest_known(full.engine.version) or SPECIFIED_VERSION).arguments
@@ -121,13 +117,13 @@ def _needless(
 
 
 @lru_cache(maxsize=256)
-def _of_preset(composer: Composer, gpus: tuple[str, ...], model: str) -> tuple[Mapping[str, Any], ...]:
+def _of_preset(composer: Composer, gpus: tuple[str, ...], model: str) -> tuple[Mapping[str, object], ...]:
     """Returns what a model's preset sets by itself on each of the GPU classes."""
     planner = _Planner(composer, {}, {})
     return tuple(planner.intent(gpu, model, {}) for gpu in gpus)
 
 
-def _passed(intent: Mapping[str, Any]) -> dict[str, Any]:
+def _passed(intent: Mapping[str, object]) -> dict[str, object]:
     """Returns what of an intent is passed on: no switch that is off, and nothing that is null."""
     return {name: value for name, value in intent.items() if value is not None and value != default_of(name)}
 
@@ -144,24 +140,24 @@ def nearest_preset(path: str, composer: Composer) -> str | None:
 
 
 class _Planner:
-    def __init__(self, composer: Composer, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
+    def __init__(self, composer: Composer, settings: Mapping[str, object], env: Mapping[str, str]) -> None:
         self.composer = composer
         self.env = env
         self.settings = {name: value for name, value in settings.items() if name not in ("gpu", "model")}
 
-    def plan(self, gpu: str, model: str | None, arguments: Mapping[str, Any]) -> Plan:
+    def plan(self, gpu: str, model: str | None, arguments: Mapping[str, object]) -> Plan:
         return make_plan(self.composer, self._requests(gpu, model, arguments), seed=SEED, env=self.env)
 
-    def intent(self, gpu: str, model: str | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def intent(self, gpu: str, model: str | None, arguments: Mapping[str, object]) -> JsonObject:
         """Returns the composed intent, without planning."""
         return self.composer.compose(self._requests(gpu, model, arguments)).intent
 
-    def knows(self, gpu: str, model: str | None, arguments: Mapping[str, Any]) -> bool:
+    def knows(self, gpu: str, model: str | None, arguments: Mapping[str, object]) -> bool:
         requests = self._requests(gpu, model, arguments)
         target = find_target(self.composer, requests, self.composer.compose(requests), SEED, self.env, None)
         return target.facts.model.known
 
-    def _requests(self, gpu: str, model: str | None, arguments: Mapping[str, Any]) -> list[Request]:
+    def _requests(self, gpu: str, model: str | None, arguments: Mapping[str, object]) -> list[Request]:
         words = {"gpu": gpu, "model": model or "unset", "engine": "sglang", **self.settings}
         requests = [Request.typed(key, value, _PLACE, "experiment") for key, value in words.items()]
         return requests + [Request.typed(name, value, _PLACE, "experiment") for name, value in arguments.items()]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
 from sglang_hydra.convert.importing.experiment import command_line, experiment_yaml
 from sglang_hydra.convert.importing.importer import Imported
 from sglang_hydra.convert.importing.launches import without_marks
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import JsonDict, plain
 from sglang_hydra.text.screen import Line, shown, text
 from sglang_hydra.text.words import plural
 
@@ -38,11 +37,7 @@ def yaml_of(server: Imported) -> str:
         if state.state in ("overridden", "deprecated", "undone") or (state.state == "kept" and state.note)
     }
     return experiment_yaml(
-        server.choices,
-        server.overrides,
-        server.nodes,
-        remarks=remarks,
-        heading=list(_heading(server)),
+        server.choices, server.overrides, server.nodes, remarks=remarks, heading=list(_heading(server))
     )
 
 
@@ -81,14 +76,14 @@ def summary(server: Imported) -> Line:
     return [text(name, "bold"), text(message, "" if server.complete else "yellow")]
 
 
-def record(source: str, servers: Sequence[Imported]) -> dict[str, Any]:
+def record(source: str, servers: Sequence[Imported]) -> JsonDict:
     """Returns the record of ``--json``."""
     servers_found = [_server_record(server) for server in servers]
     made = json.loads(without_marks(json.dumps(servers_found, ensure_ascii=False)))
     return {"schema": SCHEMA, "source": source, "servers": made}
 
 
-def _server_record(server: Imported) -> dict[str, Any]:
+def _server_record(server: Imported) -> JsonDict:
     return {
         "name": server.name,
         "kind": server.kind,

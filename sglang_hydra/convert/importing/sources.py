@@ -13,17 +13,11 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import yaml
 
 from sglang_hydra.compose.composer import Composer
-from sglang_hydra.convert.importing.embedded_commands import (
-    fenced,
-    is_dockerfile,
-    launches_of_dockerfile,
-    on_one_line,
-)
+from sglang_hydra.convert.importing.embedded_commands import fenced, is_dockerfile, launches_of_dockerfile, on_one_line
 from sglang_hydra.convert.importing.launches import (
     Launch,
     elsewhere,
@@ -52,6 +46,7 @@ from sglang_hydra.text.budget import OverBudget, check_items, check_size, cpu_li
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import Json, JsonObject
 from sglang_hydra.text.words import program, short
 
 
@@ -84,13 +79,13 @@ def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
     ]
 
 
-def _role(values: dict[str, Any]) -> str:
+def _role(values: dict[str, object]) -> str:
     role = values.get("disaggregation_mode")
     return role if role in ("prefill", "decode") else ""
 
 
-def _logged(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    seen: list[dict[str, Any]] = []
+def _logged(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, object]]]:
+    seen: list[dict[str, object]] = []
     for number, line in enumerate(lines, 1):
         values = parse_server_args(line) if "server_args=" in line else None
         if values is not None and values not in seen:
@@ -217,7 +212,7 @@ def _launches(
     return script.launches(on_one_line(text), given)
 
 
-def _of_texts(documents: Sequence[Any], read: Callable[[str], list[Launch]]) -> list[Launch]:
+def _of_texts(documents: Sequence[object], read: Callable[[str], list[Launch]]) -> list[Launch]:
     """Returns the servers of commands that a document holds as text, at any place (``start_command`` of Truss, a task's
     ``run``)."""
     texts = list(_texts_in(documents))
@@ -226,7 +221,7 @@ def _of_texts(documents: Sequence[Any], read: Callable[[str], list[Launch]]) -> 
     return [replace(launch, mentions=(*launch.mentions, *mentions)) for launch in found]
 
 
-def _texts_in(node: Any) -> Iterator[str]:
+def _texts_in(node: object) -> Iterator[str]:
     if isinstance(node, str):
         yield node
     elif isinstance(node, list) and any(str(item).partition("=")[0] in _MODEL_FLAGS for item in node):
@@ -236,7 +231,7 @@ def _texts_in(node: Any) -> Iterator[str]:
             yield from _texts_in(item)
 
 
-def _config_maps(document: Any) -> Iterator[tuple[str, str]]:
+def _config_maps(document: object) -> Iterator[tuple[str, str]]:
     """Yields the files of the ConfigMaps of a document, by their names."""
     items = [document, *document.get("items", ())] if isinstance(document, dict) else []
     for item in items:
@@ -245,7 +240,7 @@ def _config_maps(document: Any) -> Iterator[tuple[str, str]]:
             yield str(name), str(content)
 
 
-def _variables_of(documents: Sequence[Any]) -> dict[str, str]:
+def _variables_of(documents: Sequence[object]) -> dict[str, str]:
     """Returns the variables that a task sets for its script (SkyPilot's ``envs``, ``env`` of a workflow or dstack)."""
     nodes = [document.get(key) for document in documents if isinstance(document, dict) for key in ("envs", "env")]
     pairs = [pair for node in nodes if isinstance(node, dict) for pair in node.items()]
@@ -254,7 +249,7 @@ def _variables_of(documents: Sequence[Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in pairs if isinstance(value, (str, int, float))}
 
 
-def _documents(text: str, *, is_manifest: bool) -> list[Any]:
+def _documents(text: str, *, is_manifest: bool) -> list[object]:
     """Returns the documents of YAML or JSON; none for other text. Raises OverBudget for a manifest above its budget."""
     try:
         return [document for document in read_documents(text, "manifest") if isinstance(document, (dict, list))]
@@ -266,12 +261,12 @@ def _documents(text: str, *, is_manifest: bool) -> list[Any]:
         return []
 
 
-def _of_document(document: Any, place: str) -> list[Launch]:
+def _of_document(document: Json, place: str) -> list[Launch]:
     if isinstance(document, list):
         return _of_list(document, place)
     if any(isinstance(document.get(key), list) and "kind" in document for key in _LISTS):
         return [launch for item in document["items"] if isinstance(item, dict) for launch in _of_document(item, place)]
-    readers: Iterable[tuple[bool, Callable[[Mapping[str, Any], str], list[Launch]]]] = (
+    readers: Iterable[tuple[bool, Callable[[JsonObject, str], list[Launch]]]] = (
         ("apiVersion" in document and "kind" in document, launches_of_kubernetes),
         ("services" in document, launches_of_compose),
         (is_recipe(document), launches_of_recipe),
@@ -283,7 +278,7 @@ def _of_document(document: Any, place: str) -> list[Launch]:
     return next((found for fits, read in readers if fits and (found := read(document, place))), [])
 
 
-def _of_list(document: Sequence[Any], place: str) -> list[Launch]:
+def _of_list(document: Sequence[object], place: str) -> list[Launch]:
     """Reads a list of words, or of such lists and mappings: one for each server."""
     if document and all(isinstance(item, str) for item in document):
         launch = launch_of_words([str(item) for item in document], place)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import value_at
+from sglang_hydra.text.json_types import JsonObject, value_at
 
 _GROUPS = ("gpu", "model", "engine", "launch", "topology")
 
@@ -22,8 +21,8 @@ class Typed:
     """``choices`` of groups, ``values`` of arguments, ``nodes`` by dotted keys."""
 
     choices: Mapping[str, str] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(default_factory=dict)
-    nodes: Mapping[str, Any] = field(default_factory=dict)
+    values: JsonObject = field(default_factory=dict)
+    nodes: JsonObject = field(default_factory=dict)
 
 
 def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
@@ -34,8 +33,8 @@ def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
     composer.check(requests)
     composition = composer.compose(requests)
     choices: dict[str, str] = {}
-    values: dict[str, Any] = {}
-    nodes: dict[str, Any] = {}
+    values: dict[str, object] = {}
+    nodes: dict[str, object] = {}
     for request in requests:
         key, _, value = request.text.lstrip("+").partition("=")
         if key in EVERY:

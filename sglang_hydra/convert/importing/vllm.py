@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from typing import Any
 
 from sglang_hydra.arguments.vllm import translated
 from sglang_hydra.text.budget import read_documents
@@ -37,7 +36,7 @@ def _of_containers(text: str) -> Iterator[list[str]]:
     import yaml
 
     try:
-        waiting: list[Any] = read_documents(text, "manifest")
+        waiting: list[object] = read_documents(text, "manifest")
     except (ValueError, RecursionError, yaml.YAMLError):
         return
     while waiting:

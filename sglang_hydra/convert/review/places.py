@@ -20,7 +20,7 @@ from sglang_hydra.arguments.parser import parser_of
 from sglang_hydra.convert.importing.embedded_commands import fenced
 from sglang_hydra.convert.importing.launches import has_launch_command
 from sglang_hydra.convert.importing.syntax import commands_of
-from sglang_hydra.convert.upgrade.places import server_spans
+from sglang_hydra.convert.upgrade.in_place import server_spans
 from sglang_hydra.planning.comparing.difference import plans_of
 from sglang_hydra.show.verdicts import Checked
 from sglang_hydra.text.budget import OverBudget, cpu_limit, yaml_nodes

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -22,7 +21,7 @@ from sglang_hydra.planning.recorded.input_files import read_yaml
 from sglang_hydra.text.budget import yaml_nodes
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import value_at
+from sglang_hydra.text.json_types import Json, value_at
 
 YAML, JSON, SHELL = "experiment", "plan", "shell"
 _SUFFIXES = {".json": JSON, ".sh": SHELL, ".bash": SHELL}
@@ -57,8 +56,8 @@ def _written_anew(made: Upgrade, composer: Composer) -> str:
     composition = composer.compose(composable(made.requests))
     groups = set(composer.groups())
     choices: dict[str, str] = {}
-    values: dict[str, Any] = {}
-    nodes: dict[str, Any] = {}
+    values: dict[str, object] = {}
+    nodes: dict[str, object] = {}
     for request in made.requests:
         key = request.name
         written = request.value if request.key else request.text.partition("=")[2]
@@ -81,7 +80,7 @@ def _written_anew(made: Upgrade, composer: Composer) -> str:
     return experiment_yaml(choices, values, nodes, remarks={}, heading=lines)
 
 
-def _without_secrets(name: str, value: Any) -> Any:
+def _without_secrets(name: str, value: object) -> object:
     """Replaces every secret in a setting by a reference to a variable of its name."""
     if isinstance(value, Mapping):
         return {str(key): _without_secrets(str(key), item) for key, item in value.items()}
@@ -133,7 +132,7 @@ def _rename(lines: list[str], first: int, last: int, name: str, made: Upgrade) -
         lines[first] = lines[first].replace(name, now, 1)
 
 
-def _places(node: Any, above: tuple[str, ...]) -> Any:
+def _places(node: Json, above: tuple[str, ...]) -> Json:
     """Returns the first and last line of every key of block mappings, by its dotted name."""
     for key, value in node.value:
         name = (*above, str(key.value))

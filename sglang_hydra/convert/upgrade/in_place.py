@@ -15,22 +15,25 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import yaml
+
 from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.arguments.tables.table import Release, nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.export.docker import driver_lines
 from sglang_hydra.convert.export.images import image_of, images
+from sglang_hydra.convert.importing.manifests import started, words_of
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.convert.importing.proof import argv_of, differences
 from sglang_hydra.convert.importing.reading import version_in
 from sglang_hydra.convert.importing.script import UNREAD
 from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.made_for import ANNOTATION, TITLE
-from sglang_hydra.convert.upgrade.places import server_spans
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
 from sglang_hydra.planning.recorded.input_files import WHOLE, ReadOthers
 from sglang_hydra.show.verdicts import judged
+from sglang_hydra.text.budget import yaml_nodes
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import short
@@ -309,3 +312,42 @@ def _refused(why: str) -> ConfigError:
     return ConfigError(
         Finding("error", "UPG007", message, hint="upgrade ... -o FILE writes what it starts as a new file")
     )
+
+
+_WORDS = ("entrypoint", "command", "args")
+Span = tuple[int, int]
+"""The offsets of the first character and of that behind the last."""
+
+
+def server_spans(text: str) -> list[Span]:
+    """Returns the spans of the containers that start servers, in order; none without containers."""
+    try:
+        documents = yaml_nodes(text, "manifest", yaml.SafeLoader)
+        return sorted({span for document in documents for span in _spans(document, set())})
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return []
+
+
+def _spans(node: yaml.Node | None, seen: set[int]) -> Iterator[Span]:
+    if node is None or id(node) in seen or isinstance(node, yaml.ScalarNode):
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _spans(item, seen)
+        return
+    values = {str(key.value): value for key, value in node.value}
+    words = [word for key in _WORDS if key in values for word in words_of(_plain(values[key]))]
+    image = values.get("image")
+    if any(True for _ in started(words, {}, "", str(_plain(image)) if image is not None else "")):
+        yield node.start_mark.index, node.end_mark.index
+        return
+    for value in values.values():
+        yield from _spans(value, seen)
+
+
+def _plain(node: yaml.Node) -> str | list[str] | None:
+    """Returns the text of a scalar, the texts of a list."""
+    if isinstance(node, yaml.SequenceNode):
+        return [str(item.value) for item in node.value if isinstance(item, yaml.ScalarNode)]
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else None

@@ -104,11 +104,7 @@ def _name_of(requests: Sequence[Request]) -> str:
 
 
 def _of_source(
-    word: str,
-    rest: Sequence[Request],
-    written_for: str | None,
-    composer: Composer,
-    variables: Mapping[str, str],
+    word: str, rest: Sequence[Request], written_for: str | None, composer: Composer, variables: Mapping[str, str]
 ) -> Iterator[Subject]:
     if os.path.isdir(word):
         raise ConfigError(Finding("error", "UPG002", f"{short(word)} is a folder", hint="name a file in it"))

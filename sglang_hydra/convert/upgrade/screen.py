@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
 from sglang_hydra.arguments.tables.order import same_release
@@ -16,7 +15,7 @@ from sglang_hydra.convert.upgrade.steps import Moved
 from sglang_hydra.convert.upgrade.upgraded import Moves, Upgrade
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import command_line
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import JsonDict, plain
 from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, text
 from sglang_hydra.text.words import plural, program
 
@@ -235,7 +234,7 @@ def _verdict(made: Upgrade) -> Span:
 SCHEMA = "sglang_hydra.upgrade/1"
 
 
-def record(made: Sequence[Upgrade], files: Sequence[tuple[str | None, Path | None, str | None]]) -> dict[str, Any]:
+def record(made: Sequence[Upgrade], files: Sequence[tuple[str | None, Path | None, str | None]]) -> JsonDict:
     """Returns the record of all servers. ``files`` has for each the kind of the new file, its path and its content."""
     return {
         "schema": SCHEMA,
@@ -245,7 +244,7 @@ def record(made: Sequence[Upgrade], files: Sequence[tuple[str | None, Path | Non
     }
 
 
-def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | None) -> dict[str, Any]:
+def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | None) -> JsonDict:
     plan, steps = made.plan, made.steps
     return {
         "name": made.subject.name,
@@ -274,7 +273,7 @@ def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | N
     }
 
 
-def _values(found: Moves | str) -> dict[str, Any]:
+def _values(found: Moves | str) -> dict[str, object]:
     """Returns the values of both releases; ``why`` says why that is not known."""
     if isinstance(found, str):
         return {"asked": False, "why": found, "moves": [], "steps": [], "before_id": None, "after_id": None}

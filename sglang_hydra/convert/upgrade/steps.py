@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from sglang_hydra.arguments.accepted import Accepted, accepted, default_of
 from sglang_hydra.arguments.changed_defaults import changed_defaults
@@ -16,7 +15,7 @@ from sglang_hydra.arguments.tables.successors import SAME, successor
 from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.convert.upgrade.releases import direction
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, plain
 from sglang_hydra.text.screen import shown
 
 _OLD_PREFIX, _PREFIX = "SGL_", "SGLANG_"
@@ -28,7 +27,7 @@ class Broken:
     """An argument that the new release refuses: ``gone``, or its ``choice`` is."""
 
     key: str
-    value: Any
+    value: Json
     kind: str
     message: str
     hint: str | None
@@ -39,7 +38,7 @@ class Respelled:
     """An argument with another flag or value in the new release; ``after`` is empty where it is the default there."""
 
     key: str
-    value: Any
+    value: Json
     before: tuple[str, ...]
     after: tuple[str, ...]
 
@@ -50,8 +49,8 @@ class Moved:
     cannot be typed; ``since`` the release that changed it, None on the way back."""
 
     name: str
-    before: Any
-    after: Any
+    before: Json
+    after: Json
     since: str | None
     keep: str | None
 
@@ -72,7 +71,7 @@ class Steps:
     """Everything that changes for one configuration. ``arguments`` are what remains, by the new release's names;
     ``renamed`` has the new name of each argument that the old release called otherwise."""
 
-    arguments: Mapping[str, Any]
+    arguments: JsonObject
     renamed: Mapping[str, str]
     broken: Sequence[Broken]
     respelled: Sequence[Respelled]
@@ -81,10 +80,7 @@ class Steps:
 
 
 def steps_between(
-    intent: Mapping[str, Any],
-    old: str,
-    new: str,
-    typed: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    intent: JsonObject, old: str, new: str, typed: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 ) -> Steps:
     """Returns what becomes of ``intent`` (arguments of ``old``) in ``new``. ``typed`` are the words of arguments that
     were typed with an old flag.
@@ -120,13 +116,13 @@ class _Renaming:
 
     def __init__(self, old: str, new: str) -> None:
         self.old, self.new = old, new
-        self.arguments: dict[str, Any] = {}
+        self.arguments: JsonDict = {}
         self.names: dict[str, str] = {}
         self.beside: dict[str, str] = {}
         self.broken: list[Broken] = []
         self.remarks: list[Finding] = []
 
-    def take(self, name: str, value: Any, given: Mapping[str, Any]) -> None:
+    def take(self, name: str, value: Json, given: JsonObject) -> None:
         known = release(self.new)
         if name in known.arguments or name not in EVERY or _has_flag(name, self.new):
             self.arguments[name] = value
@@ -158,7 +154,7 @@ def _has_flag(name: str, version: str) -> bool:
     return old is not None and (old.field is not None or old.does_nothing)
 
 
-def _beside(name: str, old: str, new: str) -> dict[str, Any]:
+def _beside(name: str, old: str, new: str) -> JsonDict:
     """Returns what the new release needs beside the successor of ``name``, and the old one had by default."""
     if direction(old, new) != "upgrade":
         return {}
@@ -169,7 +165,7 @@ def _beside(name: str, old: str, new: str) -> dict[str, Any]:
     return {beside.name: beside.value_of(release(old).arguments[also].default)}
 
 
-def _name_in(name: str, value: Any, old: str, new: str) -> tuple[str, Any] | str:
+def _name_in(name: str, value: Json, old: str, new: str) -> tuple[str, Json] | str:
     """Returns the name and value of an argument of ``old`` in ``new``, or advice where ``new`` does not have it."""
     known = release(new)
     if direction(old, new) == "downgrade":
@@ -186,7 +182,7 @@ def _name_in(name: str, value: Any, old: str, new: str) -> tuple[str, Any] | str
     return found.name, found.value_of(value)
 
 
-def _broken(finding: Finding, arguments: Mapping[str, Any], old_names: Mapping[str, str]) -> Broken:
+def _broken(finding: Finding, arguments: JsonObject, old_names: Mapping[str, str]) -> Broken:
     name = finding.fields[0]
     kind = "choice" if finding.id == "VER005" else "gone"
     key = old_names.get(name, name)
@@ -207,7 +203,7 @@ def _without_flag(tried: Accepted, old_names: Mapping[str, str]) -> Iterator[Bro
 def _respelled(
     before: Accepted,
     after: Accepted,
-    given: Mapping[str, Any],
+    given: JsonObject,
     made: _Renaming,
     gone: set[str],
     typed: Mapping[str, tuple[str, ...]],
@@ -231,7 +227,7 @@ def _words(made: Accepted, name: str) -> tuple[str, ...]:
         return ()
 
 
-def _moved(old: str, new: str, after: Accepted, kept: Mapping[str, Any]) -> Iterator[Moved]:
+def _moved(old: str, new: str, after: Accepted, kept: JsonObject) -> Iterator[Moved]:
     forward = direction(old, new) == "upgrade"
     for name, change in changed_defaults(old, new).items():
         if kept.get(name) is not None or is_secret_name(name):

@@ -204,11 +204,7 @@ def upgraded(
 
 
 def _planned(
-    composer: Composer,
-    subject: Subject,
-    composition: Composition,
-    requests: Sequence[Request],
-    seed: int | None = None,
+    composer: Composer, subject: Subject, composition: Composition, requests: Sequence[Request], seed: int | None = None
 ) -> Plan:
     new_requests = composable(requests)
     if composition.nodes.engine.name == "auto":
@@ -255,11 +251,7 @@ def _environment(composition: Composition) -> dict[str, str]:
 
 
 def _new_requests(
-    requests: Sequence[Request],
-    composition: Composition,
-    steps: Steps,
-    variables: Sequence[Variable],
-    version: str,
+    requests: Sequence[Request], composition: Composition, steps: Steps, variables: Sequence[Variable], version: str
 ) -> Iterator[Request]:
     """Yields the requests without what is gone, for the new release."""
     gone = {item.key for item in steps.broken}

@@ -7,9 +7,8 @@ that imports verl, ray or SGLang.
     main                    the decorator between @hydra.main and verl's own task: plans, refuses, hands the keys on
     Rollout                 .plan, .engine_kwargs, .passed, .server_args, .leave(config), .as_text()
 
-    node.py                 what was set below engine_kwargs.sglang, by whom
     passed.py               what verl passes itself, what it refuses, and what of its rollout node never reaches SGLang
-    rollout.py              everything as one plan
+    rollout.py              what was set below engine_kwargs.sglang, by whom, and all of it as one plan
 """
 
 from __future__ import annotations

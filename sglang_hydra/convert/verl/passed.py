@@ -23,13 +23,13 @@ from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.convert.frameworks.adapters import ADAPTERS
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonObject, json_beside
 
 OF_ITS_OWN = "verl itself"
 
 # The rollout's defaults, for trees of releases that lack a key.
-_DEFAULTS: Mapping[str, Any] = json_beside(__file__)
-_OF_ITS_OWN: Mapping[str, Any] = _DEFAULTS["of its own"]
+_DEFAULTS: JsonObject = json_beside(__file__)
+_OF_ITS_OWN: JsonObject = _DEFAULTS["of its own"]
 # Block-wise FP8 for a checkpoint that is none: quantized as it is loaded, and at each update of the weights.
 _FP8 = {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}
 
@@ -52,7 +52,7 @@ class Tree:
     config: Any
     at: str
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         """Returns the value at ``key`` below ``at`` as plain containers; ``default`` where there is none."""
         return self.select(f"{self.at}.{key}", default)
 
@@ -147,7 +147,7 @@ def _last(tree: Tree, knows: Collection[str]) -> Iterator[tuple[str, Passed]]:
             yield name, Passed(True, tree.place("rollout.mtp.enable_rollout"), final=True)
 
 
-def local_path(path: Any) -> Any:
+def local_path(path: object) -> object:
     """Returns where verl looks for the model: a home folder spelled out. HDFS has its place only at start-up."""
     return os.path.expanduser(path) if isinstance(path, str) else path
 

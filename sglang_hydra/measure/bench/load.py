@@ -6,43 +6,23 @@ import functools
 import hashlib
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
+from sglang_hydra.compose.settings.bench import BenchNode, SloNode
 from sglang_hydra.measure.bench.trace import read_trace
 from sglang_hydra.text.file_text import open_plain
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 PROMPTS_PER_SLOT = 10
 """Without ``num_prompts`` each slot of the concurrency sends at least this many requests, so that the ramp at both
 ends is a small part of the run."""
 
 
-@dataclass(frozen=True)
-class Load:
-    """The settings of one point, checked. The same fields as ``BenchNode``, ``concurrency`` an int, None for no
-    bound."""
+@dataclass
+class Load(BenchNode):
+    """The settings of one point, checked; ``concurrency`` is None for no bound."""
 
-    dataset: str
-    path: str | None
-    trace: str | None
-    input_len: int
-    output_len: int
-    range_ratio: float
-    prefix_len: int
-    prefix_groups: int
-    concurrency: int | None
-    request_rate: float | None
-    num_prompts: int | None
-    min_duration: float
-    warmup: int
-    seed: int
-    stream: bool
-    cache: str
-    client: str
-    quality: Any
-    timeout: float
-    slo: Mapping[str, float | None]
+    concurrency: int | None = None
 
     @property
     def smallest_count(self) -> int:
@@ -58,18 +38,18 @@ class Load:
 _NOT_IDENTITY = frozenset({"timeout", "repeats", "url"})
 
 
-def load_of(node: Mapping[str, Any]) -> Load:
+def load_of(node: JsonObject) -> Load:
     """Returns the load that a checked ``bench`` node describes; a ladder must have been replaced by one of its steps. A
     trace has the rate that is asked for, else its own."""
-    values: dict[str, Any] = {item.name: node.get(item.name) for item in fields(Load)}
-    if values["trace"] is not None and values["request_rate"] is None:
-        values["request_rate"] = read_trace(values["trace"], values["num_prompts"]).rate
-    if values["concurrency"] is None and values["request_rate"] is None:
-        values["concurrency"] = 1
-    return Load(**values)
+    load = Load(**{**node, "slo": SloNode(**node["slo"])})
+    if load.trace is not None and load.request_rate is None:
+        load.request_rate = read_trace(load.trace, load.num_prompts).rate
+    if load.concurrency is None and load.request_rate is None:
+        load.concurrency = 1
+    return load
 
 
-def workload_record(node: Mapping[str, Any]) -> dict[str, Any]:
+def workload_record(node: JsonObject) -> JsonDict:
     """Returns what the identity of a workload is made from: every setting but those that change no request, and what is
     in a file of prompts or questions, wherever it lies."""
     record = {name: value for name, value in node.items() if name not in _NOT_IDENTITY}

@@ -16,7 +16,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from sglang_hydra.measure.bench.connections import (
     CONNECTING,
@@ -96,7 +95,7 @@ class LoadRun:
         self._polled = self._seen = self._tick_at = self._look_at = clock()
         self.own = Own()
 
-    def receive(self, messages: deque[Any]) -> None:
+    def receive(self, messages: deque[object]) -> None:
         while messages:
             message = messages.popleft()
             if isinstance(message, Orders):

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from sglang_hydra.text.json_types import JsonDict
 
 PERCENTILES = (50, 90, 95, 99)
 
@@ -83,7 +84,7 @@ def measure(
     gpus: int | None = None,
     slo: Mapping[str, float | None] | None = None,
     streamed: bool = True,
-) -> dict[str, Any]:
+) -> JsonDict:
     """Returns the numbers of a point from its requests, all sent within one run.
 
     An answer that comes whole (``streamed`` is false) has no time of a single token.
@@ -95,7 +96,7 @@ def measure(
     duration = max(sample.end for sample in done) - min(sample.sent for sample in samples) if done else 0.0
     inputs, outputs = _total(done, "input_tokens"), _total(done, "output_tokens")
     both = None if inputs is None or outputs is None else inputs + outputs
-    numbers: dict[str, Any] = {
+    numbers: JsonDict = {
         "requests": len(samples),
         "completed": len(done),
         "failed": len(samples) - len(done),
@@ -164,7 +165,7 @@ def meets(sample: Sample, slo: Mapping[str, float | None]) -> bool:
     )
 
 
-def _goodput(samples: Sequence[Sample], duration: float, slo: Mapping[str, float | None]) -> dict[str, Any]:
+def _goodput(samples: Sequence[Sample], duration: float, slo: Mapping[str, float | None]) -> dict[str, object]:
     """Returns requests a second within the SLO, the share of them, and whether that is enough; None without an SLO."""
     if not any(slo.get(name) is not None for name in ("ttft_ms", "itl_ms", "e2e_ms")) or not samples:
         return {"goodput": None, "slo_share": None, "slo_met": None}

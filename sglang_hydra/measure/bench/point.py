@@ -7,20 +7,25 @@ import os
 import platform
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sglang_hydra.facts.installed import installed
+from sglang_hydra.facts.nvml import MIB, NoNvml, ask_nvml, nvml_library
+from sglang_hydra.measure.bench.checks import check_quality
 from sglang_hydra.measure.bench.client import Builtin
-from sglang_hydra.measure.bench.gpus import GpuWatch, driver_version
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.measures import measure, moved_by_client, moved_by_server_waits
 from sglang_hydra.measure.bench.prompts import point_seed
-from sglang_hydra.measure.bench.quality import check_quality
-from sglang_hydra.measure.bench.server import Server, Watch, empty_cache
+from sglang_hydra.measure.bench.server import Server, Watch, Window, empty_cache, inside
 from sglang_hydra.measure.bench.validity import Seen, invalid_reasons
+from sglang_hydra.measure.periodic import Repeating
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.version import VERSION
 
 VALID, INVALID, FAILED = "valid", "invalid", "failed"
@@ -38,30 +43,23 @@ class PointResult:
     seed: int
     cache: str
     cache_hit_rate: float | None
-    measures: dict[str, Any]
-    client: dict[str, Any]
-    server: dict[str, Any] | None
-    gpus: list[dict[str, Any]] | None
-    quality: dict[str, Any] | None
+    measures: JsonDict
+    client: JsonDict
+    server: JsonDict | None
+    gpus: list[JsonDict] | None
+    quality: JsonDict | None
     waited_s: float
     started: str
     ended: str
-    machine: dict[str, Any]
-    details: tuple[dict[str, Any], ...] = ()
+    machine: JsonDict
+    details: tuple[JsonDict, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         """Returns everything but the single requests."""
         return {name: value for name, value in self.__dict__.items() if name != "details"}
 
 
-def run_point(
-    server: Server,
-    client: Builtin,
-    load: Load,
-    *,
-    point_id: str,
-    repeat: int = 0,
-) -> PointResult:
+def run_point(server: Server, client: Builtin, load: Load, *, point_id: str, repeat: int = 0) -> PointResult:
     """Measures one point. Raises ServerError when the server does not become idle; failed requests raise nothing."""
     seed = point_seed(load.seed, point_id, repeat)
     started = _now()
@@ -75,7 +73,7 @@ def run_point(
         run = client.run(load, seed)
         wall_s = time.monotonic() - began
         gpus.window = watch.window = run.window
-    measures = measure(run.samples, gpus=server.gpus, slo=load.slo, streamed=load.stream)
+    measures = measure(run.samples, gpus=server.gpus, slo=asdict(load.slo), streamed=load.stream)
     quality = check_quality(server, load.quality) if load.quality else None
     hit_rate = measures["cache_hit_rate"]
     if hit_rate is None and watch.record is not None:
@@ -121,7 +119,7 @@ _ENGINE_PACKAGES = ("sglang", "transformers", "torch", "sgl-kernel", "sglang-ker
 
 
 @functools.cache
-def machine(python: str | None) -> dict[str, Any]:
+def machine(python: str | None) -> JsonDict:
     """Returns the host, its CPU and GPU driver, and the versions of this package and of the engine in ``python``, as
     they were at the first call. What cannot be known is left out."""
     found = installed(python).versions
@@ -130,7 +128,7 @@ def machine(python: str | None) -> dict[str, Any]:
 
 
 @functools.cache
-def _host() -> dict[str, Any]:
+def _host() -> dict[str, object]:
     known = {
         "host": socket.gethostname(),
         "operating system": platform.platform(),
@@ -148,3 +146,93 @@ def _cpu() -> str | None:
     except OSError:
         return None
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+
+
+_SAMPLE_S = 0.5
+
+# NVML's nvmlClocksEventReasons bits that say that something is wrong. Reaching the power cap under load is not: it is
+# how a GPU works at full load.
+_REASONS = {
+    0x8: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+
+
+class Sight(NamedTuple):
+    """One look at a GPU: watts, MHz, MiB, and why its clocks are lower than they could be. None: it does not say."""
+
+    power_w: float | None
+    sm_clock_mhz: float | None
+    memory_used_mib: float | None
+    reasons: int
+
+
+class GpuWatch:
+    """Samples the given GPUs twice a second. ``record`` is None where NVML is not to be had.
+
+    Watts, MHz and MiB: the mean and the largest over all samples of each GPU, of those inside ``window`` where one is
+    set before it ends. ``throttled`` says why the clocks were lowered, if they were.
+    """
+
+    def __init__(self, gpu_ids: Sequence[int]) -> None:
+        self._ids = tuple(gpu_ids)
+        self._opened = ExitStack()
+        self._sampling: Repeating | None = None
+        self._samples: dict[int, list[tuple[float, Sight]]] = {index: [] for index in gpu_ids}
+        self.window: Window | None = None
+        self.throttled: tuple[str, ...] = ()
+        self.record: list[JsonDict] | None = None
+
+    def __enter__(self) -> GpuWatch:
+        with suppress(NoNvml):
+            if self._ids:
+                nvml = self._opened.enter_context(nvml_library())
+                self._sampling = Repeating(partial(self._look, nvml), _SAMPLE_S, "gpu-watch", at_once=True)
+                self._sampling.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        if self._sampling is None:
+            return
+        self._sampling.end()
+        self._opened.close()
+        seen = {index: inside(samples, self.window) for index, samples in self._samples.items() if samples}
+        self.record = [_summary(index, samples) for index, samples in seen.items()]
+        found = 0
+        for samples in seen.values():
+            for sample in samples:
+                found |= sample.reasons
+        self.throttled = tuple(words for bit, words in _REASONS.items() if found & bit)
+
+    def _look(self, nvml: Any) -> None:
+        for index in self._ids:
+            with suppress(nvml.NVMLError):
+                sight = _sample(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
+                self._samples[index].append((time.monotonic(), sight))
+
+
+def driver_version() -> str | None:
+    """Returns the version of NVIDIA's driver; None where there is none."""
+    with suppress(NoNvml), nvml_library() as nvml:
+        return str(nvml.nvmlSystemGetDriverVersion())
+    return None
+
+
+def _sample(nvml: Any, handle: Any) -> Sight:
+    """Samples what the GPU reports; some report only a part."""
+    watts = ask_nvml(nvml, "nvmlDeviceGetPowerUsage", handle)
+    clock = ask_nvml(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM)
+    memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    reasons = ask_nvml(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    return Sight(watts and watts / 1000, clock, memory and memory.used / MIB, int(reasons or 0))
+
+
+def _summary(index: int, samples: Sequence[Sight]) -> JsonDict:
+    record: JsonDict = {"index": index}
+    for name in Sight._fields[:3]:
+        values = [value for sample in samples if (value := getattr(sample, name)) is not None]
+        if values:
+            record[name] = {"mean": sum(values) / len(values), "max": max(values)}
+    return record

@@ -17,7 +17,7 @@ import tempfile
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from sglang_hydra.measure.bench.load import Load, content_digest
 from sglang_hydra.measure.bench.trace import read_trace, tokens_of
@@ -25,6 +25,7 @@ from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import Json, JsonDict
 
 _MESSAGE_KEYS = ("conversations", "conversation", "messages")
 _LOWEST_ID = 256  # below it tokenizers keep special tokens and single bytes
@@ -121,7 +122,7 @@ def file_prompts(name: str, output_len: int) -> list[Prompt]:
     return rows
 
 
-def _rows(path: Path) -> list[tuple[int, Any]]:
+def _rows(path: Path) -> list[tuple[int, Json]]:
     try:
         content = read_text(path, encoding="utf-8-sig")
         if content.lstrip().startswith("["):
@@ -135,7 +136,7 @@ def _rows(path: Path) -> list[tuple[int, Any]]:
         raise ConfigError(_bad_file(f"bench.path={path} is neither JSON nor JSON lines: {failure}")) from None
 
 
-def _row(path: Path, number: int, row: Any, output_len: int) -> Prompt:
+def _row(path: Path, number: int, row: object, output_len: int) -> Prompt:
     text, asked = None, output_len
     if isinstance(row, dict):
         text = row.get("prompt", row.get("text", _first_message(row)))
@@ -146,16 +147,16 @@ def _row(path: Path, number: int, row: Any, output_len: int) -> Prompt:
     return Prompt(asked, (), text)
 
 
-def _is_empty(row: Any) -> bool:
+def _is_empty(row: object) -> bool:
     """Returns whether it is a conversation without a word, of which ShareGPT's own file has some."""
     if not isinstance(row, dict) or "prompt" in row or "text" in row:
         return False
     return any(isinstance(row.get(key), list) for key in _MESSAGE_KEYS) and _first_message(row) in (None, "")
 
 
-def _first_message(row: dict[str, Any]) -> Any:
+def _first_message(row: JsonDict) -> object:
     """Returns the first message after any instructions to the model."""
-    turns: Sequence[Any] = next((row[key] for key in _MESSAGE_KEYS if isinstance(row.get(key), list)), [])
+    turns: Sequence[Json] = next((row[key] for key in _MESSAGE_KEYS if isinstance(row.get(key), list)), [])
     spoken = (turn for turn in turns if isinstance(turn, dict) and turn.get("role", turn.get("from")) != "system")
     first = next(spoken, {})
     return first.get("value", first.get("content"))
@@ -194,7 +195,7 @@ class TextMaker:
             process.communicate()
             errors.close()
 
-    def _answer(self, request: dict[str, Any]) -> Any:
+    def _answer(self, request: dict[str, object]) -> Json:
         """Returns the process's answer to a request, each a line of JSON; other lines are what packages print when they
         are imported."""
         process, errors = self._running = self._running or self._started()

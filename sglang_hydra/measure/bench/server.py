@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx
 
@@ -20,6 +20,7 @@ from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.run.launch.log import LogTail
 from sglang_hydra.text.errors import ServerError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 Seen = TypeVar("Seen")
 
@@ -71,7 +72,7 @@ class Server:
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
 
     def ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = _ASK_S
+        self, method: str, path: str, body: JsonObject | None = None, timeout_s: float = _ASK_S
     ) -> httpx.Response | None:
         """Returns the answer to a request, with ``body`` as JSON; None where there is none."""
         try:
@@ -164,7 +165,7 @@ class Watch:
         self._before: Mapping[str, float] | None = None
         self._log = LogTail(server.log or Path(os.devnull))
         self.window: Window | None = None
-        self.record: dict[str, Any] | None = None
+        self.record: JsonDict | None = None
         self.retracted: int | None = None
 
     def __enter__(self) -> Watch:
@@ -215,9 +216,7 @@ def inside(seen: Sequence[tuple[float, Seen]], window: Window | None) -> list[Se
     return found or [item for _, item in seen]
 
 
-def _summary(
-    before: Mapping[str, float], after: Mapping[str, float], seen: Iterable[Mapping[str, float]]
-) -> dict[str, Any]:
+def _summary(before: Mapping[str, float], after: Mapping[str, float], seen: Iterable[Mapping[str, float]]) -> JsonDict:
     """Returns what was counted in between, and the mean and the largest of every gauge."""
     counted = {name: after[name] - before.get(name, 0.0) for name in COUNTERS if name in after}
     retracted = next((after[name] - before.get(name, 0.0) for name in RETRACTIONS if name in after), None)

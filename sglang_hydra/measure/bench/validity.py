@@ -5,12 +5,12 @@ One rule, one small function: it looks at what was asked and what was seen, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.measures import Moved, Sample, most_moved
+from sglang_hydra.text.json_types import JsonObject
 
 COLD_HIT_RATE = 0.01
 """A cold point with random prompts may find this share of its prompt tokens in the prefix cache and no more."""
@@ -37,7 +37,7 @@ class Seen:
     hit_rate: float | None = None
     retracted: int | None = None
     throttled: Sequence[str] = ()
-    quality: Mapping[str, Any] | None = None
+    quality: JsonObject | None = None
     moved: Moved | None = None
     server_moved: Moved | None = None
 

@@ -9,9 +9,10 @@ import json
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sglang_hydra.measure.bench.measures import Sample
+from sglang_hydra.text.json_types import Json, JsonDict
 
 if TYPE_CHECKING:
     from sglang_hydra.measure.bench.prompts import Prompt
@@ -47,7 +48,7 @@ class Answered(NamedTuple):
     cached_tokens: int | None = None
     retractions: int | None = None
     error: str | None = None
-    content: str | list[Any] = ""
+    content: str | list[Json] = ""
 
 
 class Wire(Protocol):
@@ -56,10 +57,10 @@ class Wire(Protocol):
     path: str
     takes_ids: bool
 
-    def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, Any]:
+    def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, object]:
         """Returns the request."""
 
-    def part(self, data: dict[str, Any]) -> Answered:
+    def part(self, data: dict[str, object]) -> Answered:
         """Reads one event of the stream, or the whole answer."""
 
 
@@ -69,13 +70,13 @@ class Generate:
     path = "/generate"
     takes_ids = True
 
-    def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, Any]:
-        asked: dict[str, Any] = {"input_ids": list(prompt.ids)} if prompt.text is None else {"text": prompt.text}
+    def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, object]:
+        asked: dict[str, object] = {"input_ids": list(prompt.ids)} if prompt.text is None else {"text": prompt.text}
         sampling = {"temperature": 0.0, "max_new_tokens": prompt.output_len, "ignore_eos": True}
         # Every token leaves text, so that what arrives can be held against what the server counts.
         return {**asked, "sampling_params": {**sampling, "skip_special_tokens": False}, "stream": stream}
 
-    def part(self, data: dict[str, Any]) -> Answered:
+    def part(self, data: JsonDict) -> Answered:
         if "error" in data:
             return Answered(False, error=_error_text(data["error"]))
         meta = data.get("meta_info") or {}
@@ -94,11 +95,11 @@ class Completions:
     path = "/v1/completions"
     takes_ids = False
 
-    def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, Any]:
+    def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, object]:
         exactly = {"do_sample": False, "max_new_tokens": prompt.output_len, "min_new_tokens": prompt.output_len}
         return {"model": model, "prompt": prompt.text, "stream": stream, "generation_config": json.dumps(exactly)}
 
-    def part(self, data: dict[str, Any]) -> Answered:
+    def part(self, data: JsonDict) -> Answered:
         if "error" in data:
             return Answered(False, error=_error_text(data["error"]))
         usage = data.get("usage") or {}
@@ -106,14 +107,14 @@ class Completions:
         return Answered(bool(text), usage.get("completion_tokens"), usage.get("prompt_tokens"), content=text)
 
 
-def _aborted(reason: Any) -> str | None:
+def _aborted(reason: object) -> str | None:
     """Returns why the server gave a request up, None for one that it finished."""
     if not isinstance(reason, dict) or reason.get("type") != "abort":
         return None
     return _error_text(reason.get("message") or reason)
 
 
-def _error_text(error: Any) -> str:
+def _error_text(error: object) -> str:
     text = error.get("message", error) if isinstance(error, dict) else error
     return " ".join(str(text).split())[:LONGEST_ERROR] or "the server reports an error without words"
 

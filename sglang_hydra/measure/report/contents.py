@@ -7,7 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.measure.report.charts import short
@@ -178,7 +178,7 @@ def number_cell(metric: Metric, mean: float | None) -> str:
     return short(mean) + (" check inputs" if metric is LIMIT_SHARE and mean > 100 else "")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Returns a setting's value as one would type it."""
     if value is None:
         return "null"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.measure.report.comparing import ITL, TTFT, Group, Interval, difference, grouped, power, throughput_of
 from sglang_hydra.measure.report.contents import same_points
 from sglang_hydra.measure.report.reading import VALID, Row, SweepResults
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import printable
 
 SCHEMA = "sglang_hydra.gate/1"
@@ -69,7 +70,7 @@ class Gate(NamedTuple):
     def ok(self) -> bool:
         return bool(self.judged) and not self.fallen
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         judged = [{**item._asdict(), "interval": item.interval and list(item.interval)} for item in self.judged]
         lost = [item._asdict() for item in self.lost]
         names = {"base": self.base, "name": self.name}

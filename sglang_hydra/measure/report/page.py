@@ -8,7 +8,6 @@ import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.measure.report.charts import Axis, Mark, legend_mark, scatter, short
 from sglang_hydra.measure.report.comparing import (
@@ -34,6 +33,7 @@ from sglang_hydra.measure.report.contents import (
     latency_note,
     number_cell,
 )
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import plural
 
@@ -77,7 +77,7 @@ def page(report: Report) -> str:
     )
 
 
-def _markup(content: str) -> Any:
+def _markup(content: str) -> object:
     from markupsafe import Markup
 
     return Markup(content)
@@ -88,7 +88,7 @@ def _hash(content: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _visible(value: Any) -> Any:
+def _visible(value: object) -> object:
     """Returns what the template writes: texts without control characters, invisible ones and those of direction."""
     return printable(value) if type(value) is str else value
 
@@ -132,7 +132,7 @@ class _Drawn:
         self.names = list(dict.fromkeys(self._server.values()))
         self._points = {id(group): number for number, group in enumerate(report.groups)}
 
-    def workload(self, workload: Workload) -> dict[str, Any]:
+    def workload(self, workload: Workload) -> JsonDict:
         fronts = sorted(workload.fronts, key=lambda front: front.x is not INTERACTIVITY)
         metrics = (self._report.throughput, TTFT, ITL)
         return {
@@ -152,9 +152,9 @@ class _Drawn:
     def _series(self, group: Group) -> int:
         return self.names.index(self._server[group.first.server_id])
 
-    def _cards(self, winners: Sequence[Winner]) -> list[dict[str, Any]]:
+    def _cards(self, winners: Sequence[Winner]) -> list[JsonDict]:
         """Returns one for each distinct server that is best at something."""
-        cards: dict[str, dict[str, Any]] = {}
+        cards: dict[str, JsonDict] = {}
         for winner in winners:
             group, metric = winner.verdict.best, winner.metric
             server = group.first.server_id
@@ -173,13 +173,13 @@ class _Drawn:
             )
         return list(cards.values())
 
-    def _leader(self, verdict: Best | None, metric: Metric) -> dict[str, Any] | None:
+    def _leader(self, verdict: Best | None, metric: Metric) -> dict[str, object] | None:
         if verdict is None:
             return None
         words = f"{self._called(verdict.best)}: {short(verdict.best.mean(metric) or 0.0)} {metric.unit}"
         return {"mark": _markup(legend_mark(self._series(verdict.best))), "words": words, "verdict": verdict}
 
-    def _chart(self, workload: Workload, front: Front) -> dict[str, Any]:
+    def _chart(self, workload: Workload, front: Front) -> dict[str, object]:
         marks = [mark for group in front.groups if (mark := self._mark(workload, front, group)) is not None]
         unit = f" ({front.x.unit})" if front.x.unit == "ms" else ""
         x = Axis(front.x.words + unit, front.x.more_is_better, _limit_of(front.x, workload.slo))
@@ -222,7 +222,7 @@ class _Drawn:
             lines.append(f"misses {slo_words(workload.slo)}")
         return "\n".join(printable(line) for line in lines if line)
 
-    def row(self, group: Group) -> dict[str, Any]:
+    def row(self, group: Group) -> JsonDict:
         numbers = []
         for metric in self._report.columns:
             mean = group.mean(metric)

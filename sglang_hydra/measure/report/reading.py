@@ -18,7 +18,7 @@ from sglang_hydra.planning.choosing.forecast import measured_error, measured_sha
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import json_beside, value_at
+from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside, value_at
 from sglang_hydra.text.user_settings import settings
 from sglang_hydra.text.words import program
 
@@ -44,9 +44,9 @@ class Row:
     words: tuple[str, ...]
     state: str
     reasons: tuple[str, ...]
-    settings: Mapping[str, Any] = field(repr=False)
-    measures: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    record: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    settings: JsonObject = field(repr=False)
+    measures: JsonObject = field(default_factory=dict, repr=False)
+    record: JsonObject = field(default_factory=dict, repr=False)
     gpus: int | None = None
 
     @property
@@ -73,12 +73,12 @@ class SweepResults:
     words: tuple[str, ...]
     shared: tuple[str, ...]
     rows: tuple[Row, ...]
-    refused: tuple[Mapping[str, Any], ...] = ()
-    environment: Mapping[str, Any] = field(default_factory=dict)
+    refused: tuple[JsonObject, ...] = ()
+    environment: JsonObject = field(default_factory=dict)
     problems: tuple[Finding, ...] = ()
     config_dirs: tuple[str, ...] = ()
     config_name: str | None = None
-    searches: tuple[Mapping[str, Any], ...] = ()
+    searches: tuple[JsonObject, ...] = ()
 
     @cached_property
     def valid(self) -> tuple[Row, ...]:
@@ -150,7 +150,7 @@ def _read(folder: Path, name: str) -> SweepResults:
 _SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
 
-def _sweep_record(store: Store) -> dict[str, Any]:
+def _sweep_record(store: Store) -> JsonDict:
     """Returns what was planned. Raises ConfigError, with the sweeps inside it as a hint for a folder of sweeps."""
     try:
         return store.read_sweep()
@@ -180,14 +180,14 @@ class _Plans:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.found: dict[str, Mapping[str, Any]] = {}
+        self.found: dict[str, Mapping[str, object]] = {}
         self.problems: list[Finding] = []
 
     def is_missing(self, server_id: str) -> bool:
         """Returns whether there is none; one that cannot be read is a problem already."""
         return not (self._store.server(server_id) / "plan.json").exists()
 
-    def of(self, server_id: str) -> Mapping[str, Any]:
+    def of(self, server_id: str) -> JsonObject:
         if server_id not in self.found:
             file = self._store.server(server_id) / "plan.json"
             try:
@@ -200,7 +200,7 @@ class _Plans:
         return self.found[server_id]
 
 
-def _row(store: Store, name: str, point_id: str, point: Mapping[str, Any], plan: Mapping[str, Any]) -> Row:
+def _row(store: Store, name: str, point_id: str, point: JsonObject, plan: JsonObject) -> Row:
     state, record = store.state(point_id)
     record = record or {}
     if state == DONE:
@@ -225,18 +225,18 @@ def _row(store: Store, name: str, point_id: str, point: Mapping[str, Any], plan:
     )
 
 
-def latency_from(record: Mapping[str, Any]) -> str:
+def latency_from(record: JsonObject) -> str:
     """Returns from when the latencies of a result count: ``due``, when a request was due, or ``sent``."""
     return str((record.get("client") or {}).get("latency_from") or "sent")
 
 
-def _failure_reasons(failure: Mapping[str, Any]) -> Iterator[str]:
+def _failure_reasons(failure: JsonObject) -> Iterator[str]:
     yield str(failure.get("kind", "unknown"))
     for finding in failure.get("findings", ()):
         yield f"{finding['id']}: {finding['message']}"
 
 
-def _server_settings(plan: Mapping[str, Any]) -> dict[str, Any]:
+def _server_settings(plan: JsonObject) -> JsonDict:
     if not plan:
         return {}
     ignored = NOT_IDENTITY | ({"random_seed"} if plan.get("seed_drawn") else set())
@@ -245,8 +245,8 @@ def _server_settings(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "gpu": gpu["name"], "engine": f"{engine['name']} {engine['version']}"}
 
 
-def _load_settings(workload: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _load_settings(workload: Mapping[str, object]) -> dict[str, object]:
+    found: dict[str, object] = {}
     for name, value in workload.items():
         if name in _NOT_COMPARED:
             continue
@@ -257,7 +257,7 @@ def _load_settings(workload: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _environment(plans: Mapping[str, Mapping[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
+def _environment(plans: Mapping[str, JsonObject], rows: Sequence[Row]) -> JsonDict:
     """Returns what all servers and points of a sweep ran on: sorted lists of values, one for each fact."""
     found: dict[str, set[str]] = {}
     for plan in plans.values():
@@ -308,13 +308,13 @@ def results(*folders: str | Path) -> Any:
     )
 
 
-def _what(row: Row) -> dict[str, Any]:
+def _what(row: Row) -> dict[str, object]:
     found = {name: row.settings.get(key) for name, key in _INFERENCEX["settings"].items()}
     framework, _, release = str(found.pop("framework") or "").partition(" ")
     return {**found, "gpus": row.gpus, "framework": framework or None, "release": release or None}
 
 
-def _measured(row: Row) -> dict[str, Any]:
+def _measured(row: Row) -> JsonDict:
     measures, spreads = _INFERENCEX["measures"], _INFERENCEX["spreads"]
     named = {name: row.measures.get(key) for name, key in measures.items()}
     for name, key in spreads.items():
@@ -324,16 +324,16 @@ def _measured(row: Row) -> dict[str, Any]:
     return named | flat({name: value for name, value in row.measures.items() if name not in taken})
 
 
-def ids_of(row: Row) -> dict[str, Any]:
+def ids_of(row: Row) -> dict[str, object]:
     """Returns which point a row is and its state, in the cells of a table."""
     names = ("sweep", "point_id", "server_id", "repeat", "state")
     own = {name: getattr(row, name) for name in names}
     return {**own, "reasons": "; ".join(row.reasons), "words": " ".join(row.words)}
 
 
-def flat(measures: Any, path: str = "") -> dict[str, Any]:
+def flat(measures: Any, path: str = "") -> dict[str, object]:
     """Returns ``{"ttft_ms.p50": 3.0}`` of ``{"ttft_ms": {"p50": 3.0}}``."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, value in measures.items():
         found |= flat(value, f"{path}{name}.") if isinstance(value, dict) else {path + name: value}
     return found

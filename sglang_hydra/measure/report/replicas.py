@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.measure.report.comparing import (
     THROUGHPUT,
@@ -17,6 +17,7 @@ from sglang_hydra.measure.report.comparing import (
 )
 from sglang_hydra.measure.report.contents import slo_of
 from sglang_hydra.measure.report.reading import SweepResults
+from sglang_hydra.text.json_types import JsonDict
 
 REQUESTS = Metric("request_throughput", "requests/s", True, "requests/s")
 _VARIED = ("bench.concurrency", "bench.request_rate")
@@ -47,7 +48,7 @@ class Needed(NamedTuple):
     def all_gpus(self) -> int | None:
         return None if self.gpus is None else self.gpus * self.replicas
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         return {
             "words": list(self.point.first.words),
             "server_id": self.point.first.server_id,
@@ -64,7 +65,7 @@ class Needed(NamedTuple):
 def needed(sweeps: Sequence[SweepResults], rate: float) -> list[Needed]:
     """Returns the replicas of each server that was measured, by GPUs, then by replicas. Of points with an SLO only
     those that met it in every repeat count."""
-    best: dict[Any, Needed] = {}
+    best: dict[object, Needed] = {}
     for group in grouped(row for sweep in sweeps for row in sweep.rows):
         slo = slo_of(group)
         sustained = group.mean(REQUESTS)

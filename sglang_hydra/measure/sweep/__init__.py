@@ -6,8 +6,8 @@ with ``where``) -> ``planning`` (merges equal points, groups them by server) -> 
 multiruns.
 
 Running: ``runner`` works in this process, ``launching`` with the jobs of a launcher; ``server_points`` and ``serving``
-take the points of one server (``job``). ``store``, ``records``, ``files`` and ``claims`` are the folder; ``progress``
+take the points of one server (``job``). ``store``, ``files`` and ``claims`` are the folder; ``progress``
 shows how far it is.
 
-Searching: ``search`` tries values along one key. ``settings_checks`` refuses what cannot be run or searched.
+Searching: ``search`` tries values along one key. ``runner`` refuses what cannot be run or searched.
 """

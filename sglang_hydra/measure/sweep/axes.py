@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.grammar import as_override, quoted, split_sweep
@@ -19,6 +19,7 @@ from sglang_hydra.compose.override_errors import Refused
 from sglang_hydra.compose.overrides import KEPT, Request, parsed
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.words import nearest, short
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def axis_of(request: Request, options: Options) -> Axis | None:
     )
 
 
-def axis_of_params(key: str, values: Any, place: str, options: Options) -> Axis:
+def axis_of_params(key: str, values: object, place: str, options: Options) -> Axis:
     """Returns the axis of one key of ``sweep.params``: a list, or a text as one would type it. Raises ConfigError."""
     if isinstance(values, str):
         request = Request(f"{key}={values}", place, KEPT)
@@ -102,7 +103,7 @@ def axis_of_params(key: str, values: Any, place: str, options: Options) -> Axis:
     return _listed(key, words, Request(f"{key}={short(str(values))}", place, KEPT))
 
 
-def zipped(axes: Sequence[Axis], together: Sequence[Any]) -> list[Axis]:
+def zipped(axes: Sequence[Axis], together: Sequence[Json]) -> list[Axis]:
     """Returns ``axes`` with each list of keys in ``together`` made one that takes their first values, then their second
     ones; keys without a list around them are one list.
 
@@ -201,8 +202,8 @@ def _of_function(key: str, override: Override, request: Request, options: Option
     """Yields the values of ``choice(...)``, ``range(...)``, ``glob(...)``, ``sort(...)``, ``shuffle(...)``."""
     from hydra.core.override_parser.types import Glob, RangeSweep
 
-    value: Any = override.value()
-    values: Iterator[Any]
+    value: object = override.value()
+    values: Iterator[object]
     if isinstance(value, Glob):
         values = iter(value.filter(list(options(_bare(key).partition("@")[0]))))
     elif isinstance(value, RangeSweep) and not value.shuffle:
@@ -231,7 +232,7 @@ def _numbers(given: RangeSweep) -> Iterator[int | float]:
         number += step
 
 
-def _spelled(item: Any) -> str:
+def _spelled(item: Json) -> str:
     from hydra.core.override_parser.types import QuotedString, Transformer
 
     if isinstance(item, QuotedString):

@@ -14,14 +14,14 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.measure.sweep.files import create, read_json, write_below
 from sglang_hydra.run.launch.processes import Life, ProcessName, name_of
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.words import is_digits
 
 LEASE_S = 60.0
@@ -55,7 +55,7 @@ class Claims:
         self.runner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._beating = Repeating(self._beat, beat_s, "sweep-heartbeat")
         self._process = name_of(os.getpid())
-        self._seen: dict[str, tuple[Any, float]] = {}
+        self._seen: dict[str, tuple[object, float]] = {}
         self._count = 0
 
     def __enter__(self) -> Claims:
@@ -123,7 +123,7 @@ class Claims:
             str(owner["runner"]), self._life_of(str(owner["runner"]))
         )
 
-    def _stands_still(self, key: str, sign: Any) -> bool:
+    def _stands_still(self, key: str, sign: object) -> bool:
         """Returns whether ``sign`` has been the same for the lease, as far as this runner has looked."""
         now = time.monotonic()
         before, since = self._seen.get(key, (self, now))
@@ -132,7 +132,7 @@ class Claims:
             return False
         return now - since >= self._lease_s
 
-    def _life_of(self, runner: str) -> Any:
+    def _life_of(self, runner: str) -> object:
         record = _read(self._runner_file(runner))
         return record.get("count") if record else None
 
@@ -144,7 +144,7 @@ class Claims:
         self._count += 1
         write_below(self._runner_file(self.runner), json.dumps({**self._me(), "count": self._count}))
 
-    def _me(self) -> dict[str, Any]:
+    def _me(self) -> dict[str, object]:
         return {"runner": self.runner, "process": asdict(self._process) if self._process else None}
 
     def _file(self, what: str, number: int) -> Path:
@@ -154,7 +154,7 @@ class Claims:
         return self._folder / "runners" / f"{runner}.json"
 
 
-def _life(owner: Mapping[str, Any]) -> Life:
+def _life(owner: JsonObject) -> Life:
     """Returns what is known of the owner from here: only processes of this machine."""
     try:
         return ProcessName(**owner["process"]).life()
@@ -162,7 +162,7 @@ def _life(owner: Mapping[str, Any]) -> Life:
         return Life.ELSEWHERE
 
 
-def _read(file: Path) -> dict[str, Any] | None:
+def _read(file: Path) -> JsonDict | None:
     try:
         return read_json(file)
     except (OSError, ValueError):

@@ -8,11 +8,10 @@ import shlex
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.text import budget
 from sglang_hydra.text.file_text import read_text
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonDict, json_beside
 from sglang_hydra.text.whole_file import draft, flush_folder, write_whole
 
 _ALONE = threading.Lock()
@@ -66,7 +65,7 @@ def create(path: Path, content: str = "") -> bool:
     return True
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> JsonDict | None:
     """Returns the object in a file; None where there is no file. Raises ValueError for what is no JSON object."""
     try:
         content = budget.read_json(read_text(path), "record", parse_constant=_refused)

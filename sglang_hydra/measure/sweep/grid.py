@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.composer import Composer, Composition
@@ -24,10 +23,11 @@ from sglang_hydra.measure.sweep.outside import with_server
 from sglang_hydra.measure.sweep.setters import SetBy, naming_setters, set_by
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.making.gpu_class import choose_gpu_class
-from sglang_hydra.planning.making.serving_release import chosen, is_open, needed_by, newest_serving
+from sglang_hydra.planning.making.target import chosen, is_open, needed_by, newest_serving
 from sglang_hydra.releases.records import newest_release
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import Json, JsonObject
 from sglang_hydra.text.words import program, short
 
 _HYDRA = re.compile(r"^(\+{0,2}|~)hydra([./=@]|$)")
@@ -44,7 +44,7 @@ class Grid:
 
     common: tuple[Request, ...]
     axes: tuple[Axis, ...]
-    settings: Mapping[str, Any]
+    settings: JsonObject
     words: tuple[str, ...]
     hydra_words: tuple[str, ...] = ()
     remarks: tuple[Finding, ...] = ()
@@ -57,11 +57,7 @@ class Grid:
 
 
 def read_grid(
-    composer: Composer,
-    requests: Sequence[Request],
-    given: Mapping[str, Any] | None = None,
-    *,
-    measured: bool = True,
+    composer: Composer, requests: Sequence[Request], given: JsonObject | None = None, *, measured: bool = True
 ) -> Grid:
     """Takes a sweep apart; ``given`` beats what the ``sweep`` node says. What is ``measured`` publishes its metrics.
 
@@ -96,10 +92,7 @@ def read_grid(
 
 
 def _axes(
-    composer: Composer,
-    settings: Mapping[str, Any],
-    option: str | None,
-    varied: Sequence[tuple[Request, Axis | None]],
+    composer: Composer, settings: JsonObject, option: str | None, varied: Sequence[tuple[Request, Axis | None]]
 ) -> list[Axis]:
     """Returns what varies, that of servers first: by words, and by ``sweep.params`` for keys that no word sets."""
     typed = [axis for _, axis in varied if axis is not None]
@@ -114,7 +107,7 @@ def _axes(
     return sorted(zipped([*listed, *typed], settings["zip"]), key=lambda axis: axis.is_client)
 
 
-def _flat(params: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(params: JsonObject, path: str = "") -> Iterator[tuple[str, Json]]:
     """Yields ``{bench: {concurrency: [1, 2]}}`` as ``bench.concurrency``."""
     for name, values in params.items():
         key = f"{path}.{name}" if path else str(name)
@@ -124,7 +117,7 @@ def _flat(params: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]
             yield key, values
 
 
-def _check(settings: Mapping[str, Any]) -> None:
+def _check(settings: JsonObject) -> None:
     """Raises ConfigError for settings that mean nothing."""
     findings = []
     for name, unit in (("start_seconds", "seconds"), ("point_seconds", "seconds"), ("budget_gpu_hours", "hours")):

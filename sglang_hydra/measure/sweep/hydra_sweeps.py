@@ -22,6 +22,7 @@ from sglang_hydra.run.hydra_app import composer_of_app
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import printable, write
 
 _JOB = "bench"
@@ -33,7 +34,7 @@ class HydraSettings(NamedTuple):
     """What Hydra's node says of a sweep: values of the ``sweep`` node, further words, and whether any file or word
     names one of its keys."""
 
-    given: Mapping[str, Any] = {}
+    given: JsonObject = {}
     requests: tuple[Request, ...] = ()
     is_named: bool = False
 
@@ -132,7 +133,7 @@ def check_plugins(config: Any) -> None:
         raise ConfigError(*findings)
 
 
-def sweep_app(running: HydraRun, arguments: Sequence[str], settings: Mapping[str, Any]) -> Any:
+def sweep_app(running: HydraRun, arguments: Sequence[str], settings: Mapping[str, object]) -> object:
     """Returns a multirun of an app of somebody else's: its task runs for every point launchable, by its launcher.
 
     Points are never merged there: the task may do more than start a server. Leaves with the exit code of a refusal
@@ -158,7 +159,7 @@ def sweep_app(running: HydraRun, arguments: Sequence[str], settings: Mapping[str
     return _launched(running, jobs)
 
 
-def _planned(running: HydraRun, arguments: Sequence[str], settings: Mapping[str, Any]) -> Outcome:
+def _planned(running: HydraRun, arguments: Sequence[str], settings: JsonObject) -> Outcome:
     from omegaconf import OmegaConf
 
     requests = [Request(text, f"override {number}") for number, text in enumerate(arguments, 1)]
@@ -172,7 +173,7 @@ def _planned(running: HydraRun, arguments: Sequence[str], settings: Mapping[str,
     return plan_sweep(composer, grid, random.randint(0, 1 << 30), merges=False, beside=beside)
 
 
-def _composers_of(hydra: Any, requests: Sequence[Request]) -> list[Composer]:
+def _composers_of(hydra: object, requests: Sequence[Request]) -> list[Composer]:
     """Returns a composer for each server that the app's config holds."""
     first = composer_of_app(hydra)
     common = [item for item in requests if axis_of(item, first.options) is None]
@@ -208,5 +209,5 @@ def _launched(running: HydraRun, jobs: Sequence[Sequence[str]]) -> Any:
     return returns
 
 
-def _nothing(config: Any) -> None:
+def _nothing(config: object) -> None:
     """Does nothing: the task of a job that has not got its own yet."""

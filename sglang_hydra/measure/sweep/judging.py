@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
@@ -27,6 +27,7 @@ from sglang_hydra.planning.verdict import Verdict, verdict_on
 from sglang_hydra.rules.checks.model_config import derived_context_length
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 
 _KEPT_BACK = 2
 """SGLang 0.5.2 answers with fewer tokens than asked where prompt and answer leave less than this of the context, or of
@@ -66,14 +67,14 @@ def room_of(plan: Plan) -> Room:
     return min(rooms, key=lambda room: room.tokens or 0, default=Room())
 
 
-def load_problems(plan: Plan, room: Room, bench: Mapping[str, Any]) -> Iterator[Finding]:
+def load_problems(plan: Plan, room: Room, bench: Mapping[str, object]) -> Iterator[Finding]:
     """Yields every reason for which this server cannot take this load; ``bench`` itself is known to be sound."""
     yield from _too_long(room, bench)
     yield from _no_completions(plan)
     yield from _no_text(plan, bench)
 
 
-def _too_long(room: Room, bench: Mapping[str, Any]) -> Iterator[Finding]:
+def _too_long(room: Room, bench: JsonObject) -> Iterator[Finding]:
     if bench["trace"] is not None:
         longest = read_trace(bench["trace"], bench["num_prompts"]).longest
         if room.tokens is not None and longest > room.tokens:
@@ -108,7 +109,7 @@ def _no_completions(plan: Plan) -> Iterator[Finding]:
         yield Finding("error", "BEN015", message, ("disaggregation_mode",), "disaggregation_mode='null'")
 
 
-def _no_text(plan: Plan, bench: Mapping[str, Any]) -> Iterator[Finding]:
+def _no_text(plan: Plan, bench: Mapping[str, object]) -> Iterator[Finding]:
     if not plan.values["skip_tokenizer_init"]:
         return
     texts = {"dataset": bench["dataset"] == "file", "quality": bool(bench["quality"])}
@@ -161,7 +162,7 @@ class Judged:
     why it is no point, the first thing to fix in front. ``set_by`` finds who set the keys beside the arguments."""
 
     server: PlannedServer | None
-    workload: Mapping[str, Any] | None
+    workload: JsonObject | None
     workload_id: str = ""
     refused: tuple[Finding, ...] = ()
     set_by: Callable[[], SetBy] = field(default=dict, repr=False)
@@ -281,7 +282,7 @@ class Judge:
         id, verdict = topology.topology_id, topology.verdict
         return PlannedServer(common, id, len(gpus), topology.nodes, errors, verdict, fullest=fullest)
 
-    def _left_out(self, plan: Plan, bench: Mapping[str, Any], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    def _left_out(self, plan: Plan, bench: Mapping[str, object], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Returns why a point is left out. What nobody wants comes first; refused points may lack values."""
         where = self._where
         if where is None:
@@ -317,5 +318,5 @@ def _same_server(one: Composition, other: Composition) -> bool:
     )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return "not known" if value is None else str(value)

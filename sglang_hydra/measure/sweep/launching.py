@@ -215,11 +215,7 @@ def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
     carried = replace(sweep, running=None, folder=sweep.folder.resolve())
     carried = replace(carried, source=replace(carried.source, config_dirs=_absolute(carried.source.config_dirs)))
     stop, stalled = Stop(), 0
-    with (
-        Claims(store.folder / "claims") as claims,
-        stopping_on_signals(stop, "the sweep"),
-        FolderScreen(sweep, store),
-    ):
+    with Claims(store.folder / "claims") as claims, stopping_on_signals(stop, "the sweep"), FolderScreen(sweep, store):
         while stalled < _STALLED_ROUNDS and not stop.asked:
             groups = [group for group in sweep.groups if open_points(sweep, store, group)]
             if not groups:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.parser import parser_of
@@ -62,7 +61,7 @@ def with_server(requests: Sequence[Request]) -> list[Request]:
     return [*(Request.typed(key, value, url, "experiment") for key, value in pairs), *requests]
 
 
-def _settings(info: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _settings(info: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Yields the arguments that the server holds otherwise than by default, as far as they can be typed."""
     version = nearest_known(str(info.get("version") or "")) or ""
     if not version or "model_path" not in info:

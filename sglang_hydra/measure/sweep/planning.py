@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
@@ -39,7 +39,7 @@ Combination = tuple[tuple[Request, ...], Judged]
 class Worth(NamedTuple):
     """The forecast of a point, and what it competes with: points of one load, family of models and GPU class."""
 
-    race: tuple[Any, ...]
+    race: tuple[object, ...]
     words: str
     found: Forecast
 
@@ -52,7 +52,7 @@ class Worth(NamedTuple):
         return faster and best.tokens_per_gpu.value > least * mine.tokens_per_gpu.value
 
 
-def forecast_of_point(plan: Plan, workload: Mapping[str, Any]) -> tuple[str, Forecast] | None:
+def forecast_of_point(plan: Plan, workload: Mapping[str, object]) -> tuple[str, Forecast] | None:
     """Returns the family of models and the forecast of ``plan`` under a load. None where it is unknown, where the point
     looks for its load itself, and of several servers. The user's own measurements are left aside: a resumed sweep has
     to plan the same."""
@@ -65,7 +65,7 @@ def forecast_of_point(plan: Plan, workload: Mapping[str, Any]) -> tuple[str, For
 def without_losers(combinations: Iterable[Combination]) -> list[Combination]:
     """Returns the same, of which points that cannot win by the forecast are refused (``BEATEN``)."""
     listed = list(combinations)
-    races: dict[tuple[Any, ...], list[Worth]] = defaultdict(list)
+    races: dict[tuple[object, ...], list[Worth]] = defaultdict(list)
     worths = []
     for own, judged in listed:
         worth = _worth(own, judged)

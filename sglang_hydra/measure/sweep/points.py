@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.planning.plan import Plan, digest
+from sglang_hydra.text.json_types import JsonObject
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.topology.servers import Topology
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _SLO = ("ttft_ms", "itl_ms", "e2e_ms")
 
 
-def workload_id_of(bench: Mapping[str, Any]) -> str:
+def workload_id_of(bench: Mapping[str, object]) -> str:
     """Returns 16 hex digits: equal for ``bench`` nodes that ask the same of a server."""
     from sglang_hydra.measure.bench.load import workload_record
 
@@ -34,7 +35,7 @@ def point_id_of(server_id: str, workload_id: str, repeat: int) -> str:
     return hashlib.sha256(f"{server_id} {workload_id} {repeat}".encode()).hexdigest()[:16]
 
 
-def has_slo(workload: Mapping[str, Any]) -> bool:
+def has_slo(workload: JsonObject) -> bool:
     """Returns whether a load has a limit that requests must meet."""
     return any(workload["slo"].get(name) is not None for name in _SLO)
 
@@ -73,7 +74,7 @@ class Point:
     """One measurement. ``words`` are its own overrides, ``workload`` its ``bench`` node; ``repeat`` counts from 1."""
 
     words: tuple[str, ...]
-    workload: Mapping[str, Any]
+    workload: JsonObject
     repeat: int
     server_id: str
     workload_id: str
@@ -134,7 +135,7 @@ class Sweep:
 
     source: Source
     words: tuple[str, ...]
-    settings: Mapping[str, Any]
+    settings: JsonObject
     groups: tuple[ServerGroup, ...]
     total: int
     merged: int

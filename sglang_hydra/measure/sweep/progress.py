@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -19,6 +19,7 @@ from sglang_hydra.measure.sweep.search import search_of
 from sglang_hydra.measure.sweep.store import DONE, FAILED, Store, answer_of
 from sglang_hydra.run.launch.display import harmless
 from sglang_hydra.text.errors import SglangHydraError
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.screen import Line, columns, print_json, text, write
 from sglang_hydra.text.words import plural, program, short
 
@@ -61,7 +62,7 @@ class Tally:
         self._total = len(self._left)
         self._done = self._invalid = 0
         self._best: tuple[str, float] | None = None
-        self._failures: dict[str, Any] = {}
+        self._failures: JsonDict = {}
         self._steps: set[str] = set()
         self._news: list[News] = []
 
@@ -86,7 +87,7 @@ class Tally:
         found, self._news = self._news, []
         return found
 
-    def _take(self, point: Point, record: Mapping[str, Any]) -> None:
+    def _take(self, point: Point, record: JsonObject) -> None:
         self._done += 1
         self._invalid += record["state"] != "valid"
         self._note_result(point, record)
@@ -107,11 +108,11 @@ class Tally:
             else:
                 self._note_failure(point, state.record)
 
-    def _note_result(self, point: Point, record: Mapping[str, Any]) -> None:
+    def _note_result(self, point: Point, record: JsonObject) -> None:
         detail = "; ".join(record.get("reasons", ())) or numbers(record)
         self._news.append(News(point, record["state"], detail))
 
-    def _note_failure(self, point: Point, record: Mapping[str, Any] | None) -> None:
+    def _note_failure(self, point: Point, record: JsonObject | None) -> None:
         if record is None or self._failures.get(point.point_id) == record:
             return
         self._failures[point.point_id] = record
@@ -120,7 +121,7 @@ class Tally:
         self._news.append(News(point, FAILED, f"{record['kind']}: {detail}{again}"))
 
 
-def numbers(record: Mapping[str, Any]) -> str:
+def numbers(record: JsonObject) -> str:
     """Returns the numbers of a result in a line: tokens/s, median and p99 latencies in ms."""
     measures = record["measures"]
     parts = []
@@ -252,7 +253,7 @@ class FolderScreen(LiveScreen):
                     self._lines.write(line)
 
 
-def counts(result: Mapping[str, Any]) -> bool:
+def counts(result: JsonObject) -> bool:
     """Returns whether a point can be the best: it is valid, and met its SLO where it had one."""
     return result["state"] == "valid" and result["measures"].get("slo_met") is not False
 
@@ -284,7 +285,7 @@ def status(folder: str, *, as_json: bool = False) -> int:
     return 0
 
 
-def status_record(folder: Path) -> dict[str, Any]:
+def status_record(folder: Path) -> JsonDict:
     """Counts, who runs what, the best valid point that met its SLO, what searches found, every failure.
 
     Raises ConfigError for a folder without a sweep.
@@ -292,7 +293,7 @@ def status_record(folder: Path) -> dict[str, Any]:
     store = Store(folder)
     record = store.read_sweep()
     states = dict.fromkeys(("valid", "invalid", FAILED, "open"), 0)
-    best: dict[str, Any] | None = None
+    best: JsonDict | None = None
     failures = []
     open_on: Counter[str] = Counter()
     for point_id, point in record["points"].items():
@@ -327,7 +328,7 @@ def status_record(folder: Path) -> dict[str, Any]:
     }
 
 
-def _lines(record: Mapping[str, Any]) -> list[Line]:
+def _lines(record: JsonObject) -> list[Line]:
     done = f"{record['done']} of {plural(record['total'], 'point')} done"
     rest = ", ".join(f"{record[name]} {name}" for name in ("invalid", "failed", "open") if record[name])
     lines: list[Line] = [[text(record["folder"], "bold"), text(f": {done}{f' ({rest})' if rest else ''}")]]

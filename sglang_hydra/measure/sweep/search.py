@@ -10,19 +10,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.compose.settings.bench import LADDER
 from sglang_hydra.compose.settings.sweep import BISECT
 from sglang_hydra.measure.sweep.points import Point, point_id_of, workload_id_of
-from sglang_hydra.measure.sweep.records import planned_record
-from sglang_hydra.measure.sweep.store import DONE, FAILED, OPEN, SEARCH_SCHEMA, State, Store
+from sglang_hydra.measure.sweep.store import DONE, FAILED, OPEN, SEARCH_SCHEMA, State, Store, planned_record
+from sglang_hydra.text.json_types import JsonObject
 
 HIGHEST = 4096
 """No value above it is tried, unless it was asked for."""
 
 
-def most_steps(settings: Mapping[str, Any], workload: Mapping[str, Any]) -> int:
+def most_steps(settings: JsonObject, workload: Mapping[str, object]) -> int:
     """Returns the most measurements that one planned point may take: those of a ladder up to the highest rung, those
     that ``sweep.search_steps`` allows a bisection, or one."""
     if workload["concurrency"] == LADDER:
@@ -174,7 +174,7 @@ class Search:
         store.keep_search(self.id, record)
 
 
-def search_of(settings: Mapping[str, Any], point: Point) -> Search | None:
+def search_of(settings: JsonObject, point: Point) -> Search | None:
     """Returns the search that a point means; None for a point that is measured as it is."""
     if point.workload["concurrency"] == LADDER:
         return Search(point, LADDER, "bench.concurrency", Ladder(settings["ladder_gain"]))

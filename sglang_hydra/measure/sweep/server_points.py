@@ -17,10 +17,9 @@ from sglang_hydra.measure.sweep.claims import Claim, Claims
 from sglang_hydra.measure.sweep.files import cannot_write
 from sglang_hydra.measure.sweep.job import Policy, Stop, Watcher, Work
 from sglang_hydra.measure.sweep.points import Point, ServerGroup, Sweep
-from sglang_hydra.measure.sweep.records import failure_record
 from sglang_hydra.measure.sweep.search import search_of
 from sglang_hydra.measure.sweep.serving import take_points
-from sglang_hydra.measure.sweep.store import OPEN, Store
+from sglang_hydra.measure.sweep.store import OPEN, Store, failure_record
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.servers import Topology
@@ -163,12 +162,7 @@ def open_points(sweep: Sweep, store: Store, group: ServerGroup) -> list[Point]:
 
 
 def run_group(
-    sweep: Sweep,
-    store: Store,
-    claims: Claims,
-    group: ServerGroup,
-    policy: Policy,
-    watcher: Watcher,
+    sweep: Sweep, store: Store, claims: Claims, group: ServerGroup, policy: Policy, watcher: Watcher
 ) -> bool | None:
     """Takes the open points of one server. False when one failed; None when another runner is at it."""
     if not open_points(sweep, store, group):

@@ -23,8 +23,7 @@ from sglang_hydra.measure.sweep.job import Failed, Work
 from sglang_hydra.measure.sweep.outside import Outside, still_the_same
 from sglang_hydra.measure.sweep.points import Point
 from sglang_hydra.measure.sweep.progress import numbers
-from sglang_hydra.measure.sweep.records import failure_record, point_record
-from sglang_hydra.measure.sweep.store import DONE
+from sglang_hydra.measure.sweep.store import DONE, failure_record, point_record
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.router import absent
 from sglang_hydra.run.diagnose.classes import classes_by_kind
@@ -40,8 +39,7 @@ from sglang_hydra.run.launch.serve import launch_of
 from sglang_hydra.run.launch.server_info import compared_with_plan
 from sglang_hydra.run.launch.signals import describe_exit
 from sglang_hydra.run.launch.slurm.inside import BESIDE_OTHERS, prepared
-from sglang_hydra.run.launch.slurm.keys import leave_secrets, secrets_of
-from sglang_hydra.run.launch.slurm.record import Account, Record
+from sglang_hydra.run.launch.slurm.record import Account, Record, leave_secrets, secrets_of
 from sglang_hydra.run.launch.slurm.serve import server_spec
 from sglang_hydra.run.topology.serve import folder_of, members_of, router_launch
 from sglang_hydra.run.topology.server_group import ServerGroup

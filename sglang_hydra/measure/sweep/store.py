@@ -20,15 +20,17 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.measure.sweep.files import publish, read_json, write_below
-from sglang_hydra.measure.sweep.points import Sweep
-from sglang_hydra.measure.sweep.records import PLANNED, planned_record, shape_problem
-from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.measure.sweep.points import Point, Sweep
+from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
+from sglang_hydra.text.record_shape import misfit
 from sglang_hydra.text.words import is_digits
 
 SWEEP_SCHEMA = "sglang_hydra.sweep/1"
@@ -52,7 +54,7 @@ class State(NamedTuple):
     ``record`` is that result or failure; of an open point its last failure, if there is one."""
 
     state: str
-    record: Mapping[str, Any] | None = None
+    record: JsonObject | None = None
 
     @property
     def outcome(self) -> str:
@@ -60,7 +62,7 @@ class State(NamedTuple):
         return str(self.record["state"]) if self.state == DONE and self.record else self.state
 
 
-def answer_of(found: Mapping[str, Any]) -> str:
+def answer_of(found: JsonObject) -> str:
     """Returns one of ``search_answers`` in words."""
     what = f"the {found['search']} search of {found['key']}"
     return f"{what} found {' '.join(found['words'])}" if found["words"] else f"{what} found no good point"
@@ -96,7 +98,7 @@ class Store:
         if record != before or not file.exists():
             write_below(file, _dumped(record))
 
-    def read_sweep(self) -> dict[str, Any]:
+    def read_sweep(self) -> JsonDict:
         """Reads what was planned, with the steps of a search in place of its point. Raises ConfigError, saying which,
         for a folder without it, an older or a broken one."""
         record = self._planned()
@@ -108,7 +110,7 @@ class Store:
                 points.update(search["steps"])
         return {**record, "points": points}
 
-    def search_answers(self) -> list[dict[str, Any]]:
+    def search_answers(self) -> list[JsonDict]:
         """Returns what each search that is over found: ``search`` and ``key`` say which it was, ``words`` are those of
         its best point, null where no point was good."""
         files = sorted((self.folder / "searches").glob("*.json"))
@@ -122,12 +124,12 @@ class Store:
     def search_file(self, id: str) -> Path:
         return self.folder / "searches" / f"{id}.json"
 
-    def read_search(self, id: str) -> dict[str, Any] | None:
+    def read_search(self, id: str) -> JsonDict | None:
         """Returns the steps of a search so far, None before its first, and where its file cannot be read: what was
         measured is in the results. Raises ConfigError for one of another release."""
         return self._tolerant(self.search_file(id), SEARCH_SCHEMA)
 
-    def keep_search(self, id: str, record: Mapping[str, Any]) -> None:
+    def keep_search(self, id: str, record: Mapping[str, object]) -> None:
         """Writes the steps of a search; a file that could not be read is set aside."""
         file = self.search_file(id)
         if self.damaged.pop(file, None) is not None:
@@ -140,7 +142,7 @@ class Store:
         if record is not None and record["over"] and any(self.standing(step).state == OPEN for step in record["steps"]):
             self.keep_search(id, {**record, "over": False, "best": None})
 
-    def _planned(self) -> dict[str, Any]:
+    def _planned(self) -> JsonDict:
         file = self.folder / "sweep.json"
         try:
             record = _read(file, SWEEP_SCHEMA)
@@ -155,9 +157,9 @@ class Store:
             raise ConfigError(Finding("error", "STO001", f"{self.folder} holds no sweep", hint=hint))
         return record
 
-    def _points_there(self) -> dict[str, Any]:
+    def _points_there(self) -> JsonDict:
         """Returns the points that have a record, as sweep.json has them."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for folder in sorted((self.folder / "points").glob("*")):
             record = self.standing(folder.name).record
             if record is not None and all(key in record for key in PLANNED):
@@ -205,14 +207,14 @@ class Store:
         name = set_aside(file).name
         return Finding("warning", "STO006", f"{why.message}; it is kept as {name}, and the point is taken again")
 
-    def _tolerant(self, file: Path, schema: str) -> dict[str, Any] | None:
+    def _tolerant(self, file: Path, schema: str) -> dict[str, object] | None:
         try:
             return _read(file, schema)
         except DamagedError as failure:
             self.damaged[file] = failure.findings[0]
             return None
 
-    def failures(self, point_id: str) -> Iterator[Mapping[str, Any]]:
+    def failures(self, point_id: str) -> Iterator[Mapping[str, object]]:
         """Yields the failed attempts at a point, first to last; one that cannot be read is left out."""
         folder = self.point(point_id) / "failed"
         for number in _numbers(folder):
@@ -220,7 +222,7 @@ class Store:
             if record is not None:
                 yield record
 
-    def add_result(self, point_id: str, result: Mapping[str, Any], details: str | None = None) -> bool:
+    def add_result(self, point_id: str, result: Mapping[str, object], details: str | None = None) -> bool:
         """Keeps a result, and its single requests as JSON lines; says False where a result was there already."""
         folder = self.point(point_id)
         if (folder / "result.json").exists():
@@ -229,7 +231,7 @@ class Store:
             write_below(folder / "raw" / "requests.jsonl", details)
         return publish(folder / "result.json", _dumped({"schema": RESULT_SCHEMA, "point_id": point_id, **result}))
 
-    def add_failure(self, point_id: str, failure: Mapping[str, Any]) -> None:
+    def add_failure(self, point_id: str, failure: Mapping[str, object]) -> None:
         """Keeps a failed attempt beside those before it."""
         record = _dumped({"schema": FAILURE_SCHEMA, "point_id": point_id, **failure})
         number = 1
@@ -285,7 +287,7 @@ def _numbers(folder: Path) -> list[int]:
     return sorted(int(name[:-5]) for name in names if name.endswith(".json") and is_digits(name[:-5]))
 
 
-def sweep_record(sweep: Sweep) -> dict[str, Any]:
+def sweep_record(sweep: Sweep) -> JsonDict:
     """Returns the contents of sweep.json: the words that make the sweep again, and its points and servers by their
     ids."""
     return {
@@ -305,11 +307,11 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def _dumped(record: Mapping[str, Any]) -> str:
+def _dumped(record: Mapping[str, object]) -> str:
     return json.dumps(record, indent=1, allow_nan=False) + "\n"
 
 
-def _read(file: Path, schema: str) -> dict[str, Any] | None:
+def _read(file: Path, schema: str) -> JsonDict | None:
     """Returns a record of the schema; None where there is none. Raises ConfigError for one of another release,
     DamagedError for anything else."""
     again = "move the file away, and it is made again"
@@ -329,7 +331,57 @@ def _read(file: Path, schema: str) -> dict[str, Any] | None:
     return record
 
 
-def _other_schema(file: Path, record: Mapping[str, Any], expected: str) -> Finding:
+def _other_schema(file: Path, record: Mapping[str, object], expected: str) -> Finding:
     found = record.get("schema")
     hint = "read it with the release that wrote it, or sweep into another folder: sweep.folder=multirun/NAME"
     return Finding("error", "STO003", f"{file} has schema {found!r}, and this release reads {expected!r}", hint=hint)
+
+
+PLANNED = ("server_id", "workload_id", "repeat", "words")
+
+
+def planned_record(point: Point) -> JsonDict:
+    """Returns which measurement a point of the plan, or a step of a search, is."""
+    return {name: getattr(point, name) for name in PLANNED} | {"words": list(point.words)}
+
+
+def point_record(point: Point) -> JsonDict:
+    """Returns which measurement a point is, and its load."""
+    return {**planned_record(point), "workload": dict(point.workload)}
+
+
+def failure_record(
+    point: Point, kind: str, error: SglangHydraError, *, retryable: bool, final: bool, log_tail: Sequence[str] = ()
+) -> JsonDict:
+    """Returns why a point brought no measurement: the class of the failure, its findings, and the end of the server's
+    log. ``final``: it is not tried again in this run."""
+    return {
+        **point_record(point),
+        "kind": kind,
+        "retryable": retryable,
+        "findings": [finding.to_json() for finding in error.findings],
+        "log_tail": list(log_tail),
+        "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        "final": final,
+    }
+
+
+_NEEDED: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "sweep": {
+        "": ("words", "shared", "points", "servers"),
+        "points.*": PLANNED,
+        "refused.*": ("id", "count", "words", "message"),
+    },
+    "result": {"": ("state", "reasons", "measures")},
+    "failure": {"": ("kind", "final")},
+    "search": {"": ("planned", "over", "steps"), "steps.*": PLANNED},
+}
+"""What the readers of each kind of record cannot do without."""
+
+
+def shape_problem(record: JsonObject, schema: str) -> str | None:
+    """Returns what in a record does not fit ``schema`` (``sglang_hydra.result/1``); None for a good one."""
+    kind = schema.partition(".")[2].partition("/")[0]
+    problem = misfit(kind, record, _NEEDED[kind])
+    is_other = kind == "result" and problem is None and record["state"] not in ("valid", "invalid")
+    return f"state is {record['state']!r}" if is_other else problem

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sglang_hydra.measure.sweep.planning import Outcome
 from sglang_hydra.measure.sweep.points import Refused, ServerGroup
@@ -34,7 +33,7 @@ def outcome_lines(outcome: Outcome, *, ours: bool = True, done: int = 0) -> list
     return lines
 
 
-def outcome_record(outcome: Outcome, findings: Sequence[Finding] = ()) -> dict[str, Any]:
+def outcome_record(outcome: Outcome, findings: Sequence[Finding] = ()) -> dict[str, object]:
     """Returns the same for programs. ``servers`` is null where there are too many points to be listed."""
     estimate, settings = outcome.estimate, outcome.grid.settings
     return {
@@ -111,7 +110,7 @@ def _server_lines(groups: Sequence[ServerGroup]) -> list[Line]:
     return lines
 
 
-def _server_record(group: ServerGroup) -> dict[str, Any]:
+def _server_record(group: ServerGroup) -> dict[str, object]:
     return {
         "server_id": group.server_id,
         "gpus": group.gpus,

@@ -188,7 +188,7 @@ def _never_true(node: ast.expr) -> str:
     return ""
 
 
-def _computed(sign: str, compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+def _computed(sign: str, compute: Callable[[object, object], object], left: Any, right: Any) -> object:
     left, right = _number(left, sign), _number(right, sign)
     if sign == "**" and (abs(right) > _MOST_POWER or abs(left) > _LARGEST):
         raise Uncomputable(f"{left} ** {right} is too large a power")
@@ -201,7 +201,7 @@ def _computed(sign: str, compute: Callable[[Any, Any], Any], left: Any, right: A
     return value
 
 
-def _compared(sign: str, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
+def _compared(sign: str, compare: Callable[[object, object], object], left: object, right: object) -> bool:
     if sign in ("==", "!="):
         return bool(compare(left, right))
     if left is None or (right is None and "in" not in sign):
@@ -212,13 +212,13 @@ def _compared(sign: str, compare: Callable[[Any, Any], Any], left: Any, right: A
         raise Uncomputable(f"{left!r} {sign} {right!r} cannot be compared") from None
 
 
-def _number(value: Any, sign: str) -> Any:
+def _number(value: object, sign: str) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
     raise Uncomputable(f"{sign} needs numbers, and has {'a value that is not known' if value is None else repr(value)}")
 
 
-def _truth(value: Any) -> bool:
+def _truth(value: object) -> bool:
     if isinstance(value, bool):
         return value
     raise Uncomputable(f"and, or and not need true or false, and have {value!r}")
@@ -273,7 +273,7 @@ def check_keys(where: Where) -> None:
             raise where.refusal(key, *problem)
 
 
-def value_of(key: str, plan: Plan, bench: Mapping[str, Any]) -> Any:
+def value_of(key: str, plan: Plan, bench: Mapping[str, object]) -> Any:
     """Returns the value of a key that ``check_keys`` has passed; None where it is not set, or not known."""
     if key in EVERY:
         return plan.values[key]
@@ -287,7 +287,7 @@ def value_of(key: str, plan: Plan, bench: Mapping[str, Any]) -> Any:
     return value_at({**plan.nodes.plain, "bench": bench}, key)
 
 
-def _of_gpu(name: str, plan: Plan) -> Any:
+def _of_gpu(name: str, plan: Plan) -> object:
     if name == "compute_capability":
         capability = plan.gpu.compute_capability
         return float(f"{capability[0]}.{capability[1]}") if capability else None

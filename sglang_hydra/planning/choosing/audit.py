@@ -11,8 +11,8 @@ from sglang_hydra.compose.model_presets import ModelPresets
 from sglang_hydra.compose.recipes import Recipe, recipe_findings, recipes
 from sglang_hydra.compose.schema import PAIR
 from sglang_hydra.compose.settings.nodes import Nodes
+from sglang_hydra.facts.declared import known_draft
 from sglang_hydra.facts.defaults import as_read
-from sglang_hydra.facts.drafts import known_draft
 from sglang_hydra.facts.gpu import GpuClass, GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.planning.choosing.catalog import Model, gpu_classes, models
@@ -21,8 +21,7 @@ from sglang_hydra.planning.finding_meanings import title_of
 from sglang_hydra.planning.making.by_release import resolved
 from sglang_hydra.planning.making.gpu_class import Hardware
 from sglang_hydra.planning.making.memory import fit_findings, fit_of
-from sglang_hydra.planning.making.serving_release import Needed, needed_for, newest_serving
-from sglang_hydra.planning.making.target import Target
+from sglang_hydra.planning.making.target import Needed, Target, needed_for, newest_serving
 from sglang_hydra.rules.checks.launchable import run_plan_checks
 from sglang_hydra.rules.resolution import Resolution, resolve
 from sglang_hydra.rules.rule import Facts
@@ -95,9 +94,7 @@ class Judging:
 
 
 def judge_cells(
-    composer: Composer,
-    by: Judging | None = None,
-    is_chosen: Callable[[str, str], bool] = lambda model, gpu: True,
+    composer: Composer, by: Judging | None = None, is_chosen: Callable[[str, str], bool] = lambda model, gpu: True
 ) -> Iterator[Judged]:
     """Yields every GPU class with every model (those by name that are ``is_chosen``), on the fewest GPUs of one node
     (1, 2, 4, 8) that serve it, else on all; ``by`` another release than 0.5.2.

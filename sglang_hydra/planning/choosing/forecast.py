@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.architecture.known import Missing
 from sglang_hydra.fit.forecast import Demand, Forecast, Own, forecast
@@ -12,6 +12,7 @@ from sglang_hydra.fit.forecast_server import Server, server_of
 from sglang_hydra.fit.roofline import Limit, Load, Roofline, roofline_from
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 _TRIES = 24
 
@@ -56,7 +57,7 @@ class Expected(NamedTuple):
     own: Own | None = None
     too_much: bool = False
 
-    def to_json(self) -> dict[str, Any] | None:
+    def to_json(self) -> JsonDict | None:
         """Returns the seconds, tokens/s and requests/s with the interval of 80 %; None where nothing is known."""
         if self.found is None or self.demand is None:
             return None
@@ -73,7 +74,7 @@ class Expected(NamedTuple):
         }
 
 
-def _digits(values: Mapping[str, Any]) -> dict[str, Any]:
+def _digits(values: Mapping[str, object]) -> dict[str, object]:
     """Returns the numbers to nine digits: the last ones of ``exp`` and ``pow`` differ between systems."""
     return {name: float(f"{value:.9g}") if isinstance(value, float) else value for name, value in values.items()}
 
@@ -105,7 +106,7 @@ def server_of_plan(plan: PlanFields) -> Server:
     return server_of(_sized_values(plan), plan.gpu, plan.model, plan.fit, plan.engine.name, named, resolved_by=own)
 
 
-def _sized_values(plan: PlanFields) -> Mapping[str, Any]:
+def _sized_values(plan: PlanFields) -> Mapping[str, object]:
     return {**plan.values, "kv_cache_dtype": None} if "kv_cache_dtype" in plan.unknown else plan.values
 
 
@@ -129,7 +130,7 @@ def _stated(plan: PlanFields) -> _Stated:
     return _Stated(inputs, outputs, asked, held, 0.0 if is_cold else None)
 
 
-def _is_cold(workload: Mapping[str, Any]) -> bool:
+def _is_cold(workload: Mapping[str, object]) -> bool:
     return workload.get("dataset") == "random" and workload.get("cache") == "cold"
 
 
@@ -177,7 +178,7 @@ def at_rate(server: Server, demand: Demand, rate: float, own: Own | None = None)
     return chosen, forecast(server, chosen, own=own).requests.value < 0.98 * rate
 
 
-def _measured_load(record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]) -> Load | None:
+def _measured_load(record: JsonObject, workload: JsonObject, measures: JsonObject) -> Load | None:
     """Returns the load that a point had, by what it measured; None where too little is known about it or the limit of
     its server, whose plan.json is ``record``."""
     done, requests = measures.get("completed"), measures.get("concurrency")
@@ -189,7 +190,7 @@ def _measured_load(record: Mapping[str, Any], workload: Mapping[str, Any], measu
     return Load(inputs, outputs, float(requests), 0.0 if hits is None and _is_cold(workload) else hits)
 
 
-def point_of(record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]) -> Point | None:
+def point_of(record: JsonObject, workload: JsonObject, measures: JsonObject) -> Point | None:
     """Returns a measured point: ``record`` is its server's plan.json. None where too little is known."""
     load, terms = _measured_load(record, workload, measures), (record.get("forecast") or {}).get("server")
     if load is None or not terms:
@@ -207,13 +208,13 @@ def point_of(record: Mapping[str, Any], workload: Mapping[str, Any], measures: M
     return Point(server, demand, _seconds(measures.get("tpot_ms")), _seconds(measures.get("ttft_ms")))
 
 
-def _seconds(spread: Any) -> float | None:
+def _seconds(spread: object) -> float | None:
     mean = spread.get("mean") if isinstance(spread, dict) else None
     return float(mean) / 1e3 if mean else None
 
 
 def measured_error(
-    record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]
+    record: Mapping[str, object], workload: Mapping[str, object], measures: Mapping[str, object]
 ) -> dict[str, float]:
     """Returns the forecast of a measured point's TPOT in ms, and how far it is off in percent; {} if unknown."""
     point = point_of(record, workload, measures)
@@ -223,9 +224,7 @@ def measured_error(
     return {"forecast_tpot_ms": found * 1e3, "forecast_error": 100 * (found / point.tpot - 1)}
 
 
-def measured_share(
-    record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]
-) -> dict[str, float]:
+def measured_share(record: JsonObject, workload: JsonObject, measures: JsonObject) -> dict[str, float]:
     """Returns what a point's output throughput is of the limit, in percent, and that limit in tokens/s of one GPU; {}
     where either is unknown. ``record`` is the server's plan.json."""
     load = _measured_load(record, workload, measures)

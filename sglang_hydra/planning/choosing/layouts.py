@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.architecture.known import Missing
 from sglang_hydra.architecture.published_checkpoints import facts_as, find_published, others
@@ -22,6 +22,7 @@ from sglang_hydra.fit.roofline import BANDWIDTH
 from sglang_hydra.fit.sizing import fit as sized
 from sglang_hydra.planning.choosing.forecast import demand_of_plan
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 if TYPE_CHECKING:
     from sglang_hydra.facts.model import ModelFacts
@@ -45,7 +46,7 @@ class Layout(NamedTuple):
     """Arguments to add, the GPUs that they take, and by estimate whether the load fits, what is delivered under it and
     with as many requests as fit. ``lossy``: its weights are in a format of lesser quality."""
 
-    change: Mapping[str, Any]
+    change: JsonObject
     gpus: int
     holds: bool
     lossy: bool
@@ -60,7 +61,7 @@ def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[La
     free = {meaning: 1 for meaning in _SIZES if not base.intent.keys() & set(names_of(meaning))}
     values = {**base.values, **arguments_saying(version, (), **free)}
     drafts = arguments_saying(version, (), **_DRAFTS) if _drafts(base) else {}
-    caches: list[Mapping[str, Any]] = [{}]
+    caches: list[JsonObject] = [{}]
     if has_free_cache(values, base.gpu):
         caches.append({"kv_cache_dtype": cache_type(base.gpu)})
     for (format, model, lossy), divided in product(_weights(base), list(_divided(base, version))):
@@ -98,7 +99,7 @@ def stretched(base: Plan, context: int | None) -> str | None:
     return f"json_model_override_args='{stated}'"
 
 
-def _weights(base: Plan) -> Iterator[tuple[Mapping[str, Any], ModelFacts, bool]]:
+def _weights(base: Plan) -> Iterator[tuple[Mapping[str, object], ModelFacts, bool]]:
     """Yields the asked weights, and those in formats that this GPU computes: words, facts, whether much is lost."""
     yield {}, base.model, False
     formats = []
@@ -119,7 +120,7 @@ def _is_16_bit(base: Plan) -> bool:
     return config is None or stored_quantization(config) is None
 
 
-def _divided(base: Plan, version: str) -> Iterator[Mapping[str, Any]]:
+def _divided(base: Plan, version: str) -> Iterator[Mapping[str, object]]:
     """Sizes of the parallel groups, as the release spells them: GPUs of one node by powers of two, whole nodes."""
     here = base.gpu.count or 8
     experts = base.fit is not None and bool(base.fit.weights.parts.get(ROUTED))
@@ -128,7 +129,7 @@ def _divided(base: Plan, version: str) -> Iterator[Mapping[str, Any]]:
         for size in sizes if nodes == 1 else [nodes * here]:
             if size > _MOST_GPUS:
                 continue
-            whole: dict[str, Any] = {"tp": size} if size > 1 else {}
+            whole: JsonDict = {"tp": size} if size > 1 else {}
             whole |= {"nodes": nodes} if nodes > 1 else {}
             yield arguments_saying(version, **whole)
             if size > 1:
@@ -136,7 +137,7 @@ def _divided(base: Plan, version: str) -> Iterator[Mapping[str, Any]]:
             if size > 1 and experts:
                 yield arguments_saying(version, **whole, experts=size)
             if size >= here > 1 and experts:
-                dense: dict[str, Any] = {"dense": 1} if nodes > 1 else {}  # else blocks of FP8 are cut
+                dense: JsonDict = {"dense": 1} if nodes > 1 else {}  # else blocks of FP8 are cut
                 share = (
                     {"mem_fraction_static": _SHARE} if nodes > 1 and "mem_fraction_static" not in base.intent else {}
                 )
@@ -169,7 +170,12 @@ def _drafts(base: Plan) -> bool:
 
 
 def _sized(
-    base: Plan, values: Mapping[str, Any], model: ModelFacts, change: Mapping[str, Any], wanted: Wanted, lossy: bool
+    base: Plan,
+    values: Mapping[str, object],
+    model: ModelFacts,
+    change: Mapping[str, object],
+    wanted: Wanted,
+    lossy: bool,
 ) -> Layout | None:
     """Returns the layout with its numbers, without a forecast where the GPU's bandwidth is unknown; None where nothing
     can be computed, or it cannot be divided so."""
@@ -195,7 +201,7 @@ def _sized(
     return Layout(change, server.gpus, _holds(fit, wanted), lossy, forecast(server, steady), full)
 
 
-def _larger_share(base: Plan, values: Mapping[str, Any], model: ModelFacts) -> dict[str, float]:
+def _larger_share(base: Plan, values: Mapping[str, object], model: ModelFacts) -> dict[str, float]:
     """Returns the largest fraction of the memory that is likely to work, where nobody set one; {} if none."""
     if "mem_fraction_static" in base.intent:
         return {}

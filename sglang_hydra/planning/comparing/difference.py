@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
 from sglang_hydra.compose.settings.topology import SINGLE
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases.resolving import same_value
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import Json, JsonDict, plain
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.topology.servers import Topology
@@ -28,8 +28,8 @@ class Difference:
 
     kind: str
     key: str
-    before: Any
-    after: Any
+    before: Json
+    after: Json
     why: tuple[str, str] = ("", "")
     since: str | None = None
 
@@ -38,23 +38,23 @@ class Difference:
         """Returns whether the release of one side has no such argument."""
         return is_absent(self.before) or is_absent(self.after)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         left, right = self.why
         values = {"left": plain(self.before), "right": plain(self.after)}
         return {"kind": self.kind, "key": self.key, **values, "why": {"left": left, "right": right}}
 
 
-def is_absent(value: Any) -> bool:
+def is_absent(value: object) -> bool:
     """Returns whether a value means an argument that the release does not have."""
     return isinstance(value, str) and value.startswith(_NOT_IN)
 
 
 def between(
     kind: str,
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
+    before: Mapping[str, object],
+    after: Mapping[str, object],
     why: Callable[[str], tuple[str, str]] = lambda key: ("", ""),
-    same: Callable[[Any, Any], bool] = operator.eq,
+    same: Callable[[object, object], bool] = operator.eq,
 ) -> Iterator[Difference]:
     """Yields every key whose values differ, those of ``before`` first; what one table lacks is None there."""
     for key in dict.fromkeys([*before, *after]):
@@ -87,13 +87,13 @@ def plans_of(made: Plan | Topology | None) -> dict[str, Plan]:
     return {"": made} if isinstance(made, Plan) else {server.role: server.plan for server in reversed(made.servers)}
 
 
-def _facts_of_all(made: Plan | Topology) -> dict[str, Any]:
+def _facts_of_all(made: Plan | Topology) -> dict[str, object]:
     if isinstance(made, Plan):
         return {"topology": SINGLE, "servers": 1}
     return {"topology": made.name, "servers": len(made.servers)}
 
 
-def _router_of(made: Topology) -> dict[str, Any]:
+def _router_of(made: Topology) -> dict[str, object]:
     return {"release": made.router.release, **made.router.settings}
 
 
@@ -111,12 +111,12 @@ def differences(left: Plan, right: Plan) -> Iterator[Difference]:
     yield from between("memory", _memory_of(left), _memory_of(right))
 
 
-def _facts_of(plan: Plan) -> dict[str, Any]:
+def _facts_of(plan: Plan) -> JsonDict:
     gpu = {f"gpu.{name}": getattr(plan.gpu, name) for name in _GPU_FACTS}
     return {**gpu, "engine": f"{plan.engine.name} {plan.engine.version}"}
 
 
-def value_of(plan: Plan, name: str) -> Any:
+def value_of(plan: Plan, name: str) -> Json:
     """Returns a value as a comparison shows it: in words if the release lacks or decides it."""
     if name in plan.unknown:
         return "(unknown)"
@@ -139,7 +139,7 @@ def _who_set(left: Plan, right: Plan, key: str) -> tuple[str, str]:
     return one, other
 
 
-def _memory_of(plan: Plan) -> dict[str, Any]:
+def _memory_of(plan: Plan) -> JsonDict:
     record = plan.fit.to_json() if plan.fit else {}
     weights = (record.get("weights") or {}).get("total_gib")
     return {"fits": record.get("fits"), "weights_gib": weights, "kv_tokens": record.get("kv_tokens")}

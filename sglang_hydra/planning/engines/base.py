@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 
 
 class Availability(NamedTuple):
@@ -37,7 +38,7 @@ class EngineRequest:
     server will listen; ``env`` is added to its environment. ``version`` is the release to serve with, None for the one
     whose arguments these are."""
 
-    intent: Mapping[str, Any]
+    intent: JsonObject
     python: str | None
     host: str
     port: int

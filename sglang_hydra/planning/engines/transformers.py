@@ -35,10 +35,7 @@ class Transformers:
             *("served_model_name", "random_seed", "log_level"),
         )
     )
-    milestones: Mapping[str, str] = {
-        "Loading weights": "loading weights",
-        "Application startup complete": "answering",
-    }
+    milestones: Mapping[str, str] = {"Loading weights": "loading weights", "Application startup complete": "answering"}
 
     def available(self, python: str | None) -> Availability:
         packages = installed(python)

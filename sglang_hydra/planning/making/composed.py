@@ -15,8 +15,7 @@ from sglang_hydra.planning.engines.planned import engine_command, opinions
 from sglang_hydra.planning.fields import Engine
 from sglang_hydra.planning.making.by_release import resolver, serving
 from sglang_hydra.planning.making.memory import fit_with_findings
-from sglang_hydra.planning.making.paths import missing_paths
-from sglang_hydra.planning.making.programs import findings_on, notes_on
+from sglang_hydra.planning.making.paths import findings_on, missing_paths, notes_on
 from sglang_hydra.planning.making.target import Target, find_target
 from sglang_hydra.planning.plan import Plan, Recorded
 from sglang_hydra.rules.checks.launchable import OUT_OF_RANGE, run_plan_checks

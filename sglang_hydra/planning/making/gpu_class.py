@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.facts.host import host_facts
 from sglang_hydra.facts.machine_cache import once
 from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.words import number, program
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Hardware:
     that the embedded engine would be started on this machine, which has no accelerator; ``lacks`` is what to install
     for that."""
 
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: JsonObject = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     without_accelerator: bool = False
@@ -40,10 +41,7 @@ class Hardware:
 
 
 def choose_gpu_class(
-    composer: Composer,
-    requests: Sequence[Request],
-    composition: Composition,
-    env: Mapping[str, str],
+    composer: Composer, requests: Sequence[Request], composition: Composition, env: Mapping[str, str]
 ) -> tuple[Composition, Hardware]:
     """Replaces ``gpu=auto`` by the class of this machine and composes again; any other choice stays as it is.
 
@@ -91,7 +89,7 @@ def _would_start_embedded(composer: Composer, composition: Composition) -> bool:
     return composer.for_start or on_cpu or engine == "transformers" or model == "tiny"
 
 
-def gpu_nodes(composer: Composer, requests: Sequence[Request] = ()) -> dict[str, Mapping[str, Any]]:
+def gpu_nodes(composer: Composer, requests: Sequence[Request] = ()) -> dict[str, JsonObject]:
     """Returns the ``gpu`` node of every preset by its option, those that inherit their device names last."""
     found = sorted(composer.presets("gpu", requests), key=lambda preset: "device_names" not in preset.own_keys)
     return {preset.name: preset.node for preset in found}
@@ -102,7 +100,7 @@ def _set_by_hand(composition: Composition) -> set[str]:
     return {key.removeprefix("gpu.") for key in composition.named if key.startswith("gpu.") and key != "gpu.name"}
 
 
-def _probed(facts: GpuFacts) -> dict[str, Any]:
+def _probed(facts: GpuFacts) -> JsonDict:
     """Returns what the machine itself says, under the keys of the ``gpu`` node."""
     capability = facts.compute_capability
     return {
@@ -119,7 +117,7 @@ def _probed(facts: GpuFacts) -> dict[str, Any]:
     }
 
 
-def _differences(name: str, declared: Mapping[str, Any], probed: Mapping[str, Any]) -> Iterator[Finding]:
+def _differences(name: str, declared: Mapping[str, object], probed: Mapping[str, object]) -> Iterator[Finding]:
     for key, value in probed.items():
         if key in ("memory_mib", "count", "compute_capability") and declared[key] != value:
             ours, theirs = number(value), number(declared[key])

@@ -18,7 +18,7 @@ from sglang_hydra.text.errors import ConfigError
 
 
 def plan(
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    overrides: Sequence[str] | Mapping[str, object] = (),
     *,
     config_dirs: Sequence[str | Path] = (),
     config_name: str = PRIMARY_NAME,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.architecture.known import WrongField
 from sglang_hydra.compose.schema import FitNode
@@ -18,6 +18,7 @@ from sglang_hydra.rules.rule import Facts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.findings import Remedy as Offered
+from sglang_hydra.text.json_types import JsonObject
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composition
@@ -188,7 +189,7 @@ def _with_setter(
     return failure.findings
 
 
-def checkpoint_bytes(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> int | None:
+def checkpoint_bytes(values: JsonObject, gpu: GpuFacts, model: ModelFacts) -> int | None:
     """Returns how large the checkpoint's files are, by its config.json alone; None where that says too little."""
     from sglang_hydra.architecture.known import text_part
     from sglang_hydra.architecture.understanding import understand
@@ -276,13 +277,9 @@ def _likely(found: Fit) -> str:
 
 
 def _verifier(
-    resolution: Resolution,
-    facts: Facts,
-    classes: Mapping[str, GpuFacts],
-    reserved_gib: float,
-    resolve_with: Resolve,
-) -> Callable[[Mapping[str, Any]], Fit | None]:
-    def verify(overrides: Mapping[str, Any]) -> Fit | None:
+    resolution: Resolution, facts: Facts, classes: Mapping[str, GpuFacts], reserved_gib: float, resolve_with: Resolve
+) -> Callable[[JsonObject], Fit | None]:
+    def verify(overrides: JsonObject) -> Fit | None:
         changes = dict(overrides)
         gpu = classes.get(changes.pop("gpu", ""), facts.gpu)
         model = facts.model

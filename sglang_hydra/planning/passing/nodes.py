@@ -9,13 +9,14 @@ on them waits for node 0 to end first).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.ports import head_address, host_and_port
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 
 def unknown_head(plan: PlanFields | None = None) -> str:
@@ -36,7 +37,7 @@ class Head(NamedTuple):
         return host_and_port(self.host, self.port)
 
 
-def head_of(values: Mapping[str, Any]) -> Head | None:
+def head_of(values: Mapping[str, object]) -> Head | None:
     """Returns the head that ``dist_init_addr`` names; None if it is not set. Raises ConfigError if it is no address."""
     if values["dist_init_addr"] is None:
         return None
@@ -44,7 +45,7 @@ def head_of(values: Mapping[str, Any]) -> Head | None:
     return Head(host.strip("[]"), port)
 
 
-def node_intents(intent: Mapping[str, Any], nnodes: int, head: str | None = None) -> list[dict[str, Any]]:
+def node_intents(intent: Mapping[str, object], nnodes: int, head: str | None = None) -> list[JsonDict]:
     """Returns the intent of each node, node 0 first. ``head`` is the address to use where the intent has none."""
     if nnodes <= 1:
         return [dict(intent)]
@@ -70,7 +71,7 @@ def node_commands(plan: PlanFields, head: str | None = None) -> list[tuple[str, 
 _ONE_NODE = ("engine=sglang", "nnodes=1", "nnodes=1 tp_size=1")
 
 
-def node_findings(values: Mapping[str, Any], launch: str, engine: str) -> list[Finding]:
+def node_findings(values: JsonObject, launch: str, engine: str) -> list[Finding]:
     """Returns what several nodes need beyond SGLang's own checks, for the launcher and the engine of these names."""
     if values["nnodes"] <= 1:
         return []

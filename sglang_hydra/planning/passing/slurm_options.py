@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sglang_hydra.compose.schema import LaunchNode
-from sglang_hydra.compose.settings.slurm import SlurmNode
+from sglang_hydra.compose.settings.launch import SlurmNode
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -23,8 +22,9 @@ from sglang_hydra.text.budget import read_yaml as load_yaml
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import CONFIG_BYTES, RECORD_BYTES, link_problem, read_text
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.key_lines import key_lines
+from sglang_hydra.text.json_types import Json, JsonDict
 from sglang_hydra.text.locations import file_of, shown_path
+from sglang_hydra.text.origins import key_lines
 from sglang_hydra.text.words import short
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -151,7 +151,7 @@ def is_ours(file: Path, content: str) -> bool:
     return file.absolute().parent.name in NODES or len(keys) - len(ours) <= len(ours)
 
 
-def _key_too_many(loaded: Mapping[Any, Any]) -> str | None:
+def _key_too_many(loaded: Mapping[object, object]) -> str | None:
     """Returns the one key of a file under which all of ours is (``server: {model_path: x, tp_size: 4}``)."""
     key, below = next(iter(loaded.items())) if len(loaded) == 1 else (None, None)
     keys = set(below) if isinstance(below, Mapping) and key not in {*NODES, *EVERY, *_OF_YAML} else set()
@@ -275,13 +275,13 @@ def read_yaml(file: Path, content: str) -> list[Request]:
     return requests
 
 
-def _names_a_server(loaded: Mapping[Any, Any], group: str) -> bool:
+def _names_a_server(loaded: Mapping[object, object], group: str) -> bool:
     """Returns whether a file in a folder that happens to be called like a group (``launch/``) says what to serve, or
     where: no option of a group does."""
     return bool({"gpu", "model", "recipe"} & set(loaded)) or ("model_path" in loaded and group != "model")
 
 
-def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[Request]:
+def _from_defaults(name: str, entries: object, line: int, group: str) -> Iterator[Request]:
     """Yields the choices of a defaults list; in an option of ``group`` a bare name is another of its options.
 
     Raises ConfigError for an entry that only composing it in place can follow.
@@ -304,7 +304,9 @@ def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[R
             )
 
 
-def _of_hydra(file: Path, value: Any, lines: Mapping[tuple[str, ...], int], keys: tuple[str, ...]) -> Iterator[Request]:
+def _of_hydra(
+    file: Path, value: Json, lines: Mapping[tuple[str, ...], int], keys: tuple[str, ...]
+) -> Iterator[Request]:
     """Yields ``hydra.run.dir=x`` for ``hydra: {run: {dir: x}}``. ConfigError for a search path of a file."""
     key = ".".join(keys)
     if isinstance(value, Mapping) and value and key != "hydra.sweeper.params":
@@ -319,7 +321,7 @@ def _of_hydra(file: Path, value: Any, lines: Mapping[tuple[str, ...], int], keys
     yield Request(word if is_path or key == "hydra.mode" else f"++{word}", place, "experiment")
 
 
-def _flattened(name: str, keys: tuple[str, ...], value: Any, lines: Mapping[tuple[str, ...], int]) -> list[Request]:
+def _flattened(name: str, keys: tuple[str, ...], value: object, lines: Mapping[tuple[str, ...], int]) -> list[Request]:
     """Returns ``gpu.count=4`` for ``gpu: {count: 4}``; a group's name with a word is the choice of its option."""
     if keys[0] in NODES and isinstance(value, Mapping) and len(keys) == 1:
         return [item for key, inner in value.items() for item in _flattened(name, (*keys, str(key)), inner, lines)]
@@ -336,7 +338,7 @@ def _from_plan(file: Path, content: str) -> Document:
     except NotAPlan as failure:
         raise _unreadable(failure.place, str(failure)) from failure
     plan = saved.record
-    typed: dict[str, Any] = {
+    typed: JsonDict = {
         "gpu": "none",
         "model": "unset",
         "engine": plan["engine"]["name"],

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.secrets import API_KEY_VARIABLE, HIDDEN, SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.grammar import typed_word
@@ -19,7 +19,7 @@ from sglang_hydra.planning.plan import GPU_FACTS, NOT_IDENTITY, Recorded
 from sglang_hydra.planning.recorded.saved import NotAPlan, OtherSchema, SavedPlan, read_plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import JsonObject, plain
 from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import number, program
 
@@ -280,7 +280,7 @@ def differences(locked: SavedPlan, plan: Plan, typed: Mapping[str, str]) -> Iter
     yield from _values(locked, plan)
 
 
-def _engine(record: Mapping[str, Any], plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
+def _engine(record: JsonObject, plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
     recorded = record["engine"]
     setting = record.get("settings", {}).get("engine.version", {})
     # A lock of a lock has it from there, not from somebody who named it.
@@ -300,7 +300,7 @@ def _installed_version(plan: Plan) -> str:
     return installed(plan.engine.python).versions.get(plan.engine.name) or plan.engine.version
 
 
-def _model(recorded: Mapping[str, Any], plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
+def _model(recorded: JsonObject, plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
     by = _place(typed, "model_path", "model", "revision") or plan.model.source
     revision = {"model.revision": recorded["revision"]}
     for item in between("fact", revision, {"model.revision": plan.model.revision}):
@@ -327,7 +327,7 @@ def _values(locked: SavedPlan, plan: Plan) -> Iterator[Finding]:
             yield _other("LCK005", item, _who_now(item.key, plan), said_then=_who_then(item.key, locked))
 
 
-def _is_same(then: Any, now: Any) -> bool:
+def _is_same(then: object, now: object) -> bool:
     return bool(then == now) and isinstance(then, bool) is isinstance(now, bool)
 
 
@@ -354,7 +354,7 @@ def _other(id: str, item: Difference, by: str | None, hint: str | None = None, s
     return Finding("error", id, message, (item.key,), hint)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return number(value) if isinstance(value, float) else shown(value)
 
 

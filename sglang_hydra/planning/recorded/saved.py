@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import FIELDS
@@ -21,7 +20,7 @@ from sglang_hydra.planning.plan import SCHEMA as PLAN_SCHEMA
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.file_text import read_text
-from sglang_hydra.text.json_types import NOT_FINITE
+from sglang_hydra.text.json_types import NOT_FINITE, JsonDict, JsonObject
 from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.record_shape import misfit
 
@@ -45,17 +44,17 @@ class SavedPlan:
     """``name`` is how the file is shown, ``record`` its content, whose shape has been looked at."""
 
     name: str
-    record: Mapping[str, Any]
+    record: JsonObject
 
     @property
-    def intent(self) -> dict[str, Any]:
+    def intent(self) -> JsonDict:
         """Returns the arguments that were asked for, with their types."""
         return {name: number_again(name, value) for name, value in self.record["intent"].items()}
 
     @property
-    def values(self) -> Mapping[str, Any]:
+    def values(self) -> JsonObject:
         """Returns all arguments as they were resolved, in JSON's types."""
-        values: Mapping[str, Any] = self.record["values"]
+        values: JsonObject = self.record["values"]
         return values
 
     @property
@@ -85,7 +84,7 @@ class SavedPlan:
         )
 
 
-def _draft_of(record: Mapping[str, Any]) -> ModelFacts:
+def _draft_of(record: JsonObject) -> ModelFacts:
     return ModelFacts(record["config"], source=str(record["source"])).with_details(record.get("details", {}))
 
 
@@ -117,7 +116,7 @@ def parse_plan(name: str, content: str) -> SavedPlan:
     return SavedPlan(name, _folded(record))
 
 
-def _folded(record: dict[str, Any]) -> dict[str, Any]:
+def _folded(record: JsonDict) -> JsonDict:
     """Returns a plan whose arguments are together, also those that earlier schemas have under ``extra``."""
     extra = record.pop("extra", {})
     settings = {key: item for key, item in record.get("settings", {}).items() if not key.startswith("extra.")}
@@ -126,23 +125,21 @@ def _folded(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "intent": intent, "origins": {**record["origins"], **origins}, "settings": settings}
 
 
-def gpu_of(record: Mapping[str, Any]) -> GpuFacts:
+def gpu_of(record: JsonObject) -> GpuFacts:
     facts = dict(record)
     capability = facts.pop("compute_capability")
     return GpuFacts(
-        **facts,
-        compute_capability=tuple(capability) if capability else None,
-        torch_cuda=record["vendor"] in TORCH_CUDA,
+        **facts, compute_capability=tuple(capability) if capability else None, torch_cuda=record["vendor"] in TORCH_CUDA
     )
 
 
-def number_again(argument: str, value: Any) -> Any:
+def number_again(argument: str, value: object) -> object:
     """Reads a number again: JSON has no nan, so a plan holds its name."""
     is_float = argument in EVERY and EVERY[argument].kind == "float"
     return float(value) if is_float and value in NOT_FINITE else value
 
 
-def _other_schema(schema: Any) -> str:
+def _other_schema(schema: object) -> str:
     match = re.fullmatch(rf"{re.escape(_KIND)}/(\d+)", schema) if isinstance(schema, str) else None
     if match is not None:
         age = "a later" if int(match[1]) > int(_NUMBER) else "an earlier"
@@ -168,7 +165,7 @@ _NEEDED: Mapping[str, Sequence[str]] = {
 """What no reader of a plan can do without."""
 
 
-def _problem(record: Mapping[str, Any]) -> str | None:
+def _problem(record: JsonObject) -> str | None:
     """Returns what is missing or of a wrong type in a plan; None for a whole one."""
     if problem := misfit("plan", record, _NEEDED):
         return problem

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.arguments.ports import ZMQ_TCP_PORT_DELTA
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
@@ -58,7 +59,7 @@ class Needs:
     them, and a check reports it.
     """
 
-    values: Mapping[str, Any]
+    values: JsonObject
     base_gpu_id: int
     port: int
     disaggregation_bootstrap_port: int | None = None
@@ -76,7 +77,7 @@ def gpu_offsets(plan: Plan) -> tuple[int, ...]:
     return tuple(sorted({number - layout.first_gpu for number in layout.gpu_numbers()}))
 
 
-def ports_of(values: Mapping[str, Any], layout: Layout) -> list[PortUse]:
+def ports_of(values: JsonObject, layout: Layout) -> list[PortUse]:
     """Returns every port that a server of these resolved arguments listens on, on one node of its own.
 
     Where SGLang draws the NCCL port, all that it can draw at its first try are counted.
@@ -150,11 +151,7 @@ class Floor:
         return self._first("port", Needs({}, 0, start), self)
 
     def _first(
-        self,
-        name: str,
-        needs: Needs,
-        own: Floor,
-        ports: Callable[[int], list[range]] = lambda port: [_one(port)],
+        self, name: str, needs: Needs, own: Floor, ports: Callable[[int], list[range]] = lambda port: [_one(port)]
     ) -> int:
         """Returns the first number from the one that is wished for on with which all of ``ports`` are free."""
         start, fixed = getattr(needs, name), name in needs.fixed
@@ -174,7 +171,7 @@ class Floor:
         raise ConfigError(Finding("error", "TOP006", message, (name,), f"{name}={FIRST_PORT}, or fewer servers"))
 
 
-def _port_in(address: Any) -> int | None:
+def _port_in(address: object) -> int | None:
     """Returns the port of a HOST:PORT; None for anything else, which a check of its own refuses."""
     tail = address.rpartition(":")[2] if isinstance(address, str) else ""
     return int(tail) if tail.isascii() and tail.isdigit() and len(tail) <= len(str(LAST_PORT)) else None

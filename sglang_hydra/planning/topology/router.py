@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import at_least, release_key
 from sglang_hydra.compose.settings.topology import RouterNode
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.words import nearest
 
 PACKAGE = "sglang-router"
@@ -67,7 +68,7 @@ class Router:
     flags: tuple[str, ...]
     ready_timeout_s: float
     prometheus_port: int | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: JsonObject = field(default_factory=dict)
 
     def argv(self, workers: Sequence[str] = (), prefill: Sequence[tuple[str, int]] = ()) -> list[str]:
         """Returns the flags for these workers: the URLs of replicas, or with ``prefill`` (URL and bootstrap port) those
@@ -91,8 +92,8 @@ class Router:
 
 
 @functools.cache
-def _record() -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(Path(__file__).with_name("router_releases.json").read_text(encoding="utf-8"))
+def _record() -> JsonDict:
+    record: dict[str, object] = json.loads(Path(__file__).with_name("router_releases.json").read_text(encoding="utf-8"))
     return record
 
 
@@ -151,7 +152,7 @@ def plan_router(
     return router, findings
 
 
-def secret_flags(args: Mapping[str, Any]) -> Iterator[Finding]:
+def secret_flags(args: Mapping[str, object]) -> Iterator[Finding]:
     """Passwords among ``topology.router.args``. They are refused before anything is shown or written down."""
     for name in args:
         key = f"topology.router.args.{name}"
@@ -202,7 +203,7 @@ def _path_of(python: str | None) -> str | None:
     return python or sys.executable
 
 
-def _misfits(asked: Mapping[str, Any], node: RouterNode, release: str, pd: bool) -> Iterator[Finding]:
+def _misfits(asked: Mapping[str, object], node: RouterNode, release: str, pd: bool) -> Iterator[Finding]:
     for name, value in asked.items():
         key = f"topology.router.args.{name}" if name in node.args else f"topology.router.{name}"
         problem = _misfit(name, value, key, release, pd, by_hand=name in node.args)
@@ -210,7 +211,9 @@ def _misfits(asked: Mapping[str, Any], node: RouterNode, release: str, pd: bool)
             yield Finding("error", "TOP014", problem[0], (key,), problem[1])
 
 
-def _misfit(name: str, value: Any, key: str, release: str, pd: bool, *, by_hand: bool) -> tuple[str, str | None] | None:
+def _misfit(
+    name: str, value: object, key: str, release: str, pd: bool, *, by_hand: bool
+) -> tuple[str, str | None] | None:
     """Returns what is wrong with one setting of the router, and what to type instead."""
     if by_hand and name in PLACED:
         own = f"topology.router.{name}" if name in ("host", "port") or name.startswith("prometheus") else None
@@ -229,7 +232,7 @@ def _misfit(name: str, value: Any, key: str, release: str, pd: bool, *, by_hand:
     return _bad_value(flag, value, key, release)
 
 
-def _bad_value(flag: Flag, value: Any, key: str, release: str) -> tuple[str, str | None] | None:
+def _bad_value(flag: Flag, value: object, key: str, release: str) -> tuple[str, str | None] | None:
     if flag.kind == "switch":
         return None if isinstance(value, bool) else (f"{key}={value!r} is neither true nor false", f"{key}=true")
     if flag.kind == "list":
@@ -267,7 +270,7 @@ def _release_findings(
         yield Finding("warning", "TOP016", message, fields, hint)
 
 
-def _written(name: str, value: Any) -> list[str]:
+def _written(name: str, value: object) -> list[str]:
     """Returns a setting as words of the command line."""
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):

@@ -130,7 +130,7 @@ class Runner:
             values = {field.name: getattr(args, field.name) for field in dataclasses.fields(args)}
         return {"ok": True, "values": {name: plain(value) for name, value in values.items() if name[:1] != "_"}}
 
-    def _refusal(self, error: Exception, stage: str) -> dict[str, Any]:
+    def _refusal(self, error: Exception, stage: str) -> dict[str, object]:
         frames = frames_of(error)
         text = f"{type(error).__name__}: {error}"
         is_absent = isinstance(error, ImportError) and self.packages.is_known_absent(
@@ -193,7 +193,7 @@ def _with_folder(word: str, folders: Mapping[str, str]) -> str:
     )
 
 
-def _with_names(value: Any, names: Mapping[str, str]) -> Any:
+def _with_names(value: object, names: Mapping[str, str]) -> Any:
     """Returns ``value`` with each model's own name in place of its folder."""
     if isinstance(value, str):
         for folder, name in names.items():

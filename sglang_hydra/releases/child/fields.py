@@ -16,14 +16,16 @@ class _Caught(Exception):
     pass
 
 
-def table_of(kind: Any, prepare: Callable[[list[str]], Any], plain: Callable[[Any], Any]) -> dict[str, Any]:
+def table_of(
+    kind: object, prepare: Callable[[list[str]], object], plain: Callable[[object], object]
+) -> dict[str, object]:
     """Returns ``fields`` by name, each with its type's text and, if any, its default; the parser's ``options``."""
     options = [_option(action, plain) for action in _parser(prepare)._actions if action.option_strings]
     return {"fields": dict(_fields(kind, plain)), "options": options}
 
 
-def _fields(kind: Any, plain: Callable[[Any], Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    missing: Any = dataclasses.MISSING
+def _fields(kind: Any, plain: Callable[[object], object]) -> Iterator[tuple[str, dict[str, object]]]:
+    missing: object = dataclasses.MISSING
     listed: Any = dataclasses.fields
     if hasattr(kind, "__struct_fields__"):  # the release's own library, which is here once it is imported
         missing, listed = (
@@ -33,7 +35,7 @@ def _fields(kind: Any, plain: Callable[[Any], Any]) -> Iterator[tuple[str, dict[
     for each in listed(kind):
         kind_of = each.type.__origin__ if hasattr(each.type, "__metadata__") else each.type
         is_plain = isinstance(kind_of, type) and not getattr(kind_of, "__args__", None)
-        made: dict[str, Any] = {"type": kind_of.__name__ if is_plain else str(kind_of)[:_MOST]}
+        made: dict[str, object] = {"type": kind_of.__name__ if is_plain else str(kind_of)[:_MOST]}
         if each.default is not missing:
             made["default"] = plain(each.default)
         elif each.default_factory is not missing:
@@ -41,11 +43,11 @@ def _fields(kind: Any, plain: Callable[[Any], Any]) -> Iterator[tuple[str, dict[
         yield each.name, made
 
 
-def _parser(prepare: Callable[[list[str]], Any]) -> argparse.ArgumentParser:
+def _parser(prepare: Callable[[list[str]], object]) -> argparse.ArgumentParser:
     """Returns the parser, as the release's own entry has it when it begins to read the words."""
     caught: list[argparse.ArgumentParser] = []
 
-    def catch(parser: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:
+    def catch(parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
         caught.append(parser)
         raise _Caught
 
@@ -60,7 +62,7 @@ def _parser(prepare: Callable[[list[str]], Any]) -> argparse.ArgumentParser:
     return caught[0]
 
 
-def _option(action: argparse.Action, plain: Callable[[Any], Any]) -> dict[str, Any]:
+def _option(action: argparse.Action, plain: Callable[[object], object]) -> dict[str, object]:
     own = {name: getattr(action, name, None) for name in ("new_flag", "const_value", "error_message")}
     return {
         "dest": action.dest,

@@ -29,7 +29,7 @@ class InertType(abc.ABCMeta):
         type.__setattr__(cls, name, value)
         return value
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> object:
         if not is_inert(cls):
             return super().__call__(*args, **kwargs)
         if not is_importing():
@@ -37,19 +37,19 @@ class InertType(abc.ABCMeta):
         is_decorator = len(args) == 1 and not kwargs and isinstance(args[0], (FunctionType, type))
         return args[0] if is_decorator else inert_name(f"{cls.__name__}()")
 
-    def __getitem__(cls, key: Any) -> Any:
+    def __getitem__(cls, key: object) -> object:
         if isinstance(key, (str, int)) and not isinstance(key, type):
             _refuse_when_running(cls, f"the item {key!r} of {cls.__name__}")
         return cls
 
-    def __setitem__(cls, key: Any, value: Any) -> None:
+    def __setitem__(cls, key: object, value: object) -> None:
         _refuse_when_running(cls, f"setting an item of {cls.__name__}")
 
     def __bool__(cls) -> bool:
         _refuse_when_running(cls, f"the truth of {cls.__name__}")
         return True
 
-    def __iter__(cls) -> Iterator[Any]:
+    def __iter__(cls) -> Iterator[object]:
         _refuse_when_running(cls, f"what is in {cls.__name__}")
         return iter(())
 
@@ -75,7 +75,7 @@ class InertType(abc.ABCMeta):
 
     __lt__ = __le__ = __gt__ = __ge__ = _compare
 
-    def _calculate(cls, *others: object) -> Any:
+    def _calculate(cls, *others: object) -> object:
         _refuse_when_running(cls, f"arithmetic with {cls.__name__}")
         return cls
 
@@ -95,7 +95,7 @@ class InertType(abc.ABCMeta):
     def __format__(cls, spec: str) -> str:
         return str(cls)
 
-    def __enter__(cls) -> Any:
+    def __enter__(cls) -> object:
         _refuse_when_running(cls, f"{cls.__name__} as a context")
         return cls
 
@@ -106,24 +106,24 @@ class InertType(abc.ABCMeta):
         """Registers a class. ABCMeta's own takes one class; registries of that name take anything."""
         return cls
 
-    def __deepcopy__(cls, memo: object) -> Any:
+    def __deepcopy__(cls, memo: object) -> object:
         return cls
 
 
 class InertBase(metaclass=InertType):
     """Takes whatever its subclasses are built or declared with."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         pass
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         pass
 
-    def __class_getitem__(cls, key: Any) -> Any:
+    def __class_getitem__(cls, key: object) -> object:
         return cls
 
 
-def inert_name(name: str) -> Any:
+def inert_name(name: str) -> object:
     """Returns a new inert name; ``name`` is dotted, for messages."""
     return InertType(name, (InertBase,), {_MENTIONED: True, "__module__": "inert"})
 
@@ -133,7 +133,7 @@ def is_inert(value: object) -> bool:
     return isinstance(value, InertModule) or (isinstance(value, InertType) and _MENTIONED in vars(value))
 
 
-def _refuse_when_running(cls: Any, question: str) -> None:
+def _refuse_when_running(cls: object, question: str) -> None:
     if is_inert(cls) and not is_importing():
         raise refuse(question)
 

@@ -49,7 +49,7 @@ def _remember_hints() -> None:
     def hints(kind: type, options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
         return real(kind, **dict(options))
 
-    def remembered(kind: Any, *names: Any, **options: Any) -> dict[str, Any]:
+    def remembered(kind: Any, *names: Any, **options: Any) -> dict[str, object]:
         if names or is_importing() or set(options) - {"include_extras"} or not isinstance(kind, type):
             return real(kind, *names, **options)
         return dict(hints(kind, tuple(options.items())))
@@ -83,7 +83,7 @@ def _soften_transformers() -> None:
     real = kind.__getattr__
     asked: set[str] = set()
 
-    def attribute(module: Any, name: str) -> Any:
+    def attribute(module: Any, name: str) -> object:
         full = f"{module.__name__}.{name}"
         if full in asked:  # for a tokenizer it asks for the slow one, which asks for the fast one
             raise AttributeError(name)

@@ -24,8 +24,8 @@ class _Unreadable(Exception):
     pass
 
 
-Scopes = tuple[Mapping[str, Any], ...]
-Results = dict[str, list[tuple[CodeType | None, Any]]]
+Scopes = tuple[Mapping[str, object], ...]
+Results = dict[str, list[tuple[CodeType | None, object]]]
 """What functions answered in a statement, by their names: each one's code, None for an answer that was not seen."""
 
 
@@ -87,7 +87,7 @@ def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
     raise _Unreadable
 
 
-def _answer(answers: Sequence[tuple[CodeType | None, Any]], function: Any) -> Any:
+def _answer(answers: Sequence[tuple[CodeType | None, object]], function: object) -> Any:
     """Returns the one answer of a function; several that differ, or one of another function, are none."""
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     if function is not None and code is None and not isinstance(function, type):
@@ -102,13 +102,13 @@ def _answer(answers: Sequence[tuple[CodeType | None, Any]], function: Any) -> An
     return mine[0]
 
 
-def is_simple(value: Any) -> bool:
+def is_simple(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return all(item is None or type(item) in (bool, int, float, str) for item in value)
     return value is None or type(value) in (bool, int, float, str)
 
 
-def shortened(value: Any) -> Any:
+def shortened(value: object) -> object:
     """Returns ``value`` with long texts and lists cut."""
     if isinstance(value, str):
         return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1]}…"
@@ -120,7 +120,7 @@ def shortened(value: Any) -> Any:
     return value
 
 
-def differing(before: Any, after: Any) -> tuple[Any, Any]:
+def differing(before: object, after: object) -> tuple[object, object]:
     """Returns only what differs between two mappings, at any depth."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return before, after

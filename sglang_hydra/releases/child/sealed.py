@@ -206,7 +206,7 @@ class _Source(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         return self.sealed.code(str(self.path))
 
-    def get_data(self, path: Any) -> bytes:
+    def get_data(self, path: object) -> bytes:
         return self.sealed.read(str(path))
 
 

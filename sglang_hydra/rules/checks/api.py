@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.checks.releases import Arguments, table_of
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import Json, json_beside
 
-_TABLE: Any = json_beside(__file__)
+_TABLE: Json = json_beside(__file__)
 KINDS = {"tool_call_parser": "tool", "reasoning_parser": "reasoning"}
 
 

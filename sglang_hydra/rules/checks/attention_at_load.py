@@ -96,7 +96,7 @@ def _takes_fa3(args: ServerArgs, facts: Facts) -> bool:
         return False
     if is_latent(view):
         return True
-    from sglang_hydra.architecture.architectures import FA3_BY_DEFAULT
+    from sglang_hydra.architecture.reading_layers import FA3_BY_DEFAULT
 
     topk, page = args.speculative_eagle_topk, args.page_size
     return view.architecture in FA3_BY_DEFAULT and (topk is None or (topk == 1 and page == 1))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
+from sglang_hydra.text.json_types import Json
 
 IN_CI = "SGLANG_IS_IN_CI"
 
@@ -74,8 +73,8 @@ def one_tp_divides_the_other(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if args.disaggregation_mode != "prefill":
         return None
-    prefill: Any = args.tp_size
-    decode: Any = args.disaggregation_decode_tp
+    prefill: Json = args.tp_size
+    decode: Json = args.disaggregation_decode_tp
     smaller, larger = min(decode, prefill), max(decode, prefill)
     if smaller != 0 and larger % smaller == 0:
         return None

@@ -9,13 +9,14 @@ of a backend, ``chunked_prefill_size`` in the memory of a decode server), and wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.rules.checks.releases import Arguments, Unknown, arguments_of, value_at
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, rule
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 from sglang_hydra.text.words import typed
 
 
@@ -29,7 +30,7 @@ class Ineffective(NamedTuple):
     that. It does not hold in a release that lacks one of them. A place whose value is not known decides nothing."""
 
     fields: str
-    read: Sequence[Mapping[str, Any]]
+    read: Sequence[JsonObject]
     why: str
     source: str
     since: str = SPECIFIED_VERSION
@@ -39,7 +40,7 @@ class Ineffective(NamedTuple):
         since = self.since == SPECIFIED_VERSION or at_least(release, self.since)
         return since and (self.until is None or not at_least(release, self.until))
 
-    def is_unread(self, values: Mapping[str, Any]) -> bool:
+    def is_unread(self, values: JsonObject) -> bool:
         """Returns whether it is known that none of the ways holds."""
         try:
             return not any(all(_fits(values, name, wanted) for name, wanted in way.items()) for way in self.read)
@@ -47,7 +48,7 @@ class Ineffective(NamedTuple):
             return False
 
 
-def _fits(values: Mapping[str, Any], name: str, wanted: Any) -> bool:
+def _fits(values: Mapping[str, object], name: str, wanted: Json) -> bool:
     if name.partition(".")[0] not in values:
         return False
     value = value_at(values, name)
@@ -78,3 +79,30 @@ def check_ineffective(args: Arguments, facts: Facts) -> Outcome:
     settings = "; ".join(f"{name}={typed(facts.given[name])}: {why}" for name, why in found.items())
     offers = " ".join(f"{name}={typed(known[name].default)}" for name in found)
     return Notice(f"without effect: {settings}", *found, offers=offers, hint="leave it out")
+
+
+_INSTEAD = {
+    "enable_ep_moe": "ep_size={tp_size}",
+    "enable_deepep_moe": "moe_a2a_backend=deepep",
+    "enable_triton_kernel_moe": "moe_runner_backend=triton_kernel",
+    "enable_flashinfer_cutlass_moe": "moe_runner_backend=flashinfer_cutlass",
+    "enable_flashinfer_trtllm_moe": "moe_runner_backend=flashinfer_trtllm",
+    "enable_flashinfer_mxfp4_moe": "moe_runner_backend=flashinfer_mxfp4",
+}
+
+
+@rule("DEP004", stage="plan")
+def check_deprecated_flags(args: ServerArgs, facts: Facts) -> Outcome:
+    """What: warns of the six enable_*_moe flags that became values of other arguments.
+    Why: SGLang translates them and says so in its log only; enable_ep_moe overrides ep_size.
+    Upstream: server_args.py 0.5.2 lines 408-437.
+    Example: tp_size=8 enable_ep_moe=true -> warned
+    """
+    used = [flag for flag in _INSTEAD if getattr(args, flag)]
+    if not used:
+        return None
+    return Notice(
+        f"{', '.join(used)} {'is' if len(used) == 1 else 'are'} deprecated",
+        *used,
+        offers=" ".join(f"{flag}=false {_INSTEAD[flag].format(tp_size=args.tp_size)}" for flag in used),
+    )

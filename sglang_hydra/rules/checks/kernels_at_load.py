@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.facts.config_view import ConfigView, text_config, view_of
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonObject, json_beside
 
-_TABLE: Mapping[str, Any] = json_beside(__file__)
+_TABLE: JsonObject = json_beside(__file__)
 # The lowest compute capability, times ten, that each method asks for, by the first release that asks for it
 # (layers/quantization/*, get_min_capability, of SGLang 0.5.2 to 0.5.23).
 _MIN_CAPABILITY: Mapping[str, Mapping[str, int]] = _TABLE["min_capability"]
@@ -227,7 +226,7 @@ def _method_of(stored: Mapping[str, object]) -> str:
     return "modelopt_fp4" if method == "modelopt" and "FP4" in algorithm else method
 
 
-def runs_since(gpu: GpuFacts, config: Mapping[str, Any]) -> str | None:
+def runs_since(gpu: GpuFacts, config: Mapping[str, object]) -> str | None:
     """Returns the first release that runs this format on this CUDA GPU; None where the first that has it does."""
     stored, capability = config.get("quantization_config"), gpu.compute_capability
     if not isinstance(stored, Mapping) or not gpu.is_cuda or capability is None:

@@ -6,7 +6,6 @@ from sglang_hydra.rules.checks import (
     api,
     attention_at_load,
     cache,
-    deprecated,
     disaggregation,
     experts,
     ineffective,
@@ -15,7 +14,6 @@ from sglang_hydra.rules.checks import (
     loading,
     logs,
     lora,
-    machine,
     memory,
     model,
     model_config,
@@ -39,9 +37,9 @@ OUT_OF_RANGE = ("ARG020", "ARG022", "CFG005")
 
 
 _MODULES = (
-    *(api, attention_at_load, cache, deprecated, disaggregation, experts),
+    *(api, attention_at_load, cache, disaggregation, experts),
     *(ineffective, kernels, kernels_at_load, loading, logs, lora),
-    *(machine, memory, model, model_config, model_sizes, nodes),
+    *(memory, model, model_config, model_sizes, nodes),
     *(parallel, ranges, runtime, scheduling, speculative, tokenizer),
     weights_at_load,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
@@ -15,7 +14,7 @@ def model_path_is_text(args: ServerArgs, facts: Facts) -> Outcome:
     Why: it is a folder, a file, a repository on the hub or a URL.
     Example: model_path=null -> refused
     """
-    model_path: Any = args.model_path
+    model_path: object = args.model_path
     if isinstance(model_path, (str, os.PathLike)):
         return None
     return Refusal(

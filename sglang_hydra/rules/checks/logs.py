@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.text.json_types import Json
 
 
 @rule("BUC001", (2390, 2436), stage="check")
@@ -28,7 +27,7 @@ def generation_buckets_are_a_rule(args: ServerArgs, facts: Facts) -> Outcome:
     return _checked("generation_tokens_buckets", args.generation_tokens_buckets)
 
 
-def _checked(field: str, buckets: Any) -> Outcome:
+def _checked(field: str, buckets: object) -> Outcome:
     if not buckets:
         return None
     problem = _problem(buckets)
@@ -38,7 +37,7 @@ def _checked(field: str, buckets: Any) -> Outcome:
     return Refusal(f"{field}: {problem}", field, offers=(f'{field}=["default"]', listed))
 
 
-def _problem(buckets: Any) -> str | None:
+def _problem(buckets: Json) -> str | None:
     kind, count = buckets[0], len(buckets)
     if kind == "tse":
         if count != 4:
@@ -51,7 +50,7 @@ def _problem(buckets: Any) -> str | None:
     return f"{kind!r} is not one of tse, default, customer"
 
 
-def _problem_of_series(middle: Any, base: Any, count: Any) -> str | None:
+def _problem_of_series(middle: Json, base: Json, count: Json) -> str | None:
     try:
         middle, base, count = float(middle), float(base), int(count)
     except ValueError:
@@ -63,7 +62,7 @@ def _problem_of_series(middle: Any, base: Any, count: Any) -> str | None:
     return None if middle > 0 else f"the middle must be above 0, got {middle}"
 
 
-def _problem_of_list(values: Any) -> str | None:
+def _problem_of_list(values: Json) -> str | None:
     try:
         numbers = [float(value) for value in values]
     except ValueError:

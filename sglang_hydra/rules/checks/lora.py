@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.lora import is_adapter
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
+from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.words import typed
 
 _FORMS = "a list of NAME=PATH, of paths, or of {lora_name: NAME, lora_path: PATH}"
@@ -50,7 +49,7 @@ def adapters_are_readable(args: ServerArgs, facts: Facts) -> Outcome:
     Why: every adapter needs a name for requests to choose it by. Finished LoRARefs are refused by SGLang too.
     Example: enable_lora=true lora_paths=[7] -> refused
     """
-    adapters: Any = args.lora_paths
+    adapters: object = args.lora_paths
     if not args.enable_lora or adapters is None or isinstance(adapters, dict):
         return None
     if not isinstance(adapters, list):
@@ -121,7 +120,7 @@ def adapters_can_be_loaded(args: ServerArgs, facts: Facts) -> Outcome:
     Why: all of lora_paths are loaded at the start.
     Example: lora_paths=["a=/l/a","b=/l/b"] max_loaded_loras=1 max_loras_per_batch=1 -> refused
     """
-    adapters: Any = args.lora_paths
+    adapters: Json = args.lora_paths
     if not args.enable_lora or args.max_loaded_loras is None or len(adapters) <= args.max_loaded_loras:
         return None
     return Refusal(

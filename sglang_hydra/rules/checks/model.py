@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import ConfigView, UnreadableOverrides, read_overrides, view_of
 from sglang_hydra.rules.model import GPT_OSS_BACKENDS, LLAMA_4_BACKENDS, gpt_oss_view
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
+from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.words import typed
 
 _OVERRIDES = "json_model_override_args"
@@ -27,7 +26,7 @@ def _overrides_problem(args: ServerArgs) -> Refusal | None:
 def _architectures_problem(view: ConfigView | None) -> Refusal | None:
     if view is None:
         return None
-    published: Any = view.published.get("architectures")
+    published: object = view.published.get("architectures")
     if published is not None and not _names_one(published):
         return Refusal(
             f"the model's config.json names no architecture: architectures is {typed(published)}, and SGLang reads the "
@@ -45,7 +44,7 @@ def _architectures_problem(view: ConfigView | None) -> Refusal | None:
     )
 
 
-def _names_one(architectures: Any) -> bool:
+def _names_one(architectures: Json) -> bool:
     try:
         return isinstance(architectures[0], str)
     except (TypeError, IndexError, KeyError):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import text_config, view_of
 from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonObject, json_beside
 from sglang_hydra.text.words import number
 
 LONGER_CONTEXT_VARIABLE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
@@ -19,7 +18,7 @@ LONGER_CONTEXT_VARIABLE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 # (SGLang 0.5.2, hf_transformers_utils.CONTEXT_LENGTH_KEYS).
 _CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 
-_TABLE: Mapping[str, Any] = json_beside(__file__)
+_TABLE: JsonObject = json_beside(__file__)
 # Checkpoint formats that a kernel of another name can run (SGLang 0.5.2, layers/quantization/*).
 _CONVERTIBLE: Mapping[str, Sequence[str]] = _TABLE["convertible"]
 # What runs on ROCm (SGLang 0.5.2, ModelConfig._verify_quantization); the MX formats need gfx95 there.
@@ -189,12 +188,12 @@ def _fractions(fraction: float) -> tuple[str, ...]:
     return (*percent, "mem_fraction_static=0.8", "mem_fraction_static=null")
 
 
-def experts_of(text: Mapping[str, Any]) -> int:
+def experts_of(text: JsonObject) -> int:
     """Returns the routed experts of a layer, 0 without."""
     return int(next((text[name] for name in _EXPERT_COUNTS if isinstance(text.get(name), int)), 0))
 
 
-def derived_context_length(text_config: Mapping[str, Any]) -> int | None:
+def derived_context_length(text_config: Mapping[str, object]) -> int | None:
     """Returns the longest context in tokens that a config allows, as SGLang derives it; None if no field says it."""
     scaling = text_config.get("rope_scaling")
     factor = 1.0

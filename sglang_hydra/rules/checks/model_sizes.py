@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import TEXT_PARTS, ConfigView, is_own_text, text_config, view_of
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.words import typed
 
 _OVERRIDES = "json_model_override_args"
@@ -44,7 +44,7 @@ def config_states_its_sizes(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-def _unusable(args: ServerArgs, view: ConfigView, text: Mapping[str, Any]) -> Iterator[str]:
+def _unusable(args: ServerArgs, view: ConfigView, text: JsonObject) -> Iterator[str]:
     """Yields the fields of the language model that ModelConfig fails on."""
     yield from (name for name in ("hidden_size", "num_attention_heads") if not _is_number(text.get(name)))
     if text["num_attention_heads"] == 0:
@@ -57,5 +57,5 @@ def _unusable(args: ServerArgs, view: ConfigView, text: Mapping[str, Any]) -> It
         yield "model_type"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.checks.releases import Arguments, arguments_of
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.words import nearest, short, typed
 
 # The least and the most that make sense of each: beyond that a digit too many was typed.
@@ -127,12 +126,12 @@ def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-def _is_in(limits: tuple[int, int], value: Any) -> bool:
+def _is_in(limits: tuple[int, int], value: object) -> bool:
     """Returns whether a number, or each number of a list, lies within ``limits``; anything else does."""
     if isinstance(value, list):
         return all(_is_in(limits, item) for item in value)
     return not isinstance(value, int) or isinstance(value, bool) or limits[0] <= value <= limits[1]
 
 
-def _is_port(value: Any, lowest: int) -> bool:
+def _is_port(value: Json, lowest: int) -> bool:
     return value is None or lowest <= value <= _LAST_PORT

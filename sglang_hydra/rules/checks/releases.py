@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.layout import Layout, layout_of
@@ -20,7 +20,7 @@ from sglang_hydra.arguments.tables.order import FIRST_NUMBERED, at_least, releas
 from sglang_hydra.arguments.tables.successors import successor
 from sglang_hydra.arguments.tables.table import Release, known_versions, nearest_known, release
 from sglang_hydra.rules.rule import Facts, Notice, Refusal, Rule
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 
 EVERYTHING, LAYOUT = "*", "layout"
 """Declare that a check reads all values, by the release's own names, or the groups that the server's GPUs form."""
@@ -69,7 +69,7 @@ def declared(check: Rule) -> Declared:
         raise Undeclared(f"rules/checks/releases.json does not name {check.id}") from None
 
 
-def answer_of(check: Rule, values: Mapping[str, Any], facts: Facts, *, asked: bool = False) -> Refusal | None:
+def answer_of(check: Rule, values: Mapping[str, object], facts: Facts, *, asked: bool = False) -> Refusal | None:
     """Returns what ``check`` says of the resolved ``values`` of ``facts.release``, in the words of that release; None
     where it does not hold there. ``asked``: the release itself was asked and its answer is known."""
     known = declared(check)
@@ -91,11 +91,11 @@ class Arguments:
     """The arguments of one release, read-only, by the names of 0.5.2 and as far as a check declares them."""
 
     def __init__(
-        self, check: str, reads: Sequence[str], names: Mapping[str, str], values: Mapping[str, Any], facts: Facts
+        self, check: str, reads: Sequence[str], names: Mapping[str, str], values: Mapping[str, object], facts: Facts
     ) -> None:
         self._check, self._reads, self._names, self._values, self._facts = check, reads, names, values, facts
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Json:
         if name not in self._reads:
             raise Undeclared(f"{self._check} reads {name}, which rules/checks/releases.json does not name for it")
         return value_at(self._values, self._names.get(name, name))
@@ -108,7 +108,7 @@ class Arguments:
         return layout_of(self._values, self._facts.release)
 
     @property
-    def everything(self) -> Mapping[str, Any]:
+    def everything(self) -> JsonObject:
         """Returns all values, by the names that the release itself has for them."""
         if EVERYTHING not in self._reads:
             raise Undeclared(f'{self._check} reads everything: "reads": "{EVERYTHING}" in rules/checks/releases.json')
@@ -116,10 +116,10 @@ class Arguments:
         return {name: value for name, value in self._values.items() if name in names}
 
 
-def value_at(values: Mapping[str, Any], path: str) -> Any:
+def value_at(values: Mapping[str, object], path: str) -> Json:
     """Returns the value of an argument, or of a place in one (``cuda_graph_config.decode.bs``). Raises Unknown where
     there is none."""
-    found: Any = values
+    found: object = values
     for key in path.split("."):
         if not isinstance(found, Mapping) or key not in found:
             raise Unknown(path)
@@ -127,7 +127,7 @@ def value_at(values: Mapping[str, Any], path: str) -> Any:
     return found
 
 
-def arguments_of(version: str) -> Mapping[str, Any]:
+def arguments_of(version: str) -> JsonObject:
     """Returns the arguments of a release, by name: those of the newest for a build of one's own."""
     return FIELDS if same_release(version, SPECIFIED_VERSION) else table_of(version).arguments
 
@@ -163,7 +163,7 @@ def _worded(outcome: Refusal, reads: Sequence[str], facts: Facts) -> Refusal:
 def declarations() -> Mapping[str, Declared]:
     """Reads releases.json, by the id of the check."""
 
-    def made(row: Mapping[str, Any]) -> Declared:
+    def made(row: JsonObject) -> Declared:
         return Declared(tuple(row["reads"].split()), tuple(Period(**period) for period in row["periods"]))
 
     return {id: made(row) for id, row in json_beside(__file__).items()}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
+from sglang_hydra.text.json_types import Json
 
 
 @rule("SCH002", (2283, 2288), stage="check")
@@ -15,8 +14,8 @@ def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
     Why: a chunk fills pages. DP attention has divided the chunk by then (DPA004), and backends have set the page.
     Example: page_size=64 chunked_prefill_size=1000 -> refused
     """
-    chunk: Any = args.chunked_prefill_size
-    page: Any = args.page_size
+    chunk: Json = args.chunked_prefill_size
+    page: Json = args.page_size
     if not chunk > 0:
         return None
     if page == 0:
@@ -39,7 +38,7 @@ def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
 
 def _nearest(args: ServerArgs) -> int:
     """Returns the largest chunk below the one asked for that gives whole pages, on every DP rank."""
-    chunk: Any = args.chunked_prefill_size
-    page: Any = args.page_size
+    chunk: Json = args.chunked_prefill_size
+    page: Json = args.page_size
     ranks = args.dp_size if args.enable_dp_attention else 1
     return int(max(chunk // page, 1) * page * ranks)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.memory import TRTLLM_MHA
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.rules.speculative import DRAFTING, WITH_OWN_DRAFT
 from sglang_hydra.text.findings import Remedy
+from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.words import typed
 
 _CHAIN = "speculative_num_steps=3 speculative_eagle_topk=1"
@@ -117,7 +116,7 @@ def trees_need_pages_of_one(args: ServerArgs, facts: Facts) -> Outcome:
     if args.speculative_algorithm not in DRAFTING or args.speculative_eagle_topk is None:
         return None
     topk = args.speculative_eagle_topk
-    page_size: Any = args.page_size
+    page_size: Json = args.page_size
     if not (topk > 1 and page_size > 1 and args.attention_backend != "flashinfer"):
         return None
     return Refusal(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
@@ -19,7 +18,7 @@ from sglang_hydra.rules.checks.model_config import (
 from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonDict, json_beside
 
 _BLOCK_METHODS = ("fp8", "blockwise_int8", "blockwise-int8", "awq", "awq_marlin", "gptq", "gptq_marlin")
 _FP8_METHODS = ("fp8", "compressed-tensors", "compressed_tensors")
@@ -91,7 +90,7 @@ def check_quantized_shapes(args: Arguments, facts: Facts) -> Outcome:
     if not found:
         return None
 
-    def aligned(change: Mapping[str, Any]) -> bool:
+    def aligned(change: Mapping[str, object]) -> bool:
         changed = {**values, **change}
         return not misaligned(understand(changed, facts.gpu, facts.model, release))
 
@@ -99,7 +98,7 @@ def check_quantized_shapes(args: Arguments, facts: Facts) -> Outcome:
     return Refusal("; ".join(found), "tp_size", "model_path", hint="a checkpoint in another format", offers=offers)
 
 
-def _fewer_cuts(args: Arguments, view: ConfigView) -> Iterator[tuple[str, dict[str, Any]]]:
+def _fewer_cuts(args: Arguments, view: ConfigView) -> Iterator[tuple[str, JsonDict]]:
     """Changes with which a matrix is cut less often, as typed and as values: whole experts, then fewer GPUs."""
     if args.ep_size < args.tp_size and experts_of(text_config(view)) % args.tp_size == 0:
         yield f"ep_size={args.tp_size}", {"ep_size": args.tp_size}
@@ -154,7 +153,7 @@ def check_eagle3_target(args: ServerArgs, facts: Facts) -> Outcome:
     eagle = (draft.config or {}).get("eagle_config") if draft is not None else None
     if isinstance(eagle, Mapping) and eagle.get("use_aux_hidden_state") is False:
         return None
-    from sglang_hydra.arguments.tables.architectures import has_class
+    from sglang_hydra.arguments.tables.table import has_class
 
     if has_class(facts.release, [view.architecture]) is not True:
         return None  # RUN015 says that
@@ -185,7 +184,7 @@ def check_class(args: ServerArgs, facts: Facts) -> Outcome:
     names = view.architectures if view is not None else None
     if not isinstance(names, (list, tuple)) or not names or str(args.model_impl) == "transformers":
         return None
-    from sglang_hydra.arguments.tables.architectures import first_release_of, has_class, last_release
+    from sglang_hydra.arguments.tables.table import first_release_of, has_class, last_release
 
     if facts.env.get("SGLANG_EXTERNAL_MODEL_PACKAGE") or has_class(facts.release, map(str, names)) is not False:
         return None
@@ -307,12 +306,12 @@ def _divisors(number: int) -> list[int]:
     return [size for size in range(1, min(number, _MOST_RANKS) + 1) if number % size == 0]
 
 
-def _stored(view: ConfigView) -> Mapping[str, Any]:
+def _stored(view: ConfigView) -> Mapping[str, object]:
     stored = view.get("quantization_config") or view.get("compression_config")
     return stored if isinstance(stored, Mapping) else {}
 
 
-def _is_float8(stored: Mapping[str, Any]) -> bool:
+def _is_float8(stored: Mapping[str, object]) -> bool:
     groups = stored.get("config_groups")
     weights = [group.get("weights") for group in groups.values()] if isinstance(groups, Mapping) else []
     return any(isinstance(one, Mapping) and one.get("type") == "float" and one.get("num_bits") == 8 for one in weights)

@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import known_versions
-from sglang_hydra.run.diagnose.log_numbers import LogNumbers
-from sglang_hydra.text.quick_yaml import quick_load
+from sglang_hydra.run.diagnose.log_advice import LogNumbers
+from sglang_hydra.text.budget import quick_load
 from sglang_hydra.text.words import program
 
 _TYPED = re.compile(r"([a-z][a-z0-9_]*)=([\w.]+)(.*)", re.DOTALL)
@@ -34,7 +33,9 @@ def as_typed(advice: str) -> str:
     return _PROGRAM.sub(f"{program()} ", advice)
 
 
-def fitted(advice: Sequence[str], args: Mapping[str, Any] | None, numbers: LogNumbers | None = None) -> Sequence[str]:
+def fitted(
+    advice: Sequence[str], args: Mapping[str, object] | None, numbers: LogNumbers | None = None
+) -> Sequence[str]:
     """Returns ``advice`` for a server with ``args``: no value that it had, none in the wrong direction, and none that
     the ``numbers`` of its log show impossible."""
     parts = list(map(as_typed, advice))
@@ -78,7 +79,7 @@ def _costs() -> Mapping[str, Mapping[str, str]]:
     return costs
 
 
-def _better(part: str, args: Mapping[str, Any], numbers: LogNumbers) -> str | None:
+def _better(part: str, args: Mapping[str, object], numbers: LogNumbers) -> str | None:
     found = _TYPED.match(part)
     if found is None:
         return part
@@ -106,7 +107,7 @@ def _better(part: str, args: Mapping[str, Any], numbers: LogNumbers) -> str | No
     return None if had == value or (name in _SMALLER and 0 < had <= value) else part
 
 
-def _better_fraction(part: str, advised: float, had: Any, rest: str, numbers: LogNumbers) -> str | None:
+def _better_fraction(part: str, advised: float, had: object, rest: str, numbers: LogNumbers) -> str | None:
     """Returns another mem_fraction_static than ``had``, by the log's numbers; None if none is left."""
     if isinstance(had, bool) or not isinstance(had, int | float):
         had = None
@@ -122,12 +123,12 @@ def _better_fraction(part: str, advised: float, had: Any, rest: str, numbers: Lo
     return part if other == advised else f"{_FRACTION}={other:.2f}".rstrip("0") + rest
 
 
-def _ranks(args: Mapping[str, Any]) -> int:
+def _ranks(args: Mapping[str, object]) -> int:
     """Returns the ranks of one node, which share its memory."""
     return max(1, _whole(args.get("tp_size")) // _whole(args.get("nnodes")))
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 1
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub, truediv
-from typing import Any
 
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.tables.order import release_key
@@ -16,6 +15,7 @@ from sglang_hydra.releases.reading_refusals import Term, names_in
 from sglang_hydra.releases.refusals import Found, look_up
 from sglang_hydra.run.diagnose.life import Raised
 from sglang_hydra.run.diagnose.server_args import CUT
+from sglang_hydra.text.json_types import Json, JsonObject
 
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.){0,8}(\w+)(?::\s*(.*))?$", re.DOTALL)
 _MOST_CHANGES = 8
@@ -24,7 +24,7 @@ _KEPT = frozenset(
     ("model_path", "tokenizer_path", "device", "disaggregation_mode", "nnodes", "node_rank", "host", "port")
 )
 _UNKNOWN = object()
-Change = Mapping[str, Any]
+Change = JsonObject
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Cause:
         return f"{site.file}:{site.function}"
 
 
-def cause_of(raised: Raised, version: str | None, args: Mapping[str, Any] | None) -> Cause | None:
+def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | None) -> Cause | None:
     """Returns the place that raised an exception; None where no release has such a one."""
     parts = _EXCEPTION.match(raised.text.strip())
     if parts is None:
@@ -80,7 +80,7 @@ def cause_of(raised: Raised, version: str | None, args: Mapping[str, Any] | None
     )
 
 
-def _defaults(names: Sequence[str], args: Mapping[str, Any], table: Mapping[str, Argument]) -> Iterator[Change]:
+def _defaults(names: Sequence[str], args: Mapping[str, object], table: Mapping[str, Argument]) -> Iterator[Change]:
     """Yields each argument that was given another value, at its default."""
     for name in names:
         argument = table.get(name)
@@ -89,14 +89,14 @@ def _defaults(names: Sequence[str], args: Mapping[str, Any], table: Mapping[str,
             yield {name: argument.default}
 
 
-def _values(args: Mapping[str, Any] | None, table: Mapping[str, Argument]) -> dict[str, Any]:
+def _values(args: Mapping[str, object] | None, table: Mapping[str, Argument]) -> dict[str, object]:
     """Returns the arguments of the log; those that it does not write are at their defaults."""
     given = {name: value for name, value in (args or {}).items() if name != CUT}
     defaults = {name: one.default for name, one in table.items() if one.computed is None}
     return {**defaults, **given}
 
 
-def evaluated(term: Term, values: Mapping[str, Any]) -> Any:
+def evaluated(term: Term, values: JsonObject) -> Json:
     """Returns the value of a condition; ``_UNKNOWN`` where something in it is not known."""
     match term:
         case ["c", value]:
@@ -125,15 +125,15 @@ def evaluated(term: Term, values: Mapping[str, Any]) -> Any:
     return _UNKNOWN
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Json:
     """Texts without case, as members of enumerations are compared by their names."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return value.casefold() if isinstance(value, str) else value
 
 
-_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
-_COUNTED: Mapping[str, Callable[[Any, Any], Any]] = {
+_COMPARED: Mapping[str, Callable[[Json, Json], Json]] = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_COUNTED: Mapping[str, Callable[[Json, Json], Json]] = {
     "+": add,
     "-": sub,
     "*": mul,
@@ -141,7 +141,7 @@ _COUNTED: Mapping[str, Callable[[Any, Any], Any]] = {
     "/": truediv,
     "%": mod,
 }
-_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+_OPERATIONS: Mapping[str, Callable[[Json, Json], Json]] = {
     **_COMPARED,
     **_COUNTED,
     "in": lambda left, right: left in right,
@@ -149,7 +149,7 @@ _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _changes(guards: Sequence[Term], values: Mapping[str, Any], table: Mapping[str, Argument]) -> Iterator[Change]:
+def _changes(guards: Sequence[Term], values: Mapping[str, object], table: Mapping[str, Argument]) -> Iterator[Change]:
     """Changes of one argument after which a condition is false, those of the nearest condition first."""
     seen: list[Change] = []
     for guard in reversed(guards):
@@ -167,7 +167,7 @@ def _changes(guards: Sequence[Term], values: Mapping[str, Any], table: Mapping[s
                     break
 
 
-def _candidates(guard: Term, name: str, values: Mapping[str, Any], argument: Argument) -> Iterator[Any]:
+def _candidates(guard: Term, name: str, values: Mapping[str, object], argument: Argument) -> Iterator[object]:
     """Values worth trying for an argument: those that the condition compares it with, and its default."""
     had, kind = values.get(name), argument.type.partition(" ")[0]
     if kind == "bool":
@@ -175,7 +175,7 @@ def _candidates(guard: Term, name: str, values: Mapping[str, Any], argument: Arg
         return
     constants = list(_constants(guard, values))
     numbers = [one for one in constants if isinstance(one, int) and not isinstance(one, bool)]
-    pool: list[Any] = [*constants, *(one + step for one in numbers for step in (1, -1))]
+    pool: list[object] = [*constants, *(one + step for one in numbers for step in (1, -1))]
     if isinstance(had, int):
         pool += [-(-had // one) * one for one in numbers if one > 1]
     pool += [argument.default, None]
@@ -188,17 +188,17 @@ def _candidates(guard: Term, name: str, values: Mapping[str, Any], argument: Arg
             yield value
 
 
-def _compares(term: Any) -> bool:
+def _compares(term: object) -> bool:
     if not isinstance(term, list) or not term or term[0] in ("?", "c"):
         return False
     return term[0] == "a" or any(map(_compares, term[1:]))
 
 
-def _is_below(value: Any) -> bool:
+def _is_below(value: object) -> bool:
     return isinstance(value, (int, float)) and value < 0
 
 
-def _constants(term: Any, values: Mapping[str, Any]) -> Iterator[Any]:
+def _constants(term: object, values: Mapping[str, object]) -> Iterator[object]:
     if not isinstance(term, list) or not term:
         return
     if term[0] == "c":

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
+from sglang_hydra.releases.refusals import cannot_raise
 from sglang_hydra.run.diagnose.advice import fitted, in_release, with_costs
-from sglang_hydra.run.diagnose.by_code import FAULT, judged_by_code
-from sglang_hydra.run.diagnose.cause import Cause, nearest_release
+from sglang_hydra.run.diagnose.cause import Cause, cause_of, nearest_release
 from sglang_hydra.run.diagnose.classes import classes_by_kind
-from sglang_hydra.run.diagnose.failure_class import LOG_LINES, UNKNOWN, FailureClass, Stage, Weight
-from sglang_hydra.run.diagnose.life import Evidence, Life
+from sglang_hydra.run.diagnose.failure_class import LOG_LINES, UNKNOWN, FailureClass, Signature, Stage, Weight
+from sglang_hydra.run.diagnose.life import Evidence, Life, Raised
 from sglang_hydra.run.diagnose.lines import Line
-from sglang_hydra.run.diagnose.log_advice import Advice, advice_near
-from sglang_hydra.run.diagnose.log_numbers import LogNumbers
+from sglang_hydra.run.diagnose.log_advice import Advice, LogNumbers, advice_near
 from sglang_hydra.run.diagnose.log_origin import version_of
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.server_args import CUT
 from sglang_hydra.run.diagnose.verdict import STOPPED, Verdict, decide, without_secrets
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import shown
 
 UNKNOWN_ID = "DIA000"
@@ -50,7 +51,7 @@ class Diagnosis:
     line: str | None
     line_number: int | None
     version: str | None
-    server_args: Mapping[str, Any] | None
+    server_args: JsonObject | None
     finding: Finding
     stage: str | None = None
     rank: str | None = None
@@ -130,7 +131,7 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
     )
 
 
-def _version(args: Mapping[str, Any] | None) -> str | None:
+def _version(args: JsonObject | None) -> str | None:
     if args is None:
         return None
     return version_of([name for name in args if name != CUT], whole=CUT not in args)
@@ -173,11 +174,7 @@ def _was_stopped(life: Life) -> bool:
 
 
 def _finding(
-    verdict: Verdict,
-    reader: LogReader,
-    args: Mapping[str, Any] | None,
-    cause: Cause | None,
-    advised: Sequence[Advice],
+    verdict: Verdict, reader: LogReader, args: JsonObject | None, cause: Cause | None, advised: Sequence[Advice]
 ) -> Finding:
     failure, found = verdict.failure, verdict.found
     assert failure is not None
@@ -202,7 +199,7 @@ def _finding(
 
 
 def _advised(
-    found: Evidence | None, reader: LogReader, version: str | None, args: Mapping[str, Any] | None
+    found: Evidence | None, reader: LogReader, version: str | None, args: JsonObject | None
 ) -> tuple[Advice, ...]:
     lines = [line for life in reader.lives for line in life.advised]
     near = advice_near(found.line.number, lines, version, args) if found is not None else []
@@ -215,7 +212,7 @@ def _accepted(cause: Cause) -> Sequence[str]:
 
 
 def _hint(
-    advice: Sequence[str], kind: str, found: Evidence | None, reader: LogReader, args: Mapping[str, Any] | None
+    advice: Sequence[str], kind: str, found: Evidence | None, reader: LogReader, args: JsonObject | None
 ) -> Sequence[str]:
     """Returns the advice for this server: by the numbers of its log, with costs, in the names of its release."""
     numbers = reader.numbers
@@ -246,3 +243,77 @@ def _nothing_failed(state: str, reader: LogReader) -> Finding:
         message = f"the failure is of no known class; {read}{shown}"
     hint = "the log from its beginning, of every rank", "--log-level debug and another start"
     return Finding("error", UNKNOWN_ID, message, (), hint)
+
+
+FAULT = "release_fault"
+_BOTH, _ONE = 0.75, 0.6
+# What Python itself raises, where no statement of the source does.
+_PYTHONS = re.compile(
+    r"(?:Type|Attribute|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Import|ModuleNotFound)Error\b|struct\.error"
+)
+_ROOMS, _OF_ARGUMENTS = LOG_LINES["rooms"], LOG_LINES["of_arguments"]
+
+
+class Judged(NamedTuple):
+    """A verdict, and the place in the code that it rests on, if any."""
+
+    verdict: Verdict
+    cause: Cause | None = None
+
+
+def judged_by_code(verdict: Verdict, lives: Iterable[Life], version: str | None, args: JsonObject | None) -> Judged:
+    """Returns the verdict where the release's own code agrees or says more; an exception that it cannot have raised is
+    of no class."""
+    raised = _decisive(verdict, list(lives))
+    if raised is None:
+        return Judged(verdict)
+    release = nearest_release(version)
+    cause = cause_of(raised, release, args)
+    weak = verdict.failure is None or (verdict.found is not None and verdict.found.weight >= Weight.FAULT)
+    if cause is not None and weak and (kind := _finding_kind(cause, raised, verdict)) is not None:
+        return Judged(_by_room(kind, cause, raised, verdict), cause)
+    if cause is None and weak and verdict.found is not None and _is_unheard_of(raised, release):
+        return Judged(Verdict(None, 0.0, signal=verdict.signal, also=verdict.also))
+    return Judged(verdict, cause)
+
+
+def _decisive(verdict: Verdict, lives: list[Life]) -> Raised | None:
+    """Returns the exception that the verdict rests on; where it rests on none, the first that ended a process."""
+    found = verdict.found
+    everything = [raised for life in lives for raised in life.raised]
+    if found is not None:
+        exact = next((raised for raised in everything if raised.line.number == found.line.number), None)
+        if exact is not None or found.weight < Weight.FAULT:
+            return exact
+    last = lives[-1]
+    if last.ready and not (last.troubled or last.broken):
+        return None
+    fatal = next((raised for raised in last.raised if raised.fatal and raised.place), None)
+    return fatal or (last.raised[0] if last.raised and found is None and not last.ready else None)
+
+
+def _finding_kind(cause: Cause, raised: Raised, verdict: Verdict) -> str | None:
+    """Returns the class of a refusal; None where the place says no more than the verdict does."""
+    agrees = "message" in cause.found[0].agrees
+    if not (agrees or (raised.fatal and cause.is_of_arguments)):
+        return None
+    rooms = (*_ROOMS, *_OF_ARGUMENTS) if cause.is_of_arguments else _ROOMS
+    kind = next((kind for pattern, kind in rooms if re.search(pattern, cause.place)), None)
+    return kind or (FAULT if verdict.failure is None else None)
+
+
+def _by_room(kind: str, cause: Cause, raised: Raised, verdict: Verdict) -> Verdict:
+    sure = _BOTH if len(cause.found[0].agrees) > 1 else _ONE
+    found = verdict.found
+    stage, work, exception = (found.stage, found.work, found.exception) if found else (Stage.UNKNOWN, 0, True)
+    signature = Signature(("Error",), weight=Weight.GENERAL)
+    failure = classes_by_kind()[kind]
+    evidence = Evidence(failure, signature, raised.line, stage, exception, work, raised.fatal, cause.place)
+    also = (*((found,) if found is not None else ()), *verdict.also)
+    return Verdict(failure, sure, evidence, verdict.signal, also)
+
+
+def _is_unheard_of(raised: Raised, release: str | None) -> bool:
+    """Returns whether no statement of the file that an exception names can have raised it, nor Python."""
+    kind = raised.text.partition(":")[0].rpartition(".")[2]
+    return raised.place is not None and not _PYTHONS.match(raised.text) and cannot_raise(release, kind, raised.place)

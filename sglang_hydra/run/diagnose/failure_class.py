@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from sglang_hydra.text.quick_yaml import quick_load
+from sglang_hydra.text.budget import quick_load
+from sglang_hydra.text.json_types import JsonObject
 
-LOG_LINES: Mapping[str, Any] = quick_load(Path(__file__).with_name("log_lines.yaml").read_text(encoding="utf-8"))
+LOG_LINES: JsonObject = quick_load(Path(__file__).with_name("log_lines.yaml").read_text(encoding="utf-8"))
 """The lines by which a log shows how a server is."""
 
 UNKNOWN = "unknown"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Signature, Stage, Weight
 from sglang_hydra.run.diagnose.lines import Line
+from sglang_hydra.text.json_types import JsonDict
 
 MILESTONES = tuple((words, Stage[stage.upper()]) for words, stage in LOG_LINES["milestones"])
 STARTED = "server_args="
@@ -76,7 +78,7 @@ class Life:
     """Whether a router of SGLang's takes requests."""
     quit: bool = False
     """Whether SGLang ends its processes by itself, with SIGKILL."""
-    server_args: dict[str, Any] | None = None
+    server_args: JsonDict | None = None
     advised: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MOST_ADVISED))
     raised: list[Raised] = field(default_factory=list)
     """The first exceptions, and of those that end a process the first ones as well."""
@@ -149,6 +151,6 @@ class Life:
         if len(self.raised) < _MOST_RAISED or (raised.fatal and len(self.raised) < 2 * _MOST_RAISED):
             self.raised.append(raised)
 
-    def _acquit(self, outlived: Any) -> None:
+    def _acquit(self, outlived: Callable[[Evidence], bool]) -> None:
         if self.ended_at is None:
             self.evidence = {key: found for key, found in self.evidence.items() if not outlived(found)}

@@ -13,8 +13,7 @@ from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Sig
 from sglang_hydra.run.diagnose.forms import as_written
 from sglang_hydra.run.diagnose.life import MILESTONES, STARTED, WORK, Evidence, Life, Raised
 from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
-from sglang_hydra.run.diagnose.log_advice import may_advise
-from sglang_hydra.run.diagnose.log_numbers import LogNumbers
+from sglang_hydra.run.diagnose.log_advice import LogNumbers, may_advise
 from sglang_hydra.run.diagnose.log_origin import Devices, Others, stated_version
 from sglang_hydra.run.diagnose.server_args import parse_server_args, writes_server_args
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.layout import arguments_saying
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
@@ -24,6 +24,7 @@ from sglang_hydra.run.diagnose.log_advice import SAID, changes_of
 from sglang_hydra.run.diagnose.replan import RULES, Replanned, is_replanned, offline, replan
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import shown
 
 MOST_OFFERED = 4
@@ -35,7 +36,7 @@ _ARGUMENT = re.compile(r"[a-z][a-z0-9_.]*=")
 _COMMAND = "the whole command"
 _PLACE = "the log"
 
-Change = Mapping[str, Any]
+Change = JsonObject
 
 
 class Offer(NamedTuple):

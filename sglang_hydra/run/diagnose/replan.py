@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import FIELDS
@@ -24,6 +24,7 @@ from sglang_hydra.run.diagnose.failure_class import LOG_LINES
 from sglang_hydra.run.diagnose.log_origin import releases_with
 from sglang_hydra.run.diagnose.server_args import CUT, named
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.user_settings import settings
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _ranks_of_a_node(plan: Plan) -> int:
     return -(-plan.layout.gpus // plan.layout.nodes)
 
 
-def _planned_values(args: Mapping[str, Any]) -> dict[str, Any]:
+def _planned_values(args: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in named(args).items() if name == "model_path" or is_replanned(name)}
 
 
@@ -136,7 +137,7 @@ def is_replanned(name: str) -> bool:
 
 
 def _model_requests(
-    values: Mapping[str, Any], typed: set[str], composer: Composer, remarks: list[str]
+    values: Mapping[str, object], typed: set[str], composer: Composer, remarks: list[str]
 ) -> Iterator[Request]:
     """Yields the model: a path that is here, a name of the hub, or the preset of that name."""
     path = values.get("model_path")
@@ -212,7 +213,7 @@ def _by_capacity(capacity: float | None, composer: Composer, remarks: list[str])
 def _minimal(
     composer: Composer,
     fixed: Sequence[Request],
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     overrides: Sequence[Request],
     remarks: list[str],
 ) -> tuple[Plan, list[Request]]:
@@ -226,7 +227,7 @@ def _minimal(
     plan, values = _composed(composer, fixed, dict(values), overrides, remarks)
     intent = {name: value for name, value in plan.intent.items() if value is not None}
 
-    def resolved(tried: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+    def resolved(tried: Mapping[str, object]) -> tuple[int, JsonObject]:
         """Counts the arguments that resolve otherwise than the log shows, and returns all values."""
         planned = resolve(tried, gpu=plan.gpu, model=plan.model, seed=0, env=plan.environment)
         if not planned.ok and plan.ok:
@@ -252,7 +253,7 @@ def _minimal(
     return make_plan(composer, requests, env=offline()), requests
 
 
-def _lighter(intent: Mapping[str, Any], name: str, values: Mapping[str, Any], groups: int) -> Iterator[dict[str, Any]]:
+def _lighter(intent: JsonObject, name: str, values: JsonObject, groups: int) -> Iterator[dict[str, object]]:
     """Yields ``intent`` without ``name``; or, where DP attention divides it by its ``groups``, with what it was
     before."""
     if name not in intent:
@@ -265,10 +266,10 @@ def _lighter(intent: Mapping[str, Any], name: str, values: Mapping[str, Any], gr
 def _composed(
     composer: Composer,
     fixed: Sequence[Request],
-    values: dict[str, Any],
+    values: dict[str, object],
     overrides: Sequence[Request],
     remarks: list[str],
-) -> tuple[Plan, dict[str, Any]]:
+) -> tuple[Plan, JsonDict]:
     """Returns the plan of all ``values`` that compose; without those that only another release takes."""
     from sglang_hydra.planning.making.make import make_plan
 

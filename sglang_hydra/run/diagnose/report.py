@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.run.diagnose.cause import Cause
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import LOG_LINES, UNKNOWN
 from sglang_hydra.show.findings import finding_lines
-from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.json_types import JsonDict, plain
 from sglang_hydra.text.screen import VERBATIM, Line, columns, shown, text
 
 SCHEMA = "sglang_hydra.diagnosis/2"
@@ -25,12 +24,12 @@ _STYLES = {"healthy": "bold green", "router": "bold green", "loading": "bold cya
 _DOING = LOG_LINES["doing"]
 
 
-def record(results: Sequence[tuple[str, Diagnosis]]) -> dict[str, Any]:
+def record(results: Sequence[tuple[str, Diagnosis]]) -> JsonDict:
     """Returns ``diagnose --json``; the schema is committed as schemas/diagnosis.schema.json."""
     return {"schema": SCHEMA, "results": [_entry(name, found) for name, found in results]}
 
 
-def _entry(name: str, found: Diagnosis) -> dict[str, Any]:
+def _entry(name: str, found: Diagnosis) -> dict[str, object]:
     return {
         "name": name,
         "id": found.finding.id,
@@ -43,7 +42,7 @@ def _entry(name: str, found: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _place(cause: Cause) -> dict[str, Any]:
+def _place(cause: Cause) -> dict[str, object]:
     first = cause.found[0]
     return {
         "release": first.release,
@@ -116,7 +115,7 @@ def _cause(cause: Cause) -> Iterator[tuple[str, str]]:
     yield "it asks", ", ".join(asked[:_MOST_ASKED]) if asked else "no argument, no variable and nothing of the machine"
 
 
-def _serving(args: Mapping[str, Any]) -> Iterator[str]:
+def _serving(args: Mapping[str, object]) -> Iterator[str]:
     if args.get("model_path"):
         yield f"serving {shown(args['model_path'])}"
     arguments = [f"{name}={shown(args[name])}" for name in _MAIN_ARGUMENTS if args.get(name) not in (None, 1)]

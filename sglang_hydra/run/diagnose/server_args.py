@@ -6,10 +6,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
+from sglang_hydra.text.json_types import Json, JsonDict
 
 CUT = "..."
 """Key under which it is noted that the line ended before its closing bracket."""
@@ -20,7 +20,7 @@ _ENUM = re.compile(r"<[\w.]{1,80}: (.{1,80})>")
 _WRAPPED = re.compile(r"(?:Posix|Windows)?Path\((['\"].*['\"])\)|(?:torch\.)(\w{1,20})", re.DOTALL)
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _LONGEST_VALUE = 20_000
-_CONSTANTS: Mapping[str, Any] = {"None": None, "True": True, "False": False}
+_CONSTANTS: Mapping[str, object] = {"None": None, "True": True, "False": False}
 
 # Arguments that later releases spell otherwise.
 RENAMED: Mapping[str, str] = {
@@ -30,7 +30,7 @@ RENAMED: Mapping[str, str] = {
 }
 
 
-def parse_server_args(text: str) -> dict[str, Any] | None:
+def parse_server_args(text: str) -> dict[str, object] | None:
     """Returns the arguments that a line of the log writes down, None where it writes none.
 
     What is no literal of Python (an object, an enum) stays text. A key or token in it is hidden. Where the line was
@@ -39,7 +39,7 @@ def parse_server_args(text: str) -> dict[str, Any] | None:
     begin = _START.search(text)
     if begin is None:
         return None
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name, written in _items(text, begin.end()):
         values[name] = HIDDEN if written != "None" and is_secret_name(name) else _value(written)
     if not values:
@@ -55,13 +55,13 @@ def writes_server_args(text: str) -> bool:
     return begin is not None and next(_items(text, begin.end()), None) is not None
 
 
-def named(values: Mapping[str, Any]) -> dict[str, Any]:
+def named(values: Mapping[str, object]) -> JsonDict:
     """Returns the arguments among ``values`` that this package knows, under its own names; those at their default left
     out.
 
     A value that is no plain one (an object of the server's) is left out too.
     """
-    known: dict[str, Any] = {}
+    known: dict[str, object] = {}
     for key, value in values.items():
         name = RENAMED.get(key, key)
         field = FIELDS.get(name)
@@ -119,7 +119,7 @@ def _end_of_text(text: str, start: int) -> int:
     return len(text)
 
 
-def _value(written: str) -> Any:
+def _value(written: str) -> Json:
     if written in _CONSTANTS:
         return _CONSTANTS[written]
     if len(written) > _LONGEST_VALUE:
@@ -138,7 +138,7 @@ def _value(written: str) -> Any:
     return sorted(value, key=repr) if isinstance(value, (set, frozenset)) else _as_plain(value)
 
 
-def _as_plain(value: Any) -> Any:
+def _as_plain(value: object) -> object:
     """Tuples as lists; bytes, complex numbers and the like as they are written."""
     if isinstance(value, (list, tuple)):
         return [_as_plain(item) for item in value]

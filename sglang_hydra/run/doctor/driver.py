@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.releases.records import default_release, newest_release
 from sglang_hydra.run.doctor.examination import Verdict, check, dotted
 from sglang_hydra.run.doctor.machine_state import World
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonObject, json_beside
 
 Version = tuple[int, ...]
 
@@ -22,7 +22,7 @@ def read_version(text: str | None) -> Version | None:
     return tuple(int(part) for part in found[0].split(".")) if found else None
 
 
-_TABLE: Mapping[str, Any] = json_beside(__file__)
+_TABLE: JsonObject = json_beside(__file__)
 
 TOOLKIT_DRIVERS = {read_version(cuda): least for cuda, least in _TABLE["toolkit_drivers"].items()}
 """CUDA toolkit to the driver of its first release for Linux: all of its features work from there on. Source: the table

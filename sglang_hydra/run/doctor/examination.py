@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 if TYPE_CHECKING:
     from sglang_hydra.run.doctor.machine_state import World
@@ -29,9 +31,9 @@ class Examination:
     found: str
     fix: str | None = None
     details: tuple[str, ...] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: JsonObject = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         record = asdict(self)
         record["details"] = list(self.details)
         return record
@@ -44,7 +46,7 @@ class Verdict(NamedTuple):
     found: str
     fix: str | None = None
     details: tuple[str, ...] = ()
-    values: Mapping[str, Any] = {}
+    values: JsonObject = {}
 
 
 Look = Callable[["World"], Verdict]

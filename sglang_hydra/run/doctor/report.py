@@ -14,12 +14,7 @@ _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold 
 def doctor_screen(examinations: Sequence[Examination]) -> list[Line]:
     """Returns one line for each, what to type under it, and a summary; details only of what is not ok."""
     rows = [
-        [
-            text(item.state, _STYLES[item.state]),
-            text(item.id, "bold"),
-            text(item.subject),
-            text(printable(item.found)),
-        ]
+        [text(item.state, _STYLES[item.state]), text(item.id, "bold"), text(item.subject), text(printable(item.found))]
         for item in examinations
     ]
     lines: list[Line] = [[text("Doctor", "bold")]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
 from sglang_hydra.arguments.tables.order import same_release
@@ -88,7 +87,7 @@ def owner_note(owner: Owner | None) -> Finding | None:
     return Finding("info", "ACT006", message, ("port",))
 
 
-def record_of(plan: Plan, compared: Compared, owner: Owner | None) -> dict[str, Any]:
+def record_of(plan: Plan, compared: Compared, owner: Owner | None) -> dict[str, object]:
     """Makes the record that is kept with each result of a server."""
     known = compared if isinstance(compared, Comparison) else None
     return {

@@ -36,7 +36,7 @@ def read_orders(source: int) -> dict[str, Any]:
             raise ValueError("the orders were cut off")
         parts.append(part)
         left -= len(part)
-    orders: dict[str, Any] = json.loads(b"".join(parts))
+    orders: dict[str, object] = json.loads(b"".join(parts))
     return orders
 
 

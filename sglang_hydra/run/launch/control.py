@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from sglang_hydra.run.launch.display import harmless
@@ -21,6 +21,7 @@ from sglang_hydra.run.launch.servers import FAILED, READY, ServerRecord, chosen,
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import MachineError, ServerError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import Line, columns, print_json, shown, text, write
 from sglang_hydra.text.words import program
 
@@ -49,12 +50,7 @@ def status(words: Sequence[str], *, as_json: bool = False) -> int:
         conditions = list(pool.map(condition_of, picked))
     if as_json:
         servers = [
-            {
-                **record.to_json(),
-                "condition": condition.state,
-                "detail": condition.detail,
-                "actual": _compared(record),
-            }
+            {**record.to_json(), "condition": condition.state, "detail": condition.detail, "actual": _compared(record)}
             for record, condition in zip(picked, conditions, strict=True)
         ]
         unread = [finding.to_json() for finding in broken]
@@ -95,7 +91,7 @@ def _other_process(record: ServerRecord) -> str | None:
     return owner.who if owner.whose == FOREIGN else None
 
 
-def _compared(record: ServerRecord) -> dict[str, Any] | None:
+def _compared(record: ServerRecord) -> JsonDict | None:
     """Returns how a server that is ready compares with its plan, where that was asked."""
     return written_comparison(Path(record.run_folder), record.server_id) if record.state == READY else None
 
@@ -220,7 +216,7 @@ def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition
         style = {"ready": "green", "starting": "cyan", "busy": "yellow"}.get(condition.state, "red")
         state = condition.state + (f": {condition.detail}" if condition.detail else "")
         since = record.ended_at or record.ready_at or record.started_at
-        cells: list[Any] = [record.name, record.server_id, record.url, str(record.process.pid)]
+        cells = (record.name, record.server_id, record.url, str(record.process.pid))
         rows.append(
             [
                 *map(text, cells),

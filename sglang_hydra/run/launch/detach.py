@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.display import Display, display_for, write_lines
@@ -26,6 +26,7 @@ from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import MachineError, ServerError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import Line, text
 from sglang_hydra.text.words import program
 
@@ -67,7 +68,7 @@ def start_detached(
     return result.exit_code
 
 
-def orders_of(plan: Plan, launch: Launch, folder: Path) -> dict[str, Any]:
+def orders_of(plan: Plan, launch: Launch, folder: Path) -> dict[str, object]:
     """Makes the orders for the supervisor. They hold the API key and are passed through a pipe."""
     served, preset = plan.values["served_model_name"], plan.nodes.model.name
     model = str(served or plan.values["model_path"])
@@ -88,12 +89,7 @@ def orders_of(plan: Plan, launch: Launch, folder: Path) -> dict[str, Any]:
 
 
 def follow(
-    orders: dict[str, Any],
-    folder: Path,
-    display: Display,
-    ready: Callable[[str, float], None],
-    *,
-    wait: bool = True,
+    orders: JsonDict, folder: Path, display: Display, ready: Callable[[str, float], None], *, wait: bool = True
 ) -> StartResult:
     """Starts a supervisor with ``orders`` and shows what it tells until the server may be left to it.
 
@@ -166,7 +162,7 @@ def _supervisor(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.returncode = process.returncode or 0
 
 
-def _events(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+def _events(stream: IO[bytes]) -> Iterator[JsonDict]:
     pending = b""
     while chunk := os.read(stream.fileno(), 1 << 16):
         *lines, pending = (pending + chunk).split(b"\n")

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from sglang_hydra.arguments.secrets import API_KEY_VARIABLE
@@ -20,6 +19,7 @@ from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import RECORD_BYTES, read_text
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.words import short
 
 SCHEMA = "sglang_hydra.drift/1"
@@ -45,7 +45,7 @@ class Drift:
             return False
         return self.compared.version == UNNAMED or same_release(self.compared.version, plan.engine.version)
 
-    def to_json(self, plan: Plan) -> dict[str, Any]:
+    def to_json(self, plan: Plan) -> JsonDict:
         known = self.compared
         return {
             "name": self.name,
@@ -90,7 +90,7 @@ def drift_of(plan: Plan, words: list[str]) -> Iterator[Drift]:
         yield Drift(word, compared, fields, problem)
 
 
-def asked(word: str, version: str = "") -> Mapping[str, Any]:
+def asked(word: str, version: str = "") -> JsonObject:
     """Asks a server what it runs with, by the key of the environment; ``version`` says which page it may have. Raises
     ConfigError (DIF002) for a broken address, NoServerInfo for a server that does not say."""
     try:
@@ -105,7 +105,7 @@ def asked(word: str, version: str = "") -> Mapping[str, Any]:
     return read_server_info(host, port, key, version, secure=url.scheme == "https")
 
 
-def _saved(word: str) -> Mapping[str, Any]:
+def _saved(word: str) -> Mapping[str, object]:
     try:
         record = read_json(read_text(Path(word), RECORD_BYTES), "record")
     except (OSError, ValueError, RecursionError) as failure:

@@ -33,12 +33,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(
-    id: str,
-    what: str,
-    lines: Sequence[str],
-    exit_code: int | None,
-    log: Path | None = None,
-    advice: str | None = None,
+    id: str, what: str, lines: Sequence[str], exit_code: int | None, log: Path | None = None, advice: str | None = None
 ) -> Failure:
     """Explains the failure of a server that wrote ``lines`` and ended with ``exit_code`` (None: it was not ready in
     time).

@@ -41,7 +41,7 @@ def in_hydra(asked: LaunchRequest, task: Callable[[], int], mark: str = "") -> i
     begun = False
     lifted = _lifted(asked)
 
-    def job(config: Any) -> None:
+    def job(config: object) -> None:
         nonlocal begun
         begun = True
         try:
@@ -103,10 +103,10 @@ def ask_hydra(asked: LaunchRequest) -> int:
     return 0
 
 
-def _lifted(asked: LaunchRequest) -> dict[str, Any]:
+def _lifted(asked: LaunchRequest) -> dict[str, object]:
     """Returns the arguments that presets bring, by their keys in the config: Hydra knows them only below the presets'
     nodes, to which these refer. Without ``model_path``, which refers to its preset in the schema."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     composition = asked.composer.compose(asked.requests)
     mount = asked.composer.mount
     for name, chain in composition.origins.items():
@@ -118,7 +118,7 @@ def _lifted(asked: LaunchRequest) -> dict[str, Any]:
     return found
 
 
-def _record_config(config: Any, lifted: Mapping[str, Any]) -> None:
+def _record_config(config: Any, lifted: Mapping[str, object]) -> None:
     """Writes the config of the Hydra job again, with what the presets bring in the arguments."""
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf

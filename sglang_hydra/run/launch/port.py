@@ -128,11 +128,7 @@ def _elsewhere(host: str, port: int, field: str) -> str:
 
 def _cannot(host: str, port: int, why: str, field: str, hint: str) -> Finding:
     return Finding(
-        level="error",
-        id="ENG007",
-        message=f"no server can listen on {host}:{port}: {why}",
-        fields=(field,),
-        hint=hint,
+        level="error", id="ENG007", message=f"no server can listen on {host}:{port}: {why}", fields=(field,), hint=hint
     )
 
 

@@ -6,19 +6,31 @@ The looking and most of the judging is the doctor's; here it is narrowed to the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sglang_hydra.arguments.layout import names_of
+from sglang_hydra.facts.probe import GpuProbe
+from sglang_hydra.fit.result import Fit
 from sglang_hydra.planning.engines.base import Machine, read_machine
-from sglang_hydra.planning.making.memory import checkpoint_bytes
+from sglang_hydra.planning.making.memory import checkpoint_bytes, fit_of, fit_settings
 from sglang_hydra.planning.making.paths import missing_paths
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.topology.placement import gpu_offsets
+from sglang_hydra.rules.rule import Facts
+from sglang_hydra.run.doctor.examination import mib, numbers
+from sglang_hydra.run.doctor.gpus import BALANCE, HELD_MIB, LEFT, holder_lines, how_to_stop
+from sglang_hydra.run.doctor.machine_state import Gpu, World
+from sglang_hydra.run.doctor.observe import container
 from sglang_hydra.run.launch.port import port_obstacle
+from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import plural
 
 if TYPE_CHECKING:
     from sglang_hydra.run.doctor.examination import Check
     from sglang_hydra.run.doctor.machine_state import ModelFiles
+
 
 # Models that are on no disk or made up: nothing of them has to be here.
 _MODELS = ("model_path", "speculative_draft_model_path")
@@ -42,8 +54,6 @@ def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
     if plan.gpu.device in (None, "cpu"):
         machine, findings = read_machine(), list[Finding]()
     else:
-        from sglang_hydra.run.launch.preflight_gpus import look_at_gpus
-
         machine, findings = look_at_gpus(plan, seen)
     findings += [*port_findings(plan), *version_findings(plan), *model_findings(plan, seen), *path_findings(plan)]
     return Preflight(machine, tuple(findings))
@@ -176,3 +186,145 @@ def _download_bytes(plan: Plan, field: str) -> int | None:
         return None
 
     return checkpoint_bytes(plan.values, plan.gpu, plan.model)
+
+
+_MIB_PER_GIB = 1024
+_PLACING = [name for meaning in ("tp", "stages", "copies", "nodes", "first_gpu") for name in names_of(meaning)]
+"""Arguments that say which GPUs a server takes."""
+
+
+def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Finding]]:
+    """Returns the machine with its accelerator, and why the plan's GPUs may not be those here."""
+    from sglang_hydra.facts.probe import probe_gpu
+
+    probe = probe_gpu(env, python=plan.engine.python)
+    if not probe.found or probe.vendor != plan.gpu.vendor:
+        return read_machine(), [_other_vendor(plan, probe)]
+    bytes_free = int(probe.visible_memory_mib * 2**20) if probe.visible_memory_mib else None
+    findings = [_other_class(plan, probe)] if _is_other(plan, probe) else []
+    wanted = gpu_numbers(plan)
+    if wanted and wanted[-1] >= probe.count:
+        findings.append(_too_few(plan, wanted, probe))
+    elif probe.vendor == "nvidia" and not probe.mig:
+        from sglang_hydra.run.doctor.observe import survey_nvidia
+
+        world = World(env=env, nvidia=survey_nvidia())
+        findings += memory_findings(plan, world.visible, wanted, in_container=container(env) is not None)
+    return read_machine(plan.gpu.device, bytes_free), findings
+
+
+def gpu_numbers(plan: Plan) -> tuple[int, ...]:
+    """Returns the GPUs that this node's ranks take, as CUDA numbers them; empty without any."""
+    return tuple(plan.layout.first_gpu + offset for offset in gpu_offsets(plan))
+
+
+def memory_findings(
+    plan: Plan, visible: Sequence[Gpu], wanted: Sequence[int], *, in_container: bool = False
+) -> list[Finding]:
+    """Returns whether others hold memory of the GPUs that the plan takes, who, and the effect on the server."""
+    chosen = [visible[number] for number in wanted if number < len(visible)]
+    known = [gpu for gpu in chosen if gpu.used_mib is not None and gpu.free_mib is not None]
+    held = [gpu for gpu in known if (gpu.used_mib or 0.0) > HELD_MIB]
+    if not held:
+        return []
+    fullest = min(known, key=lambda gpu: gpu.free_mib or 0.0)
+    lines = [line.strip() for gpu in held for line in holder_lines(gpu, "container" if in_container else None)]
+    beside = _fit_beside(plan, fullest.used_mib or 0.0)
+    fatal = _why_fatal(plan, known, fullest, beside)
+    message = f"others hold memory of the plan's GPUs: {'; '.join(lines)}; {fatal or _smaller(plan, beside)}"
+    hint = _room_elsewhere(plan, visible, wanted, held)
+    return [Finding("error" if fatal else "warning", "LCH003", message, ("base_gpu_id",), hint)]
+
+
+def _why_fatal(plan: Plan, known: Sequence[Gpu], fullest: Gpu, beside: Fit | None) -> str | None:
+    """Returns why the server would fail beside those others, in a sentence; None if it would start."""
+    free, most = fullest.free_mib or 0.0, max(gpu.free_mib or 0.0 for gpu in known)
+    if free < LEFT * (fullest.total_mib or 0.0):
+        return f"{mib(free)} are left of {mib(fullest.total_mib)}: no server starts in that"
+    if plan.engine.name != "sglang":
+        return None
+    if plan.values["tp_size"] > 1 and free < BALANCE * most:
+        return "SGLang stops where one GPU has less than 90 % of another's free"
+    if beside is not None and beside.fits is False:
+        return f"beside them the plan does not fit: {'; '.join(beside.reasons)}"
+    return None
+
+
+def _smaller(plan: Plan, beside: Fit | None) -> str:
+    planned, left = (fit.kv_tokens if fit else None for fit in (plan.fit, beside))
+    if planned is None or left is None:
+        return "the KV cache will be that much smaller"
+    return f"the KV cache will hold about {left:,} tokens, {planned:,} are planned"
+
+
+def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
+    """Returns the plan's fit with as much less memory as others hold."""
+    if plan.fit is None:
+        return None
+
+    env = {**plan.inherited, **plan.environment}
+    facts = Facts(plan.gpu, plan.model, env, plan.values["random_seed"], plan.intent)
+    reserved = max(fit_settings(plan.nodes.fit)[0], used_mib / _MIB_PER_GIB)
+    try:
+        return fit_of(plan.resolution, facts, reserved)
+    except ConfigError:  # the checkpoint's files have changed since the plan was made
+        return None
+
+
+def _room_elsewhere(plan: Plan, visible: Sequence[Gpu], wanted: Sequence[int], held: Sequence[Gpu]) -> list[str]:
+    fixes = [how_to_stop(held)]
+    idle = [place for place, gpu in enumerate(visible) if (gpu.used_mib or 0.0) <= HELD_MIB]
+    if len(idle) >= len(wanted) and "CUDA_VISIBLE_DEVICES" not in os.environ:
+        chosen = ",".join(str(visible[place].number) for place in idle[: len(wanted)])
+        fixes.insert(0, f"CUDA_VISIBLE_DEVICES={chosen} {'with base_gpu_id=0 ' if wanted[0] else ''}takes idle ones")
+    return fixes
+
+
+def _other_vendor(plan: Plan, probe: GpuProbe) -> Finding:
+    found = f"{probe.count} x {probe.name}" if probe.found else "no accelerator"
+    return Finding(
+        "error",
+        "GPU002",
+        f"the plan is for {_asked(plan)} ({plan.gpu.vendor}), and this machine has {found}: {'; '.join(probe.tried)}",
+        ("gpu",),
+        "start it on a machine that has one; plan works anywhere. gpu=cpu or model=tiny run here",
+    )
+
+
+def _is_other(plan: Plan, probe: GpuProbe) -> bool:
+    memory = plan.gpu.memory_mib
+    if plan.nodes.lock is not None and probe.compute_capability != plan.gpu.compute_capability:
+        return True
+    # A lock is of this very GPU: its values hold for no other size.
+    tolerated = 0.0 if plan.nodes.lock is not None else 0.05
+    return bool(memory and probe.memory_mib and abs(probe.memory_mib - memory) > tolerated * memory)
+
+
+def _other_class(plan: Plan, probe: GpuProbe) -> Finding:
+    locked = plan.nodes.lock is not None
+    return Finding(
+        "error" if locked else "warning",
+        "GPU003",
+        f"the {'lock' if locked else 'plan'} is for {_asked(plan)} ({plan.gpu.memory_mib:g} MiB), and this machine "
+        f"has {probe.name} ({probe.memory_mib:g} MiB): the server will resolve its own values",
+        ("gpu",),
+        "a new lock, made on this machine" if locked else "gpu=auto plans for this machine",
+    )
+
+
+def _too_few(plan: Plan, wanted: Sequence[int], probe: GpuProbe) -> Finding:
+    hidden = f" ({probe.visible} hides {probe.total - probe.count})" if probe.visible and probe.total else ""
+    fields = [name for name in _PLACING if name in plan.intent]
+    shown = f"{'GPU' if len(wanted) == 1 else 'GPUs'} {numbers(wanted)}"
+    message = f"the plan takes {shown}, and {plural(probe.count, 'GPU')} can be seen here{hidden}"
+    least = wanted[0] + probe.count >= 1 and wanted[0] == 0
+    hints = [f"tp_size={1 << (probe.count.bit_length() - 1)}" if least and probe.count else "base_gpu_id=0"]
+    if probe.total > probe.count:
+        hints.append("CUDA_VISIBLE_DEVICES with as many as it needs")
+    if plan.values["nnodes"] == 1:
+        hints.append(f"more nodes: nnodes={-(-len(wanted) // max(probe.count, 1))}")
+    return Finding("error", "LCH002", message, tuple(fields or ["tp_size"]), hints)
+
+
+def _asked(plan: Plan) -> str:
+    return f"gpu={plan.choices.get('gpu') or plan.gpu.name}"

@@ -32,9 +32,9 @@ from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import MachineError, SglangHydraError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.screen import Line
-from sglang_hydra.text.shell import shell_word
-from sglang_hydra.text.words import short
+from sglang_hydra.text.words import shell_word, short
 
 if TYPE_CHECKING:
     from sglang_hydra.run.launch.as_planned import Compared
@@ -142,7 +142,7 @@ def _written_plan(launch: Launch, folder: Path) -> Plan | Finding:
 
 def read_server_info(
     host: str, port: int, key: str | None = None, version: str = "", *, wait_s: float = _WAIT_S, secure: bool = False
-) -> Mapping[str, Any]:
+) -> Mapping[str, object]:
     """Returns the server's own account of its arguments, from whichever of the two pages it has; ``secure``: by https.
 
     Raises NoServerInfo for a server that does not answer within ``wait_s`` seconds, refuses, or answers with something
@@ -188,7 +188,7 @@ def read_server_info(
     raise NoServerInfo(f"{page} answered {status}", f"{API_KEY_VARIABLE} is its key" if refused else _NOT_OURS)
 
 
-def written_comparison(folder: Path, server_id: str) -> dict[str, Any] | None:
+def written_comparison(folder: Path, server_id: str) -> JsonDict | None:
     """Returns the numbers of the comparison in a run folder: ``same``, ``of``, ``absent``, ``version`` and its
     ``summary``.
 
@@ -229,7 +229,7 @@ def _read(answer: Any) -> bytes:
     return content
 
 
-def _parsed(page: str, content: bytes) -> Mapping[str, Any]:
+def _parsed(page: str, content: bytes) -> JsonObject:
     try:
         info = read_json(content, "record")
     except (ValueError, RecursionError) as failure:

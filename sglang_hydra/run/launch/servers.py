@@ -14,16 +14,15 @@ import re
 import shlex
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.run.launch.processes import Life, ProcessName
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 from sglang_hydra.text.record_shape import misfit
 from sglang_hydra.text.whole_file import write_whole
 
@@ -70,7 +69,7 @@ class ServerRecord:
         """Returns the state of its supervisor. A failed server has none any more."""
         return Life.GONE if self.state == FAILED else self.process.life()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         """Returns the file's content; its schema is committed as schemas/server.schema.json."""
         return {"schema": SCHEMA, **asdict(self), "findings": [finding.to_json() for finding in self.findings]}
 
@@ -98,7 +97,7 @@ def read_record(path: Path) -> ServerRecord:
     return ServerRecord(**content)
 
 
-def _out_of_bounds(content: Mapping[str, Any]) -> str | None:
+def _out_of_bounds(content: JsonObject) -> str | None:
     """Finds a text of another form than the schema says, a word of no choice, or a number beyond its limits."""
     schema = json_beside(str(Path(__file__).parents[2] / "schemas" / "server.schema.json"))
     known = schema["properties"]
@@ -117,7 +116,7 @@ def _out_of_bounds(content: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _content(path: Path) -> dict[str, Any]:
+def _content(path: Path) -> JsonDict:
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):

@@ -71,7 +71,7 @@ class Events(Display):
     def note(self, text: str) -> None:
         self.emit("note", text=text)
 
-    def emit(self, event: str, **fields: Any) -> None:
+    def emit(self, event: str, **fields: object) -> None:
         if self._stream is None:
             return
         content = json.dumps({"event": event, **fields}).encode() + b"\n"

@@ -36,8 +36,7 @@ from sglang_hydra.run.launch.slurm.inside import (
     mark_ready,
     nodes_of_job,
 )
-from sglang_hydra.run.launch.slurm.keys import Secrets, take_secrets
-from sglang_hydra.run.launch.slurm.record import Account, Record, read_account
+from sglang_hydra.run.launch.slurm.record import Account, Record, Secrets, read_account, take_secrets
 from sglang_hydra.run.launch.slurm.serve import (
     comparison,
     job_lines,
@@ -48,12 +47,7 @@ from sglang_hydra.run.launch.slurm.serve import (
     server_spec,
 )
 from sglang_hydra.run.launch.slurm.submit import Job
-from sglang_hydra.run.topology.serve import (
-    compared_lines,
-    folder_of,
-    leave_plans,
-    router_launch,
-)
+from sglang_hydra.run.topology.serve import compared_lines, folder_of, leave_plans, router_launch
 from sglang_hydra.run.topology.server_group import ROUTER, Member, ServerGroup
 from sglang_hydra.text.errors import MachineError, SglangHydraError
 from sglang_hydra.text.screen import Line, write

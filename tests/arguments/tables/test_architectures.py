@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.architecture.architectures import ENCODERS, KNOWN
-from sglang_hydra.arguments.tables.architectures import first_release_of, has_class, last_release
-from sglang_hydra.arguments.tables.table import known_versions
+from sglang_hydra.architecture.reading_layers import ENCODERS, KNOWN
+from sglang_hydra.arguments.tables.table import first_release_of, has_class, known_versions, last_release
 
 
 @pytest.mark.parametrize(

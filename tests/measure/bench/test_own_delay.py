@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sglang_hydra.measure.bench.client import LoadProcesses, run_load
-from sglang_hydra.measure.bench.core_waits import CoreWaits
+from sglang_hydra.measure.bench.client import CoreWaits, LoadProcesses, run_load
 from sglang_hydra.measure.bench.measures import Sample, most_moved, moved_by_client, moved_by_server_waits, percentile
 from sglang_hydra.measure.bench.messages import Histogram
 from sglang_hydra.measure.bench.validity import Seen, invalid_reasons

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.measure.bench.quality import _words, check_quality, questions
+from sglang_hydra.measure.bench.checks import _words, check_quality, questions
 from sglang_hydra.text.errors import ConfigError
 from tests.measure.bench.conftest import Start
 

@@ -13,8 +13,7 @@ import pytest
 
 from sglang_hydra.measure.bench import server as watched
 from sglang_hydra.measure.bench.client import Builtin
-from sglang_hydra.measure.bench.gpus import GpuWatch, driver_version
-from sglang_hydra.measure.bench.point import run_point
+from sglang_hydra.measure.bench.point import GpuWatch, driver_version, run_point
 from sglang_hydra.measure.bench.server import Server, Watch, inside, parse_metrics, read_metrics
 from sglang_hydra.run.launch.log import BoundedLog
 from tests.measure.bench.conftest import Start, load

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import jsonschema
 import pytest
 
-from sglang_hydra.arguments.tables.architectures import has_class
+from sglang_hydra.arguments.tables.table import has_class
 from sglang_hydra.planning.engines import planned as planned_engines
 from sglang_hydra.planning.engines.base import Availability
-from sglang_hydra.planning.making import serving_release
-from sglang_hydra.planning.making.serving_release import Needed, newest_serving
+from sglang_hydra.planning.making import target
+from sglang_hydra.planning.making.target import Needed, newest_serving
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases import resolving
 from sglang_hydra.releases.asking import Asking, NoAnswer
@@ -54,7 +54,7 @@ def _only_before(version: str, name: str, monkeypatch: pytest.MonkeyPatch) -> No
     def without(known: str, classes: Iterable[str]) -> bool | None:
         return has_class(known, [one for one in classes if one != name or order.index(known) < order.index(version)])
 
-    monkeypatch.setattr(serving_release, "has_class", without)
+    monkeypatch.setattr(target, "has_class", without)
 
 
 def test_a_plan_is_for_the_newest_recorded_release() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules.checks import api, attention_at_load, deprecated, kernels_at_load, weights_at_load
+from sglang_hydra.rules.checks import api, attention_at_load, ineffective, kernels_at_load, weights_at_load
 from tests.plans import planned, without_engines
 from tests.rules.cases import Row, refused, unchanged, warned
 
@@ -416,11 +416,11 @@ ROWS = (
     unchanged(kernels_at_load.check_lowest_gpu, overrides="gpu=t4 model=qwen3_0_6b"),
     # deprecated flags
     warned(
-        deprecated.check_deprecated_flags,
+        ineffective.check_deprecated_flags,
         "enable_ep_moe is deprecated",
         overrides="gpu=h200 model=deepseek_v3 tp_size=8 enable_ep_moe=true",
     ),
-    unchanged(deprecated.check_deprecated_flags, overrides="gpu=h200 model=deepseek_v3 tp_size=8 ep_size=8"),
+    unchanged(ineffective.check_deprecated_flags, overrides="gpu=h200 model=deepseek_v3 tp_size=8 ep_size=8"),
     # the HTTP server
     refused(
         api.check_key_with_tokenizer_workers,

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from sglang_hydra.rules.checks import machine, model_config, ranges
+from sglang_hydra.rules.checks import model_config, nodes, ranges
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.checks.model_config import derived_context_length
 from sglang_hydra.rules.rule import Rule
@@ -132,27 +132,23 @@ ROWS = (
     refused(model_config.check_mem_fraction, "nan", overrides="gpu=h200 model=qwen3_8b mem_fraction_static=nan"),
     # GPUs
     refused(
-        machine.check_gpu_count,
+        nodes.check_gpu_count,
         "16 ranks need 16 GPUs on one node; h200 has 8",
         overrides="gpu=h200 model=qwen3_8b tp_size=16",
     ),
-    unchanged(machine.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=16 nnodes=2"),
-    refused(machine.check_gpu_count, "16 ranks", overrides="gpu=h200 model=qwen3_8b tp_size=4 dp_size=4"),
-    unchanged(
-        machine.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=8 dp_size=8 enable_dp_attention=true"
-    ),
-    unchanged(machine.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=4 base_gpu_id=4"),
-    refused(machine.check_gpu_count, "up to number 8", overrides="gpu=h200 model=qwen3_8b tp_size=4 base_gpu_id=5"),
-    unchanged(machine.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=4 gpu_id_step=2"),
-    refused(machine.check_gpu_count, "up to number 9", overrides="gpu=h200 model=qwen3_8b tp_size=4 gpu_id_step=3"),
+    unchanged(nodes.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=16 nnodes=2"),
+    refused(nodes.check_gpu_count, "16 ranks", overrides="gpu=h200 model=qwen3_8b tp_size=4 dp_size=4"),
+    unchanged(nodes.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=8 dp_size=8 enable_dp_attention=true"),
+    unchanged(nodes.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=4 base_gpu_id=4"),
+    refused(nodes.check_gpu_count, "up to number 8", overrides="gpu=h200 model=qwen3_8b tp_size=4 base_gpu_id=5"),
+    unchanged(nodes.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=4 gpu_id_step=2"),
+    refused(nodes.check_gpu_count, "up to number 9", overrides="gpu=h200 model=qwen3_8b tp_size=4 gpu_id_step=3"),
     refused(
-        machine.check_gpu_count,
+        nodes.check_gpu_count,
         "1 rank needs 1 GPU on one node; h200 has 0",
         overrides="gpu=h200 model=qwen3_8b gpu.count=0",
     ),
-    unchanged(
-        machine.check_gpu_count, overrides="gpu=cpu model=qwen3_8b tp_size=64 model.config.num_attention_heads=64"
-    ),
+    unchanged(nodes.check_gpu_count, overrides="gpu=cpu model=qwen3_8b tp_size=64 model.config.num_attention_heads=64"),
     # names
     refused(ranges.check_model_path, "model_path='' names no model", overrides="gpu=h200 model=unset model_path=''"),
     refused(ranges.check_model_path, "'???'", overrides="gpu=h200 model=qwen3_8b model_path='???'"),

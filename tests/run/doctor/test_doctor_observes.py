@@ -14,11 +14,10 @@ import pytest
 
 from sglang_hydra.facts.trust import grant
 from sglang_hydra.facts.visible_gpus import Slice
-from sglang_hydra.run.doctor import nvml
+from sglang_hydra.run.doctor import observe as observing
 from sglang_hydra.run.doctor.machine_state import Holder, HubAnswer, ModelFiles, Nvidia, Request
 from sglang_hydra.run.doctor.model_files import ask_hub, look_for_model, look_in_folder, token_place
-from sglang_hydra.run.doctor.nvml import survey_nvidia
-from sglang_hydra.run.doctor.observe import container, observe, read_interpreter, shared_memory, space
+from sglang_hydra.run.doctor.observe import container, observe, read_interpreter, shared_memory, space, survey_nvidia
 from sglang_hydra.run.doctor.observe import job as batch_job
 from tests.run.doctor.doctor_fakes import card, fake_hub, fake_nvml, process
 from tests.run.launch.processes import free_port
@@ -46,7 +45,7 @@ def test_a_gpu_is_described_with_its_health(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_library_has_every_function_that_is_asked() -> None:
     import pynvml
 
-    asked = set(re.findall(r"\bnvml(?:Device|System)\w+", Path(nvml.__file__).read_text(encoding="utf-8")))
+    asked = set(re.findall(r"\bnvml(?:Device|System)\w+", Path(observing.__file__).read_text(encoding="utf-8")))
     assert len(asked) > 8
     assert {name for name in asked if not hasattr(pynvml, name)} == set()
 

@@ -15,11 +15,10 @@ import pytest
 from sglang_hydra.facts import probe
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.run.doctor import nvml
+from sglang_hydra.run.doctor import observe
 from sglang_hydra.run.doctor.machine_state import Gpu, Holder, Nvidia
 from sglang_hydra.run.launch import preflight as room
-from sglang_hydra.run.launch.preflight import port_findings, preflight
-from sglang_hydra.run.launch.preflight_gpus import gpu_numbers, memory_findings
+from sglang_hydra.run.launch.preflight import gpu_numbers, memory_findings, port_findings, preflight
 from sglang_hydra.text.findings import Finding
 from tests.plans import planned
 
@@ -84,7 +83,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Any:
             visible="CUDA_VISIBLE_DEVICES=0" if visible is not None else None,
         )
         monkeypatch.setattr(probe, "probe_gpu", lambda env, python=None: found)
-        monkeypatch.setattr(nvml, "survey_nvidia", lambda: Nvidia(gpus=tuple(cards)))
+        monkeypatch.setattr(observe, "survey_nvidia", lambda: Nvidia(gpus=tuple(cards)))
 
     return machine
 

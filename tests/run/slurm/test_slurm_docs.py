@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sglang_hydra.compose.composer import Composer
-from sglang_hydra.compose.settings.slurm import SlurmNode
+from sglang_hydra.compose.settings.launch import SlurmNode
 from sglang_hydra.text.locations import conf_dir
 from tests.plans import planned, without_engines, written
 from tests.run.slurm.running import ROOT

@@ -21,7 +21,6 @@ from sglang_hydra.run.launch.child_rank import read_orders
 from sglang_hydra.run.launch.child_srun import whole_lines
 from sglang_hydra.run.launch.log import LogTail
 from sglang_hydra.run.launch.slurm import inside
-from sglang_hydra.run.launch.slurm.follow import cancelled_with_us
 from sglang_hydra.run.launch.slurm.inside import (
     Node,
     ServerSpec,
@@ -32,9 +31,19 @@ from sglang_hydra.run.launch.slurm.inside import (
     rank_commands,
     srun_command,
 )
-from sglang_hydra.run.launch.slurm.keys import Secrets, drop_secrets, leave_secrets, secrets_of, take_secrets
-from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, Record, read_account
-from sglang_hydra.run.launch.slurm.serve import outcome_of
+from sglang_hydra.run.launch.slurm.record import (
+    ENDED,
+    READY,
+    Account,
+    Record,
+    Secrets,
+    drop_secrets,
+    leave_secrets,
+    read_account,
+    secrets_of,
+    take_secrets,
+)
+from sglang_hydra.run.launch.slurm.serve import cancelled_with_us, outcome_of
 from sglang_hydra.run.launch.slurm.states import JobState
 from sglang_hydra.run.launch.slurm.submit import Job
 from sglang_hydra.schemas import schema_of
@@ -299,7 +308,7 @@ def test_a_job_is_cancelled_when_nobody_is_left_to_watch_it(
     else:
         program = (
             "import os, sys\nfrom pathlib import Path\n"
-            "from sglang_hydra.run.launch.slurm.follow import cancelled_with_us\n"
+            "from sglang_hydra.run.launch.slurm.serve import cancelled_with_us\n"
             "with cancelled_with_us('1', Path(sys.argv[1])):\n    os.kill(os.getpid(), 9)\n"
         )
         subprocess.run([sys.executable, "-c", program, str(left)], cwd=ROOT, timeout=250)

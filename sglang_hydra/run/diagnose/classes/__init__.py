@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.run.diagnose.failure_class import Detail, FailureClass, Signature, Stage, Weight
-from sglang_hydra.text.quick_yaml import quick_load
+from sglang_hydra.text.budget import quick_load
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 _FAMILIES = ("memory", "checkpoint", "model", "arguments", "gpu", "cluster", "host", "software", "process")
 _LISTS = ("fields", "changes", "signals")
@@ -46,7 +46,7 @@ def read_classes(text: str, name: str) -> list[FailureClass]:
     return found
 
 
-def _failure_class(row: dict[str, Any]) -> FailureClass:
+def _failure_class(row: JsonDict) -> FailureClass:
     row.update({key: tuple(row[key]) for key in _LISTS if key in row})
     row["advice"] = tuple(row["advice"])
     row["details"] = tuple(Detail(**detail) for detail in row.get("details", ()))
@@ -55,7 +55,7 @@ def _failure_class(row: dict[str, Any]) -> FailureClass:
     return FailureClass(**row)
 
 
-def _signature(item: str | Mapping[str, Any]) -> Signature:
+def _signature(item: str | JsonObject) -> Signature:
     if isinstance(item, str):
         return Signature((item,))
     row = dict(item)
@@ -66,7 +66,7 @@ def _signature(item: str | Mapping[str, Any]) -> Signature:
     return Signature(tuple(row.pop("needles", None) or (row.pop("needle"),)), **row)
 
 
-def _place(item: Mapping[str, Any]) -> Signature:
+def _place(item: JsonObject) -> Signature:
     """Returns an exception of any words that code below ``within`` raises on purpose."""
     row = {"weight": "effect", **item, "needles": ("Error", "Exception"), "exception": True}
     row["frame"] = f"^at .*/(?:{row.pop('within')})"

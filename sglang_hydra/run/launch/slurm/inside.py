@@ -28,8 +28,7 @@ from sglang_hydra.run.launch.head import free_port_block, own_address
 from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.local import Launch, LocalServer
 from sglang_hydra.run.launch.local import serve as run_server
-from sglang_hydra.run.launch.slurm.keys import Secrets, take_secrets
-from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, Record
+from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, Record, Secrets, take_secrets
 from sglang_hydra.run.launch.slurm.states import ask_slurm
 from sglang_hydra.run.launch.slurm.submit import ORIGINAL_PYTHONPATH
 from sglang_hydra.text.errors import MachineError, SglangHydraError

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from sglang_hydra.text.budget import quick_load
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.quick_yaml import quick_load
+from sglang_hydra.text.json_types import JsonObject
 
-MESSAGES: Mapping[str, Any] = quick_load(Path(__file__).with_name("messages.yaml").read_text(encoding="utf-8"))
+MESSAGES: JsonObject = quick_load(Path(__file__).with_name("messages.yaml").read_text(encoding="utf-8"))
 """What Slurm says, and what it means."""
 _ASK_S = 30.0
 # The order is scontrol's. Names and comments can hold anything, but not this before it: job names are plain.

@@ -1,4 +1,4 @@
-"""``launch.slurm``: what a job asks Slurm for, as one typed node. ``options`` checks it and makes the flags."""
+"""``launch.slurm`` and ``launch.k8s``: what a job asks Slurm for, and what a manifest needs to know of the cluster."""
 
 # OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
 from dataclasses import dataclass, field
@@ -24,3 +24,16 @@ class SlurmNode:
     setup: list[str] = field(default_factory=list)
     sbatch: dict[str, Any] = field(default_factory=dict)
     srun: list[str] = field(default_factory=list)
+
+
+@dataclass
+class K8sNode:
+    """The keys, which ``sglang_hydra.show.key_help`` explains. ``cache_gib`` and ``memory_gib`` are in GiB."""
+
+    rdma_resource: str = "rdma/rdma_shared_device_a"
+    cache_gib: int | None = None
+    memory_gib: int | None = None
+    storage_class: str | None = None
+    namespace: str | None = None
+    node_selector: dict[str, str] | None = None
+    security_context: dict[str, Any] = field(default_factory=lambda: {"allowPrivilegeEscalation": False})

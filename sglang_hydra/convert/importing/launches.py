@@ -230,9 +230,10 @@ def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 
 def _is_passed(word: str) -> bool:
-    """Returns whether a flag gives an argument of SGLang its value: ``--sglang-only`` of a test run does not."""
+    """Returns whether a flag is an argument of SGLang or a trainer's own: ``--sglang-only`` of a test run is neither."""
     name = word.partition("=")[0].removeprefix("--sglang-").replace("-", "_")
-    return word.startswith("--sglang-") and canonical_name(name) is not None
+    own = word.startswith(_OF_FRAMEWORKS)
+    return own or (word.startswith("--sglang-") and canonical_name(name) is not None)
 
 
 def _with_value(flag: str, value: str) -> list[str]:

@@ -86,7 +86,7 @@ bench: $(VENV)/.has-dev compile
 # Look at each difference before you commit it.
 generate: $(VENV)/.has-dev compile
 	@echo "== record_answers" && $(OFFLINE) SGLANG_HYDRA_OFFLINE=1 $(PY) tools/record_answers.py
-	@for tool in config_schema completion_index catalog_page diagnosis_page forecast_page export_pages measured_page reference_pages house readme_screens terminal_pictures; do \
+	@for tool in config_schema completion_index catalog_page diagnosis_page forecast_page export_pages measured_page audit_upstream reference_pages house readme_screens terminal_pictures; do \
 	  echo "== $$tool" && $(OFFLINE) $(PY) tools/$$tool.py $$([ $$tool = house ] && echo --write) || exit 1; done
 	@echo "== golden screens" && $(OFFLINE) UPDATE_GOLDEN=1 $(PY) -m pytest -q -n 0 tests/show/test_screens.py tests/planning/choosing/test_catalog.py
 

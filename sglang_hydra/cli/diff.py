@@ -62,7 +62,7 @@ def _with_rest(side: Request, beside: Request) -> Request:
 
 
 def check_sides(words: Sequence[str]) -> None:
-    """Raises ConfigError for words that are not two sides, with both where they can be told apart."""
+    """Raises ConfigError for words that are not two sides, with both where it is clear which is which."""
     if len(words) != 2:
         message = f"diff compares two sides, and {len(words)} were given"
         hint = f"quote each side: {program()} diff 'gpu=h100 tp_size=8' 'gpu=h200'; a plan.json or a YAML works too"

@@ -40,7 +40,7 @@ _CHOICES = {"keeps": ("nothing", "weights", "all"), "sharding": tuple(_WEIGHTS),
 
 
 def wrong_settings(settings: Mapping[str, Any]) -> list[Finding]:
-    """The errors (CLI022) on a ``colocate`` node: a word that is no choice, a size below 0, a model without shards."""
+    """Returns the errors (CLI022) on a ``colocate`` node: an unknown word, a size below 0, a model without shards."""
     found = []
     for name, choices in _CHOICES.items():
         if (value := settings[name]) not in (*choices, *([None] if name == "keeps" else [])):
@@ -108,8 +108,8 @@ def findings(shared: Colocated, found: Fit, values: Mapping[str, Any]) -> Iterat
         fields = ("mem_fraction_static", "colocate.trainer_gib")
         yield Finding(level, "FIT005", message, fields, offers=[offer] if offer else [])
     if shared.held:
-        room = "unknown" if shared.train is None else f"{max(0.0, shared.train) / GIB:.1f} GiB"
-        message = f"{', '.join(shared.held)}: not released, and the room for the trainer is {room}"
+        free = "unknown" if shared.train is None else f"{max(0.0, shared.train) / GIB:.1f} GiB"
+        message = f"{', '.join(shared.held)}: not released, and the trainer gets {free}"
         word = "disable_hybrid_swa_memory=true" if values.get("enable_memory_saver") else "enable_memory_saver=true"
         offers = [] if shared.held == (_STATE_POOL,) else [Remedy.typed(word)]
         yield Finding("warning", "FIT006", message, ("enable_memory_saver",), offers=offers)
@@ -120,7 +120,7 @@ def _releases(pool: str, release: str) -> bool:
 
 
 def _trainer(known: Understanding, settings: Mapping[str, Any]) -> dict[str, Range]:
-    """What the trainer keeps on each GPU, by part: as it was typed, or by model, optimizer and sharding."""
+    """Returns what the trainer keeps on each GPU in bytes, by part: as typed, or by model, optimizer and sharding."""
     if settings["trainer_gib"] is not None:
         return {"colocate.trainer_gib": exactly(settings["trainer_gib"] * GIB)}
     keeps, sharding, shards = settings["keeps"], settings["sharding"], settings["shards"] or 1
@@ -143,7 +143,7 @@ def _trainer(known: Understanding, settings: Mapping[str, Any]) -> dict[str, Ran
 
 
 def parameters_of(known: Understanding) -> float:
-    """How many parameters the model has, by its config.json; 0 where that says too little."""
+    """Returns how many parameters the model has, by its config.json; 0 where that says too little."""
     if known.decoder is None or known.scheme is None:
         return 0.0
     full = plain(2)
@@ -154,7 +154,7 @@ def parameters_of(known: Understanding) -> float:
 
 
 def _highest(found: Fit, values: Mapping[str, Any], left: float | None) -> float | None:
-    """The largest fraction that comes back: what is left, or missing, is a share of the memory that was free."""
+    """Returns the largest fraction that comes back: what is left, or missing, is a share of the free memory."""
     limit, profiled = values.get("max_total_tokens"), found.kv.profiled if found.kv is not None else None
     is_capped = bool(limit and profiled and profiled > limit)
     if left is None or found.free is None or found.asked is None or is_capped or not found.free.mid:

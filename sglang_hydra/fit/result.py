@@ -101,7 +101,7 @@ class Interval:
 class Colocated:
     """The memory of one GPU that server and trainer share, in bytes. ``paused`` is what the server keeps when it has
     released its memory, ``trainer`` what the trainer keeps while the server works (``parts`` says of what). ``train``
-    and ``sync`` are the room for the whole trainer: while the server is paused, and while its weights are back and are
+    and ``sync`` are what the whole trainer may take: while the server is paused, and while its weights are back and are
     updated. ``left`` is what nobody uses after the KV cache is back, within ``error``; ``highest`` the largest
     mem_fraction_static that comes back. ``held`` are pools that the release never releases. None: unknown."""
 
@@ -119,8 +119,8 @@ class Colocated:
         """Yields name, size and remark of each figure, as the screen shows them."""
         yield "server paused", self.paused, ", ".join(("CUDA context, workspaces, CUDA graphs", *self.held))
         yield "trainer", self.trainer, self.parts
-        yield "to train", self.train, "room for all of the trainer while the server is paused"
-        yield "to sync", self.sync, "room for it while the weights are back, before the KV cache is"
+        yield "to train", self.train, "for all of the trainer while the server is paused"
+        yield "to sync", self.sync, "for the trainer while the weights are back, before the KV cache is"
         yield "left", self.left, f"when all is back, within {self.error / GIB:.1f}"
 
     def to_json(self) -> JsonDict:

@@ -91,8 +91,8 @@ def judged(
 
 
 def _decided(of_file: Sequence[Finding], plan: Plan) -> tuple[Finding, ...]:
-    """Returns the findings of a file and of its plan without what stands only because a size that the file takes from
-    a variable is not known: what was judged of tp_size=1 says nothing of ``--tp-size $TP``."""
+    """Returns the findings of a file and of its plan without those that need a size which the file takes from a
+    variable: a verdict on tp_size=1 says nothing about ``--tp-size $TP``."""
     if not sizes_left_open(of_file):
         return (*of_file, *plan.findings)
     return (*of_file, *(item for item in plan.findings if item.level == "info" or not _depends_on_sizes(item)))

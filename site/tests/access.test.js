@@ -9,9 +9,10 @@ const LOG = "server_args=ServerArgs(model_path='meta-llama/Llama-3.1-70B-Instruc
 const AXE = await readFile(path.join(ROOT, "site/node_modules/axe-core/axe.min.js"), "utf8");
 /** The theme of the documentation looks once which colours are wanted, and remembers. @param {string} scheme */
 const inColours = async (page, scheme) => {
-  await page.evaluate(() => localStorage.clear());
+  await page.addInitScript(() => localStorage.clear());
   await page.reload();
-  assert.equal(await page.getAttribute("body", "data-md-color-scheme"), scheme === "dark" ? "slate" : "default");
+  const named = scheme === "dark" ? "slate" : "default";
+  await page.waitForFunction((wanted) => document.body.dataset.mdColorScheme === wanted, named, { timeout: 10_000 });
 };
 const PAGES = {
   "index.html": null,

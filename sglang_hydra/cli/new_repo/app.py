@@ -12,7 +12,7 @@ import sglang_hydra
 @hydra.main(version_base=None, config_path="conf", config_name="config")
 @sglang_hydra.main
 def run(plan: sglang_hydra.Plan) -> None:
-    """Replace the last lines by your experiment: start the server, train, measure."""
+    """Runs your experiment. Replace the last lines: start the server, train, measure."""
     folder = Path(HydraConfig.get().runtime.output_dir)
     (folder / "plan.json").write_text(json.dumps(plan.to_json(), indent=2) + "\n")
     print(f"{plan.gpu.name}, tp_size={plan.values['tp_size']}, context_length={plan.values['context_length']}")

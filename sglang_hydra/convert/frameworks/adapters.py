@@ -29,9 +29,9 @@ class Adapter:
     """How one framework passes arguments to SGLang.
 
     ``node`` is the key that holds them, where ``chosen`` holds too; ``target`` a class that any node may name instead,
-    ``flags`` the prefix of options in a shell script, ``mark``
-    what a script of overrides has. Of the node ``own`` are no arguments of SGLang, and ``passes``
-    are all that reach it (every one where it is empty). ``names`` says which other keys it passes as which argument,
+    ``flags`` the prefix of options in a shell script, ``mark`` what a script of overrides has. The keys ``own`` are no
+    arguments of SGLang, and ``passes`` are all that reach it (every one where that is empty).
+    ``names`` says which other keys it passes as which argument,
     ``defaults`` what it sets below all of that and ``sets`` above it; ``wins`` says whether its names beat the node.
     ``writes`` are keys that its tree needs beside them. ``release`` is what it pins, ``source`` where all of it was
     read. Trees are handed on as flags (``by_flags``) or as keyword arguments.
@@ -58,7 +58,7 @@ class Adapter:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The framework's own keys, by the argument that it passes them as; the first where it has several."""
+        """Returns the framework's own keys, by the argument that it passes them as; the first where it has several."""
         return {name: keys[0] for name, keys in self.all_keys.items()}
 
     @property
@@ -71,7 +71,7 @@ ADAPTERS: Mapping[str, Adapter] = {name: Adapter(name, **facts) for name, facts 
 
 @dataclass(frozen=True)
 class Server:
-    """One server of a tree: its arguments, the node that they stand in, and what of that node SGLang never sees.
+    """One server of a tree: its arguments, the node that holds them, and what of that node SGLang never sees.
     ``mentions`` are texts that name the GPU."""
 
     adapter: Adapter
@@ -91,7 +91,7 @@ def servers_in(tree: Mapping[str, object]) -> Iterator[Server]:
 
 
 def trainer_in(script: str) -> Adapter | None:
-    """The framework whose options or overrides a script has: of several with the same ones that which it names most."""
+    """Returns the framework whose options or overrides a script has; of several, the one that the script names most."""
     found = [one for one in ADAPTERS.values() if (mark := one.flags or one.mark) and mark in script]
     return max(found, key=lambda one: script.count(one.name), default=None)
 
@@ -152,7 +152,7 @@ def _spec(how: object) -> JsonObject:
 
 
 def _named(tree: JsonObject, how: Json) -> Json:
-    """The value that the framework's own keys give an argument, the first of them that is there; None for none."""
+    """Returns the value that the framework's own keys give an argument, the first that is there; None for none."""
     spec = _spec(how)
     value = next(
         (found for key in spec["keys"].split() if (found := _meant(tree, value_at(tree, key))) is not None), None
@@ -168,7 +168,7 @@ def _named(tree: JsonObject, how: Json) -> Json:
 
 
 def _meant(tree: Mapping[str, object], value: object) -> Json:
-    """The value that a reference (``${actor.path}``) leads to; another value as it is."""
+    """Returns the value that a reference (``${actor.path}``) leads to; another value as it is."""
     for _ in range(8):
         found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         there = value_at(tree, found[1]) if found else None
@@ -179,7 +179,7 @@ def _meant(tree: Mapping[str, object], value: object) -> Json:
 
 
 def keys_for(adapter: Adapter, arguments: JsonObject) -> tuple[JsonDict, JsonDict]:
-    """The keys of a framework that make it pass ``arguments`` to SGLang, and those of them that it would not pass so.
+    """Returns the keys of a framework that make it pass ``arguments`` to SGLang, and arguments that it would change.
     Where the framework has options instead of a tree, an argument without one of its own keeps its name."""
     sizes = {"tp_size": 1, "pp_size": 1, REPLICAS: 1, **arguments}
     keys = {key: how.format_map(sizes) if isinstance(how, str) else how for key, how in adapter.writes.items()}
@@ -201,8 +201,8 @@ def keys_for(adapter: Adapter, arguments: JsonObject) -> tuple[JsonDict, JsonDic
 
 
 def unknown_keyword(place: str, name: str, value: object, version: str, mount: str = "") -> Finding:
-    """The error for a key that ``ServerArgs(**...)`` of a release refuses. ``place`` says who set it; ``mount`` is the
-    node that takes keys of ours, where there is one."""
+    """Returns the error for a key that ``ServerArgs(**...)`` of a release refuses. ``place`` says who set it; ``mount``
+    is the node that takes keys of ours, where there is one."""
     since = first_with(name)
     if since is not None and mount and at_least(since, version):
         message = f"{place}: {name!r} is an argument of SGLang {since}, and {version} does not have it"
@@ -218,7 +218,7 @@ def unknown_keyword(place: str, name: str, value: object, version: str, mount: s
 
 
 def refused_keywords(at: str, values: Mapping[str, object], version: str) -> dict[str, Finding]:
-    """The errors on keys that ``ServerArgs(**values)`` of a release refuses, by the key."""
+    """Returns the errors on keys that ``ServerArgs(**values)`` of a release refuses, by the key."""
     has = release(nearest_known(version) or known_versions()[0]).arguments
     gone = {name: value for name, value in values.items() if name not in has}
     return {name: unknown_keyword(at, name, value, version) for name, value in gone.items()}

@@ -230,7 +230,7 @@ def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 
 def _is_passed(word: str) -> bool:
-    """Returns whether a flag is an argument of SGLang or a trainer's own: ``--sglang-only`` of a test run is neither."""
+    """Returns whether a flag is SGLang's or a trainer's own: ``--sglang-only`` of a test run is neither."""
     name = word.partition("=")[0].removeprefix("--sglang-").replace("-", "_")
     own = word.startswith(_OF_FRAMEWORKS)
     return own or (word.startswith("--sglang-") and canonical_name(name) is not None)

@@ -117,8 +117,8 @@ def fit_with_findings(
 def _beside_trainer(
     composition: Composition, resolution: Resolution, facts: Facts, fit: Fit
 ) -> tuple[Fit, Sequence[Finding]]:
-    """``fit`` with how it shares its GPUs with a trainer, and the findings on that. Raises ConfigError for settings
-    that mean nothing."""
+    """Returns ``fit`` with how it shares its GPUs with a trainer, and the findings on that. Raises ConfigError for
+    settings that mean nothing."""
     settings = composition.nodes.plain["colocate"]
     if settings["trainer_gib"] is None and settings["keeps"] is None:
         return fit, ()

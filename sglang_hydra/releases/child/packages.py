@@ -250,7 +250,7 @@ class _Declared(importlib.metadata.Distribution):
 
 
 def _complete(loader: Any, sealed: Sealed | None) -> None:
-    """A module of transformers gives SGLang an inert name for what it defines only where torch is. Where its names are
+    """Gives SGLang an inert name for what it defines only where torch is. Where its names are
     is kept with the byte code: it reads a thousand files for that."""
     run = loader.exec_module
 

@@ -87,7 +87,7 @@ def check_formats_beside_cuda(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _not_run(gpu: GpuFacts, method: str | None, stored: str) -> str | None:
-    """What of a format other than NVFP4 has no kernels there; ``stored`` is what the checkpoint says, in capitals."""
+    """Returns the format, other than NVFP4, that has no kernels there; ``stored`` is the checkpoint's, in capitals."""
     if method is None:
         return None
     if gpu.device == "hpu":

@@ -166,7 +166,7 @@ def _shown(plan: Plan, path: str) -> dict[str, Any]:
 
 
 def _holds(plan: Plan, load: Load) -> bool:
-    """Whether nothing speaks against launching it, it fits with the likeliest numbers, and has room for the load."""
+    """Returns whether it launches without a problem, fits with the likeliest numbers, and holds the load."""
     from published import stops
 
     from sglang_hydra.fit.result import Wanted

@@ -192,8 +192,8 @@ def _source(record: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"`sglang_hydra/fit/forecast_measured.jsonl.gz` ({rows}) are published measurements, facts taken from\n"
         "`silicon_sample.csv` of aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0) by `tools/forecast_measurements.py`,"
-        " which says\nwhat it corrects and leaves out. `python tools/fit_forecast.py` makes the coefficients and this page"
-        " again;\n`python tools/forecast_table.py FILE.jsonl` says how wrong the forecast is on rows of your own."
+        " which says\nwhat it corrects and leaves out. `python tools/fit_forecast.py` makes the coefficients and this"
+        " page again;\n`python tools/forecast_table.py FILE.jsonl` says how wrong the forecast is on rows of your own."
     )
 
 

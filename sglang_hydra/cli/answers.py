@@ -292,7 +292,7 @@ def _tiles(plan: Plan) -> list[dict[str, str]]:
         length = plan.nodes.fit.context or fit.kv.context
         held = fit.concurrent_requests(length)
         tiles.append(("requests at a time", f"{held:,}", f"of {length:,} tokens"))
-        tiles.append(("room", f"{tokens:,}", "tokens" + (" in each replica" if fit.replicas > 1 else "")))
+        tiles.append(("KV cache", f"{tokens:,}", "tokens" + (" in each replica" if fit.replicas > 1 else "")))
     if fit is not None and fit.left is not None:
         within = "" if fit.error_gib is None else f", within {fit.error_gib:.1f}"
         label = "left on each GPU" if fit.left >= 0 else "missing on each GPU"

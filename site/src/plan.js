@@ -238,7 +238,7 @@ async function showComparison(own) {
       row("Asked for", (answer) => answer.words.filter((word) => !same.has(word)).join(" ") || "as all"),
       row("Verdict", (answer) => answer.plan ? headline(answer) : answer.findings[0]?.message ?? "no plan"),
       row("GPUs", made((answer) => answer.gpus)),
-      row("Room", made(room)),
+      row("Capacity", made(room)),
       ...tiles.map((label) => row(label, made((answer) => answer.tiles.find((tile) => tile.label === label)?.value ?? "-"))),
       h("tr", {}, h("th", { scope: "row" }, "Memory"), plans.map(({ answer }) => h("td", {}, answer?.plan ? memory(answer, true) : "-"))),
       row("Findings", (answer) => answer.findings.map((item) => item.id).join(" ")),

@@ -77,7 +77,7 @@ function settle(data) {
     else wait();
     tell(data);
   }
-  if (data.dead) return stop(new Error("Python ran out of room for it, and starts again with the next plan."));
+  if (data.dead) return stop(new Error("Python ran out of memory, and starts again with the next plan."));
   const caller = data.id === undefined ? undefined : waiting.get(data.id);
   if (!caller || data.id === undefined) return undefined;
   waiting.delete(data.id);

@@ -2,7 +2,7 @@
 import { block, h, table } from "./dom.js";
 
 const LEVELS = ["error", "warning", "info"];
-const BADGES = { yes: "fits", no: "refused", unknown: "unknown", short: "too little room" };
+const BADGES = { yes: "fits", no: "refused", unknown: "unknown", short: "too little capacity" };
 
 /**
  * What comes first: the verdict, the key figures, the command of each node.
@@ -16,7 +16,7 @@ export function verdict(answer) {
     { class: `card ${kind}` },
     h("p", { class: "badge" }, BADGES[kind]),
     h("h2", { id: "verdict" }, headline(answer)),
-    h("p", { id: "why" }, [answer.short && answer.launch === "yes" ? answer.short : "", answer.why].filter(Boolean).join("; ") || "nothing speaks against it"),
+    h("p", { id: "why" }, [answer.short && answer.launch === "yes" ? answer.short : "", answer.why].filter(Boolean).join("; ") || "No problems found"),
     h("dl", { class: "tiles" }, answer.tiles.map((tile) =>
       h("div", {}, h("dt", {}, tile.label), h("dd", {}, h("strong", {}, tile.value), tile.note ? h("span", { class: "dim" }, tile.note) : null)))),
     h("p", { id: "room" }, `${answer.gpus}: ${room(answer)}`),
@@ -27,7 +27,7 @@ export function verdict(answer) {
 
 /** @param {Made} answer */
 export function headline(answer) {
-  if (answer.launch === "yes" && answer.short) return `Can be launched, with too little room: ${answer.by}`;
+  if (answer.launch === "yes" && answer.short) return `Can be launched, with too little capacity: ${answer.by}`;
   const words = { yes: "Can be launched", no: "Cannot be launched", unknown: "Unknown whether it can be launched" };
   return `${words[answer.launch]}: ${answer.by}`;
 }

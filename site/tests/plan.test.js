@@ -160,7 +160,7 @@ onSite("a model that no preset knows is planned with the config.json that a clic
 onSite("requests that the server has no room for are judged", async (page) => {
   await page.goto(link({ gpu: "h100", model: "llama_3_1_70b", count: "4", users: "32" }));
   await answered(page);
-  assert.equal(await text(page, "#verdict"), "Can be launched, with too little room: SGLang 0.5.23");
+  assert.equal(await text(page, "#verdict"), "Can be launched, with too little capacity: SGLang 0.5.23");
   assert.match(await text(page, "#why"), /capacity for 3 requests of 131,072 tokens at a time, and 32 are needed/);
   await page.fill("#context", "8192");
   await page.waitForSelector("#verdict:text-is('Can be launched: SGLang 0.5.23')");

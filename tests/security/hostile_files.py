@@ -58,7 +58,7 @@ def _servers(number: int) -> str:
 
 
 COMMAND = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B"
-_DEEP, _MANY, _LONG, _SELF = "50 levels deep", "values once its aliases", "400 digits", "stands within"
+_DEEP, _MANY, _LONG, _SELF = "50 levels deep", "values once its aliases", "400 digits", "is within"
 HOSTILE = (
     Hostile("merges.yaml", _merges(), told=_MANY),
     Hostile("aliases_of_a_chain.yaml", "a0: &a0 [x]\n" + _each("a@: &a@ [*a#]\n", 900), told=_DEEP),

@@ -377,7 +377,7 @@ def test_what_cannot_be_written_is_said_by_its_cause(here: Place, monkeypatch: p
     assert finding.id == "STO004"
     assert f"{os.strerror(number)} ({here.sweep_folder}/sweep.json)" in finding.message
     assert UNWRITABLE[number] in str(finding.hint)
-    assert ("room" in str(finding.hint)) == (number in (errno.ENOSPC, errno.EDQUOT))
+    assert ("free space" in str(finding.hint)) == (number in (errno.ENOSPC, errno.EDQUOT))
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ _OF_DYNAMO = re.compile(
 components/src/dynamo/sglang/backend_args.py and common/configuration/groups, 2026)."""
 _IMAGE = re.compile(r"(?![-/.])[\w.${}()/-]*sglang[\w./-]*(?:[:@][\w.@:-]+)?")
 _OF_A_NODE = ("--node-rank", "--dist-init-addr", "--nccl-init-addr")
-_MODEL_FLAGS = ("--model-path", "--model", "--config")
+MODEL_FLAGS = ("--model-path", "--model", "--config")
 _NAME = re.compile(
     r"\$[{(]?(\w+)(?::?-([^{}()]*))?[})]?|\$?\{\{-?\s*[.\w]*?(\w+)\s*(?:\|[^{}]*)?-?\}\}|[{<]([\w-]+)[}>]"
 )
@@ -253,7 +253,7 @@ def _by_image(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
     for at, word in enumerate(words):
         rest = words[at + 1 :]
         if _IMAGE.fullmatch(without_marks(word)) and rest and rest[0].startswith("--"):
-            if any(flag.partition("=")[0] in _MODEL_FLAGS for flag in rest):
+            if any(flag.partition("=")[0] in MODEL_FLAGS for flag in rest):
                 return list(words[: at + 1]), list(rest)
             return None
     return None
@@ -261,7 +261,7 @@ def _by_image(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 def bare_flags(words: Sequence[str]) -> list[str] | None:
     """Returns the words if all of them are SGLang's flags, else None."""
-    if words and words[0].startswith("--") and any(word.partition("=")[0] in _MODEL_FLAGS for word in words):
+    if words and words[0].startswith("--") and any(word.partition("=")[0] in MODEL_FLAGS for word in words):
         return list(words)
     return None
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from sglang_hydra.convert.importing.expansion import fields_of
 from sglang_hydra.convert.importing.launches import (
     CLOSE,
+    MODEL_FLAGS,
     OPEN,
     Launch,
     bare_flags,
@@ -31,13 +32,15 @@ _OPENED_SPACE, _KEPT_SPACE = re.compile(rf"[ ](?=[^{OPEN}{CLOSE}]*{CLOSE})"), "\
 _GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "huawei.com/Ascend910")
 _PLACED_BY = ("nodeSelector", "affinity", "labels", "annotations", "tolerations", "runtimeClassName")
 _LONGEST = 1 << 14
+_HUB, _MOUNTED = "hf://", "/mnt/models"
+"""What KServe mounts a model from, and where."""
 _WORKERS = ("workerTemplate", "worker")
 
 
 @dataclass
 class _Pod:
     """What a container inherits in its manifest: the names above it, texts that name the machine, and for one that has
-    no image, a role upon a template, the one image of SGLang in the object."""
+    no image, a role upon a template, the one image of SGLang in the object; the model on the hub that KServe mounts."""
 
     kind: str
     names: tuple[str, ...] = ()
@@ -45,6 +48,7 @@ class _Pod:
     nodes: int | None = None
     worker: bool = False
     image: str = ""
+    model: str | None = None
 
 
 def launches_of_kubernetes(document: JsonObject, place: str) -> list[Launch]:
@@ -76,6 +80,8 @@ def _walk(node: Json, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[L
             yield from _walk(item, pod, place, seen)
         return
     pod = _below(node, pod)
+    if "modelFormat" in node and "sglang" in str(node.get("runtime")).lower():
+        node = _of_runtime(node, pod)
     if "command" in node or "args" in node:
         for launch in _of_container(node, pod, place):
             yield launch, pod
@@ -84,6 +90,14 @@ def _walk(node: Json, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[L
             continue
         kept = replace(pod, worker=pod.worker or key in _WORKERS)
         yield from _walk(value, kept, place, seen)
+
+
+def _of_runtime(node: JsonObject, pod: _Pod) -> JsonObject:
+    """Returns the model of an InferenceService as the container that its runtime makes of it: the runtime has the image
+    and the path of the model (KServe, ServingRuntime)."""
+    args = words_of(node.get("args"))
+    named = any(word.partition("=")[0] in MODEL_FLAGS for word in args)
+    return {**node, "image": "sglang", "args": args if named else ["--model-path", pod.model or _MOUNTED, *args]}
 
 
 def _below(node: JsonObject, pod: _Pod) -> _Pod:
@@ -97,7 +111,10 @@ def _below(node: JsonObject, pod: _Pod) -> _Pod:
     multinode = node.get("multinode")  # a service of Dynamo
     size = multinode.get("nodeCount") if isinstance(multinode, Mapping) else size
     nodes = size if isinstance(size, int) and not isinstance(size, bool) else pod.nodes
-    return replace(pod, names=names, mentions=(*pod.mentions, *mentions), nodes=nodes)
+    model = node.get("model")
+    uri = node.get("storageUri") or (model.get("uri") if isinstance(model, Mapping) else None)
+    hub = str(uri)[len(_HUB) :].partition(":")[0] if str(uri).startswith(_HUB) else pod.model
+    return replace(pod, names=names, mentions=(*pod.mentions, *mentions), nodes=nodes, model=hub)
 
 
 def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
@@ -126,6 +143,7 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
             mentions=(*launch.mentions, *mentions),
             gpu_count=count,
             nodes=pod.nodes,
+            model=pod.model,
         )
 
 

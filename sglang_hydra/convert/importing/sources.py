@@ -205,6 +205,8 @@ def _launches(
         found = [launch for document in documents for launch in _of_document(document, place)]
         if not any(isinstance(document, list) for document in documents):  # of a patch
             found = found or _of_texts(documents, lambda body: _launches(body, place, composer, False, given))
+        for name, count in _accelerators(documents):
+            found = [replace(launch, mentions=(*launch.mentions, name), gpu_count=count) for launch in found]
         found = [replace(launch, files={**files, **launch.files}) for launch in found] if files else found
     if found or not (has_launch_command(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
         return found
@@ -246,7 +248,19 @@ def _variables_of(documents: Sequence[object]) -> dict[str, str]:
     pairs = [pair for node in nodes if isinstance(node, dict) for pair in node.items()]
     words = [item for node in nodes if isinstance(node, list) for item in node if isinstance(item, str)]
     pairs += [word.partition("=")[::2] for word in words if "=" in word]
+    pairs += [("SKYPILOT_NUM_GPUS_PER_NODE", count) for _, count in _accelerators(documents)]
     return {str(name): str(value) for name, value in pairs if isinstance(value, (str, int, float))}
+
+
+def _accelerators(documents: Sequence[object]) -> list[tuple[str, int]]:
+    """Returns the GPUs of each node of a SkyPilot task (``accelerators: H100:8``) and their number; none for a task
+    that takes one of several kinds."""
+    resources = [document.get("resources") for document in documents if isinstance(document, dict)]
+    wanted = [node.get("accelerators") for node in resources if isinstance(node, dict)]
+    texts = [f"{name}:{count}" for each in wanted if isinstance(each, dict) for name, count in each.items()]
+    texts += [each for each in wanted if isinstance(each, str)]
+    found = [re.fullmatch(r"([\w-]+)(?::(\d{1,4}))?", text) for text in texts]
+    return [(each[1], int(each[2] or 1)) for each in found if each] if len(texts) == 1 else []
 
 
 def _documents(text: str, *, is_manifest: bool) -> list[object]:

@@ -56,6 +56,18 @@ WHOLE: list[tuple[str, str, list[dict[str, object]]]] = [
     ("list.yaml", "servers: [{model: Qwen/Qwen3-8B, tp: 2}, {model: Qwen/Qwen3-8B, tp: 4}]\n", [TWO, {"tp_size": 4}]),
     ("flags.yaml", "--model-path: Qwen/Qwen3-8B\n--tp: 2\n", [TWO]),
     ("sky.yaml", f"envs: {{T: 2}}\nrun: |\n  {RUN} --tp $T\n", [TWO]),
+    (
+        "sky_gpus.yaml",
+        f"resources:\n  accelerators: H100:2\nrun: |\n  {RUN} --tp $SKYPILOT_NUM_GPUS_PER_NODE\n",
+        [TWO],
+    ),
+    (
+        "isvc.yaml",
+        "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: p}\nspec:\n  predictor:\n"
+        "    model:\n      modelFormat: {name: huggingface}\n      runtime: kserve-sglang\n"
+        "      storageUri: hf://Qwen/Qwen3-8B:main\n      args: [--tp-size, '2']\n",
+        [TWO],
+    ),
     ("dstack.yml", f"type: service\nenv: [T=2, HF_TOKEN]\ncommands:\n  - {RUN} --tp $T\n", [TWO]),
     ("workflow.yml", f"jobs:\n  t:\n    steps:\n      - run: |\n          {RUN} --tp 2 &\n", [TWO]),
     ("apptainer.sh", f"apptainer exec --nv --env SGLANG_A=1 x.sif {RUN} --tp 2", [TWO]),

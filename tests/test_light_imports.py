@@ -37,6 +37,30 @@ made = json.loads(answer(json.dumps({{"ask": "verb", "verb": {words!r}, "stdin":
 assert "no module named" not in made["err"], made["err"]
 """
 NOT_IN_A_BROWSER = ("fcntl", "termios", "resource", "ssl", "lzma", "sqlite3", "curses", "tty", "pty", "multiprocessing")
+OF_EXTRAS = (
+    "httpx",
+    "jinja2",
+    "pandas",
+    "torch",
+    "transformers",
+    "submitit",
+    "mcp",
+    "sglang_hydra_ui",
+    "sglang_router",
+)
+EVERY_VERB = """
+import importlib, pkgutil, sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in {missing!r}:
+            raise ModuleNotFoundError(f"no module named {{name}}", name=name)
+sys.meta_path.insert(0, Missing())
+import sglang_hydra.cli
+for module in pkgutil.iter_modules(sglang_hydra.cli.__path__):
+    importlib.import_module(f"sglang_hydra.cli.{{module.name}}")
+from sglang_hydra.cli.main import entry
+entry(["bench", "-m", "gpu=h100", "model=qwen3_8b", "tp_size=1,2", "sweep.dry_run=true"])
+"""
 COMMAND = """
 from sglang_hydra.cli.main import entry
 assert entry({words!r}) == 0
@@ -97,3 +121,8 @@ def test_only_what_is_needed_is_imported(program: str, unwanted: set[str], tmp_p
 )
 def test_no_verb_of_the_page_imports_what_a_browser_has_not(words: list[str], tmp_path: Path) -> None:
     imported_by(IN_A_BROWSER.format(missing=NOT_IN_A_BROWSER, words=words), tmp_path)
+
+
+def test_every_verb_begins_without_the_packages_of_extras(tmp_path: Path) -> None:
+    """``pip install sglang-hydra`` alone: no verb ends in an ImportError, and a sweep is planned."""
+    assert "sglang_hydra.cli.bench" in imported_by(EVERY_VERB.format(missing=OF_EXTRAS), tmp_path)

@@ -16,8 +16,8 @@ from sglang_hydra.measure.sweep.grid import Grid, as_words, read_grid
 from sglang_hydra.measure.sweep.hydra_sweeps import hydra_settings, with_launcher
 from sglang_hydra.measure.sweep.planning import Outcome, plan_sweep, sweep_of, verdict_on
 from sglang_hydra.measure.sweep.points import Source, Sweep
-from sglang_hydra.measure.sweep.runner import check_settings
 from sglang_hydra.measure.sweep.setters import naming_setters
+from sglang_hydra.measure.sweep.settings_checks import check_settings
 from sglang_hydra.measure.sweep.store import OPEN, Store
 from sglang_hydra.measure.sweep.table import outcome_lines, outcome_record
 from sglang_hydra.rules.resolution import drawn_seed

@@ -15,20 +15,17 @@ from dataclasses import replace
 
 from sglang_hydra.arguments.secrets import hide_typed_keys
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.bench import LADDER
-from sglang_hydra.compose.settings.sweep import BISECT
 from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.job import Stop
 from sglang_hydra.measure.sweep.launching import launcher_of, run_launched
-from sglang_hydra.measure.sweep.points import Sweep, has_slo
+from sglang_hydra.measure.sweep.points import Sweep
 from sglang_hydra.measure.sweep.progress import LiveScreen, Tally
-from sglang_hydra.measure.sweep.search import HIGHEST, search_of
+from sglang_hydra.measure.sweep.search import search_of
 from sglang_hydra.measure.sweep.server_points import CLAIM_S, policy_of, run_group, writing_to
+from sglang_hydra.measure.sweep.settings_checks import check_settings
 from sglang_hydra.measure.sweep.store import FAILED, Store
 from sglang_hydra.run.launch.signals import stopping_on_signals
-from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.exit_codes import INTERRUPTED, SERVER_FAILED
-from sglang_hydra.text.findings import Finding
 
 
 def run(sweep: Sweep) -> int:
@@ -129,53 +126,3 @@ def _hidden(words: tuple[str, ...]) -> tuple[str, ...]:
 def _without_key(request: Request) -> Request:
     (text,) = _hidden((request.text,))
     return request if text == request.text else Request(text, request.place, request.layer)
-
-
-_RERUN = (FAILED, "invalid")
-_KEYS = ("bench.concurrency", "bench.request_rate")
-
-
-def check_settings(sweep: Sweep) -> None:
-    """Raises ConfigError for settings of the ``sweep`` node that no run can follow."""
-    settings = sweep.settings
-    findings = [
-        Finding("error", "RNR005", message, tuple(fields), hint) for message, hint, *fields in _search_problems(sweep)
-    ]
-    invalid = [state for state in settings["rerun"] if state not in _RERUN]
-    if invalid:
-        message = f"sweep.rerun names {invalid[0]!r}; it may name {', '.join(_RERUN)}"
-        findings.append(Finding("error", "RNR002", message, ("sweep.rerun",), "sweep.rerun=[failed]"))
-    for name, least in (("retries", 0), ("max_jobs", 1)):
-        value = settings[name]
-        if value is not None and value < least:
-            message = f"sweep.{name}={value} must be at least {least}"
-            findings.append(Finding("error", "RNR002", message, (f"sweep.{name}",), f"sweep.{name}={max(least, 1)}"))
-    if findings:
-        raise ConfigError(*findings)
-
-
-def _search_problems(sweep: Sweep) -> Iterator[tuple[str, ...]]:
-    """Yields what of the settings no search along one key can follow: the message, what to type, the keys."""
-    settings = sweep.settings
-    kind, key = settings["search"], settings["search_key"]
-    if kind is None:
-        return
-    if kind != BISECT:
-        yield f"sweep.search={kind} is not {BISECT}", f"sweep.search={BISECT}", "sweep.search"
-        return
-    if key not in _KEYS:
-        message = f"sweep.search_key={key} is none of {', '.join(_KEYS)}"
-        yield message, f"sweep.search_key={_KEYS[0]}", "sweep.search_key"
-    low, high = settings["search_min"] or 1, settings["search_max"] or HIGHEST
-    bounds = "sweep.search_min=1 sweep.search_max=64"
-    if not 0 < low <= high or settings["search_steps"] < 1 or (key == _KEYS[0] and low != int(low)):
-        message = f"between {low:g} and {high:g} there is nothing to try in {settings['search_steps']} steps"
-        yield message, bounds, "sweep.search_min", "sweep.search_max", "sweep.search_steps"
-    if any(word.lstrip("+").partition("=")[0] == key for point in sweep.points() for word in point.words):
-        yield f"{key} varies, and sweep.search=bisect chooses its values", bounds, key, "sweep.search"
-    if not all(has_slo(point.workload) for point in sweep.points()):
-        message = "sweep.search=bisect looks for the highest load that meets the SLO, and there is none"
-        yield message, "bench.slo.ttft_ms=500, or bench.slo.itl_ms or bench.slo.e2e_ms", "bench.slo"
-    if any(point.workload["concurrency"] == LADDER for point in sweep.points()):
-        message = "bench.concurrency=ladder is a search of its own beside sweep.search=bisect"
-        yield message, "one of the two", "sweep.search", "bench.concurrency"

@@ -30,7 +30,7 @@ ROWS: dict[str, list[Row]] = json.loads((Path(__file__).parents[2] / "data" / "p
 @functools.cache
 def imported(name: str, at: int) -> Imported:
     config = ROWS[name][at]["config"]
-    script = f"cd /root/{name} && python3 train.py {config}"
+    script = f"cd /opt/{name} && python3 train.py {config}"
     source = Source("x.sh", script) if isinstance(config, str) else Source("x.yaml", yaml.safe_dump(config))
     (server,) = import_source(source, Typed({"gpu": "h200"}), composer())
     return server

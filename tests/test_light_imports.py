@@ -50,16 +50,19 @@ OF_EXTRAS = (
 )
 EVERY_VERB = """
 import importlib, pkgutil, sys
-class Missing:
+finders = sys.meta_path[:]
+class Without:
     def find_spec(self, name, path=None, target=None):
-        if name in {missing!r}:
-            raise ModuleNotFoundError(f"no module named {{name}}", name=name)
-sys.meta_path.insert(0, Missing())
+        found = () if name in {missing!r} else (each.find_spec(name, path, target) for each in finders)
+        return next(filter(None, found), None)
+sys.meta_path[:] = [Without()]
 import sglang_hydra.cli
 for module in pkgutil.iter_modules(sglang_hydra.cli.__path__):
     importlib.import_module(f"sglang_hydra.cli.{{module.name}}")
 from sglang_hydra.cli.main import entry
-entry(["bench", "-m", "gpu=h100", "model=qwen3_8b", "tp_size=1,2", "sweep.dry_run=true"])
+sweep = ["bench", "-m", "gpu=h100", "model=qwen3_8b", "tp_size=1,2"]
+assert entry([*sweep, "sweep.dry_run=true"]) == 0
+assert entry(sweep) != 0
 """
 COMMAND = """
 from sglang_hydra.cli.main import entry

@@ -55,9 +55,10 @@ def run(invocation: Invocation) -> int:
     if grid.settings["dry_run"]:
         return 0
     from sglang_hydra.measure.sweep.required_packages import check_packages
-    from sglang_hydra.measure.sweep.runner import run as take_points
 
     check_packages("bench", "httpx")
+    from sglang_hydra.measure.sweep.runner import run as take_points
+
     if of_hydra.is_named:
         sweep = with_launcher(sweep, composer)
     with naming_setters(grid.set_by):

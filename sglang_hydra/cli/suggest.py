@@ -228,6 +228,16 @@ def _ranked(item: Suggestion, goal: str) -> float | None:
     return float(item.gpus)
 
 
+def _notes(item: Suggestion, best: Suggestion, goal: str) -> list[str]:
+    """Returns what a reader must know of one plan beside its figures, most important first."""
+    notes = [item.plan.verdict.sentence] if item.plan.launchable is None else []
+    notes += [] if item.keeps_model else ["other weights"]
+    notes += ["outside the SLO"] if item.slo is False else []
+    notes += ["equal to 1 within the error"] if item is not best and goal != FEWEST and _equal(item, best, goal) else []
+    lacks = ", ".join(item.expected.unknown)
+    return notes + (list(item.expected.found.reasons) if item.expected.found else [f"no forecast: {lacks} is unknown"])
+
+
 def _lines(
     typed: Sequence[str],
     found: Sequence[Suggestion],
@@ -260,15 +270,12 @@ def _lines(
         cells += [rate(item.cost) if item.cost else "?"] if priced else []
         rows.append([text(cell) for cell in cells])
     lines += [*table(rows), []]
-    for rank, item in enumerate(found, 1):
-        notes = [item.plan.verdict.sentence] if item.plan.launchable is None else []
-        notes += [] if item.keeps_model else ["other weights"]
-        notes += ["outside the SLO"] if item.slo is False else []
-        notes += ["equal to 1 within the error"] if rank > 1 and goal != FEWEST and _equal(item, found[0], goal) else []
-        lacks = ", ".join(item.expected.unknown)
-        notes += list(item.expected.found.reasons) if item.expected.found else [f"no forecast: {lacks} is unknown"]
-        note = f" ({'; '.join(notes)})" if notes else ""
-        lines += with_command([text(f"{rank}{note}: ")], command_of(typed, item))
+    notes = [_notes(item, found[0], goal) for item in found]
+    shared = [note for note in notes[0] if len(found) > 1 and all(note in each for each in notes)]
+    for rank, (item, own) in enumerate(zip(found, notes), 1):
+        rest = "; ".join(note for note in own if note not in shared)
+        lines += with_command([text(f"{rank} ({rest}): " if rest else f"{rank}: ")], command_of(typed, item))
+    lines += [[], *folded([text(f"All {len(found)}: {'; '.join(shared)}")], room())] if shared else []
     for why in dict.fromkeys(item.plan.verdict.why for item in found if item.plan.launchable is None):
         lines += [[], *folded([text(f"Not known: {why}", "yellow")], room())]
     return [*lines, [], *folded([text(f"Ranked by {GOALS[goal]}. {NOTE}", "dim")], room())]

@@ -272,7 +272,7 @@ def _lines(
     lines += [*table(rows), []]
     notes = [_notes(item, found[0], goal) for item in found]
     shared = [note for note in notes[0] if len(found) > 1 and all(note in each for each in notes)]
-    for rank, (item, own) in enumerate(zip(found, notes), 1):
+    for rank, (item, own) in enumerate(zip(found, notes, strict=True), 1):
         rest = "; ".join(note for note in own if note not in shared)
         lines += with_command([text(f"{rank} ({rest}): " if rest else f"{rank}: ")], command_of(typed, item))
     lines += [[], *folded([text(f"All {len(found)}: {'; '.join(shared)}")], room())] if shared else []

@@ -1,12 +1,10 @@
-"""Checks an app of ours before Hydra composes it: mistakes in its YAML files and overrides, with file, line and key.
+"""Checks an app of ours before Hydra composes it, and names the file, line and key of each mistake in YAML files and
+overrides. Hydra refuses most of them too, but names only the key, and shows a traceback for invalid YAML.
 
-Hydra refuses most of them too, but names the key alone, and shows a traceback for a file that is not YAML.
-
-Two parts work together. ``watch_apps``, which ``sglang_hydra.main`` calls, notes the task, the name of the primary
-config and the command line of the app that ``@hydra.main`` starts (compose/hydra_internals.py). The search-path plugin
-then calls ``check_app`` with the search path of that app. So every app that is written as the documentation says is
-checked, and apps without ``@sglang_hydra.main`` and Hydra's compose API are left to Hydra. A multirun, ``--cfg`` and
-``--info`` are composed by Hydra first: what it refuses is passed to ``refused_by_hydra``.
+Two parts work together. ``watch_apps``, which ``sglang_hydra.main`` calls, notes the task, the primary config and the
+command line of the app that ``@hydra.main`` starts (compose/hydra_internals.py). The search-path plugin then calls
+``check_app`` with the search path of that app. Apps without ``@sglang_hydra.main`` and Hydra's compose API are left to
+Hydra. Hydra composes a multirun, ``--cfg`` and ``--info`` first; its refusals go to ``refused_by_hydra``.
 """
 
 from __future__ import annotations
@@ -41,11 +39,11 @@ _OF_MODEL = re.compile(r"model(@[\w.]+)?=")
 _OTHER_MODES = ("help", "hydra_help", "multirun", "cfg", "info", "shell_completion", "experimental_rerun")
 _composers: dict[tuple[str, ...], Composer] = {}
 _starting: list[tuple[Composer, list[str]]] = []
-"""What the app that starts is composed with, and its command line."""
+"""The composer of the starting app, and its command line."""
 
 
 def spell_no_choice(words: list[str]) -> None:
-    """Replaces ``gpu=null`` and ``gpu@server.gpu=`` by the option for none; Hydra shows a traceback for null."""
+    """Replaces ``gpu=null`` and ``gpu@server.gpu=`` by the option that means none, because Hydra fails on null."""
     for position, word in enumerate(words):
         match = _NO_OPTION.fullmatch(word)
         if match:
@@ -53,7 +51,7 @@ def spell_no_choice(words: list[str]) -> None:
 
 
 def offer_recipes(words: Sequence[str]) -> None:
-    """Makes the published recipes among ``words`` known to Hydra, which finds no files of them."""
+    """Registers the published recipes among ``words`` with Hydra, which finds no files for them."""
     typed = [word.partition("=")[2] for word in words if word.lstrip("+").startswith("recipe=")]
     if typed:
         from hydra.core.config_store import ConfigStore
@@ -65,8 +63,8 @@ def offer_recipes(words: Sequence[str]) -> None:
 
 
 def check_app(search_path: ConfigSearchPath) -> None:
-    """Spells the overrides of an app of ours as Hydra takes them. Composes what Hydra is about to compose for a single
-    run, and ends the process with the findings if that cannot be."""
+    """Rewrites the overrides of an app of ours for Hydra, and composes a single run ahead of Hydra. Ends the process
+    with the findings when that fails."""
     app = _app_of_ours()
     if app is None:
         return
@@ -103,9 +101,8 @@ def _end_with(failure: ConfigError, composer: Composer | None, requests: Sequenc
 
 
 def refused_by_hydra(failure: Exception, words: Sequence[str] | None) -> None:
-    """Ends the process with findings for what ends the run of the app that starts: a plan that a job refused, or what
-    Hydra cannot compose with these overrides. For the latter the findings that a single run shows, else Hydra's
-    message. Returns for an error of the task's own."""
+    """Ends the process with findings when a job refused its plan or Hydra cannot compose these overrides. In the second
+    case it shows the findings of a single run, or else Hydra's message. Returns for an error of the task itself."""
     if not _starting:
         return
     composer, typed = _starting[0]
@@ -129,7 +126,7 @@ def _key_of(word: str) -> str:
 
 
 def _first_points(words: Sequence[str]) -> Iterator[str]:
-    """Yields the overrides with the first value of each that is swept."""
+    """Yields the overrides; a sweep is reduced to its first value."""
     for word in words:
         try:
             override = parsed(word, word)
@@ -143,7 +140,7 @@ def _first_points(words: Sequence[str]) -> Iterator[str]:
 
 
 def _needs_the_run(failure: BaseException | None) -> bool:
-    """Returns whether only a run of Hydra's can resolve what failed (``${hydra:...}``); as the task's plan is."""
+    """Returns whether the failure comes from ``${hydra:...}``, which only a run of Hydra resolves."""
     while failure is not None:
         if "HydraConfig was not set" in str(failure):
             return True
@@ -152,9 +149,8 @@ def _needs_the_run(failure: BaseException | None) -> bool:
 
 
 def _as_hydra_takes_them(composer: Composer, words: Sequence[str]) -> list[str]:
-    """Returns ``topology=pd`` and ``recipe=x`` with the ``+`` that Hydra demands for a group that is in no defaults
-    list. ``model=org/name`` becomes an option that Hydra finds; so for each of several, which a multirun takes in
-    turn."""
+    """Adds the ``+`` that Hydra demands for a group outside the defaults list, as in ``topology=pd`` and ``recipe=x``.
+    Makes each path in ``model=org/name`` an option that Hydra finds."""
     listed = composer.listed_groups()
     found = []
     for word in words:
@@ -164,7 +160,7 @@ def _as_hydra_takes_them(composer: Composer, words: Sequence[str]) -> list[str]:
         elif _OF_MODEL.match(word):
             paths = [option for option in _options_in(word) if isinstance(option, str) and composer.is_path(option)]
             for path in paths:
-                # Hydra 1.4 takes no option with .. in it
+                # Hydra 1.4 refuses an option that contains ``..``.
                 option = os.path.abspath(path) if ".." in path.split("/") else path.rstrip("/")
                 word = word.replace(path, option)
                 offer_model(option)
@@ -173,7 +169,7 @@ def _as_hydra_takes_them(composer: Composer, words: Sequence[str]) -> list[str]:
 
 
 def _options_in(word: str) -> list[object]:
-    """Returns what an override chooses: one option, or each of several that are swept."""
+    """Returns the options that an override chooses: one, or all values of a choice sweep."""
     try:
         override = parsed(word, word)
     except Refused:
@@ -183,7 +179,7 @@ def _options_in(word: str) -> list[object]:
 
 
 def offer_model(path: str) -> None:
-    """Makes a folder or the name of a repository an option of the group ``model``, of its ``model_path`` alone."""
+    """Makes a folder or a repository name an option of the group ``model`` that sets only ``model_path``."""
     from hydra.core.config_store import ConfigStore
 
     *above, name = path.split("/")
@@ -192,8 +188,8 @@ def offer_model(path: str) -> None:
 
 
 def as_typed(finding: Finding, requests: Sequence[Request]) -> Finding:
-    """Rewrites the finding for an unknown option of a group: the override that chose it, and what to type in an app.
-    Returns other findings as they are."""
+    """Rewrites a finding about an unknown option of a group: names the override that chose it, and what to type in an
+    app. Returns other findings unchanged."""
     group = finding.fields[0] if finding.id == "CLI006" and finding.fields else None
     if group is None:
         return finding
@@ -212,12 +208,12 @@ def _replaced(old: str, new: str, text: str) -> str:
 
 
 def checked(config_name: str, words: Sequence[str]) -> Composer | None:
-    """Returns the composer that has composed this app with these overrides already, if there is one."""
+    """Returns the composer that already composed this app with these overrides, or None."""
     return _composers.get(_key(config_name, words))
 
 
 def numbered(words: Sequence[str]) -> list[Request]:
-    """Returns the overrides of an app, in Hydra's own syntax, each with its number as the place."""
+    """Numbers the overrides of an app, written in Hydra's own syntax; the number is the place in findings."""
     return [Request(text, f"override {number}") for number, text in enumerate(words, 1)]
 
 
@@ -226,7 +222,7 @@ def _key(config_name: str, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _sweeps(text: str) -> bool:
-    """Returns whether an override asks for several jobs, as it may where the app's own config sets Hydra's mode."""
+    """Returns whether an override asks for several jobs, by a sweep or by ``hydra.mode=``."""
     try:
         return text.startswith("hydra.mode=") or parsed(text, text).is_sweep_override()
     except Refused:
@@ -234,8 +230,7 @@ def _sweeps(text: str) -> bool:
 
 
 def _app_of_ours() -> StartingApp | None:
-    """Returns the app that ``@hydra.main`` starts, if it has a task that gets a plan. None for what is composed in any
-    other way."""
+    """Returns the app that ``@hydra.main`` starts, or None when its task gets no plan or something else composes."""
     from sglang_hydra.compose.hydra_apps import take_starting_app
 
     app = take_starting_app()
@@ -245,7 +240,7 @@ def _app_of_ours() -> StartingApp | None:
 
 
 def expect_start(task: Callable[..., object]) -> None:
-    """Marks a task that gets a plan, and has the start of its app noted."""
+    """Marks a task that gets a plan, and watches for the start of its app."""
     from sglang_hydra.compose.hydra_apps import watch_apps
 
     task.__dict__["plans"] = True

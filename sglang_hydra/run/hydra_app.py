@@ -1,4 +1,4 @@
-"""Our part in other Hydra apps: the decorator between ``@hydra.main`` and a task that gets the finished plan."""
+"""Provides the decorator for other Hydra apps, between ``@hydra.main`` and a task that gets the finished plan."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Finalized = Callable[..., Result]
-"""What @hydra.main calls with its config, or what is called without an argument once that stands above it."""
+"""The decorated task: @hydra.main calls it with its config, and users call it without arguments."""
 Task = Callable[[Plan], Result] | Callable[[Any, Plan], Result] | Callable[[Any, Mapping[str, Plan]], Result]
-"""A task: its config, if it takes that, and the plan, or all plans by node."""
+"""A task: takes the plan, or its config and the plan, or its config and all plans by node."""
 
 
 @overload
@@ -43,22 +43,21 @@ def main(task: Callable[[Any, Mapping[str, Plan]], Result], *, strict: bool = Tr
 @overload
 def main(task: None = None, *, strict: bool = True) -> Callable[[Task[Result]], Finalized[Result]]: ...
 def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hydra: Any) -> Callable[..., Any]:
-    """Returns the finalizing decorator for other Hydra apps, between ``@hydra.main`` and the task.
+    """Decorates the task of another Hydra app, below ``@hydra.main``, so that it gets the finished plan.
 
         @hydra.main(version_base=None, config_path="conf", config_name="config")
         @sglang_hydra.main
         def run(plan: sglang_hydra.Plan) -> None: ...
 
-    A task with two arguments, ``run(config, plan)``, gets the app's own config first. The app's primary config has
-    ``sglang_hydra_schema`` first in its defaults list and then our groups; an app with keys of its own has all of these
-    under a node (``/sglang_hydra@server``). An app with several servers has each under a node of its own; its task is
-    ``run(config, plans)`` and gets a mapping from node to plan. A plan is made from the config that Hydra passes, also
-    in each job of a multirun; what differs from the files and overrides, because a callback or another decorator set
-    it, has the origin ``app``.
+    A task with two arguments, ``run(config, plan)``, gets the app's own config first. The app's primary config lists
+    ``sglang_hydra_schema`` first in its defaults list and then our groups; an app with keys of its own puts these under
+    a node (``/sglang_hydra@server``). An app with several servers puts each under its own node; its task is
+    ``run(config, plans)`` and gets a mapping from node to plan. The plan is made from the config that Hydra passes,
+    also in each job of a multirun. A value that a callback or another decorator changed has the origin ``app``.
 
-    A plan that cannot be launched is shown with its findings and ends the run with exit code 2 (in a multirun: fails
-    the job) before the task is called. With ``@sglang_hydra.main(strict=False)`` the task gets it all the same. Raises
-    TypeError for a task that takes another number of arguments.
+    A plan that cannot be launched is shown with its findings. It ends the run with exit code 2 (in a multirun: fails
+    the job) before the task is called; with ``@sglang_hydra.main(strict=False)`` the task is called anyway. Raises
+    TypeError for a task with another number of arguments.
     """
     if of_hydra:
         raise TypeError(
@@ -115,7 +114,7 @@ def _one_of(mounts: Sequence[Sequence[str]]) -> Finding:
 
 
 def typed_words(running: Any) -> list[str]:
-    """Returns the overrides of a job, as they were typed: from Hydra's node, interpolations resolved."""
+    """Returns the typed overrides of a job, from Hydra's node ``running``, with interpolations unresolved."""
     from omegaconf import OmegaConf
 
     words: Any = OmegaConf.to_container(running.overrides.task, resolve=False)
@@ -123,8 +122,8 @@ def typed_words(running: Any) -> list[str]:
 
 
 def _takes(task: Callable[..., Any]) -> tuple[bool, bool]:
-    """Returns whether a task is called with the config too, and whether with all ``plans``. Raises TypeError where no
-    call fits."""
+    """Returns whether the task takes the config, and whether it takes all ``plans``. Raises TypeError for another
+    signature."""
     signature = inspect.signature(task)
     for arguments in ((None,), (None, None)):
         with contextlib.suppress(TypeError):
@@ -137,9 +136,9 @@ def _takes(task: Callable[..., Any]) -> tuple[bool, bool]:
 
 @contextlib.contextmanager
 def shown_refusal(plan: Plan | None = None) -> Iterator[None]:
-    """Shows a refusal in a run of a Hydra app as findings, without a traceback, and ends the process with its exit
-    code; with the ``plan`` that was refused, who set what is shown too. In a multirun it is raised: whether the other
-    jobs go on is the sweeper's to say."""
+    """Shows a refusal in a Hydra app as findings, without a traceback, and ends the process with its exit code. With
+    the refused ``plan``, also shows who set the values. In a multirun it raises the refusal: the sweeper decides
+    whether the other jobs continue."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
@@ -153,7 +152,7 @@ def shown_refusal(plan: Plan | None = None) -> Iterator[None]:
 
 
 def composer_of_app(running: Any, at: tuple[str, ...] | None = None) -> Composer:
-    """Composes what a Hydra app composes, or the server under its ``at``; ``running`` is its ``hydra`` node."""
+    """Composes the config of a Hydra app, or its server under the node ``at``; ``running`` is its ``hydra`` node."""
     sources = [source for source in running.runtime.config_sources if source.provider not in ("hydra", "schema")]
     folders = [f"{source.schema}://{source.path}" for source in sources if source.path]
     return Composer(folders, str(running.job.config_name), hydra_syntax=True, at=at)

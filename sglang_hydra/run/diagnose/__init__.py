@@ -1,8 +1,8 @@
-"""Why a server failed, from its exit state and its log: its own, or one that somebody brings.
+"""Explains why a server failed, from its exit code and its log. Accepts the log of any server.
 
-``diagnose(lines, exit_code)`` gives a ``Diagnosis``. What can go wrong is declared in ``classes/``, one entry a
-class; ``reader`` reads a log of any size once, ``verdict`` chooses the line that decides, ``remedy``
-plans what to change. Nothing here starts, stops or asks a server.
+``diagnose(lines, exit_code)`` returns a ``Diagnosis``. ``classes/`` declares the failures, one entry for each class;
+``reader`` reads a log of any size once, ``verdict`` chooses the deciding line, and ``remedy`` plans changes. Nothing
+here starts, stops or contacts a server.
 """
 
 from __future__ import annotations

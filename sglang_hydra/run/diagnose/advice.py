@@ -1,4 +1,4 @@
-"""The general advice of a class, without what the server that failed had already."""
+"""Adapts the general advice of a failure class to the arguments that the failed server already had."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sglang_hydra.text.words import program
 
 _TYPED = re.compile(r"([a-z][a-z0-9_]*)=([\w.]+)(.*)", re.DOTALL)
 _FRACTION = "mem_fraction_static"
-# Each of these takes less memory the smaller it is.
+# A smaller value takes less memory.
 _SMALLER = ("chunked_prefill_size", "cuda_graph_max_bs", "max_running_requests")
-# Each of these helps more the larger it is; what was not enough is doubled.
+# A larger value helps more; a value that was not enough is doubled.
 _LARGER = ("tp_size", "nnodes", "dist_timeout", "watchdog_timeout")
 _STEP, _LEAST, _MOST = 0.05, 0.2, 0.97
 _LOW_ENOUGH = 0.85
@@ -29,27 +29,27 @@ _PROGRAM = re.compile(r"\bsglang-hydra (?=[a-z])")
 
 
 def as_typed(advice: str) -> str:
-    """Returns ``advice`` with this program under the name that it was started by."""
+    """Replaces ``sglang-hydra`` in ``advice`` by the name under which this program was started."""
     return _PROGRAM.sub(f"{program()} ", advice)
 
 
 def fitted(
     advice: Sequence[str], args: Mapping[str, object] | None, numbers: LogNumbers | None = None
 ) -> Sequence[str]:
-    """Returns ``advice`` for a server with ``args``: no value that it had, none in the wrong direction, and none that
-    the ``numbers`` of its log show impossible."""
+    """Adapts ``advice`` to a server with ``args``. Drops a value that the server had, a change in the wrong direction,
+    and a value that the ``numbers`` of its log rule out. Returns all of ``advice`` when nothing is left."""
     parts = list(map(as_typed, advice))
     kept = [better for part in parts if (better := _better(part, args or {}, numbers or LogNumbers())) is not None]
     return kept or parts
 
 
 def with_costs(advice: Sequence[str], kind: str) -> list[str]:
-    """Returns ``advice`` for a class of failure with what each change of an argument costs."""
+    """Adds to each change of an argument in ``advice`` what it costs in this class of failure."""
     return [_with_cost(part, kind) for part in advice]
 
 
 def in_release(advice: Sequence[str], version: str | None) -> Sequence[str]:
-    """Returns ``advice`` with the names that arguments have in ``version``; what has none there is left out."""
+    """Renames the arguments in ``advice`` to their names in ``version``, and drops those that ``version`` lacks."""
     if version not in known_versions():
         return advice
     return [part for part in (_renamed(part, version) for part in advice) if part] or advice
@@ -108,7 +108,7 @@ def _better(part: str, args: Mapping[str, object], numbers: LogNumbers) -> str |
 
 
 def _better_fraction(part: str, advised: float, had: object, rest: str, numbers: LogNumbers) -> str | None:
-    """Returns another mem_fraction_static than ``had``, by the log's numbers; None if none is left."""
+    """Returns the advice with a mem_fraction_static that differs from ``had`` and fits the log; None without one."""
     if isinstance(had, bool) or not isinstance(had, int | float):
         had = None
     if had is not None and advised < _LOW_ENOUGH and (worked := numbers.lower_fraction(float(had))) is not None:
@@ -124,7 +124,7 @@ def _better_fraction(part: str, advised: float, had: object, rest: str, numbers:
 
 
 def _ranks(args: Mapping[str, object]) -> int:
-    """Returns the ranks of one node, which share its memory."""
+    """Returns the number of ranks on one node, which share its host memory."""
     return max(1, _whole(args.get("tp_size")) // _whole(args.get("nnodes")))
 
 
@@ -133,8 +133,8 @@ def _whole(value: object) -> int:
 
 
 def _fraction(advised: float, had: float) -> float | None:
-    """Chooses a fraction. ``advised`` is below what most servers have where less helps, and above where more does; None
-    where no fraction is left."""
+    """Returns ``advised``, or one step beyond ``had``: down when ``advised`` is low, up when it is high. Returns None
+    beyond the limits."""
     if advised < _LOW_ENOUGH:
         return min(advised, lower) if (lower := round(had - _STEP, 2)) >= _LEAST else None
     return max(advised, higher) if (higher := round(had + _STEP, 2)) <= _MOST else None

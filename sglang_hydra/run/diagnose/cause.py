@@ -1,5 +1,5 @@
-"""The place in SGLang's own code that a failure comes from, the arguments that its conditions read, and the changes
-that they accept."""
+"""Finds the place in SGLang's code that raised a failure, the arguments that its conditions read, and the changes that
+make a condition false."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sglang_hydra.text.json_types import Json, JsonObject
 
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.){0,8}(\w+)(?::\s*(.*))?$", re.DOTALL)
 _MOST_CHANGES = 8
-# What makes it another server, or belongs to its machines.
+# A change of these makes another server, or concerns its machines.
 _KEPT = frozenset(
     ("model_path", "tokenizer_path", "device", "disaggregation_mode", "nnodes", "node_rank", "host", "port")
 )
@@ -29,10 +29,10 @@ Change = JsonObject
 
 @dataclass(frozen=True)
 class Cause:
-    """``found`` are the places whose message and frame agree best: several where one function says the same twice.
-    ``reads`` are the arguments that their conditions read, the nearest first, ``arguments`` their values in the log;
-    ``variables`` and ``platform`` the same of the environment and the machine. ``changes`` are those of one argument
-    after which a condition no longer holds; where none is known, ``defaults`` undo one that a condition reads."""
+    """A place in SGLang's code and its conditions. ``found`` holds the places whose message and frame agree best,
+    several where one function raises a message twice. ``reads`` names the arguments that the conditions read, nearest
+    first; ``arguments`` gives their logged values. ``variables`` and ``platform`` are the same for environment and
+    machine. Each of ``changes`` sets one argument to make a condition false; without any, ``defaults`` resets one."""
 
     found: tuple[Found, ...]
     reads: tuple[str, ...] = ()
@@ -44,18 +44,18 @@ class Cause:
 
     @property
     def is_of_arguments(self) -> bool:
-        """Returns whether a condition compares an argument, and not only something that was made by one."""
+        """Returns whether a condition compares an argument itself, and not only a value computed from arguments."""
         return any(_compares(guard) for one in self.found for guard in one.site.guards)
 
     @property
     def place(self) -> str:
-        """Returns ``srt/managers/scheduler.py:__init__``."""
+        """Returns file and function: ``srt/managers/scheduler.py:__init__``."""
         site = self.found[0].site
         return f"{site.file}:{site.function}"
 
 
 def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | None) -> Cause | None:
-    """Returns the place that raised an exception; None where no release has such a one."""
+    """Returns the place that raised an exception, or None when no release has a matching one."""
     parts = _EXCEPTION.match(raised.text.strip())
     if parts is None:
         return None
@@ -81,7 +81,7 @@ def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | N
 
 
 def _defaults(names: Sequence[str], args: Mapping[str, object], table: Mapping[str, Argument]) -> Iterator[Change]:
-    """Yields each argument that was given another value, at its default."""
+    """Yields each argument with a non-default value, reset to its default."""
     for name in names:
         argument = table.get(name)
         is_given = argument is not None and not argument.required and argument.computed is None and name in args
@@ -90,14 +90,14 @@ def _defaults(names: Sequence[str], args: Mapping[str, object], table: Mapping[s
 
 
 def _values(args: Mapping[str, object] | None, table: Mapping[str, Argument]) -> dict[str, object]:
-    """Returns the arguments of the log; those that it does not write are at their defaults."""
+    """Returns the arguments of the log, completed with the defaults of the release."""
     given = {name: value for name, value in (args or {}).items() if name != CUT}
     defaults = {name: one.default for name, one in table.items() if one.computed is None}
     return {**defaults, **given}
 
 
 def evaluated(term: Term, values: JsonObject) -> Json:
-    """Returns the value of a condition; ``_UNKNOWN`` where something in it is not known."""
+    """Returns the value of a condition, or ``_UNKNOWN`` when an input that decides it is unknown."""
     match term:
         case ["c", value]:
             return value
@@ -126,7 +126,7 @@ def evaluated(term: Term, values: JsonObject) -> Json:
 
 
 def _plain(value: object) -> Json:
-    """Texts without case, as members of enumerations are compared by their names."""
+    """Lowers the case of texts, because members of enumerations are compared by name."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return value.casefold() if isinstance(value, str) else value
@@ -150,7 +150,7 @@ _OPERATIONS: Mapping[str, Callable[[Json, Json], Json]] = {
 
 
 def _changes(guards: Sequence[Term], values: Mapping[str, object], table: Mapping[str, Argument]) -> Iterator[Change]:
-    """Changes of one argument after which a condition is false, those of the nearest condition first."""
+    """Yields changes of one argument that make a condition false, starting with the nearest condition."""
     seen: list[Change] = []
     for guard in reversed(guards):
         if evaluated(guard, values) is False:
@@ -168,7 +168,7 @@ def _changes(guards: Sequence[Term], values: Mapping[str, object], table: Mappin
 
 
 def _candidates(guard: Term, name: str, values: Mapping[str, object], argument: Argument) -> Iterator[object]:
-    """Values worth trying for an argument: those that the condition compares it with, and its default."""
+    """Yields values to try for an argument: the constants of the condition, their neighbours, and the default."""
     had, kind = values.get(name), argument.type.partition(" ")[0]
     if kind == "bool":
         yield from (value for value in (False, True) if value is not had)
@@ -212,7 +212,7 @@ def _constants(term: object, values: Mapping[str, object]) -> Iterator[object]:
 
 
 def nearest_release(version: str | None) -> str | None:
-    """Returns the release that a log's own words mean: ``near 0.5.3`` and ``0.4.3 to 0.4.3.post2`` count as one."""
+    """Returns the release of a version text (the first one of a range), or None when it is unknown."""
     if version is None:
         return None
     name = version.removeprefix("near ").partition(" to ")[0]

@@ -1,4 +1,4 @@
-"""Diagnoses a failed server from its exit state and its log."""
+"""Diagnoses a failed server from its exit code and its log."""
 
 from __future__ import annotations
 
@@ -30,20 +30,19 @@ _LONGEST_LINE = 600
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A failure by class.
+    """The class of a failure, with its evidence.
 
-    ``kind`` is the stable name of the class, ``unknown`` where nothing decides; ``confidence`` is from 0 (unknown) to
-    1, and never between 0 and 0.5. ``state`` is ``failed``, or ``healthy``, ``router`` (a healthy one) and ``loading``
-    where nothing failed, ``foreign`` for another engine's log, ``empty``, else ``unknown``. ``line`` is the deciding
-    line as it can be shown, ``line_number`` its number from 1, both None where only the exit state decides. ``stage``
-    is what the server was doing (load, kv, graphs, serve, ...). ``version`` is the release of SGLang, ``server_args``
-    the arguments that the log writes down (under their names there), None where it does not say. ``gpu`` and
-    ``gpu_memory_mib`` are the device that it speaks of. ``ready`` says that the server had begun to serve. ``finding``
-    is the message: what happened, and what to type. ``also`` are the other classes with evidence, ``last_lines`` the
-    end of the log, ``lines`` how many there were. ``advised`` is what the log itself advises near the line that
-    decides. ``cause`` is the place in SGLang's code that it comes from, None where none is known. ``remedies`` are the
-    changes of the hint that were planned clean, ``notes`` what was assumed to plan them, or why nothing was planned.
-    ``numbers`` are those of memory that the log writes down.
+    ``kind`` is the stable name of the class, or ``unknown``. ``confidence`` is 0 for unknown, else 0.5 to 1. ``state``
+    is ``failed``; ``healthy``, ``router`` (a healthy one) or ``loading`` without a failure; ``foreign`` for another
+    engine's log; ``empty``; or ``unknown``. ``line`` is the deciding line without secrets, ``line_number`` its number
+    from 1; both are None when only the exit code decides. ``stage`` is the activity of the server (load, kv, graphs,
+    serve, ...). ``version`` is the release of SGLang and ``server_args`` the arguments in the log, under their names
+    there; None when the log has none. ``gpu`` and ``gpu_memory_mib`` are the device in the log. ``ready``: the server
+    had begun to serve. ``finding`` says what happened and what to type. ``also`` names the other classes with evidence,
+    ``last_lines`` is the end of the log, ``lines`` the number of lines. ``advised`` is the log's own advice near the
+    deciding line. ``cause`` is the place in SGLang's code, or None. ``remedies`` are changes that were planned without
+    errors; ``notes`` give the assumptions of these plans, or why there is none. ``numbers`` are the memory sizes in the
+    log.
     """
 
     kind: str
@@ -71,32 +70,32 @@ class Diagnosis:
 
     @property
     def known(self) -> bool:
-        """Returns whether a class of failure was found."""
+        """Returns whether the failure has a known class."""
         return self.kind != UNKNOWN
 
     @property
     def healthy(self) -> bool:
-        """Returns whether the server, or a router, became ready, and no failure is in its log."""
+        """Returns whether the server or router became ready and its log shows no failure."""
         return self.state in ("healthy", "router")
 
     @property
     def failure(self) -> FailureClass | None:
-        """Returns the class, with what it means; None where it is unknown."""
+        """Returns the failure class, or None when it is unknown."""
         return classes_by_kind().get(self.kind)
 
 
 def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
-    """Classifies a failed server by its log and, where it is known, its exit code (137 or -9: SIGKILL).
+    """Classifies a failed server by its log and, if known, its exit code (137 or -9: SIGKILL).
 
-    ``lines`` are read once and in order, in memory that does not grow with them. Nothing in them is trusted: whatever
-    they hold, this gives a Diagnosis. What nothing explains is ``unknown``.
+    Reads ``lines`` once, in bounded memory. Accepts any content and always returns a Diagnosis, with the class
+    ``unknown`` when nothing explains the failure.
     """
     reader = LogReader().read(lines)
     return judged(reader, exit_code)
 
 
 def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
-    """Returns the diagnosis of a log that was read."""
+    """Returns the diagnosis of a log after it was read."""
     args = next((life.server_args for life in reversed(reader.lives) if life.server_args is not None), None)
     version = reader.version or _version(args)
     verdict, cause = Verdict(None, 0.0), None
@@ -142,7 +141,7 @@ def _kind(verdict: Verdict) -> str:
 
 
 def _retryable(verdict: Verdict) -> bool:
-    """Returns whether the same command may succeed, by the class, or by the line where that says otherwise."""
+    """Returns whether the same command may succeed next time: by the signature, else by the class."""
     if verdict.failure is None:
         return False
     own = verdict.found.signature.retryable if verdict.found else None
@@ -154,7 +153,7 @@ def _shown(line: Line) -> str:
 
 
 def _state(reader: LogReader, exit_code: int | None) -> str:
-    """Returns what a log without a known failure shows: a server that serves, one that still loads, or none."""
+    """Returns the state of a log without a known failure: healthy, router, loading, foreign, empty or unknown."""
     life = reader.life
     if reader.count == 0:
         return "empty"
@@ -207,14 +206,14 @@ def _advised(
 
 
 def _accepted(cause: Cause) -> Sequence[str]:
-    """Returns the changes that the place accepts, as they are typed."""
+    """Returns the changes that avoid the failing condition, as overrides to type."""
     return [f"{name}={shown(value)}" for change in cause.changes for name, value in change.items()]
 
 
 def _hint(
     advice: Sequence[str], kind: str, found: Evidence | None, reader: LogReader, args: JsonObject | None
 ) -> Sequence[str]:
-    """Returns the advice for this server: by the numbers of its log, with costs, in the names of its release."""
+    """Returns the advice adapted to this server: checked against its log, with costs, in the names of its release."""
     numbers = reader.numbers
     if found is not None:
         numbers.read(found.line.text)
@@ -222,7 +221,7 @@ def _hint(
 
 
 def _nothing_failed(state: str, reader: LogReader) -> Finding:
-    """Returns the finding on a log in which no known class of failure decides."""
+    """Returns the finding for a log without a deciding failure."""
     life = reader.life
     if state == "healthy":
         later = "was asked to stop later" if _was_stopped(life) else "nothing after says that it ended"
@@ -247,7 +246,7 @@ def _nothing_failed(state: str, reader: LogReader) -> Finding:
 
 FAULT = "release_fault"
 _BOTH, _ONE = 0.75, 0.6
-# What Python itself raises, where no statement of the source does.
+# Python raises these itself, without a raise statement.
 _PYTHONS = re.compile(
     r"(?:Type|Attribute|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Import|ModuleNotFound)Error\b|struct\.error"
 )
@@ -255,15 +254,15 @@ _ROOMS, _OF_ARGUMENTS = LOG_LINES["rooms"], LOG_LINES["of_arguments"]
 
 
 class Judged(NamedTuple):
-    """A verdict, and the place in the code that it rests on, if any."""
+    """A verdict, and the place in the code that supports it, or None."""
 
     verdict: Verdict
     cause: Cause | None = None
 
 
 def judged_by_code(verdict: Verdict, lives: Iterable[Life], version: str | None, args: JsonObject | None) -> Judged:
-    """Returns the verdict where the release's own code agrees or says more; an exception that it cannot have raised is
-    of no class."""
+    """Compares the verdict with the source of the release. Adds the place that raised the exception, uses the place's
+    class when the verdict is weak, and drops a weak verdict on an exception that the release cannot raise."""
     raised = _decisive(verdict, list(lives))
     if raised is None:
         return Judged(verdict)
@@ -278,7 +277,7 @@ def judged_by_code(verdict: Verdict, lives: Iterable[Life], version: str | None,
 
 
 def _decisive(verdict: Verdict, lives: list[Life]) -> Raised | None:
-    """Returns the exception that the verdict rests on; where it rests on none, the first that ended a process."""
+    """Returns the exception behind the verdict. Without one, returns the first exception that ended a process."""
     found = verdict.found
     everything = [raised for life in lives for raised in life.raised]
     if found is not None:
@@ -293,7 +292,7 @@ def _decisive(verdict: Verdict, lives: list[Life]) -> Raised | None:
 
 
 def _finding_kind(cause: Cause, raised: Raised, verdict: Verdict) -> str | None:
-    """Returns the class of a refusal; None where the place says no more than the verdict does."""
+    """Returns the class of the place that raised, or None when the place adds nothing to the verdict."""
     agrees = "message" in cause.found[0].agrees
     if not (agrees or (raised.fatal and cause.is_of_arguments)):
         return None
@@ -314,6 +313,6 @@ def _by_room(kind: str, cause: Cause, raised: Raised, verdict: Verdict) -> Verdi
 
 
 def _is_unheard_of(raised: Raised, release: str | None) -> bool:
-    """Returns whether no statement of the file that an exception names can have raised it, nor Python."""
+    """Returns whether neither Python nor any statement in the named file can raise this exception."""
     kind = raised.text.partition(":")[0].rpartition(".")[2]
     return raised.place is not None and not _PYTHONS.match(raised.text) and cannot_raise(release, kind, raised.place)

@@ -1,4 +1,4 @@
-"""The types of a failure class: the lines that show it, what it means, what to type. ``classes/`` has them all."""
+"""Types of a failure class: the lines that show it, its meaning, what to type. ``classes/`` holds the entries."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from sglang_hydra.text.budget import quick_load
 from sglang_hydra.text.json_types import JsonObject
 
 LOG_LINES: JsonObject = quick_load(Path(__file__).with_name("log_lines.yaml").read_text(encoding="utf-8"))
-"""The lines by which a log shows how a server is."""
+"""The texts by which a log shows the state of a server."""
 
 UNKNOWN = "unknown"
-"""The kind of a log in which nothing decides."""
+"""The kind for a log without a deciding line."""
 _ANYTHING = re.compile(r"(?<!\\)\.([*+])")
 _BETWEEN = 400
 
 
 @cache  # only a few of the hundreds of expressions are needed for one log, and ``re`` keeps too few compiled
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiles a pattern in which ``.*`` matches at most ``_BETWEEN`` letters: unbounded ones cost a line's square."""
+    """Compiles a pattern. ``.*`` matches at most ``_BETWEEN`` characters: unbounded, it takes quadratic time."""
     return re.compile(_ANYTHING.sub(lambda found: f".{{{int(found[1] == '+')},{_BETWEEN}}}", pattern))
 
 
 class Weight(IntEnum):
-    """The weight of a line as evidence for the cause. Of several the smallest decides, then the earliest."""
+    """The weight of a line as evidence. The smallest number decides, then the earliest line."""
 
     CAUSE = 1
-    """The failure itself, in words that mean nothing else."""
+    """The failure itself, in unambiguous words."""
     GENERAL = 2
-    """The failure in words that a more specific line explains better."""
+    """The failure in general words; a more specific line explains it better."""
     FAULT = 3
-    """An exception inside SGLang of which only the place is known. Anything more telling in the same line decides."""
+    """An exception in SGLang of which only the place is known. A more specific signature in the line wins."""
     EFFECT = 4
-    """What another process, rank or library makes of it."""
+    """A consequence that another process, rank or library reports."""
     END = 5
-    """That something ended, by a signal or a code."""
+    """The end of a process by a signal or an exit code."""
 
 
 class Stage(IntEnum):
-    """The stages of a server, in the order of its start. ``UNKNOWN`` where the log does not say."""
+    """The stages of a server in startup order. ``UNKNOWN`` when the log does not show the stage."""
 
     UNKNOWN = 0
     START = 1
@@ -56,19 +56,19 @@ class Stage(IntEnum):
 
 _NEAR = 4096
 _LEAST = 2
-"""Letters of a needle."""
+"""The shortest needle, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A line that gives a failure away.
+    """Describes a line that proves a failure.
 
-    The line holds one of the texts ``needles``, letter by letter; ``pattern`` (a regular expression, searched) is what
-    must hold besides, ``unless`` what must not. ``stage`` is what the server must have been doing, ``frame`` a file or
-    function that must be in the traceback (``^at `` begins the innermost one outside of Python's own library, ``^hit at
-    `` the same of a process that ends by it). ``in_warning`` believes it also in a line that calls itself a warning;
-    ``exception`` only in the line that ends a traceback. ``request`` marks what fails one request and leaves the server
-    alive: any work after it acquits it. ``advice``, ``what`` and ``retryable`` replace the class's.
+    The line contains one of the texts ``needles``. ``pattern`` is a regular expression that must match too, ``unless``
+    one that must not. ``stage`` is the required stage of the server, ``frame`` a required file or function in the
+    traceback (``^at `` begins the innermost frame outside Python's own library, ``^hit at `` the same in a traceback
+    that ends its process). ``in_warning`` also accepts lines marked as warnings; ``exception`` accepts only the last
+    line of a traceback. ``request`` marks a failure of one request: the server lives, and any later work acquits it.
+    ``advice``, ``what`` and ``retryable`` replace those of the class.
     """
 
     needles: tuple[str, ...]
@@ -85,13 +85,13 @@ class Signature:
     retryable: bool | None = None
 
     def __post_init__(self) -> None:
-        """Raises TypeError for a needle that nearly every line has."""
+        """Raises TypeError for a needle that is too short to decide anything."""
         for needle in self.needles:
             if len(needle.strip()) < _LEAST:
                 raise TypeError(f"needle {needle!r} decides nothing: it has fewer than {_LEAST} letters")
 
     def fits(self, line: str, needle: str) -> bool:
-        """Returns whether a line that holds ``needle`` has what else it must, at most ``_NEAR`` characters away."""
+        """Returns whether ``pattern`` and ``unless`` accept a line around ``needle`` (``_NEAR`` characters)."""
         if len(line) > _NEAR:  # the time that a pattern takes may grow with the square of what it searches
             start = max(0, line.find(needle) - _NEAR // 4)
             line = line[start : start + _NEAR]
@@ -100,7 +100,7 @@ class Signature:
         )
 
     def fits_trace(self, frames: Sequence[str]) -> bool:
-        """Returns whether the traceback has the frame that is asked for, if any is; ``^$`` asks for none at all."""
+        """Returns whether the traceback has the required frame, if any. ``^$`` requires a log without frames."""
         return self.frame is None or any(_compiled(self.frame).search(frame) for frame in frames or ("",))
 
 
@@ -108,8 +108,8 @@ class Signature:
 class Detail:
     """A number or a name in the deciding line.
 
-    ``pattern`` is a regular expression; ``text`` says what was found, with ``\\1`` for its first group. Without it the
-    last group that matched is the text.
+    ``pattern`` is a regular expression. ``text`` is the result, with ``\\1`` for the first group; without ``text`` the
+    result is the last group that matched.
     """
 
     pattern: str
@@ -126,12 +126,11 @@ class Detail:
 class FailureClass:
     """One class of failure.
 
-    ``kind`` and ``id`` are stable. ``what`` says in a few words what happened, ``meaning`` why it does, ``advice``
-    things to type, the best first. ``retryable``: the same command may succeed next time.
-    ``fields`` are the arguments concerned, the one to change first. ``changes`` are overrides worth planning, the
-    smallest first; ``memory`` says that the fit knows better ones. ``signals`` are those whose number, as the exit
-    state of a process, means this class where no line says more. Of ``details`` the first that is found is shown.
-    ``places`` are the libraries, and the rooms of SGLang, in which an exception means this class.
+    ``kind`` and ``id`` are stable. ``what`` says briefly what happened, ``meaning`` why, ``advice`` what to type, best
+    first. ``retryable``: the same command may succeed next time. ``fields`` are the arguments concerned, the first one
+    to change first. ``changes`` are overrides to plan, smallest first; ``memory`` means that the fit knows better ones.
+    An exit by one of ``signals`` means this class when no line says more. The first of ``details`` that matches is
+    shown. ``places`` are libraries and directories of SGLang whose exceptions mean this class.
     """
 
     id: str
@@ -149,5 +148,5 @@ class FailureClass:
     places: tuple[Signature, ...] = ()
 
     def detail(self, line: str) -> str | None:
-        """Returns the numbers and names in the deciding line, None where there are none."""
+        """Returns the numbers and names in the deciding line, or None."""
         return next((text for detail in self.details if (text := detail.of(line))), None)

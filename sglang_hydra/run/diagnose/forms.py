@@ -1,5 +1,5 @@
-"""A log in the order and the lines in which it was written: opened where it came as JSON, as a table or with its line
-ends escaped, joined where a terminal wrapped it, and turned round where the newest line came first."""
+"""Restores a log to its original lines and order: unpacks JSON, tables and escaped line ends, joins lines that a
+terminal wrapped, and reverses a log whose newest line comes first."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _LOOKED_AT = 400
 _LEAST_TIMES = 3
 _LONGEST_HEAD = 400
 _MOST_TURNED = 1 << 18
-"""Lines that are kept to turn a log round; one that is longer is read as it comes."""
+"""The most lines kept to reverse a log. Later lines keep their order."""
 _TIME = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 _TIME_WITHIN = 80
-# The column of a table that holds the lines.
+# Names of the table column that holds the lines.
 _MESSAGE = ("message", "msg", "log", "line", "content", "text", "body", "_raw", "textpayload", "@message", "event")
 _WIDTHS = range(60, 241)
 _LEAST_FULL = 4
-# What begins a line, however wide the one before it is.
+# These texts begin a new line, however wide the previous one is.
 _BEGINS = re.compile(r"\s*(?:\[|Traceback \(|File \"|\w+(?:\.\w+)*(?:Error|Exception)\b)|\s*$")
 
 
 def as_written(lines: Iterable[str]) -> Iterator[str]:
-    """Returns the lines of a log as its server wrote them."""
+    """Yields the lines of a log as its server wrote them."""
     return _oldest_first(_joined(_opened(lines)))
 
 
@@ -49,7 +49,7 @@ def _opened(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _column(line: str) -> int | None:
-    """Returns the column with the lines, where ``line`` is the head of a table of comma-separated values."""
+    """Returns the number of the column with the log lines if ``line`` is the header of a CSV table, else None."""
     names = [name.strip().strip('"').casefold() for name in line.strip().lstrip("\ufeff").split(",")]
     if (
         len(names) < 2
@@ -61,7 +61,7 @@ def _column(line: str) -> int | None:
 
 
 def _of_table(head: str, rest: Iterable[str], column: int) -> Iterator[str]:
-    """Yields the lines in the rows of a table; a row's time is in front of each."""
+    """Yields the lines in the rows of a CSV table, each after its row's time."""
     texts = (line if isinstance(line, str) else str(line) for line in rest)
     try:
         for row in csv.reader(line.rstrip("\r\n") + "\n" for line in texts):
@@ -73,7 +73,7 @@ def _of_table(head: str, rest: Iterable[str], column: int) -> Iterator[str]:
 
 
 def _joined(lines: Iterator[str]) -> Iterator[str]:
-    """Yields the lines without the breaks that a terminal or a page of a fixed width put into them."""
+    """Joins lines that a terminal or a page of fixed width broke."""
     first = list(islice(lines, _LOOKED_AT))
     width = _width(first)
     rest = chain(first, lines)
@@ -94,14 +94,14 @@ def _joined(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _width(lines: Iterable[str]) -> int | None:
-    """Returns the width at which all lines were broken: none is longer, and several are as long."""
+    """Returns the width at which a terminal broke the lines: the longest length, reached often. Else None."""
     lengths = Counter(len(line.rstrip("\r\n")) for line in lines if isinstance(line, str))
     longest = max(lengths, default=0)
     return longest if longest in _WIDTHS and lengths[longest] >= _LEAST_FULL else None
 
 
 def _texts(line: str) -> list[str]:
-    """Returns the lines in a whole log that came as one; empty for the first line of an ordinary one."""
+    """Splits a whole log that came as one line. Returns an empty list for an ordinary line."""
     if not line.startswith(_OPENS) or (line.count("\\n") < _LEAST_ENDS and not line.startswith('["')):
         return []
     try:
@@ -135,7 +135,7 @@ def _oldest_first(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _falls(lines: Iterable[str]) -> bool:
-    """Returns whether the times of the lines go back, and never on."""
+    """Returns whether the times of the lines only decrease."""
     times = [found[0] for line in lines if isinstance(line, str) and (found := _TIME.search(line[:_TIME_WITHIN]))]
     pairs = [(one, other) for one, other in pairwise(times) if one != other]
     return len(pairs) >= _LEAST_TIMES - 1 and all(one > other for one, other in pairs)

@@ -1,4 +1,4 @@
-"""One life of a server in a log: how far it came, what went wrong in it, whether it ended."""
+"""Tracks one life of a server in a log: its progress, its failures, its end."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sglang_hydra.text.json_types import JsonDict
 
 MILESTONES = tuple((words, Stage[stage.upper()]) for words, stage in LOG_LINES["milestones"])
 STARTED = "server_args="
-# Work done for clients: a server that does it has outlived what came before.
+# Work for clients: a server that works has survived earlier errors.
 WORK = ("Decode batch", "Prefill batch")
 _ANSWERED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 200')
-# A request that was refused: the server answered its client with an error, and lives.
+# A refused request: the server answered its client with an error, and lives.
 _REFUSED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 4\d\d\b')
-# The work after which a failure is acquitted: of the server, and of a request alone.
+# Units of work after which a failure is acquitted: of the server (False), of one request (True).
 _PATIENCE = {False: 25, True: 1}
 _LONGEST_EVIDENCE = 2000
 _MOST_RAISED, _MOST_ADVISED = 32, 256
@@ -27,7 +27,7 @@ _MOST_RAISED, _MOST_ADVISED = 32, 256
 
 @dataclass(slots=True)
 class Evidence:
-    """A line that fits a class: how much it says, when it came, what the server did then."""
+    """A line that fits a class, with its weight, its time and the stage of the server."""
 
     failure: FailureClass
     signature: Signature
@@ -36,11 +36,11 @@ class Evidence:
     exception: bool
     work: int
     fatal: bool = False
-    """Whether a process ended by the exception: that another one still answers does not outlive it."""
+    """Whether the exception ended a process: answers of another process do not acquit it."""
     place: str = ""
-    """Where the exception was raised: ``FILE:FUNCTION`` below the package, empty where no frame says so."""
+    """Where the exception was raised: ``FILE:FUNCTION`` below the package; empty without such a frame."""
     time: str = ""
-    """When, as ``2026-06-11 08:15:11``; empty where no line says so."""
+    """The time, as ``2026-06-11 08:15:11``; empty when no line gives it."""
 
     @property
     def weight(self) -> Weight:
@@ -48,8 +48,8 @@ class Evidence:
 
 
 class Raised(NamedTuple):
-    """An exception as a log shows it. ``place`` is the file below sglang/ and the function of its innermost frame,
-    ``at`` that frame's line; None where the frame is not SGLang's or none is shown. ``fatal``: it ended a process."""
+    """An exception in a log. ``place`` is the file below sglang/ and the function of its innermost frame, None for
+    foreign code; ``at`` is the line of that frame, 0 without a traceback. ``fatal``: it ended a process."""
 
     line: Line
     text: str
@@ -60,7 +60,7 @@ class Raised(NamedTuple):
 
 @dataclass(slots=True)
 class Life:
-    """The state of one start of a server: bounded by the number of classes, whatever the log's length."""
+    """The state of one start of a server. Its size depends on the number of classes, not on the length of the log."""
 
     started_at: int = 0
     stream: str = ""
@@ -69,23 +69,23 @@ class Life:
     furthest: Stage = Stage.UNKNOWN
     ready: bool = False
     troubled: bool = False
-    """An exception of no known class came since it last worked."""
+    """An exception of any kind came after the last work."""
     broken: bool = False
-    """An exception came in a scheduler, or in what it calls: no work after it shows that all is well."""
+    """A scheduler, or code that it calls, raised an exception: later work does not prove health."""
     work: int = 0
     ended_at: int | None = None
     routes: bool = False
-    """Whether a router of SGLang's takes requests."""
+    """A router of SGLang takes requests."""
     quit: bool = False
-    """Whether SGLang ends its processes by itself, with SIGKILL."""
+    """SGLang ends its own processes, by SIGKILL."""
     server_args: JsonDict | None = None
     advised: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MOST_ADVISED))
     raised: list[Raised] = field(default_factory=list)
-    """The first exceptions, and of those that end a process the first ones as well."""
+    """The first exceptions, plus the first of those that end a process."""
 
     def stage_of(self, rank: str) -> Stage:
-        """Returns the stage of ``rank``; where it logged none, the furthest that any rank came. A server that is ready
-        serves, although only its first process says so."""
+        """Returns the stage of ``rank``, or the furthest stage of any rank if ``rank`` logged none. Returns SERVE for
+        every rank once the server is ready, because only the first process reports it."""
         if self.ready:
             return Stage.SERVE
         if not rank and len(self.stages) > 1:  # a line without a header, of any rank
@@ -93,8 +93,8 @@ class Life:
         return self.stages.get(rank, self.furthest)
 
     def advance(self, line: Line) -> None:
-        """Takes note of a milestone. What the same rank complained of before it did not stop it; a progress bar, which
-        is written once more when it breaks off, proves nothing."""
+        """Records a milestone, and acquits earlier failures of the same rank. A progress bar without SGLang's header
+        acquits nothing, because it is printed again when it breaks off."""
         stage = next(stage for words, stage in MILESTONES if words in line.text)
         if len(self.stages) < 4096 or line.rank in self.stages:
             self.stages[line.rank] = stage
@@ -106,7 +106,7 @@ class Life:
             self._acquit(lambda found: ready or (found.line.rank, found.line.stream) == (line.rank, line.stream))
 
     def worked(self, text: str) -> None:
-        """Takes note of work done for clients. It shows that the server is ready, and acquits what it outlived."""
+        """Records work for clients: it shows that the server is ready, and acquits failures that it survived."""
         scheduled = any(words in text for words in WORK)
         if not scheduled and not _ANSWERED.search(text):
             return
@@ -122,19 +122,19 @@ class Life:
             )
 
     def refused(self, text: str) -> None:
-        """Takes note of a request that was refused: what failed it alone left the server alive."""
+        """Records a refused request, and acquits failures of single requests: the server survived them."""
         if self.ready and _REFUSED.search(text):
             self.troubled = False
             self._acquit(lambda found: found.signature.request and not found.fatal)
 
     def end(self, line: Line) -> None:
-        """Takes note that a process ended."""
+        """Records the end of a process."""
         if self.ended_at is None:
             self.ended_at = line.number
         self.quit = self.quit or any(words in line.text for words in LOG_LINES["quit"])
 
     def add(self, found: Evidence) -> None:
-        """Keeps the first evidence of a class and weight, by its time where both have one."""
+        """Keeps the first evidence of each class and weight; by time where both have one."""
         key = (found.failure.kind, found.weight)
         had = self.evidence.get(key)
         if had is None or (found.time and found.time < had.time):
@@ -143,11 +143,11 @@ class Life:
             self.evidence[key] = found
 
     def hear(self, number: int, text: str) -> None:
-        """Keeps a line that asks for something, the latest ones."""
+        """Keeps a line that may advise something; only the latest ones are kept."""
         self.advised.append((number, text[:_LONGEST_EVIDENCE]))
 
     def note(self, raised: Raised) -> None:
-        """Keeps an exception, if it is among the first."""
+        """Keeps an exception while the list has capacity; fatal ones have more."""
         if len(self.raised) < _MOST_RAISED or (raised.fatal and len(self.raised) < 2 * _MOST_RAISED):
             self.raised.append(raised)
 

@@ -1,5 +1,5 @@
-"""A log's lines as they were written: without colours, progress bars and what Docker, Kubernetes, Slurm or Ray put in
-front of each. Every line is bounded, and so is what is remembered between two of them."""
+"""Cleans the lines of a log: removes colours, progress bars and the prefixes of Docker, Kubernetes, Slurm or Ray. The
+length of a line is bounded, and so is the state between lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sglang_hydra.run.diagnose.failure_class import LOG_LINES
 from sglang_hydra.text.budget import read_json
 
 LONGEST = 1 << 16
-"""Characters of a line that are looked at. A ServerArgs of SGLang 0.5.23 takes about 25,000."""
+"""Characters read of a line. A ServerArgs of SGLang 0.5.23 takes about 25,000."""
 
 _CHUNK = 1 << 20
 _MOST_STREAMS = 256
@@ -23,14 +23,14 @@ _MOST_SEGMENTS = 64
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _PREFIXES = tuple(re.compile(pattern.replace("{time}", _TIME)) for pattern in LOG_LINES["prefixes"])
-# [2025-06-26 07:25:31 DP4 TP4] as SGLang begins a line; other releases of its tools add milliseconds or a level.
+# SGLang's line header, [2025-06-26 07:25:31 DP4 TP4]; other releases of its tools add milliseconds or a level.
 _HEADER = re.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(?P<rank>(?: [A-Z]{1,4}\d{1,5}){0,6})\] ?"
 )
 _HEADER_WITHIN = 160
 _JSON_KEYS = ("log", "message", "msg", "textPayload", "line", "MESSAGE", "jsonPayload", "fields", "event", "body")
 _JSON_MORE = ("exception", "exc_info", "traceback", "stack", "stack_trace", "error")
-# supervisord announces each piece of a program's output; Ray counts what it left out.
+# supervisord announces each piece of a program's output; Ray counts the lines that it omitted.
 _ANNOUNCED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} DEBG '[^']{1,80}' std(?:out|err) output:\s*$")
 _REPEATED = re.compile(r" ?\[repeated \d{1,6}x across cluster\].*$")
 _SHOWN_AT = re.compile(r'(\s+)(?:Traceback \(most recent call last\)|\[20\d\d-|  File "[^"]+", line \d)')
@@ -41,8 +41,8 @@ _WARNING = re.compile(r"(?:^|: |\s)(?:[A-Z][A-Za-z]*Warning: |WARNING\b|WARN\b|\
 
 class Line(NamedTuple):
     """One line without its prefixes. ``stream`` names its writer (a container, a Slurm task), ``rank`` is SGLang's
-    (``DP4 TP4``), ``headed`` says that SGLang's own header was in front, ``warning`` that it calls itself one. ``time``
-    is what was in front, as it is written, empty where nothing did."""
+    (``DP4 TP4``). ``headed``: SGLang's own header was in front. ``warning``: the line calls itself one. ``time`` is the
+    time in front, as written, or empty."""
 
     number: int
     text: str
@@ -54,9 +54,9 @@ class Line(NamedTuple):
 
 
 def read_lines(file: BinaryIO) -> Iterator[str]:
-    """Yields the lines of a file of any size and content; a longer one than ``LONGEST`` is cut there.
+    """Yields the lines of a file of any size and content, each cut to ``LONGEST`` characters.
 
-    Reads UTF-8, or UTF-16 where a byte order mark says so; other bytes are replaced, never refused.
+    Reads UTF-8, or UTF-16 after a byte order mark; replaces invalid bytes.
     """
     encoding = "utf-8"
     rest = b""
@@ -84,7 +84,7 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
 
 
 def _read_wide(file: BinaryIO, chunk: bytes) -> Iterator[str]:
-    """Yields the lines of a UTF-16 file, as PowerShell redirects a log."""
+    """Yields the lines of a UTF-16 file; PowerShell redirects logs in this encoding."""
     decoder = codecs.getincrementaldecoder("utf-16")("replace")
     rest = ""
     while chunk:
@@ -97,9 +97,9 @@ def _read_wide(file: BinaryIO, chunk: bytes) -> Iterator[str]:
 
 
 class Cleaner:
-    """Turns raw lines into ``Line``s. It remembers only the begun pieces of lines that a container runtime split, how
-    far the latest line with SGLang's header was indented (so is all of a log that was pasted into a list), and what was
-    in front of such lines, which no pattern knows."""
+    """Turns raw lines into ``Line``s. Remembers the pieces of lines that a container runtime split, the indentation of
+    the latest line with SGLang's header (a log pasted into a list is indented), and unknown prefixes in front of such
+    headers."""
 
     def __init__(self) -> None:
         self._begun: dict[str, str] = {}
@@ -107,7 +107,7 @@ class Cleaner:
         self._fronts: tuple[str, ...] = ()
 
     def clean(self, number: int, raw: str) -> Iterator[Line]:
-        """Yields the lines in ``raw``: one, several where carriage returns separate them, or none yet."""
+        """Yields the lines in ``raw``: one, several separated by carriage returns, or none for an incomplete piece."""
         raw = raw[:LONGEST].rstrip("\r\n")
         if "\x1b" in raw:
             raw = _ESCAPES.sub("", raw)
@@ -151,7 +151,7 @@ class Cleaner:
         yield self._headed(number, text, stream, time)
 
     def _outdented(self, text: str) -> str:
-        """Returns ``text`` without the indentation of the latest line that shows it: a header, or a traceback's own."""
+        """Removes the indentation of the latest header or traceback from ``text``."""
         if _HEADER.match(text):
             self._indented = ""
         elif text[:1].isspace():
@@ -186,7 +186,7 @@ def _headed(number: int, text: str, stream: str, time: str) -> Line:
 
 
 def _from_json(raw: str) -> str:
-    """Returns the message of a line that a log driver wrapped into JSON; the line itself where it is something else."""
+    """Returns the message of a line that a log driver wrapped into JSON; other lines unchanged."""
     try:
         record = read_json(raw, "argument")
     except (ValueError, RecursionError):
@@ -204,7 +204,7 @@ def _from_json(raw: str) -> str:
 
 
 def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers from 1; whatever is no text is shown as Python writes it."""
+    """Numbers the lines from 1. Decodes bytes, and converts other objects by ``str``."""
     for number, line in enumerate(lines, 1):
         if isinstance(line, bytes):
             yield number, line[: LONGEST * 4].decode("utf-8", "replace")

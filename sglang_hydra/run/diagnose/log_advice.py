@@ -1,4 +1,4 @@
-"""What a log itself advises: sentences near the line that decides that ask for a flag, a variable or a command."""
+"""Finds the advice of the log itself: sentences near the deciding line that ask for a flag, a variable or a command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ASKS = re.compile(
     r"(?i)\b(?:please|try|use|set|setting|add|pass|enabl\w+|disabl\w+|specify|raise|increas\w+|reduc\w+|lower|decreas\w+"
     r"|re-?install|upgrade|downgrade|run|rerun|consider|export|switch|choose)\b"
 )
-# Said beside every error of its kind: conditions that nobody can judge from a log, and switches that only say more.
+# Advice beside every error of its kind: conditions that no log shows, and switches that only log more.
 _STOCK = re.compile(
     r"reserved but unallocated|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|NCCL_DEBUG|DYNAMO_VERBOSE|TORCH_LOGS"
 )
@@ -30,13 +30,13 @@ _VARIABLE = re.compile(
 _COMMAND = re.compile(r"\bpip install \S+|\buv pip install \S+|`[a-z][\w-]* [^`]{2,80}`")
 _SENTENCE = re.compile(r"(?<=[.;!])\s+(?=\S)")
 _MAY = ("--", "_", "pip install", "`")
-# Words after a flag that are no value of it.
+# Words after a flag that are not its value.
 _WORDS = re.compile(r"to|and|or|if|is|in|on|for|with|when|as|a|the|by|of|at|flag|option|instead|should|must")
 
 
 class Advice(NamedTuple):
-    """A sentence of the log. ``changes`` are the arguments that it gives a value, by the release's names, ``names`` all
-    that it names."""
+    """A sentence of the log. ``changes`` maps the arguments that it gives a value to that value, by the release's
+    names; ``names`` lists all arguments that it mentions."""
 
     text: str
     changes: JsonObject
@@ -44,7 +44,7 @@ class Advice(NamedTuple):
 
 
 def may_advise(text: str) -> bool:
-    """Returns whether a line may ask for something; cheap, for every line of a log."""
+    """Returns whether a line may give advice; a cheap test for every line of a log."""
     return any(mark in text for mark in _MAY) and _ASKS.search(text) is not None and _names(text)
 
 
@@ -55,7 +55,7 @@ def _names(text: str) -> bool:
 def advice_near(
     number: int, lines: Sequence[tuple[int, str]], version: str | None, args: Mapping[str, object] | None
 ) -> list[Advice]:
-    """Returns the advice of the lines around ``number``: what the release has, and what is not set yet."""
+    """Returns the advice in the lines around ``number``. Omits flags that the release lacks, and values already set."""
     found: list[Advice] = []
     for at, line in lines:
         if not number - _BEFORE <= at <= number + _AFTER:
@@ -91,7 +91,7 @@ def _of(sentence: str, version: str | None, args: Mapping[str, object]) -> Advic
 
 
 def _value(value: str, argument: Argument) -> Json:
-    """Returns the value that a sentence gives an argument; None where it gives none."""
+    """Returns the value that a sentence gives an argument, or None."""
     kind = argument.type.partition(" ")[0]
     if kind == "bool":
         return True
@@ -106,13 +106,13 @@ def _value(value: str, argument: Argument) -> Json:
 
 
 def changes_of(advice: Sequence[Advice]) -> Iterator[Mapping[str, object]]:
-    """Yields the changes that sentences ask for, each on its own."""
+    """Yields each change that the advice asks for, one argument at a time."""
     for one in advice:
         yield from ({name: value} for name, value in one.changes.items())
 
 
 _GB = r"(\d{1,6}(?:\.\d{1,4})?)"
-# What a line says of each number; the group that matched counts.
+# The pattern of each number in a log line; the last matching group is the number.
 _READS = {
     "before_gb": re.compile(rf"Load weight begin\. avail mem={_GB} GB"),
     "after_gb": re.compile(rf"Load weight end\..{{0,400}}?avail mem={_GB} GB"),
@@ -125,15 +125,15 @@ _READS = {
     "host_free_gb": re.compile(rf"only have {_GB} GB free"),
 }
 _HEADROOM = 0.02
-# Of what is free before loading, the part that weights may take and leave a useful KV cache.
+# The part of the free memory before loading that weights may take and still leave a useful KV cache.
 _FOR_WEIGHTS = 0.75
 
 
 @dataclass(slots=True)
 class LogNumbers:
-    """GB of one rank, None where the log does not say: free before and after the weights were loaded, what they took,
-    free once the KV cache was there; its tokens, the context, what was asked for in vain, what the host had free, and
-    the context that config.json gives."""
+    """Memory of one rank in GB, None where the log gives no number: free before and after loading, weights, free after
+    the KV cache was allocated, the failed allocation, free host memory. Also the tokens of the KV cache, the context
+    length, and the context length from config.json."""
 
     before_gb: float | None = None
     after_gb: float | None = None
@@ -146,7 +146,7 @@ class LogNumbers:
     derived: int | None = None
 
     def read(self, text: str) -> None:
-        """Takes note of the numbers in one line."""
+        """Reads the numbers in one line."""
         for name, pattern in _READS.items():
             if (found := pattern.search(text)) and not (name == "before_gb" and self.before_gb):
                 value = float(found[found.lastindex or 0])
@@ -155,15 +155,15 @@ class LogNumbers:
 
     @property
     def least_fraction(self) -> float | None:
-        """Returns the mem_fraction_static at which no token of KV cache is left: SGLang keeps ``1 - fraction`` of what
-        was free before loading out of what is free after it (profile_max_num_token)."""
+        """Returns the mem_fraction_static at which the KV cache holds no token: SGLang keeps ``1 - fraction`` of the
+        memory free before loading out of the memory free after it (profile_max_num_token). None without both."""
         if not self.before_gb or self.after_gb is None or self.after_gb > self.before_gb:
             return None
         return 1 - self.after_gb / self.before_gb
 
     def lower_fraction(self, had: float) -> float | None:
-        """Returns a fraction below ``had`` that leaves memory for what was asked for in vain, None where none is above
-        the weights."""
+        """Returns a fraction below ``had`` that leaves memory for the failed allocation, or None when the weights need
+        more."""
         least = self.least_fraction
         if least is None or not self.before_gb or not self.asked_gb:
             return None
@@ -171,19 +171,19 @@ class LogNumbers:
         return fraction if fraction >= least + _HEADROOM else None
 
     def possible(self, fraction: float) -> bool:
-        """Returns whether the log allows this fraction: the weights and some KV cache are below it."""
+        """Returns whether the weights and some KV cache fit below this fraction, by the log; True without numbers."""
         return self.least_fraction is None or fraction >= self.least_fraction + _HEADROOM
 
     def tokens_at(self, had: float, fraction: float) -> int | None:
-        """Returns the tokens of KV cache at another fraction than ``had``."""
+        """Returns the tokens of KV cache at ``fraction``, scaled from those at ``had``; None without numbers."""
         least = self.least_fraction
         if self.tokens is None or least is None or had <= least:
             return None
         return int(self.tokens * (fraction - least) / (had - least))
 
     def ranks_beyond(self, had: int) -> tuple[int, float] | None:
-        """Returns a tensor parallel size above ``had``, by doubling it, that leaves memory for a KV cache, and the GB
-        of weights of each rank then; None where the log does not say what they took."""
+        """Returns the tensor parallel size, a doubling of ``had``, that leaves memory for a KV cache, and the GB of
+        weights per rank at that size; None when the log does not give the weights."""
         if not self.weights_gb or not self.before_gb:
             return None
         size = 2 * had

@@ -1,4 +1,4 @@
-"""Where a log comes from: the release of SGLang, another engine, and the GPUs that it names."""
+"""Finds the origin of a log: the release of SGLang or another engine, and the GPUs that it names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEAR = 0.9
 
 
 def stated_version(text: str) -> str | None:
-    """Returns the release that a line names: a package's version, an image's tag, an installed path."""
+    """Returns the release in a line: a package's version, an image's tag or an installed path; None without one."""
     for pattern in _STATED:
         found = pattern.search(text[:4000])
         if found:
@@ -27,10 +27,10 @@ def stated_version(text: str) -> str | None:
 
 
 def version_of(names: Collection[str], *, whole: bool = True) -> str | None:
-    """Returns the release whose server has exactly the arguments ``names``: ``0.5.2``, or ``0.4.3 to 0.4.3.post2``
-    where several have the same; ``near 0.5.3`` for a build between releases; None for another program's.
+    """Returns the release whose server has exactly the arguments ``names``: ``0.5.2``; ``0.4.3 to 0.4.3.post2`` when
+    several have the same; ``near 0.5.3`` for a build between releases; None for another program.
 
-    ``whole`` is False where the list was cut: then releases that have all of ``names`` count.
+    With ``whole=False``, for a cut list, the releases that have all of ``names`` count.
     """
     given = frozenset(name for name in names if not name.startswith("_"))
     releases = _releases()
@@ -47,7 +47,7 @@ def version_of(names: Collection[str], *, whole: bool = True) -> str | None:
 
 
 def releases_with(names: Collection[str]) -> list[str]:
-    """Returns every release whose server has all of the arguments ``names``, oldest first; of none, every release."""
+    """Returns every release whose server has all arguments in ``names``, oldest first; every release for no names."""
     given = frozenset(name for name in names if not name.startswith("_"))
     return [version for version, fields in _releases() if fields >= given]
 
@@ -72,7 +72,7 @@ _PATTERN = re.compile("|".join(f"({'|'.join(patterns)})" for patterns in LOG_LIN
 
 
 class Others:
-    """Looks at the first lines of a log. ``name`` is the other engine's, None where SGLang is in it or nothing says."""
+    """Recognizes the engine in a log's first lines. ``name`` is another engine, or None for SGLang and unknown logs."""
 
     def __init__(self) -> None:
         self._own = False
@@ -84,9 +84,9 @@ class Others:
         return None if self._own else self._name
 
     def read(self, raw: str, text: str) -> None:
-        """Looks at one line, whole and without its prefixes: a container or an actor can have any engine's name.
+        """Reads one line, with and without its prefixes, because a container or an actor may carry any engine's name.
 
-        After a word of SGLang, or after enough lines without another engine's, it looks no more.
+        Stops after a word of SGLang, or after ``_LOOKED_AT`` lines without another engine's.
         """
         if self._own or (self._name is None and self._count >= _LOOKED_AT):
             return
@@ -105,7 +105,7 @@ _MOST = 64
 
 
 class Devices:
-    """Counts what lines say of GPUs. ``name`` and ``capacity_mib`` are what most of them say, None where none does."""
+    """Counts the GPUs that lines name. ``name`` and ``capacity_mib`` are the most frequent values, or None."""
 
     def __init__(self) -> None:
         self._names: Counter[str] = Counter()
@@ -128,5 +128,5 @@ class Devices:
 
     @property
     def capacity_mib(self) -> float | None:
-        """Returns the GPU's memory as torch sees it: some 0.6 to 1.2 % below the class's."""
+        """Returns the GPU's memory in MiB as torch reports it: 0.6 to 1.2 % below the nominal memory of its class."""
         return self._capacities.most_common(1)[0][0] if self._capacities else None

@@ -1,4 +1,4 @@
-"""The page of each class of failure, for ``explain DIA007`` and for docs/diagnosis.md."""
+"""Writes the page of each failure class, for ``explain DIA007`` and for docs/diagnosis.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAST_LETTERS = 8
 
 @dataclass(frozen=True)
 class Page:
-    """The page of an id for ``explain``: its name and its text; ``lines`` of SGLang's source there are none."""
+    """The page of an id for ``explain``: name and text. ``lines`` is None, as it has no lines of SGLang's source."""
 
     name: str
     page: str
@@ -24,7 +24,7 @@ class Page:
 
 
 def page_of(id: str) -> Page | None:
-    """Returns the page of a class of failure, None for another id."""
+    """Returns the page of a failure class, or None for another id."""
     failure = next((failure for failure in failure_classes() if failure.id == id), None)
     return Page(failure.kind, as_typed(_text(failure))) if failure else None
 
@@ -34,7 +34,7 @@ def ids() -> list[str]:
 
 
 def known_by(failure: FailureClass) -> list[str]:
-    """Returns some of the texts by which the class is known, the most telling first."""
+    """Returns some texts that identify the class, the strongest evidence first."""
     signatures = sorted(failure.signatures, key=lambda signature: signature.weight)
     told = [item for item in signatures if item.weight < Weight.END and item.frame is None]
     found = [needle.strip() for item in told for needle in item.needles]

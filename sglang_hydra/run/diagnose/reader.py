@@ -1,4 +1,4 @@
-"""Reads a log once, line by line, in bounded memory, and keeps what a verdict needs."""
+"""Reads a log once, line by line, in bounded memory, and keeps the evidence for a verdict."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sglang_hydra.run.diagnose.log_origin import Devices, Others, stated_version
 from sglang_hydra.run.diagnose.server_args import parse_server_args, writes_server_args
 
 SHOWN_LAST = 12
-"""Lines at the end that are shown where nothing decides."""
+"""The number of last lines shown when nothing decides."""
 
-# Lines that only tell of work, or repeat what a client sent: the greater part of a large log, and never a failure.
+# Lines that only report work or repeat a client's request: most of a large log, and never a failure.
 _ROUTINE = re.compile(r"(?:Receive|Finish|Abort)\w*: obj=")
 _OK = '" 200'
 _REFUSED = '" 4'
 _HARMLESS = re.compile("|".join(LOG_LINES["harmless"]))
-# What only passes on another error's words: these are judged as that error.
+# Text around another error's message; the line is judged as that error.
 _WRAPPER = re.compile(
     r"^(?:\w+: )?(?:[Cc]apture .{1,40}graph failed: |Piecewise CUDA [Gg]raph failed with error: |"
     r"(?:Failed to|(?:Error|Exception) (?:in|while|during)) [^:]{1,80}: )(?!(?:\w+\.)*\w+(?:Error|Exception)\b)"
@@ -35,7 +35,7 @@ _ROUTER, _ROUTES = re.compile(LOG_LINES["router"]), re.compile(LOG_LINES["router
 _ENDING = re.compile("|".join(map(re.escape, LOG_LINES["endings"])))
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _TRACEBACK = "Traceback (most recent call last)"
-# A process of SGLang that says so asks the first one for SIGQUIT next: the SIGKILL that follows is SGLang's own.
+# A process of SGLang that logs this sends SIGQUIT to the first one next: the SIGKILL that follows is SGLang's own.
 _ITS_OWN_END = " hit an exception:"
 _DATE = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 # [rank0]:[E222 08:29:45.726123456 ProcessGroupNCCL.cpp:616] of torch, in the time of Python's lines; glog's may be UTC.
@@ -47,7 +47,7 @@ Entry = tuple[int, FailureClass, Signature, str]
 
 
 class LogReader:
-    """Feeds on lines; ``lives`` are the starts of a server in them, oldest first."""
+    """Reads the lines of a log. ``lives`` holds the starts of a server, oldest first."""
 
     def __init__(self) -> None:
         self.lives: list[Life] = [Life()]
@@ -76,7 +76,7 @@ class LogReader:
         return self
 
     def feed(self, number: int, raw: str) -> None:
-        """Reads one line."""
+        """Reads one line with its number."""
         self.count = number
         if not raw or raw.isspace():
             return
@@ -128,7 +128,7 @@ class LogReader:
         self._traces.begin(line.stream, line.rank, chained=chained, fatal=_ITS_OWN_END in line.text)
 
     def _start(self, line: Line) -> None:
-        """Begins another start of the server, unless it is another node's that starts together with this one."""
+        """Begins another life of the server, unless another node writes its arguments for the same start."""
         life = self.life
         if not writes_server_args(line.text):
             return
@@ -194,7 +194,7 @@ class LogReader:
             self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work, fatal, place, time))
 
     def _time(self, line: Line) -> str:
-        """Returns when a line was written: by itself, else by the last line of its writer that says so."""
+        """Returns the time of a line: from its header or text, else from the previous line of its writer."""
         written, last = _DATE.search(line.text[:_KEPT]), self._times.get(line.stream, "")
         clock = _CLOCK.match(line.text)
         if not line.time and clock is not None:
@@ -204,7 +204,7 @@ class LogReader:
         return (line.time or last).replace("T", " ").replace(",", ".")
 
     def _note(self, line: Line, text: str, trace: Trace | None) -> None:
-        """Keeps an exception with its place, for what SGLang's own code says."""
+        """Keeps an exception with its place, to compare it with SGLang's source."""
         begins = None if _EXCEPTION.match(text) else _EXCEPTION_AT.search(text)
         text = text[begins.start() :] if begins is not None else text
         place, at, fatal = (trace.raised_at, trace.at, trace.ends_process) if trace is not None else (None, 0, False)
@@ -219,8 +219,8 @@ class LogReader:
 
 
 def _rank(entry: Entry) -> tuple[bool, int, int, int]:
-    """Ranks signatures. Of several in one line the weightiest counts, then the longest needle, then the table's order;
-    that an exception was raised counts where nothing else does."""
+    """Returns the sort key of signatures in one line: the smallest weight first, then the longest needle, then the
+    table's order. Signatures of weight FAULT come last."""
     order, _, signature, needle = entry
     return signature.weight == Weight.FAULT, signature.weight, -len(needle), order
 
@@ -235,7 +235,7 @@ def _needles_in(text: str) -> Iterator[str]:
 
 @cache
 def _by_needle() -> dict[str, tuple[Entry, ...]]:
-    """Returns the signatures by needle, each with its place in the table."""
+    """Returns the signatures by needle, each with its position in the table."""
     found: dict[str, list[Entry]] = {}
     for order, failure in enumerate(failure_classes()):
         for signature in (*failure.signatures, *failure.places):
@@ -246,24 +246,24 @@ def _by_needle() -> dict[str, tuple[Entry, ...]]:
 
 @cache
 def _by_stem() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Returns the needles by the first stem that each holds; those with none are always looked for."""
+    """Groups the needles by the first stem that each contains; needles without a stem are always searched."""
     groups: dict[str, list[str]] = {}
     for needle in _by_needle():
         groups.setdefault(next((stem for stem in LOG_LINES["stems"] if stem in needle), ""), []).append(needle)
     return tuple((stem, tuple(needles)) for stem, needles in groups.items())
 
 
-# Python's tracebacks, one a writer: which functions were running when an exception came.
+# Parses Python's tracebacks, one per writer: the functions that ran when an exception was raised.
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,7})(?:, in (\S{1,120}))?')
 # exceptions.py prints the dotted name of the class, then the message.
 _EXCEPTION = re.compile(r"^(?:(?:struct|socket|zlib|binascii|ctypes)\.error|(?:[A-Za-z_]\w*\.){0,8}_?[A-Z]\w*)(?::|$)")
-# Python's own library, and what only looks an attribute up.
+# Python's own library, and attribute lookups.
 _STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<frozen | in __getattr(?:ibute)?__$")
-# The outermost function of a process of SGLang: an exception that comes there ends it.
+# The outermost function of a process of SGLang: an exception that reaches it ends the process.
 _PROCESS = re.compile(r" in (?:_run_module_as_main|run_(?:scheduler|detokenizer|data_parallel_controller)_process)$")
 _SCHEDULER = re.compile(r"/sglang/srt/(?!entrypoints/|managers/(?:tokenizer_manager|template_manager)|parser/|utils)")
-# A path that people have cut at SGLang's own folders.
+# A path that somebody shortened at SGLang's own folders.
 _CUT = re.compile(
     r"^(?:\.{3}|…)?/?(?:srt/)?(?=(?:disaggregation|distributed|entrypoints|hardware_backend|layers|lora|managers|mem_cache"
     r"|model_executor|model_loader|models|speculative)/)"
@@ -279,27 +279,27 @@ _STAGES = tuple((Stage[name.upper()], re.compile("|".join(found))) for name, fou
 
 @dataclass(slots=True)
 class Trace:
-    """The frames of one writer's latest traceback, outermost first, as ``path in function``."""
+    """The latest traceback of one writer. ``frames`` are ``path in function``, outermost first."""
 
     frames: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_FRAMES))
     rank: str = ""
     fatal: bool = False
-    """Whether its first line says that the process ends by it."""
+    """Whether the first line says that the exception ends the process."""
     open: bool = False
     following: int = 0
     source: bool = False
-    """Whether the next line is a frame's source without its indentation, which some log drivers take away."""
+    """Whether the next line is a frame's source without indentation, which some log drivers remove."""
     above: str = ""
-    """An exception that stands above its frames, as people write it down."""
+    """An exception above its frames, as people write it down."""
     at: int = 0
-    """The line of the innermost frame."""
+    """The line number of the innermost frame."""
     code: str = ""
-    """The source line of the innermost frame, where the log shows it: what an assertion without words asserts."""
+    """The source line of the innermost frame, if logged: it explains an assertion without a message."""
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Returns the frames, and once more the innermost outside of Python's own library, as ``at path in function``,
-        with ``hit`` before it where the process ends by the exception, and ``below sglang`` where SGLang called it."""
+        """Returns the frames, then the innermost frame outside Python's own library as ``at path in function``, as
+        ``hit at ...`` when the exception ends the process, and as ``below sglang at ...`` when SGLang called it."""
         own = self._own
         below = any("/sglang/srt/" in frame for frame in self.frames)
         again = (("at", True), ("hit at", self.ends_process), ("below sglang at", below))
@@ -307,12 +307,12 @@ class Trace:
 
     @property
     def ends_process(self) -> bool:
-        """Returns whether nothing in the process catches the exception."""
+        """Returns whether the exception ends its process, uncaught."""
         return self.fatal or any(_PROCESS.search(frame) for frame in self.frames)
 
     @property
     def in_scheduler(self) -> bool:
-        """Returns whether a scheduler, or what it calls, raised it, and not what takes requests."""
+        """Returns whether a scheduler, or code that it calls, raised the exception, and not the request front end."""
         return self.ends_process or any(_SCHEDULER.search(frame) for frame in self.frames)
 
     @property
@@ -321,7 +321,7 @@ class Trace:
 
     @property
     def place(self) -> str:
-        """Returns ``srt/managers/scheduler.py:run_batch``: the innermost frame of SGLang's, else of any package's."""
+        """Returns ``srt/managers/scheduler.py:run_batch``: the innermost frame of SGLang, else of any package."""
         frame = next((frame for frame in reversed(self.frames) if "/sglang/" in frame), None) or self._own
         if frame is None:
             return ""
@@ -330,14 +330,14 @@ class Trace:
 
     @property
     def raised_at(self) -> tuple[str, str] | None:
-        """Returns ``srt/managers/scheduler.py`` and the function, where the innermost frame is SGLang's own."""
+        """Returns ``srt/managers/scheduler.py`` and the function when the innermost frame is SGLang's, else None."""
         path, _, function = self.frames[-1].rpartition(" in ") if self.frames else ("", "", "")
         own = _OWN_FILE.search(path)
         return (own[1], function) if own else None
 
     @property
     def stage(self) -> Stage | None:
-        """Returns the stage that the frames show; None where they show none."""
+        """Returns the stage that the frames show, or None."""
         for stage, pattern in _STAGES:
             if any(pattern.search(frame) for frame in self.frames):
                 return stage
@@ -345,13 +345,13 @@ class Trace:
 
 
 class Traces:
-    """Follows the tracebacks of several writers at once. Bounded in writers and in frames."""
+    """Collects the tracebacks of several writers at once. The numbers of writers and frames are bounded."""
 
     def __init__(self) -> None:
         self._traces: OrderedDict[str, Trace] = OrderedDict()
 
     def begin(self, stream: str, rank: str, *, chained: bool, fatal: bool = False) -> None:
-        """Begins a traceback; ``chained`` keeps the frames of the one that it follows from."""
+        """Begins a traceback; ``chained`` keeps the frames of the traceback before it."""
         trace = self._traces.pop(stream, None) or Trace()
         if not chained:
             trace = Trace(rank=rank, fatal=fatal)
@@ -362,7 +362,7 @@ class Traces:
             self._traces.popitem(last=False)
 
     def frame(self, stream: str, text: str, above: str = "") -> bool:
-        """Takes note of a frame; False where the line is none. ``above`` is an exception right before the first one."""
+        """Records a frame. Returns False for another line. ``above`` is an exception right before the first frame."""
         found = _FRAME.match(text)
         if found is None:
             return False
@@ -378,9 +378,9 @@ class Traces:
         return True
 
     def of(self, stream: str, text: str, *, headed: bool) -> tuple[Trace | None, bool]:
-        """Returns the traceback that a line belongs to, if any, and whether the line is what it ends in.
+        """Returns the traceback that a line belongs to, or None, and whether the line is its last one.
 
-        Lines of the message that follow belong to it too, until the writer begins another line of its log.
+        Further lines of the message belong to it too, until its writer begins another line of its log.
         """
         trace = self._traces.get(stream)
         if trace is None:
@@ -403,19 +403,19 @@ class Traces:
         return trace, False
 
     def left_open(self) -> list[tuple[str, str]]:
-        """Returns the writers of tracebacks whose end is missing, each with what is above them, or the last source
-        line, where it raises something."""
+        """Returns the writers of unfinished tracebacks, each with the exception above the frames or the last source
+        line, if that raises."""
         open_ones = ((stream, trace.above or trace.code) for stream, trace in self._traces.items() if trace.open)
         return [(one, text) for one, text in open_ones if looks_like_exception(text) or text.startswith(_RAISES)]
 
     def within(self, stream: str) -> bool:
-        """Returns whether the frames of a traceback are just being listed."""
+        """Returns whether a traceback of this writer is open: its frames are being listed."""
         trace = self._traces.get(stream)
         return trace is not None and trace.open
 
 
 def looks_like_exception(text: str) -> bool:
-    """Returns whether a line on its own reads like the end of a traceback."""
+    """Returns whether a line alone looks like the end of a traceback."""
     return _EXCEPTION.match(text) is not None and any(
         word in text for word in ("Error", "Exception", "Interrupt", ".error:")
     )

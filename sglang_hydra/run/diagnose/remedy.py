@@ -1,4 +1,4 @@
-"""The smallest change after which the plan of a failed server is clean: each is planned before it is offered."""
+"""Finds the smallest changes that fix the plan of a failed server, and offers only error-free plans."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ Change = JsonObject
 
 
 class Offer(NamedTuple):
-    """A change that was planned clean, and how it is worded."""
+    """A change that was planned without errors, and its text."""
 
     change: Change
     text: str
 
 
 def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Diagnosis:
-    """Returns the diagnosis with changes that were planned clean first among its advice.
+    """Puts changes that were planned without errors first in the diagnosis's advice.
 
-    Where nothing can be planned, or no change is clean, the advice of the class stays; ``notes`` say why.
+    Keeps the advice of the class when nothing can be planned or no change is clean; ``notes`` say why.
     """
     failure, by_code = diagnosis.failure, list(_by_code(diagnosis))
     if failure is None or not (by_code or _can_be_planned(failure)):
@@ -63,7 +63,7 @@ def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[
 
 
 def _by_code(diagnosis: Diagnosis) -> Iterator[Offer]:
-    """Yields what the log itself asks for, and what the condition accepts that raised."""
+    """Yields the changes that the log asks for, then those that make the failing condition false."""
     cause = diagnosis.cause
     asked = list(changes_of(diagnosis.advised))
     accepted = [change for change in (cause.changes if cause is not None else ()) if change not in asked]
@@ -82,10 +82,10 @@ def _typed(change: Change) -> str:
 def in_its_release(
     offers: Sequence[Offer], diagnosis: Diagnosis, planned: Replanned, composer: Composer
 ) -> tuple[list[str], list[str]]:
-    """Returns of ``offers`` those that the log's own release, or the one in its place, takes, in its words, and the
-    whole command of the first.
+    """Keeps the ``offers`` that the log's release (or its substitute) accepts, in that release's names. Also returns
+    notes: the rejected offers, and the whole command of the first accepted one.
 
-    Only a release that is here already, installed or recorded, is asked: a log never makes us fetch one.
+    Plans only with a release that is installed or recorded: a log never makes us download one.
     """
     version = planned.release
     kept: list[str] = []
@@ -108,8 +108,8 @@ def in_its_release(
 
 
 def _beside_the_rules(diagnosis: Diagnosis, version: str) -> Iterator[Request]:
-    """Yields the arguments that the failed condition reads, with the log's values, where the rules that replan the log
-    leave them out: without them a change would be planned for a server that never had the fault."""
+    """Yields the logged arguments that the failing condition reads and that replanning omits. Without them a change
+    would be planned for a server that cannot have this fault."""
     table = release(version).arguments
     for name, value in (diagnosis.cause.arguments if diagnosis.cause is not None else {}).items():
         if name in table and value != table[name].default and not is_replanned(name):
@@ -117,7 +117,7 @@ def _beside_the_rules(diagnosis: Diagnosis, version: str) -> Iterator[Request]:
 
 
 def _typed_only(plan: Plan) -> list[str]:
-    """Returns the plan's command, without a seed that nobody named."""
+    """Returns the plan's command without a randomly drawn seed."""
     words = list(plan.command)
     if plan.seed_drawn and "--random-seed" in words:
         at = words.index("--random-seed")
@@ -126,7 +126,7 @@ def _typed_only(plan: Plan) -> list[str]:
 
 
 def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Sequence[Request]) -> Diagnosis:
-    """Returns the same for a server that was started from ``plan``, which ``requests`` make."""
+    """Adds remedies to the diagnosis of a server that was started from ``plan``; ``requests`` compose that plan."""
     failure = diagnosis.failure
     if failure is None:
         return diagnosis
@@ -136,7 +136,7 @@ def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Se
 
 
 def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
-    """Returns the diagnosis with ``offers`` as its hint; then the class's advice that is no argument."""
+    """Replaces the hint by ``offers``, followed by the advice of the class that sets no argument."""
     if not offers:
         return diagnosis
     general = [remedy for remedy in diagnosis.finding.shown if not _ARGUMENT.match(remedy.said)]
@@ -146,12 +146,12 @@ def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
 
 
 def _can_be_planned(failure: FailureClass) -> bool:
-    """Returns whether an argument may help at all: nothing is planned for a cable or a full disk."""
+    """Returns whether a change of an argument may help; it does not for a cable or a full disk."""
     return failure.memory or bool(failure.changes) or failure.kind in _BY_KIND
 
 
 def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, composer: Composer) -> list[Offer]:
-    """Returns the changes that plan clean on every GPU that the log's may be, worded to be typed."""
+    """Returns the changes whose plan is clean on every possible GPU class of the log, as text to type."""
     first = planned.plans[0]
     found: list[Offer] = []
     for tried, change in enumerate(_candidates(failure, diagnosis, first, composer)):
@@ -165,7 +165,7 @@ def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, com
 
 
 def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, composer: Composer) -> Iterator[Change]:
-    """Changes worth planning for this class, the smallest first; each one once."""
+    """Yields changes worth planning for this class, each once, smallest first."""
     seen: list[Change] = []
     sources: list[Iterator[Change]] = [_declared(failure)]
     if failure.kind in _BY_KIND:
@@ -182,7 +182,7 @@ def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, compose
 
 
 def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
-    """Returns a larger static part where memory outside ran out. None matters while loading weights."""
+    """Returns whether ``change`` only sets mem_fraction_static too high, or at all after a failed load."""
     if set(change) != {"mem_fraction_static"} or failure.kind == "mem_fraction_too_low":
         return False
     used = plan.values.get("mem_fraction_static")
@@ -190,8 +190,8 @@ def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
 
 
 def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, fitted: bool) -> Plan | None:
-    """Returns the plan with ``change`` on top, None unless it can be launched and fits; ``fitted``: the fit must be
-    known."""
+    """Returns the plan with ``change``, or None unless it can be launched and fits. ``fitted`` also rejects a plan
+    without a known fit."""
     from sglang_hydra.planning.making.make import make_plan
 
     kept = [request for request in requests if request.text.partition("=")[0] not in change]
@@ -205,7 +205,7 @@ def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, f
 
 
 def _smallest(change: Change, plan: Plan) -> Change:
-    """Returns ``change`` without what the plan has already."""
+    """Removes from ``change`` the values that the plan already has."""
     return {name: value for name, value in change.items() if name not in plan.values or plan.values[name] != value}
 
 
@@ -216,7 +216,7 @@ def _declared(failure: FailureClass) -> Iterator[Change]:
 
 
 def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
-    """Yields another mem_fraction_static within what the fit allows: higher if the KV cache has none, else lower."""
+    """Yields another mem_fraction_static in the fit's interval: higher for lack of KV cache, else lower."""
     interval = plan.fit.interval if plan.fit else None
     used = plan.values.get("mem_fraction_static")
     if interval is None or interval.empty or not isinstance(used, float) or failure.kind == "oom_load":
@@ -235,7 +235,7 @@ def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
 
 
 def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
-    """Yields less of what is allocated outside of the static part, by what was being done."""
+    """Yields smaller sizes of the allocations outside the static part, by the stage that failed."""
     values = plan.values
     made = plan.layout.graphs
     graphs = (made.largest or 160) if made.made else 0
@@ -250,7 +250,7 @@ def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
 
 
 def _fit_remedies(plan: Plan, composer: Composer) -> Iterator[Change]:
-    """Yields what the memory fit knows where the server does not fit at all; else more GPUs."""
+    """Yields the fit's remedies when the server does not fit at all, else larger tensor parallel sizes."""
     if plan.fit is not None and plan.fit.fits is False:
         from sglang_hydra.planning.choosing.catalog import gpu_classes
         from sglang_hydra.planning.making.memory import fit_settings, remedies_of
@@ -271,7 +271,7 @@ def _larger_sizes(plan: Plan) -> Iterator[Change]:
 
 
 def _parallel_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
-    """Yields other numbers of ranks, the nearest first."""
+    """Yields other tensor parallel sizes, the nearest first."""
     size = int(plan.values.get("tp_size") or 1)
     others = sorted(
         (other for other in (1, 2, 4, 8, 16) if other != size), key=lambda other: (abs(other - size), other)
@@ -286,7 +286,7 @@ def _smaller_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
 
 
 def _shorter_context(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
-    """Yields the length that the line says the model has; else the model's own."""
+    """Yields the context length that the deciding line derives, then the model's own."""
     found = re.search(r"derived context_length \((\d{1,9})\)", diagnosis.line or "")
     if found:
         yield {"context_length": int(found[1])}
@@ -294,7 +294,7 @@ def _shorter_context(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
 
 
 def _worded(change: Change, plans: Sequence[Plan]) -> str:
-    """Returns ``mem_fraction_static=0.84 (0.71-0.86 works)``, with what the plan says of memory."""
+    """Returns ``mem_fraction_static=0.84 (0.71-0.86 works)``, or the KV tokens that the plan has capacity for."""
     typed = _typed(change)
     fits = [plan.fit for plan in plans if plan.fit is not None]
     if not fits:

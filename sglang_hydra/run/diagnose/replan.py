@@ -1,4 +1,4 @@
-"""A failed server planned again: from the arguments that its log writes down, on the GPU that the log speaks of."""
+"""Plans a failed server again from the arguments in its log, on the GPU that the log names."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _CONCERNS, _MACHINE = frozenset(LOG_LINES["replanned"]), frozenset(LOG_LINES["of
 _SNAPSHOT = re.compile(r"models--([\w.-]{1,96}?)--([\w.-]{1,96})/")
 _PLACE = "the log"
 _CAPACITY_BELOW = (0.005, 0.03)
-"""By how much less than the class's memory torch sees, as a share: the driver and the context keep the rest."""
+"""The share of the class's memory that torch does not see, from least to most: the driver and the context take it."""
 _MOST_CLASSES = 4
 _ROUNDS = 3
 RULES = f"engine.version={SPECIFIED_VERSION}"
 _ENGINE = ("engine=sglang", RULES)
-"""The rules by which the arguments of a log are found out; what helps is then planned for the log's own release."""
+"""The rules that find the typed arguments behind a log; remedies are then planned for the log's own release."""
 
 
 @dataclass(frozen=True)
 class Replanned:
-    """One plan for each GPU class that the log's GPU may be, and what was assumed on the way. ``release`` is the one to
-    plan a remedy for, None where the overrides name it."""
+    """One plan for each GPU class that the log's GPU may be, and the assumptions. ``release`` is the release to plan a
+    remedy for; None when the overrides name it."""
 
     plans: tuple[Plan, ...]
     requests: tuple[tuple[Request, ...], ...]
@@ -54,9 +54,9 @@ class Replanned:
 
 
 def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Replanned | str:
-    """Plans the server of a log again; ``overrides`` (gpu=h100, model=...) beat what the log says.
+    """Plans the server of a log again; ``overrides`` (gpu=h100, model=...) replace values of the log.
 
-    Returns the reason as text where that is impossible: the model or the GPU is not known.
+    Returns the reason as text when it cannot: the model or the GPU is unknown, or the arguments do not compose.
     """
     typed = {request.text.partition("=")[0].partition(".")[0] for request in overrides}
     remarks: list[str] = []
@@ -93,10 +93,10 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
 
 
 def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
-    """Returns the release to plan for, and why it is that one; None where the log says it.
+    """Returns the release to plan for, and the reason for this choice; None when the log names a known release.
 
-    A release that is not recorded comes after the nearest that is. Of the releases that have all arguments that the
-    log writes down: the one that is installed here, else the user's choice, else the newest.
+    For an unrecorded release returns the nearest recorded one. Otherwise chooses among the releases that have all
+    logged arguments: the installed one, else the user's choice, else the newest.
     """
     known, stated = known_versions(), diagnosis.version or ""
     if stated in known:
@@ -123,7 +123,7 @@ def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
 
 
 def _ranks_of_a_node(plan: Plan) -> int:
-    """Returns the GPUs that the server had on a node: one for each of its ranks there."""
+    """Returns the number of GPUs per node: one for each rank there, rounded up."""
     return -(-plan.layout.gpus // plan.layout.nodes)
 
 
@@ -132,14 +132,14 @@ def _planned_values(args: Mapping[str, object]) -> dict[str, object]:
 
 
 def is_replanned(name: str) -> bool:
-    """Returns whether an argument of a log is planned again: 0.5.2 has it, and it is not of the log's own machine."""
+    """Returns whether an argument is planned again: it is known and does not depend on the log's machine."""
     return name in FIELDS and EVERY[name].concern in _CONCERNS and name not in _MACHINE
 
 
 def _model_requests(
     values: Mapping[str, object], typed: set[str], composer: Composer, remarks: list[str]
 ) -> Iterator[Request]:
-    """Yields the model: a path that is here, a name of the hub, or the preset of that name."""
+    """Yields the request for the model: an existing path, a preset of the same name, or the name on the hub."""
     path = values.get("model_path")
     if typed & {"model", "model_path", "recipe"} or not isinstance(path, str) or not path:
         return
@@ -157,7 +157,7 @@ def _model_requests(
 
 
 def _preset_of(path: str, composer: Composer) -> Model | None:
-    """Returns the preset whose checkpoint has the last part of this path as its name."""
+    """Returns the preset whose checkpoint name equals the last part of this path, or None."""
     from sglang_hydra.planning.choosing.catalog import models
 
     name = path.rstrip("/").rpartition("/")[2].lower()
@@ -172,7 +172,7 @@ def _preset_of(path: str, composer: Composer) -> Model | None:
 
 
 def gpu_classes_of(diagnosis: Diagnosis, composer: Composer, remarks: list[str]) -> list[str | None]:
-    """Returns the classes that the log's GPU may be: by its name, else every one with that much memory."""
+    """Returns the GPU classes that the log's GPU may be: by its name, else all with that much memory."""
     from sglang_hydra.facts.probe import GpuProbe
     from sglang_hydra.facts.recognise import recognise
     from sglang_hydra.planning.making.gpu_class import gpu_nodes
@@ -217,10 +217,9 @@ def _minimal(
     overrides: Sequence[Request],
     remarks: list[str],
 ) -> tuple[Plan, list[Request]]:
-    """Returns the plan with the fewest arguments that resolve to what the log shows.
+    """Finds the plan with the fewest arguments that resolves to the logged values.
 
-    The line is written after SGLang has resolved: most was never typed. Raises ConfigError where nothing
-    can be composed.
+    SGLang logs the values after it resolved them, so most were never typed. Raises ConfigError when nothing composes.
     """
     from sglang_hydra.planning.making.make import make_plan
 
@@ -228,7 +227,7 @@ def _minimal(
     intent = {name: value for name, value in plan.intent.items() if value is not None}
 
     def resolved(tried: Mapping[str, object]) -> tuple[int, JsonObject]:
-        """Counts the arguments that resolve otherwise than the log shows, and returns all values."""
+        """Counts the arguments that resolve to other values than the log's, and returns all values."""
         planned = resolve(tried, gpu=plan.gpu, model=plan.model, seed=0, env=plan.environment)
         if not planned.ok and plan.ok:
             return len(values) + 1, planned.values
@@ -254,8 +253,8 @@ def _minimal(
 
 
 def _lighter(intent: JsonObject, name: str, values: JsonObject, groups: int) -> Iterator[dict[str, object]]:
-    """Yields ``intent`` without ``name``; or, where DP attention divides it by its ``groups``, with what it was
-    before."""
+    """Yields ``intent`` without ``name``, and, for a chunk size that DP attention divides by ``groups``, with the
+    undivided value."""
     if name not in intent:
         return
     yield {key: value for key, value in intent.items() if key != name}
@@ -270,7 +269,7 @@ def _composed(
     overrides: Sequence[Request],
     remarks: list[str],
 ) -> tuple[Plan, JsonDict]:
-    """Returns the plan of all ``values`` that compose; without those that only another release takes."""
+    """Returns the plan of all ``values`` that compose; drops values that these rules refuse."""
     from sglang_hydra.planning.making.make import make_plan
 
     for _ in range(_ROUNDS):
@@ -288,7 +287,7 @@ def _composed(
 
 
 def offline() -> dict[str, str]:
-    """Returns the environment without the variables of this machine's servers, and without the hub: nothing is
-    downloaded to read a log."""
+    """Returns the environment without SGLANG_* variables and with the hub offline, so that reading a log downloads
+    nothing."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SGLANG_")}
     return {**kept, "HF_HUB_OFFLINE": "1"}

@@ -1,4 +1,4 @@
-"""A diagnosis as people and programs read it. It renders and decides nothing."""
+"""Renders a diagnosis for people and for programs. It decides nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_CLASS = ("kind", "confidence", "retryable", "state")
 _OF_LINE = ("line", "line_number", "rank", "stage", "lines")
 _OF_SERVER = ("ready", "healthy", "version", "gpu", "gpu_memory_mib")
 _MOST_ASKED = 8
-# The arguments that tell one server from another at a glance.
+# The arguments that distinguish servers at a glance.
 _MAIN_ARGUMENTS = ("tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "quantization", "mem_fraction_static")
 _STATES = {"router": "healthy router", "loading": "still loading", "foreign": "not SGLang's", "empty": UNKNOWN}
 _STYLES = {"healthy": "bold green", "router": "bold green", "loading": "bold cyan"}
@@ -25,7 +25,7 @@ _DOING = LOG_LINES["doing"]
 
 
 def record(results: Sequence[tuple[str, Diagnosis]]) -> JsonDict:
-    """Returns ``diagnose --json``; the schema is committed as schemas/diagnosis.schema.json."""
+    """Returns the JSON of ``diagnose --json``; its schema is schemas/diagnosis.schema.json."""
     return {"schema": SCHEMA, "results": [_entry(name, found) for name, found in results]}
 
 
@@ -58,7 +58,7 @@ def _place(cause: Cause) -> dict[str, object]:
 
 
 def screen(results: Sequence[tuple[str, Diagnosis]]) -> list[Line]:
-    """Returns each log: its class, the deciding line, what the server was, and what to type."""
+    """Renders each log: its class, the deciding line, facts about the server, and what to type."""
     lines: list[Line] = []
     for name, found in results:
         lines += [*_head(name, found), *finding_lines([found.finding])]

@@ -1,5 +1,5 @@
-"""The line in which a server writes its arguments down: ``server_args=ServerArgs(a=1, b='x')`` of 0.4 to 0.5.18, and
-``server_args={'a': 1, 'b': 'x'}`` since 0.5.19. It is taken apart, never evaluated."""
+"""Parses the line in which a server logs its arguments: ``server_args=ServerArgs(a=1, b='x')`` of 0.4 to 0.5.18, and
+``server_args={'a': 1, 'b': 'x'}`` since 0.5.19. Never evaluates it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
 from sglang_hydra.text.json_types import Json, JsonDict
 
 CUT = "..."
-"""Key under which it is noted that the line ended before its closing bracket."""
+"""The key that marks a line without its closing bracket."""
 
 _START = re.compile(r"server_args=(?:ServerArgs\(|\{)")
 _NAME = re.compile(r"\s*(?:([A-Za-z_]\w{0,120})=|(['\"])([A-Za-z_]\w{0,120})\2: )")
@@ -22,7 +22,7 @@ _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _LONGEST_VALUE = 20_000
 _CONSTANTS: Mapping[str, object] = {"None": None, "True": True, "False": False}
 
-# Arguments that later releases spell otherwise.
+# Arguments with another name in later releases.
 RENAMED: Mapping[str, str] = {
     "cuda_graph_max_bs_decode": "cuda_graph_max_bs",
     "cuda_graph_bs_decode": "cuda_graph_bs",
@@ -31,10 +31,10 @@ RENAMED: Mapping[str, str] = {
 
 
 def parse_server_args(text: str) -> dict[str, object] | None:
-    """Returns the arguments that a line of the log writes down, None where it writes none.
+    """Returns the arguments in a line of the log, or None without any.
 
-    What is no literal of Python (an object, an enum) stays text. A key or token in it is hidden. Where the line was
-    cut, the arguments before the cut are there, and ``CUT`` is a key.
+    A value that is no Python literal (an object, an enum) stays text. Keys and tokens are hidden. For a cut line,
+    returns the arguments before the cut, and ``CUT`` as a key.
     """
     begin = _START.search(text)
     if begin is None:
@@ -50,16 +50,15 @@ def parse_server_args(text: str) -> dict[str, object] | None:
 
 
 def writes_server_args(text: str) -> bool:
-    """Returns whether ``parse_server_args`` would find any in a line; far cheaper."""
+    """Returns whether ``parse_server_args`` would find arguments in a line; much cheaper."""
     begin = _START.search(text)
     return begin is not None and next(_items(text, begin.end()), None) is not None
 
 
 def named(values: Mapping[str, object]) -> JsonDict:
-    """Returns the arguments among ``values`` that this package knows, under its own names; those at their default left
-    out.
+    """Returns the non-default arguments among ``values`` that this package knows, under its own names.
 
-    A value that is no plain one (an object of the server's) is left out too.
+    Leaves out secrets and values that are no plain data.
     """
     known: dict[str, object] = {}
     for key, value in values.items():
@@ -73,7 +72,7 @@ def named(values: Mapping[str, object]) -> JsonDict:
 
 
 def _items(text: str, start: int) -> Iterator[tuple[str, str]]:
-    """Yields each argument's name and what is written for it, until the bracket closes or the text ends."""
+    """Yields each argument's name and text, until the bracket closes or the text ends."""
     at = start
     while at < len(text):
         found = _NAME.match(text, at)
@@ -88,7 +87,7 @@ def _items(text: str, start: int) -> Iterator[tuple[str, str]]:
 
 
 def _end_of_value(text: str, start: int) -> tuple[int, bool]:
-    """Returns where the value that begins at ``start`` ends: at a comma or the last bracket. False: cut."""
+    """Returns the end of the value that begins at ``start``: a comma or the last bracket. False: the text was cut."""
     closing: list[str] = []
     at = start
     while at < len(text):
@@ -107,7 +106,7 @@ def _end_of_value(text: str, start: int) -> tuple[int, bool]:
 
 
 def _end_of_text(text: str, start: int) -> int:
-    """Returns the place after a quoted text, as Python quotes it."""
+    """Returns the position after a quoted Python string."""
     at = start + 1
     while at < len(text):
         if text[at] == "\\":
@@ -139,7 +138,7 @@ def _value(written: str) -> Json:
 
 
 def _as_plain(value: object) -> object:
-    """Tuples as lists; bytes, complex numbers and the like as they are written."""
+    """Converts tuples to lists, and bytes, complex numbers and the like to their ``repr``."""
     if isinstance(value, (list, tuple)):
         return [_as_plain(item) for item in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""From what was read to one verdict: the class, how sure it is, and the line that decides."""
+"""Turns the evidence of a log into one verdict: the class, the confidence, and the deciding line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Weight
 from sglang_hydra.run.diagnose.life import Evidence, Life
 
-# How sure a line of each weight makes: less than ENOUGH is no answer. Of 108 failures of 2026 that no pattern
-# had seen, causes were right in 26 of 29 rows, general messages in 14 of 19, faults and effects in 33 of 40
-# (docs/diagnosis.md says how they were gathered).
+# The confidence by weight; below ENOUGH there is no answer. Of 108 failures of 2026 that no pattern had seen, causes
+# were right in 26 of 29 rows, general messages in 14 of 19, faults and effects in 33 of 40 (docs/diagnosis.md says how
+# they were gathered).
 _SURE = {Weight.CAUSE: 0.9, Weight.GENERAL: 0.75, Weight.FAULT: 0.7, Weight.EFFECT: 0.7, Weight.END: 0.6}
 _NOT_FATAL = 0.2
 _DISPUTED = 0.8
@@ -39,8 +39,8 @@ _SECRETS = tuple(
 
 
 class Verdict(NamedTuple):
-    """``found`` is the evidence that decides, None where only the exit state does, or nothing. ``also`` is what
-    other classes have evidence for, the most telling first."""
+    """A class with its confidence. ``found`` is the deciding evidence, None when only the exit code decides, or
+    nothing. ``also`` is the evidence for other classes, strongest first."""
 
     failure: FailureClass | None
     confidence: float
@@ -50,9 +50,9 @@ class Verdict(NamedTuple):
 
 
 def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
-    """Returns the verdict on the last life that says anything.
+    """Returns the verdict on the last life with evidence.
 
-    A server that became ready and shows no failure after that is healthy: earlier lives are then ignored.
+    A server that became ready and failed no more is healthy: earlier lives are then ignored.
     """
     whole = list(lives)
     number = signal_of(exit_code)
@@ -72,8 +72,8 @@ def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
 
 
 def _ranked(evidence: list[Evidence]) -> list[Evidence]:
-    """Returns the evidence in the order in which it decides: by weight, then by time; what only follows from an
-    exception that ended a process comes after it, wherever in the log it is."""
+    """Sorts the evidence by weight, then by time. Consequences of an exception that ended a process come last, wherever
+    they are in the log."""
     timed = all(found.time for found in evidence)
     fatal = [found for found in evidence if found.fatal and found.failure.kind not in _CONSEQUENCES]
     cause = min(fatal, key=lambda found: (_second(found) if timed else "", found.line.number), default=None)
@@ -90,7 +90,7 @@ def _second(found: Evidence) -> str:
 
 
 def _came_before(found: Evidence, cause: Evidence) -> bool:
-    """Returns whether evidence is older than an exception: by their times, else by the lines of one writer."""
+    """Returns whether evidence is older than an exception: by their times, else by the line numbers of one writer."""
     if found.time and cause.time:
         return _second(found) < _second(cause)
     one_writer = (found.line.stream, found.line.rank) == (cause.line.stream, cause.line.rank)
@@ -98,7 +98,7 @@ def _came_before(found: Evidence, cause: Evidence) -> bool:
 
 
 def signal_of(exit_code: int | None) -> int | None:
-    """Returns the signal that ended a process, from a code as Python (-9) or a shell (137) gives it."""
+    """Returns the signal that ended a process, from Python's exit code (-9) or a shell's (137); None for no signal."""
     if exit_code is None:
         return None
     number = -exit_code if exit_code < 0 else exit_code - 128
@@ -106,7 +106,7 @@ def signal_of(exit_code: int | None) -> int | None:
 
 
 def _plausible(life: Life, exit_code: int | None) -> Iterator[Evidence]:
-    """Yields evidence without what SGLang's own killing of its processes explains."""
+    """Yields the evidence, without the SIGKILL of SGLang itself and failures that the server survived."""
     for found in life.evidence.values():
         if found.weight == Weight.END and life.quit and 9 in found.failure.signals:
             continue
@@ -124,14 +124,14 @@ def _confidence(found: Evidence, life: Life, exit_code: int | None) -> float:
 
 
 def _disputes(other: Evidence, first: Evidence) -> bool:
-    """Returns whether another class has as good evidence, or an exception where the line that decides is none."""
+    """Returns whether another class has equal evidence, or an exception where the deciding line has none."""
     if other.failure is first.failure:
         return False
     return other.weight == Weight.CAUSE or (other.exception and not first.exception and other.weight <= Weight.FAULT)
 
 
 def _by_signal(life: Life, number: int | None) -> Verdict:
-    """Returns what the exit state alone says. SIGKILL says nothing after SGLang has ended its processes by it."""
+    """Returns the verdict from the exit code alone. SIGKILL proves nothing after SGLang killed its own processes."""
     if number is None or (number == signal.SIGKILL and life.quit):
         return Verdict(None, 0.0, signal=number)
     for failure in failure_classes():
@@ -141,7 +141,7 @@ def _by_signal(life: Life, number: int | None) -> Verdict:
 
 
 def without_secrets(text: str) -> str:
-    """Returns a line that can be shown: keys and tokens in it are hidden."""
+    """Hides keys and tokens in a line."""
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text

@@ -1,8 +1,8 @@
-"""Finds what this machine lacks for serving, each finding with what to type about it.
+"""Examines this machine for serving. Each problem comes with what to type.
 
-What goes here: ``observe`` and the files behind it look at the machine and only state what is there; one file a
-concern then judges it, one check a function. What does not: whether a plan is right (``rules.checks``), and which GPU
-class this is (``facts``).
+What goes here: ``observe`` and the files behind it read the machine's state and judge nothing; one file per concern
+judges it, one function per check. What does not: whether a plan is right (``rules.checks``), and the GPU class
+(``facts``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["Check", "Examination", "Request", "State", "doctor_record", "doctor_
 
 
 def examine(env: Mapping[str, str], request: Request) -> list[Examination]:
-    """Returns every check of this machine, as a server with the environment ``env`` would find it, in one fixed order.
+    """Runs every check of this machine, as a server with the environment ``env`` would find it, in a fixed order.
 
-    Nothing is written or started but short-lived questions to the request's interpreter and the vendors' tools. Never
-    raises for what is missing or broken on the machine: that is what it finds.
+    Writes nothing, and starts only short queries to the request's interpreter and the vendors' tools. Never raises for
+    a missing or broken part: that becomes a finding.
     """
     from sglang_hydra.run.doctor.checks import CHECKS
     from sglang_hydra.run.doctor.observe import observe

@@ -1,4 +1,4 @@
-"""Every check, in the one order in which they are shown: the GPUs, the host, the model, the software."""
+"""Lists every check in display order: GPUs, host, model, software."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NVIDIA driver, and the CUDA that the installed torch was built for."""
+"""Checks the NVIDIA driver against the CUDA version of the installed torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Version = tuple[int, ...]
 
 
 def read_version(text: str | None) -> Version | None:
-    """Returns ``580.82.07`` as (580, 82, 7); None for what is no version."""
+    """Returns ``580.82.07`` as (580, 82, 7); None without a leading number."""
     found = re.match(r"\d+(\.\d+)*", text or "")
     return tuple(int(part) for part in found[0].split(".")) if found else None
 
@@ -25,20 +25,20 @@ def read_version(text: str | None) -> Version | None:
 _TABLE: JsonObject = json_beside(__file__)
 
 TOOLKIT_DRIVERS = {read_version(cuda): least for cuda, least in _TABLE["toolkit_drivers"].items()}
-"""CUDA toolkit to the driver of its first release for Linux: all of its features work from there on. Source: the table
-of toolkits and drivers in NVIDIA's CUDA toolkit release notes; from 13.2 on the driver that the installer's name states
+"""Maps a CUDA toolkit to the driver of its first Linux release, which supports all of its features. Source: the table
+of toolkits and drivers in NVIDIA's CUDA toolkit release notes; since 13.2 the driver in the installer's name
 (cuda_13.2.0_595.45.04_linux.run)."""
 
 FAMILY_DRIVERS = {int(cuda): least for cuda, least in _TABLE["family_drivers"].items()}
-"""CUDA major version to the oldest driver that runs programs built with any of its toolkits, without what came later:
+"""Maps a CUDA major version to the oldest driver that runs programs of any of its toolkits, without later features:
 CUDA's minor version compatibility. Source: NVIDIA's CUDA compatibility guide (>= 450, 525, 580) and release notes."""
 
-# The GPU architecture and the first CUDA toolkit that can build for it. Source: NVIDIA's toolkit release notes.
+# Maps a GPU architecture to the first CUDA toolkit that builds for it. Source: NVIDIA's toolkit release notes.
 _ARCHITECTURES: Mapping[str, tuple[str, Sequence[int]]] = _TABLE["architectures"]
 
 
 class Need(NamedTuple):
-    """The driver that a CUDA version needs; None where no source says it."""
+    """The drivers that a CUDA version needs: for all features, and at least. None without a source."""
 
     full: str | None
     least: str | None
@@ -88,7 +88,7 @@ def check_driver(world: World) -> Verdict:
 
 
 def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Verdict:
-    """Judges, where no torch for CUDA is there yet, the driver against the one that SGLang would bring."""
+    """Compares the driver with the torch that SGLang would install, when no torch for CUDA is installed."""
     version, torch, cuda = _brought(world)
     wanted = read_version(cuda)
     if wanted is None or (nvidia := world.nvidia).cuda is None:
@@ -103,7 +103,7 @@ def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Ve
 
 
 def _brought(world: World) -> tuple[str, str, str | None]:
-    """Returns the SGLang that is installed, else the one to install, its torch and the CUDA of that torch."""
+    """Returns the installed SGLang (else the default release), its torch, and the CUDA of that torch."""
     version = world.interpreter.versions.get("sglang") or default_release()
     needs = release(nearest_known(version) or newest_release()).needs
     return version, needs["packages"]["torch"].removeprefix("=="), needs["cuda"]

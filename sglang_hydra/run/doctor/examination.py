@@ -1,4 +1,4 @@
-"""The types of a check and of its result, and the phrases that several checks share."""
+"""Defines a check and its result, and the phrases that several checks share."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ State = Literal["ok", "warning", "error", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """One thing that was looked at.
+    """The result of one check.
 
-    ``id`` is stable forever (``DOC003``). ``state``: ``ok`` nothing to do; ``warning`` a server may start and then
-    be slower, smaller or refuse some settings; ``error`` a server fails here; ``unknown`` it could not be found out.
-    ``found`` is one sentence with the numbers and their units, ``details`` one line for each GPU, folder or package
-    concerned, ``fix`` what to type (None where there is nothing to do), ``values`` the numbers alone, each key with
-    its unit (``free_mib``), None for an unknown one.
+    ``id`` is stable forever (``DOC003``). ``state``: ``ok`` nothing to do; ``warning`` a server may start, but slower,
+    smaller or without some settings; ``error`` a server fails here; ``unknown`` the check could not find out. ``found``
+    is one sentence with numbers and units. ``details`` has one line per GPU, folder or package. ``fix`` is what to
+    type, or None. ``values`` holds the numbers alone; each key names its unit (``free_mib``), and None means unknown.
     """
 
     id: str
@@ -40,7 +39,7 @@ class Examination:
 
 
 class Verdict(NamedTuple):
-    """The result of a check; its id and subject are its own and are added to make an Examination."""
+    """The result of a check, without the id and subject that an Examination adds."""
 
     state: State
     found: str
@@ -54,7 +53,7 @@ Look = Callable[["World"], Verdict]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One small pure function from what was observed to a verdict; its docstring is its page."""
+    """A small pure function from the observed state to a verdict; its docstring is its page."""
 
     id: str
     subject: str
@@ -74,7 +73,7 @@ class Check:
 
 
 def check(id: str, subject: str) -> Callable[[Look], Check]:
-    """Makes a function a check. Its docstring is its page: what, why, source, example."""
+    """Turns a function into a check. Its docstring is its page: what, why, source, example."""
 
     def decorate(function: Look) -> Check:
         return Check(id, subject, function)
@@ -102,7 +101,7 @@ def gib(count: float | None) -> float | None:
 
 
 def numbers(places: Iterable[int]) -> str:
-    """Returns ``0-3, 5``: sorted numbers, runs drawn together."""
+    """Joins sorted numbers, with ranges: ``0-3, 5``."""
     runs: list[list[int]] = []
     for place in sorted(set(places)):
         if runs and place == runs[-1][1] + 1:
@@ -118,7 +117,7 @@ def several(places: Sequence[int], word: str = "GPU") -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Returns the first few of a list, and how many more there are."""
+    """Joins the first ``most`` names, and counts the rest."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 

@@ -1,4 +1,4 @@
-"""The accelerators: which there are, what is free on them, who holds the rest, and what is wrong with them."""
+"""Checks the accelerators: which exist, how much of their memory is free, who uses it, and what is broken."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def check_gpu_memory(world: World) -> Verdict:
 
 
 def holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
-    """Yields how much of a GPU is used, and one line for each visible process that holds memory."""
+    """Yields the used memory of a GPU, and one line for each visible process that holds some."""
     yield f"GPU {gpu.number}: {mib(gpu.used_mib)} of {mib(gpu.total_mib)} used"
     for holder in gpu.holders or ():
         yield f"  {named(holder)} holds {mib(holder.memory_mib)}"
@@ -147,7 +147,7 @@ def holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
 
 
 def how_to_stop(held: Sequence[Gpu]) -> str:
-    """Returns what to type to get the memory of GPUs back that others hold."""
+    """Returns what to type to free the memory that other processes hold on these GPUs."""
     holders = list(dict.fromkeys(named(holder) for gpu in held for holder in gpu.holders or ()))
     return f"stop {listed(holders)}" if holders else "stop what holds it (sudo nvidia-smi names the processes)"
 

@@ -1,4 +1,4 @@
-"""The host: shared memory, the port, and what is installed in the engine's environment."""
+"""Checks the host: shared memory, the port, and the packages in the engine's environment."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def check_port(world: World) -> Verdict:
     return Verdict("ok", f"{world.request.host}:{world.request.port} is free", values=values)
 
 
-# The packages whose versions people are asked for first.
+# The packages whose versions people ask for first.
 _SHOWN = ("sglang", "torch", "transformers", "flashinfer-python", "sgl-kernel", "sglang-kernel", "triton")
 
 

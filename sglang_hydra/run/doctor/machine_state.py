@@ -1,4 +1,4 @@
-"""The observed state of a machine: plain values, None for what is unknown. Sizes are in bytes or MiB."""
+"""The observed state of a machine: plain values, None for unknown. Sizes are in bytes or MiB."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sglang_hydra.text.findings import Finding
 
 
 class Request(NamedTuple):
-    """The server that the machine is examined for: ``python`` runs the engine (None: ours), ``model_path`` is a folder,
-    a file or a hub id, ``download_dir`` where weights would be downloaded to (None: the Hugging Face cache). ``device``
-    and ``gpu`` are torch's device and the GPU class that the plan names, None where it takes what is here; ``access``
-    is how the hub may be asked for the model."""
+    """The server to examine the machine for. ``python`` runs the engine (None: this interpreter), ``model_path`` is a
+    folder, a file or a hub id, ``download_dir`` receives downloaded weights (None: the Hugging Face cache). ``device``
+    and ``gpu`` are torch's device and the GPU class of the plan, None to use what is here. ``access`` says how the hub
+    may be asked for the model."""
 
     python: str | None = None
     model_path: str | None = None
@@ -29,7 +29,7 @@ class Request(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A process that holds memory of a GPU; in a container the id may be the host's."""
+    """A process that holds GPU memory; in a container the id may be the host's."""
 
     pid: int
     name: str | None = None
@@ -37,9 +37,9 @@ class Holder(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """One NVIDIA GPU, numbered in PCI bus order. ``problem`` says why it does not answer, and then all else is None.
+    """One NVIDIA GPU, numbered in PCI bus order. ``problem`` says why it does not answer; all else is None then.
 
-    ``holders`` is None where the driver does not tell.
+    ``holders`` is None when the driver does not list them.
     """
 
     number: int
@@ -58,8 +58,8 @@ class Gpu(NamedTuple):
 class Nvidia(NamedTuple):
     """The NVIDIA side of the machine. ``cuda`` is the newest CUDA that the driver runs.
 
-    ``problem`` says why NVIDIA's library cannot be asked. ``on_bus`` counts NVIDIA's graphics processors on the PCI
-    bus, which a container sees also where it was given none.
+    ``problem`` says why NVIDIA's library cannot be asked. ``on_bus`` counts NVIDIA GPUs on the PCI bus; a container
+    sees them there even without access to them.
     """
 
     problem: str | None = None
@@ -79,8 +79,8 @@ class Space(NamedTuple):
 
 
 class Interpreter(NamedTuple):
-    """The engine's environment, read without an import. ``torch_build`` is what its torch was built for
-    ({cuda, hip, xpu} to a version or None). ``problem``: why nothing is known."""
+    """The engine's environment, read without an import. ``torch_build`` maps cuda, hip and xpu to the version that
+    torch was built for, or None. ``problem``: why nothing is known."""
 
     path: str | None = None
     versions: Mapping[str, str] = {}
@@ -89,7 +89,7 @@ class Interpreter(NamedTuple):
 
 
 class HubAnswer(NamedTuple):
-    """The hub's answer about a model: ``state`` is open, gated, absent, silent (no answer) or not asked, and why."""
+    """The hub's answer on a model: open, gated, absent, silent (no answer) or not asked; ``why`` explains it."""
 
     state: str
     why: str = ""
@@ -99,10 +99,10 @@ class HubAnswer(NamedTuple):
 class ModelFiles(NamedTuple):
     """The files of a model on this machine.
 
-    ``kind`` is folder, file, cached, hub, remote or missing. ``config_problem`` says what is wrong with its
-    config.json. ``weight_bytes`` is the size that the checkpoint states, ``missing`` names weight files that it
-    lists and that are not there, ``pointers`` those that are Git LFS pointers, ``unreadable`` what this user may
-    not read. ``token`` names where a Hugging Face token is set, never the token.
+    ``kind`` is folder, file, cached, hub, remote or missing. ``config_problem`` says what is wrong with config.json.
+    ``weight_bytes`` is the size that the checkpoint states. ``missing`` names listed weight files that do not exist,
+    ``pointers`` those that are Git LFS pointers, ``unreadable`` files without read permission. ``token`` names the
+    place of a Hugging Face token, never the token.
     """
 
     kind: str
@@ -118,13 +118,13 @@ class ModelFiles(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Returns whether nothing has to be downloaded."""
+        """Returns whether nothing must be downloaded."""
         return self.kind in ("folder", "file", "cached") and not (self.missing or self.pointers)
 
 
 @dataclass(frozen=True)
 class World:
-    """Everything that the checks look at. ``obstacle`` is why nobody can listen on the server's port."""
+    """Everything that the checks read. ``obstacle`` is why nobody can listen on the server's port."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     request: Request = field(default_factory=Request)
@@ -140,8 +140,8 @@ class World:
 
     @property
     def seen(self) -> Visible:
-        """Returns the NVIDIA GPUs that a server would see, by the rules of CUDA_VISIBLE_DEVICES."""
-        # The place in the list stands where the name would, so that a chosen device leads back to its GPU.
+        """Returns the NVIDIA GPUs that CUDA_VISIBLE_DEVICES leaves visible to a server."""
+        # The index replaces the name, so that a chosen device leads back to its GPU.
         devices = [
             Device(str(place), gpu.uuid, gpu.total_mib, gpu.capability, gpu.mig, gpu.slices)
             for place, gpu in enumerate(self.nvidia.gpus)
@@ -150,10 +150,10 @@ class World:
 
     @property
     def visible(self) -> tuple[Gpu, ...]:
-        """Returns the same as ``seen``, with everything known of each."""
+        """Returns the GPUs of ``seen`` with all their facts."""
         return tuple(self.nvidia.gpus[int(device.name or 0)] for device in self.seen.devices)
 
     @property
     def accelerated(self) -> bool:
-        """Returns whether a server would find an accelerator of any maker."""
+        """Returns whether a server would find an accelerator of any vendor."""
         return bool(self.visible) or (self.other is not None and self.other.found)

@@ -1,4 +1,4 @@
-"""Looks for a model on this machine, and asks the hub once where it is not here and may be asked."""
+"""Looks for a model on this machine, and asks the hub once if it is not here and access is allowed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sglang_hydra.text.file_text import open_plain, read_text
 _HUB_TIMEOUT_S = 5.0
 _INDEX = "model.safetensors.index.json"
 _WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
-# A pointer is three short lines; no file of weights is as small.
+# A pointer is three short lines; no weight file is as small.
 _POINTER_BYTES = 1024
 _POINTER_MARK = b"version https://git-lfs"
 _TOKENIZERS = (
@@ -37,10 +37,10 @@ def look_for_model(
     ask: Ask | None = None,
     revision: str | None = None,
 ) -> ModelFiles:
-    """Finds what this machine has of ``model_path`` (a folder, a GGUF file, a hub id or a remote URL).
+    """Finds the local files of ``model_path`` (a folder, a GGUF file, a hub id or a remote URL).
 
-    A hub id is looked for, in that ``revision``, in ``download_dir`` and in the Hugging Face cache; only where its
-    weights are in neither is the hub asked (``ask``).
+    Searches a hub id, in that ``revision``, in ``download_dir`` and in the Hugging Face cache. Asks the hub (``ask``)
+    only when the weights are in neither.
     """
     if is_remote_url(model_path):
         return ModelFiles("remote")
@@ -61,14 +61,14 @@ def look_for_model(
         if not found:
             return ModelFiles("hub", weight_bytes=answer.weight_bytes, token=token, hub=answer)
         best = found[0]._replace(hub=answer, weight_bytes=found[0].weight_bytes or answer.weight_bytes)
-    # With a download_dir the weights go there, and the rest stays in the cache.
+    # With a download_dir the weights go there, and the other files stay in the cache.
     if any(files.config_problem is None for files in found):
         best = best._replace(config_problem=None, tokenizer=any(files.tokenizer for files in found))
     return best._replace(token=token)
 
 
 def look_in_folder(folder: str, kind: str = "folder") -> ModelFiles:
-    """Returns a checkpoint's folder: its config.json, tokenizer and weights, and what of them cannot be used."""
+    """Reads a checkpoint's folder: config.json, tokenizer and weights, and which of them are unusable."""
     try:
         names = sorted(os.listdir(folder))
     except OSError as failure:
@@ -98,7 +98,7 @@ def look_in_folder(folder: str, kind: str = "folder") -> ModelFiles:
 
 
 def token_place(env: Mapping[str, str]) -> str | None:
-    """Returns where a Hugging Face token is set: the variable's name or the file's path. The token is not read."""
+    """Returns the place of a Hugging Face token: the variable's name or the file's path. Does not read the token."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         if env.get(name, "").strip():
             return name
@@ -111,10 +111,10 @@ def token_place(env: Mapping[str, str]) -> str | None:
 
 
 def ask_hub(model_path: str, env: Mapping[str, str], access: Access = OWN) -> HubAnswer:
-    """Returns whether the hub gives this user the model, and how large its weights are: one short attempt, no retry.
+    """Asks the hub whether this user may read the model, and how large its weights are: one short attempt, no retry.
 
-    Not asked where HF_HUB_OFFLINE is set, ModelScope is used or huggingface_hub is not installed. What the hub says
-    is reported by the kind of its answer, never word for word: an answer may repeat the request.
+    Does not ask when HF_HUB_OFFLINE is set, ModelScope is used, huggingface_hub is missing or ``access`` forbids it.
+    Reports the kind of the answer, never its text, because an answer may repeat the request.
     """
     if variable := offline_variable(env):
         return HubAnswer("not asked", f"{variable} is set")
@@ -142,7 +142,7 @@ def ask_hub(model_path: str, env: Mapping[str, str], access: Access = OWN) -> Hu
 
 
 def offline_variable(env: Mapping[str, str]) -> str | None:
-    """Returns the variable that forbids asking the hub; None where none does."""
+    """Returns the variable that forbids asking the hub, or None."""
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "SGLANG_USE_MODELSCOPE"):
         if env.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
             return name
@@ -152,7 +152,7 @@ def offline_variable(env: Mapping[str, str]) -> str | None:
 def _weights_on_hub(siblings: Sequence[object]) -> int | None:
     sizes = {str(getattr(item, "rfilename", "")): getattr(item, "size", None) or 0 for item in siblings}
     for suffix in _WEIGHTS:
-        # Folders hold copies in other formats; SGLang loads the top one.
+        # Folders contain copies in other formats; SGLang loads the top one.
         total = sum(size for name, size in sizes.items() if name.endswith(suffix) and "/" not in name)
         if total:
             return total
@@ -160,7 +160,7 @@ def _weights_on_hub(siblings: Sequence[object]) -> int | None:
 
 
 def _indexed(path: str) -> list[str]:
-    """Returns the weight files that an index lists; empty if it cannot be read."""
+    """Returns the weight files that an index lists; an empty list for an unreadable index."""
     try:
         return sorted({str(name) for name in read_json(read_text(path), "record")["weight_map"].values()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

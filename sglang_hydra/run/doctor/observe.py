@@ -1,4 +1,4 @@
-"""Looks at this machine once, from every side that a check wants. It states and does not judge."""
+"""Observes this machine once, for all checks. It judges nothing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ _CONTAINER_MARKS = (("kubepods", "kubernetes"), ("docker", "docker"), ("libpod",
 
 
 def space(path: str) -> Space:
-    """Returns the disk under ``path``, and whether this user may write there, or make it in the nearest folder that
-    exists.
+    """Returns the disk under ``path``, and whether this user may write there, or in the nearest existing parent.
 
-    Nothing is written: ``access`` reports both a read-only mount and missing rights.
+    Writes nothing: ``access`` reports both a read-only mount and missing rights.
     """
     wanted = os.path.abspath(os.path.expanduser(path))
     existing = wanted
@@ -43,12 +42,12 @@ def space(path: str) -> Space:
 
 
 def shared_memory(path: str = _SHM) -> Space | None:
-    """Returns the shared memory file system; None where there is none, as on systems other than Linux."""
+    """Returns the shared memory file system, or None without one, as on systems other than Linux."""
     return space(path) if os.path.isdir(path) else None
 
 
 def container(env: Mapping[str, str], root: Path = _ROOT) -> str | None:
-    """Returns the kind of container that this process runs in; None where none is visible from within."""
+    """Returns the kind of container around this process, or None if none is visible from inside."""
     if "KUBERNETES_SERVICE_HOST" in env:
         return "kubernetes"
     if "APPTAINER_CONTAINER" in env or "SINGULARITY_CONTAINER" in env:
@@ -65,7 +64,7 @@ def container(env: Mapping[str, str], root: Path = _ROOT) -> str | None:
 
 
 def job(env: Mapping[str, str]) -> str | None:
-    """Returns the batch job that this process belongs to, as ``Slurm job 12``; None for none."""
+    """Returns the batch job of this process, as ``Slurm job 12``, or None."""
     for name, label in (("SLURM_JOB_ID", "Slurm"), ("PBS_JOBID", "PBS"), ("LSB_JOBID", "LSF")):
         if re.fullmatch(r"[\w.\[\]-]+", env.get(name, "")):
             return f"{label} job {env[name]}"
@@ -73,11 +72,11 @@ def job(env: Mapping[str, str]) -> str | None:
 
 
 def observe(env: Mapping[str, str], request: Request) -> World:
-    """Returns the machine as a server with the environment ``env`` would find it."""
+    """Observes the machine as a server with the environment ``env`` would find it."""
     from sglang_hydra.facts.probe import probe_gpu
 
     nvidia = survey_nvidia()
-    # Only where there is no NVIDIA GPU to ask: the other vendors' tools are programs to run.
+    # Only without an NVIDIA GPU: the probes of other vendors run their programs.
     other = None if nvidia.gpus else probe_gpu(env, python=request.python)
     model = request.model_path
     return World(
@@ -100,7 +99,7 @@ def observe(env: Mapping[str, str], request: Request) -> World:
 
 
 def read_interpreter(python: str | None) -> Interpreter:
-    """Returns the environment of ``python`` (None: ours)."""
+    """Reads the environment of ``python`` (None: this interpreter)."""
     from sglang_hydra.facts.environments import find_python
     from sglang_hydra.facts.installed import installed, interpreter_paths, torch_build
 
@@ -115,7 +114,7 @@ _DISPLAY_CLASS = "0x03"  # display controllers, with and without an output
 
 
 def survey_nvidia(pci: Path = _PCI) -> Nvidia:
-    """Finds the NVIDIA GPUs of this machine, whatever a process is allowed to see. Never raises."""
+    """Finds the NVIDIA GPUs of this machine, regardless of CUDA_VISIBLE_DEVICES. Never raises."""
     on_bus = count_on_bus(pci)
     try:
         with nvml_library() as nvml:
@@ -125,7 +124,7 @@ def survey_nvidia(pci: Path = _PCI) -> Nvidia:
 
 
 def count_on_bus(pci: Path = _PCI) -> int:
-    """Counts NVIDIA's graphics processors on the PCI bus, also those without a driver."""
+    """Counts NVIDIA's graphics processors on the PCI bus, with or without a driver."""
     try:
         return sum(1 for device in pci.iterdir() if _is_nvidia_gpu(device))
     except OSError:
@@ -177,7 +176,7 @@ def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
 
 
 def _holders(nvml: Any, handle: Any) -> tuple[Holder, ...] | None:
-    """Returns the processes with a CUDA context there; None where the driver does not tell."""
+    """Returns the processes with a CUDA context on this GPU, or None when the driver does not list them."""
     running = ask_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if running is None:
         return None
@@ -190,6 +189,6 @@ def _holders(nvml: Any, handle: Any) -> tuple[Holder, ...] | None:
 
 
 def _program(name: str | None) -> str | None:
-    """Returns the program alone: what follows it on a command line may hold a key."""
+    """Returns the program's name without its arguments, because these may contain a key."""
     words = (name or "").split()
     return os.path.basename(words[0]) if words else None

@@ -1,4 +1,4 @@
-"""Shows examinations to people, and makes the record for programs."""
+"""Renders examinations as a screen and as a record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold 
 
 
 def doctor_screen(examinations: Sequence[Examination]) -> list[Line]:
-    """Returns one line for each, what to type under it, and a summary; details only of what is not ok."""
+    """Renders one line per examination, a summary, and, except for ``ok``, details and what to type."""
     rows = [
         [text(item.state, _STYLES[item.state]), text(item.id, "bold"), text(item.subject), text(printable(item.found))]
         for item in examinations
@@ -28,7 +28,7 @@ def doctor_screen(examinations: Sequence[Examination]) -> list[Line]:
 
 
 def doctor_record(examinations: Sequence[Examination]) -> dict[str, object]:
-    """Returns ``doctor --json``. ``ok`` is whether no check ended in an error."""
+    """Returns the record of ``doctor --json``. ``ok`` is True when no check ended in an error."""
     counts = _counts(examinations)
     return {
         "schema": "sglang_hydra.doctor/1",

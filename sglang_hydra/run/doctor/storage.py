@@ -1,4 +1,4 @@
-"""The disk and the model: space for its weights, and whether it can be had at all."""
+"""Checks disk space for the model's weights, and access to the model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, World
 from sglang_hydra.text.words import plural
 
 _GIB = 1 << 30
-# A judgement: where the size is not known, a disk with less has no room for most models.
+# A judgement: when the size is unknown, a disk with less free space is too small for most models.
 _LITTLE = 20 * _GIB
 
 
@@ -37,7 +37,7 @@ def check_weights_disk(world: World) -> Verdict:
     if model is not None and model.complete:
         return verdict("ok", f"{found}; the weights are here already")
     fix = "download_dir=/another/disk, or export HF_HOME=/another/disk"
-    # Only a part may be missing: what is there of it is not counted, so this asks for too much rather than too little.
+    # A partial download is not subtracted, so this may ask for too much space.
     if wanted is not None and wanted > disk.free_bytes:
         return verdict("error", f"{found}, {size(wanted)} to download", fix)
     if wanted is not None:
@@ -92,7 +92,7 @@ def check_model(world: World) -> Verdict:
 
 
 def _local_obstacle(model: ModelFiles) -> Verdict | None:
-    """Returns what keeps the files here from being served; None if nothing does."""
+    """Returns the problem that prevents serving the local files, or None."""
     if model.unreadable:
         first = model.unreadable[0]
         return Verdict(

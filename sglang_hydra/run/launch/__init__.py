@@ -1,6 +1,6 @@
-"""Where a server runs: processes on this machine, their life and their output.
+"""Runs servers as processes on this machine: their start, life, output and end.
 
-What goes here: launchers and the small programs that they run as children. What does not: what the command line
-says (``planning.engines``). ``guard.py`` and ``child_*.py`` are run by path, some by another interpreter, and
-import the standard library only.
+What goes here: launchers and the small programs that they run as children. What does not: the command line of a server
+(``planning.engines``). ``guard.py`` and ``child_*.py`` are run by path, some by another interpreter, and import only
+the standard library.
 """

@@ -1,4 +1,4 @@
-"""Whether a server that answers is the one that was planned: whose its port is, and what it says of itself."""
+"""Checks whether the answering server is the planned one: by the owner of its port and its own report."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.words import plural
 
 Compared = Comparison | Finding | None
-"""A comparison; or why there is none; or None for an engine that says nothing of itself."""
+"""A comparison; or the reason why there is none; or None for an engine that reports nothing."""
 
 KIND = "not_as_planned"
 _SHOWN = 5
 _FOLLOWS = ("tokenizer_path",)
-"""What follows from another argument alone, which is compared itself."""
+"""Derived from another argument, which is compared itself."""
 
 
 def mismatch(plan: Plan, compared: Compared, owner: Owner | None) -> Finding | None:
-    """Returns why the server is not the planned one; None where it is, as far as it can be known, or ``launch.force``
-    says that it is good enough."""
+    """Returns why the server is not the planned one. Returns None when it is, when that cannot be known, or with
+    ``launch.force``."""
     if plan.nodes.launch.force:
         return None
     hint = "launch.force=true takes it all the same"
@@ -50,7 +50,7 @@ def mismatch(plan: Plan, compared: Compared, owner: Owner | None) -> Finding | N
 
 
 def must_be_planned(plan: Plan, compared: Compared, owner: Owner | None, server: LocalServer | None = None) -> None:
-    """Raises ServerError for a server that is not the planned one, and lets ``server`` remember why."""
+    """Raises ServerError for a server that is not the planned one, and stores the reason in ``server.failure``."""
     found = mismatch(plan, compared, owner)
     if found is None:
         return
@@ -60,9 +60,9 @@ def must_be_planned(plan: Plan, compared: Compared, owner: Owner | None, server:
 
 
 def failing(plan: Plan, compared: Comparison, hidden: bool = False) -> list[Difference]:
-    """Returns the differences that make it another server. Of a release whose rules are 0.5.2's all do; of another one,
-    whose resolved values are estimates, those in what it was passed, unless its own argument code gives the same value.
-    ``hidden``: nothing else identifies it, so it has to name what it was passed."""
+    """Returns the differences that make it another server. With the rules of the plan's own release, all resolved
+    values count. For another release (resolved values are estimates), only passed arguments count, unless its own
+    argument code gives the same value. ``hidden``: nothing else identifies it, so it must report what it was passed."""
     passed = {*plan.intent, "random_seed"}
     wrong = [item for item in compared.differences if item.key in passed]
     if plan.is_exact and (compared.version == UNNAMED or same_release(compared.version, plan.engine.version)):
@@ -80,7 +80,7 @@ def _unnamed(plan: Plan, name: str) -> Difference:
 
 
 def owner_note(owner: Owner | None) -> Finding | None:
-    """Makes the finding for a port whose owner cannot be seen."""
+    """Returns a finding for a port whose owner cannot be seen, or None."""
     if owner is None or owner.whose != UNSEEN:
         return None
     message = f"whose the port is cannot be seen ({owner.who}): what the server says of itself is what counts"
@@ -88,7 +88,7 @@ def owner_note(owner: Owner | None) -> Finding | None:
 
 
 def record_of(plan: Plan, compared: Compared, owner: Owner | None) -> dict[str, object]:
-    """Makes the record that is kept with each result of a server."""
+    """Returns the record of the comparison that is stored with each result of a server."""
     known = compared if isinstance(compared, Comparison) else None
     return {
         "owner": owner.whose if owner else UNSEEN,
@@ -103,8 +103,8 @@ def record_of(plan: Plan, compared: Compared, owner: Owner | None) -> dict[str, 
 
 
 def _made_by_release(plan: Plan) -> Sequence[Difference]:
-    """Returns what the installed release's own argument code makes of the plan's command line, where it differs from
-    the plan; nothing where it cannot be asked. Takes the seconds that it takes to be imported."""
+    """Returns how the installed release's own argument code resolves the plan's command line differently; nothing if it
+    cannot be asked. Takes the seconds of its import."""
     try:
         compared = ask_about(plan, plan.engine.python)[1] if plan.engine.name == "sglang" else None
     except SglangHydraError:

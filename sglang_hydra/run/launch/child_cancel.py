@@ -2,9 +2,9 @@
 
     python child_cancel.py WATCH_FD JOB_ID [SECRETS_FILE]
 
-It stays beside the one that watches the job, in a session of its own. The pipe WATCH_FD brings a byte when the job
-needs no one any more; if it closes without, the job is cancelled and the file that was left for it is deleted. Standard
-library only.
+It runs beside the process that watches the job, in a session of its own. A byte in the pipe WATCH_FD means that the job
+needs no watching any more. If the pipe closes without a byte, this program cancels the job and deletes SECRETS_FILE.
+Standard library only.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Program that srun starts on every node: takes its orders from standard input and becomes the guard of one rank.
+"""Program that srun starts on every node: reads its orders from standard input and becomes the guard of one rank.
 
     python child_rank.py
 
-The orders are one line with a length and that many bytes of JSON: the commands of all ranks, the variables to add, the
-API key, and how long a rank may take to stop. Each task reads the same and takes the command of its number
-(SLURM_PROCID). The key goes on through a pipe, as in ``child_sglang.py``. When standard input ends, the rank is
-stopped: srun closes it when asked to, and when it is gone itself. Imports nothing of this package: it may run in a
-container.
+The orders are one line with a length, followed by that many bytes of JSON: the commands of all ranks, the variables to
+add, the API key, and the seconds that a rank may take to stop. Each task reads the same orders and takes the command of
+its number (SLURM_PROCID). It passes the key on through a pipe, as ``child_sglang.py`` does. The rank stops when
+standard input ends: srun closes it on request, and when srun itself is gone. Imports nothing of this package, because
+it may run in a container.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_LINE = 32
 
 
 def read_orders(source: int) -> dict[str, Any]:
-    """Returns the orders, and not one byte more: the rest is not for us. ValueError if cut off."""
+    """Reads the orders, and no byte beyond them. Raises ValueError if they are missing or cut off."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(source, 1)
@@ -46,7 +46,7 @@ def main() -> None:
     except ValueError as failure:
         sys.exit(f"child_rank: {failure}")
     argv = orders["commands"][int(os.environ.get("SLURM_PROCID", "0"))]
-    # The guard watches what was our standard input; the server gets an empty one.
+    # The guard watches the original standard input; the server gets an empty one.
     watched = os.dup(0)
     os.set_inheritable(watched, True)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -1,12 +1,12 @@
-"""Program that runs inside the engine's interpreter: SGLang's server or its router, with the API key from a pipe.
+"""Program that runs in the engine's interpreter: SGLang's server or its router, with the API key from a pipe.
 
     python child_sglang.py [SGLang's own flags]
     python child_sglang.py router [the router's own flags]
 
-Both take their key from ``--api-key`` only, where everyone on the machine can read it. Here the environment names an
-inherited pipe (SGLANG_HYDRA_KEY_FD, a number) and the key comes through it. The rest is what
-``python -m sglang.launch_server`` and ``python -m sglang_router.launch_router`` do. Imports nothing of this package: it
-is run by its path.
+SGLang takes its key only from ``--api-key``, which everyone on the machine can read. Here the environment variable
+SGLANG_HYDRA_KEY_FD gives the number of an inherited pipe, and the key comes through it. The rest equals ``python -m
+sglang.launch_server`` and ``python -m sglang_router.launch_router``. Imports nothing of this package, because it is run
+by its path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROUTER = "router"
 
 
 class Masked(str):
-    """A text that is itself everywhere except where it would be printed: SGLang logs all its arguments at start-up."""
+    """A text whose ``repr`` is hidden: SGLang logs all its arguments at startup."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ class Masked(str):
 
 
 def read_key() -> str | None:
-    """Returns the key from the pipe that the environment names; None where it names none."""
+    """Reads the key from the pipe that the environment names; None without one."""
     number = os.environ.pop(KEY_FD, None)
     if number is None:
         return None
@@ -65,7 +65,7 @@ def run_router(argv: list[str], key: str | None) -> None:
 
 def main(argv: list[str]) -> None:
     key = read_key()
-    # This folder is no place to import from; `python -m` has the current one first.
+    # This folder must not be an import path; `python -m` puts the current folder first.
     if os.path.abspath(sys.path[0]) == os.path.dirname(os.path.abspath(__file__)):
         sys.path[0] = os.getcwd()
     if argv[:1] == [ROUTER]:

@@ -2,14 +2,14 @@
 
     python child_srun.py ORDERS_FILE SECRET_NAMES srun [ARGUMENT ...]
 
-srun answers a SIGTERM by killing every task. So it is never sent one: the ranks' guards (``child_rank.py``) watch their
-standard input, which srun carries to them, and its end asks them to stop their servers. The orders are in ORDERS_FILE;
-the API key comes through the pipe that the environment names, and the variables SECRET_NAMES (with commas) are taken
-out of the environment: both are added to the orders here and are in no file. Standard library only.
+srun answers a SIGTERM by killing every task, so it never gets one. Instead the ranks' guards (``child_rank.py``) watch
+their standard input, which srun carries to them; its end makes them stop their servers. ORDERS_FILE contains the
+orders. This program adds the API key, from the pipe that the environment names, and the variables SECRET_NAMES
+(comma-separated), which it removes from its environment; no file contains them. Standard library only.
 
-Of several ranks (--label), srun cuts a line after 1024 bytes and labels each piece as a line: here they are whole. When
-one has failed, srun ends the others, reports how each ended, and exits with the highest of their codes. This program
-exits with the code of the first, and leaves out the reports on the others, which explain nothing.
+With several ranks (--label), srun cuts a line after 1024 bytes and labels each piece as a line: this program joins
+them. When a rank fails, srun ends the others, reports how each ended, and exits with the highest code. This program
+exits with the first code, and drops the reports on the other ranks, which explain nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LOOK_AGAIN_S = 1.0
 
 
 def orders_of(file: str, secret_names: str) -> bytes:
-    """Returns the orders as ``child_rank.py`` reads them, the secrets taken out of this process's environment."""
+    """Returns the orders in the format of ``child_rank.py``, with the secrets from this process's environment."""
     with open(file, encoding="utf-8") as opened:
         orders = json.load(opened)
     orders["env"] = {**orders["env"], **{name: os.environ.pop(name) for name in secret_names.split(",") if name}}
@@ -57,8 +57,8 @@ def orders_of(file: str, secret_names: str) -> bytes:
 
 
 def whole_lines(source: IO[bytes], target: IO[bytes], codes: list[int]) -> None:
-    """Copies labelled lines, the pieces of each put together again, and notes the exit codes that srun tells. Ends with
-    its source."""
+    """Copies labelled lines, joins the pieces of each, and collects the exit codes that srun reports. Returns when
+    ``source`` ends."""
     begun: dict[bytes, bytes] = {}
     for line in source:
         if codes and _CONSEQUENCE.match(line):
@@ -104,7 +104,7 @@ def main(file: str, secret_names: str, *command: str) -> int:
 
     for number in _STOP_SIGNALS:
         signal.signal(number, stop)
-    # srun may have ended already, or been asked to stop: its exit code says how.
+    # srun may have ended already or be stopping: its exit code shows this.
     with contextlib.suppress(OSError, ValueError):
         left = memoryview(orders)
         while left:

@@ -1,4 +1,4 @@
-"""``status``, ``stop`` and ``logs``: the verbs for servers that were started with ``launch.detach=true``."""
+"""Implements ``status``, ``stop`` and ``logs`` for servers started with ``launch.detach=true``."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _HEALTH_S = 5.0
 _AT_ONCE = 16
 _LOOK_S = 0.05
 _FOLLOW_S = 0.25
-# Beyond its own time to stop: for the guard to collect what is left, and for the supervisor to write it down.
+# Beyond the server's own stop time: the guard collects the rest, and the supervisor records the end.
 _EXTRA_S = 10.0
 _LAST_LINES = 40
 
 
 class Condition(NamedTuple):
-    """The state of a server in a word, and a detail."""
+    """The state of a server as one word, with a detail."""
 
     state: str
     detail: str = ""
 
 
 def status(words: Sequence[str], *, as_json: bool = False) -> int:
-    """Shows the detached servers, or those that are named. 0 also where one has failed: it is what was asked."""
+    """Shows all detached servers, or the named ones. Returns 0 even when one has failed."""
     known = records()
     picked = chosen(words, known, "status") if words else known
     broken = [] if words else damaged()
@@ -62,9 +62,9 @@ def status(words: Sequence[str], *, as_json: bool = False) -> int:
 
 
 def condition_of(record: ServerRecord) -> Condition:
-    """Returns starting, ready, busy (its health page does not say 200 now), taken (another process answers on its
-    port), failed, gone (its supervisor was killed, or the machine restarted) or elsewhere (another machine or
-    container, whose processes cannot be seen from here)."""
+    """Returns the condition: starting, ready, busy (its health page does not return 200), taken (another process
+    answers on its port), failed, gone (its supervisor was killed, or the machine restarted) or elsewhere (another
+    machine or container, whose processes are invisible here)."""
     life = record.life
     if record.state == FAILED:
         return Condition("failed", record.kind or "")
@@ -85,20 +85,20 @@ def condition_of(record: ServerRecord) -> Condition:
 
 
 def _other_process(record: ServerRecord) -> str | None:
-    """Returns who answers in place of a server that is alive; None if it is the server, as far as that can be seen."""
+    """Returns the process that answers in place of a live server, or None if none is seen."""
     place = urlsplit(record.url)
     owner = port_owner(place.hostname or "127.0.0.1", place.port or 0, record.process.pid)
     return owner.who if owner.whose == FOREIGN else None
 
 
 def _compared(record: ServerRecord) -> JsonDict | None:
-    """Returns how a server that is ready compares with its plan, where that was asked."""
+    """Returns the saved comparison of a ready server with its plan, or None."""
     return written_comparison(Path(record.run_folder), record.server_id) if record.state == READY else None
 
 
 def stop(words: Sequence[str], *, as_json: bool = False) -> int:
-    """Stops the servers that are named, all at once; without a word the only one there is. 4 where one would not end,
-    3 for one that cannot be reached from here."""
+    """Stops the named servers in parallel; without a word the only one. Returns 4 if one does not end, 3 if one cannot
+    be reached from here."""
     known = records()
     picked = chosen(words, known, "stop")
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -119,7 +119,7 @@ def stop(words: Sequence[str], *, as_json: bool = False) -> int:
 
 
 def logs(words: Sequence[str], *, follow: bool = False) -> int:
-    """Prints what a server wrote; with ``follow`` its last lines and then each new one until it ends."""
+    """Prints the log of a server. With ``follow``, prints its last lines, then each new line until it ends."""
     known = records()
     picked = chosen(words, known, "logs")
     if len(picked) != 1:
@@ -169,7 +169,7 @@ def _stop(record: ServerRecord) -> _End:
         how = f"had failed ({record.kind})" if record.state == FAILED else "had ended already"
         return _End("ended", f"{how}; it is forgotten")
     try:
-        # The second signal lets it kill what did not end, the last ends the supervisor, with whom its server dies.
+        # The second signal lets it kill the rest; the last one ends the supervisor and with it the server.
         for number, patience_s in (
             (signal.SIGTERM, record.stop_timeout + _EXTRA_S),
             (signal.SIGTERM, _EXTRA_S),
@@ -203,7 +203,7 @@ def _health(record: ServerRecord) -> int | None:
 
 
 def _none() -> list[Line]:
-    """Says that there is no server, or that its file cannot be read."""
+    """Says that no server exists, or that its file cannot be read."""
     return [[text("No detached server is there.")], *finding_lines(damaged())]
 
 
@@ -234,7 +234,7 @@ def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition
 
 
 def _since(moment: float) -> str:
-    """Returns a time in the reader's time zone, and how long ago it was."""
+    """Formats a time in the local time zone, with its age."""
     seconds = max(0, int(time.time() - moment))
     days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
     ago = f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if seconds >= 3600 else f"{minutes} min"

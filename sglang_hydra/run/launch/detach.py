@@ -1,7 +1,7 @@
-"""``launch.detach=true``: starts a server that stays when this command has returned.
+"""Implements ``launch.detach=true``: starts a server that continues after this command returns.
 
-A process of its own, the supervisor, starts the server and stays with it. Its events are shown here as if the server
-were ours, until it is ready; then the supervisor is asked to keep the server.
+A separate process, the supervisor, starts the server and stays with it. This command shows its events until the server
+is ready, then asks the supervisor to keep the server.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _END_S = 5.0
 
 
 class StartResult(NamedTuple):
-    """The result of a start: the server's name (None where it failed before it had one) and the exit code of this
-    command. ``server_exit`` is the exit code of a server that failed by itself."""
+    """The result of a start: the server's name (None if it failed before it got one) and the exit code of this command.
+    ``server_exit`` is the exit code of a server that failed by itself."""
 
     name: str | None
     exit_code: int
@@ -54,9 +54,9 @@ def start_detached(
     *,
     wait: bool = True,
 ) -> int:
-    """Starts the server of ``plan`` and returns the exit code: when it is ready, or with ``wait=False`` as soon as it
-    has its place in the state folder. ``ready_lines`` gives the lines to show for a server that is up, ``explained``
-    what more there is to say of one that failed, by its findings and its exit code."""
+    """Starts the server of ``plan`` and returns the exit code when it is ready, or, with ``wait=False``, once it is
+    entered in the state folder. ``ready_lines`` gives the lines for a ready server, by the seconds it took.
+    ``explained`` extends the findings on a failed server, by its exit code."""
 
     def ready(name: str, seconds: float) -> None:
         write_lines([*ready_lines(seconds), [text("  it stays when this command has returned", "dim")], *_how_to(name)])
@@ -69,7 +69,7 @@ def start_detached(
 
 
 def orders_of(plan: Plan, launch: Launch, folder: Path) -> dict[str, object]:
-    """Makes the orders for the supervisor. They hold the API key and are passed through a pipe."""
+    """Makes the orders for the supervisor. They contain the API key, so they are passed through a pipe."""
     served, preset = plan.values["served_model_name"], plan.nodes.model.name
     model = str(served or plan.values["model_path"])
     return {
@@ -91,9 +91,9 @@ def orders_of(plan: Plan, launch: Launch, folder: Path) -> dict[str, object]:
 def follow(
     orders: JsonDict, folder: Path, display: Display, ready: Callable[[str, float], None], *, wait: bool = True
 ) -> StartResult:
-    """Starts a supervisor with ``orders`` and shows what it tells until the server may be left to it.
+    """Starts a supervisor with ``orders`` and shows its events until it may keep the server alone.
 
-    Interrupted before that, the server is stopped. ``ready`` is called with its name and the seconds that it took.
+    An interrupt before that stops the server. Calls ``ready`` with the server's name and the seconds that it took.
     """
     with _supervisor(folder) as process, stopping_on_signals(process.terminate) as signals:
         assert process.stdin is not None
@@ -128,7 +128,7 @@ def follow(
 
 @contextlib.contextmanager
 def _supervisor(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Yields the running supervisor, asked to stop when the block ends unless it was asked to keep its server."""
+    """Yields the running supervisor. At the end of the block it stops its server unless it was asked to keep it."""
     log = folder / OWN_LOG
     try:
         errors: IO[bytes] | int = log.open("ab")
@@ -151,14 +151,14 @@ def _supervisor(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        # Its standard input ends here. It goes on by itself from now on, or stops its server and ends.
+        # This ends its standard input: it continues alone, or stops its server and ends.
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             with contextlib.suppress(OSError):
                 pipe.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0)
-        # Not waited for: it is meant to outlive us. Python would warn of a child that still runs.
+        # Not waited for, because it outlives us. Python would warn of a running child.
         process.returncode = process.returncode or 0
 
 

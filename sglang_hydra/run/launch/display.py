@@ -1,4 +1,4 @@
-"""Shows a server while it starts and runs: its own lines and how far it is."""
+"""Displays the lines and the progress of a server while it starts and runs."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from sglang_hydra.text.screen import Line, printable, write
 if TYPE_CHECKING:
     from rich.status import Status
 
-# Colours, which are left out; any other escape is spelled out.
+# Colours, which are removed; other escapes are spelled out.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-# A reader that has gone away (``| head``), a closed terminal or a full disk is no reason to stop a server.
+# A reader that has gone (``| head``), a closed terminal or a full disk must not stop a server.
 _GONE = contextlib.suppress(OSError, ValueError)
 
 
 class Display:
-    """Where a launcher reports; this one shows nothing. ``line`` is called from other threads, one call at a time."""
+    """The base display, which shows nothing. Other threads call ``line``, one call at a time."""
 
     def line(self, stream: str, text: str) -> None:
-        """Takes one line that the server wrote to ``stream`` (``stdout`` or ``stderr``)."""
+        """Shows one line that the server wrote to ``stream`` (``stdout`` or ``stderr``)."""
 
     def waiting(self, elapsed_s: float, milestone: str) -> None:
-        """Shows that the server is not ready yet; called several times a second."""
+        """Shows that the server is still starting; called several times a second."""
 
     def note(self, text: str) -> None:
         """Shows a line of our own."""
 
     def close(self) -> None:
-        """Ends what is shown while waiting."""
+        """Removes the progress display."""
 
 
 def harmless(line: str) -> str:
-    """Returns a line of somebody else's as it may go to a screen: no colours, control characters spelled out."""
+    """Makes a foreign line safe for a screen: removes colours and spells out control characters."""
     if line.isprintable():
         return line
     return "\t".join(map(printable, _COLOURS.sub("", line).split("\t")))
@@ -49,13 +49,13 @@ def write_lines(lines: Iterable[Line], stream: TextIO | None = None) -> None:
 
 
 def display_for(errors: TextIO | None = None) -> Display:
-    """Returns a live display where stderr (or ``errors``) is a terminal, plain lines elsewhere."""
+    """Returns a live display if stderr (or ``errors``) is a terminal, else a plain one."""
     errors = errors or sys.stderr
     return TerminalDisplay(errors) if errors.isatty() else PlainDisplay(errors)
 
 
 class PlainDisplay(Display):
-    """Lines as they come; a word on the progress every ``every_s`` seconds."""
+    """Prints lines as they come, and the progress every ``every_s`` seconds."""
 
     def __init__(self, errors: TextIO | None = None, output: TextIO | None = None, every_s: float = 10.0) -> None:
         self._errors, self._output = errors or sys.stderr, output or sys.stdout
@@ -75,7 +75,7 @@ class PlainDisplay(Display):
 
 
 class TerminalDisplay(Display):
-    """The server's lines scroll; below them is shown how long it has been starting and what it does."""
+    """Scrolls the server's lines; the line below them shows the elapsed time and the progress."""
 
     def __init__(self, errors: TextIO) -> None:
         from rich.console import Console
@@ -106,7 +106,7 @@ class TerminalDisplay(Display):
     def _print(self, text: str, style: str = "") -> None:
         from rich.text import Text
 
-        # No markup and no :names: of pictures are read in it.
+        # The text may contain markup or :names: of emoji, which must stay as they are.
         with _GONE:
             self._console.print(Text(text, style), soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""Compares running servers, or their saved /server_info, with a plan. Nothing of a server is changed."""
+"""Compares running servers, or their saved /server_info, with a plan. Changes nothing on a server."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from sglang_hydra.text.words import short
 SCHEMA = "sglang_hydra.drift/1"
 _PORTS = {"http": 80, "https": 443}
 _LEAST_SHARE = 0.5
-"""A server that reports less than this share of the planned arguments does not tell whether it is as planned."""
+"""A server that reports a smaller share of the planned arguments does not prove anything."""
 _LIKE_INFO = ("internal_states", "max_total_num_tokens")
 
 
 @dataclass(frozen=True)
 class Drift:
-    """One server: the fields that it holds otherwise than planned, or ``problem``: why it could not be read, or why it
-    is not known whether it is as planned."""
+    """One server and its differences from the plan. ``problem``: why it could not be read, or why it reports too little
+    to compare."""
 
     name: str
     compared: Comparison | None
@@ -40,7 +40,7 @@ class Drift:
     problem: str | None = None
 
     def is_as_planned(self, plan: Plan) -> bool:
-        """Returns whether it was read, is the release of the plan, and holds every field as planned."""
+        """Returns whether the server was read, has the release of the plan, and matches every field."""
         if self.compared is None or self.fields or self.problem:
             return False
         return self.compared.version == UNNAMED or same_release(self.compared.version, plan.engine.version)
@@ -63,7 +63,7 @@ def is_url(word: str) -> bool:
 
 
 def is_saved_info(word: str) -> bool:
-    """Returns whether a word names a file with the answer of /server_info."""
+    """Returns whether a word names a file with a saved /server_info."""
     if not word.endswith(".json") or not os.path.isfile(word):
         return False
     try:
@@ -74,8 +74,8 @@ def is_saved_info(word: str) -> bool:
 
 
 def drift_of(plan: Plan, words: list[str]) -> Iterator[Drift]:
-    """Compares each server, by its address or by its saved /server_info. Where a server listens, and a seed that was
-    drawn, are no drift."""
+    """Compares each server with the plan, by its address or its saved /server_info. Ignores the address that it listens
+    on and a randomly drawn seed."""
     for word in words:
         try:
             compared = compare(plan, asked(word, plan.engine.version) if is_url(word) else _saved(word))
@@ -91,8 +91,8 @@ def drift_of(plan: Plan, words: list[str]) -> Iterator[Drift]:
 
 
 def asked(word: str, version: str = "") -> JsonObject:
-    """Asks a server what it runs with, by the key of the environment; ``version`` says which page it may have. Raises
-    ConfigError (DIF002) for a broken address, NoServerInfo for a server that does not say."""
+    """Asks a server for its arguments, with the key from the environment; ``version`` selects the page to ask. Raises
+    ConfigError (DIF002) for an invalid address, NoServerInfo for a server that does not answer."""
     try:
         url = urlsplit(word)
         host, port = url.hostname, url.port or _PORTS[url.scheme]

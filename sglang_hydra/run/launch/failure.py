@@ -1,4 +1,4 @@
-"""A server that went wrong: what its exit and its last words say, and what to type."""
+"""Explains the failure of a server by its exit code and last lines, with what to type."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ HOST_MEMORY = "host_oom"
 
 
 class Failure(NamedTuple):
-    """``kind`` is the class that the diagnosis found, or ``unknown``; ``not_ready`` where nothing explains why the
-    server was not ready in time. The first finding says what happened, the second why, and what to change, where that
-    is known."""
+    """A failure: ``kind`` is the class of the diagnosis, or ``unknown``, or ``not_ready`` for an unexplained startup
+    timeout. The first finding says what happened, the second, if known, why and what to change."""
 
     kind: str
     findings: tuple[Finding, ...]
@@ -35,10 +34,9 @@ class Failure(NamedTuple):
 def failure_of(
     id: str, what: str, lines: Sequence[str], exit_code: int | None, log: Path | None = None, advice: str | None = None
 ) -> Failure:
-    """Explains the failure of a server that wrote ``lines`` and ended with ``exit_code`` (None: it was not ready in
-    time).
+    """Explains the failure of a server that wrote ``lines`` and ended with ``exit_code`` (None: startup timeout).
 
-    ``what`` is that in words, ``advice`` is what helps in any case.
+    ``what`` describes the failure in words, ``advice`` helps in any case.
     """
     from sglang_hydra.run.diagnose import UNKNOWN, diagnose
 
@@ -66,7 +64,7 @@ def with_smallest_change(
     composer: Composer,
     requests: Sequence[Request],
 ) -> tuple[Finding, ...]:
-    """Returns the findings on a server of ``plan`` that failed, with changes in the hint whose plans are clean.
+    """Adds changes whose plans are clean to the hints of the findings on a failed server of ``plan``.
 
     ``requests`` are those that made the plan.
     """
@@ -79,7 +77,7 @@ def with_smallest_change(
 
 
 def diagnosis_of(log: Path, exit_code: int | None) -> Diagnosis | None:
-    """Returns the diagnosis of a server that others ran, by its log; None where nothing decides."""
+    """Diagnoses a server that somebody else ran, by its log; None for an unknown failure."""
     from sglang_hydra.run.diagnose import diagnose
 
     found = diagnose((line.decode("utf-8", "replace") for line in log_lines(log)), exit_code)
@@ -87,9 +85,9 @@ def diagnosis_of(log: Path, exit_code: int | None) -> Diagnosis | None:
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """Returns the line that most likely says why: the last that reads like an error, else the last."""
+    """Returns the most likely reason among the lines: the last one that looks like an error, else the last one."""
     lines = [line.strip() for line in lines[-200:] if line.strip()]
-    # Of several ranks under srun, the last word is its own: that one of them ended.
+    # With several ranks, srun's own last words only say that a rank ended.
     lines = [line for line in lines if not line.startswith("srun: ")] or lines
     errors = [line for line in lines if "Error" in line or "error:" in line or line.startswith("cannot run")]
     return (errors or lines or [""])[-1][:_LONGEST_QUOTE]

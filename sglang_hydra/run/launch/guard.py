@@ -1,16 +1,15 @@
-"""Program that starts one server and sees to it that none of its processes outlives the one who asked for it.
+"""Program that starts one server and ensures that none of its processes outlives the process that asked for it.
 
     python guard.py WATCH_FD STOP_SECONDS PROGRAM [ARGUMENT ...]
 
-It is between us and the server, imports nothing but the standard library, and so still acts when we are
-killed with -9 or the server no longer reacts. It asks the server to
-stop (SIGTERM) when it shall stop itself, when WATCH_FD closes (its other end is ours: it closes however we end) or
-when its parent is gone; after STOP_SECONDS, or when asked twice, it kills. Once the server has ended it kills every
-process that the server left, grandchildren in sessions of their own included, and ends with the server's exit code
-(128 + N for signal N).
+It is the parent of the server and imports only the standard library, so it still acts when we are killed with -9 or the
+server hangs. It sends SIGTERM to the server when it gets a stop signal itself, when WATCH_FD closes (we hold the other
+end, so it closes however we end) or when its parent is gone. After STOP_SECONDS, or on a second request, it kills the
+server. After the end of the server it kills every process that the server left, including grandchildren in their own
+sessions, and exits with the server's exit code (128 + N for signal N).
 
-It is two processes, and each does the rest of the work where the other is killed. The outer one is our child: it
-passes on what it is asked, and collects what the inner one leaves. The inner one starts the server. Both hold WATCH_FD,
+It consists of two processes, and each completes the work if the other is killed. The outer one is our child: it passes
+requests on, and collects the processes that the inner one leaves. The inner one starts the server. Both hold WATCH_FD,
 so that we see when both have ended.
 """
 
@@ -28,7 +27,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _KEY_FD = "SGLANG_HYDRA_KEY_FD"
 _TICK_S = 0.5
-# Beyond the server's own time, for the inner process to collect the dead.
+# Beyond the server's own time, for the inner process to collect dead processes.
 _INNER_EXTRA_S = 6.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -41,12 +40,12 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _run_server(argv: list[str], guard: int, watch: int) -> None:
-    """Becomes the server in the forked child. It dies with the guard, should the guard be killed."""
+    """Becomes the server in the forked child. The kernel kills it if the guard is killed."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != guard:
         os._exit(1)
     os.close(watch)
-    # Python ignores the last two, and what is ignored stays so in the program that follows.
+    # Python ignores the last two signals, and the next program would inherit that.
     for number in (*_STOP_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -57,7 +56,7 @@ def _run_server(argv: list[str], guard: int, watch: int) -> None:
 
 
 def _parents() -> dict[int, int]:
-    """Returns every process of the machine and its parent."""
+    """Maps every process of the machine to its parent."""
     if not os.path.isdir("/proc/self"):
         with os.popen("ps -A -o pid=,ppid=") as table:
             return {int(pid): int(parent) for pid, parent in (line.split() for line in table)}
@@ -66,7 +65,7 @@ def _parents() -> dict[int, int]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
-                    # The name in brackets may hold anything, brackets and spaces too.
+                    # The name in brackets may contain brackets and spaces.
                     parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
             except (OSError, IndexError):
                 continue
@@ -84,7 +83,7 @@ def _descendants() -> set[int]:
 
 
 def _reap(server: int) -> int | None:
-    """Collects the dead; the server's wait status if it is among them."""
+    """Collects dead processes. Returns the server's wait status if it is among them."""
     status = None
     while True:
         try:
@@ -98,7 +97,7 @@ def _reap(server: int) -> int | None:
 
 
 def _kill_everything() -> None:
-    """Kills until nothing is left: a process may start another one while it is being killed."""
+    """Kills descendants until none is left (5 seconds at most): a process may start another one meanwhile."""
     deadline = time.monotonic() + 5
     while (left := _descendants()) and time.monotonic() < deadline:
         for pid in left:
@@ -119,11 +118,11 @@ def _watch_over(
     counted: tuple[int, ...] = (),
     close_counts: int = 1,
 ) -> int:
-    """Waits for the child's end, however it comes about; its wait status.
+    """Waits for the child's end, whatever causes it, and returns its wait status.
 
-    ``signals`` gives a byte for each signal, of which those in ``counted`` ask for the end. Each byte of ``watch`` asks
-    for it too, and its close does so ``close_counts`` times. ``ask`` is called with the number of each time; after
-    ``stop_s`` seconds the child is killed.
+    ``signals`` yields a byte for each signal; those in ``counted`` request the end. Each byte of ``watch`` is a request
+    too, and its close counts as ``close_counts`` requests. Calls ``ask`` with the number of each request. Kills the
+    child ``stop_s`` seconds after the first one.
     """
     parent, deadline, number = os.getppid(), None, 0
     selector = selectors.DefaultSelector()
@@ -141,7 +140,7 @@ def _watch_over(
             asked = sum(signal_number in counted for signal_number in os.read(signals, 4096))
         if watched:
             came = os.read(watch, 64) if watch in readable else None
-            # The pipe alone would not tell if a process that was forked still held the other end of it.
+            # The pipe does not close if a forked process still holds its other end.
             watched = came != b"" and os.getppid() == parent
             asked += len(came or b"") + (0 if watched else close_counts)
             if not watched:
@@ -163,15 +162,15 @@ def _signals_as_bytes() -> int:
     signal.set_wakeup_fd(signals_end, warn_on_full_buffer=False)
     for number in (*_STOP_SIGNALS, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
-    # What loses its parent becomes a child of ours, in a session of its own, too.
+    # Orphaned processes become our children, also those in their own sessions.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     return signals
 
 
 def _inner(argv: list[str], orders: int, watch: int, stop_s: float) -> int:
-    """Starts the server and watches over it; its wait status. Only the outer process asks it for the end: a signal
-    to all processes of a group or a job must not count twice. The close of ``orders`` means that the outer process was
-    killed: the server is then killed too."""
+    """Starts the server, watches over it, and returns its wait status. Only the outer process requests its end, because
+    a signal to a whole process group must not count twice. The close of ``orders`` means that the outer process was
+    killed: this process then kills the server."""
     signals = _signals_as_bytes()
     guard = os.getpid()
     server = os.fork()

@@ -1,4 +1,4 @@
-"""The address of node 0 of a server on several nodes: chosen here, or checked before anything is started."""
+"""Chooses the address of node 0 of a multi-node server, or checks a given one before anything starts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 
-# Below the ports that Linux gives to outgoing connections, and below SGLang's own default of 30000.
+# Below Linux's ports for outgoing connections, and below SGLang's default of 30000.
 _FIRST_PORT, _LAST_PORT = 20000, 29000
 # SGLang draws the port of NCCL up to this far above the HTTP port.
 _NCCL_REACH = 1100
 _TRIES = 200
 _CONNECT_S = 5.0
-# RFC 5737: an address that no machine has. Nothing is sent to it; the system only says by which way it would go.
+# RFC 5737: an address that no machine has. Nothing is sent to it; the system only names the route.
 _NOBODY = "192.0.2.1"
 
 
 def with_head(asked: LaunchRequest, plan: Plan) -> Plan:
-    """Returns the plan for a node that is started here: node 0 with an address for the others, any other node with a
-    head that can be reached. Raises MachineError if node 0 cannot listen there or another node does not get there."""
+    """Returns the plan for the node that starts here: node 0 with an address for the others, any other node with a
+    reachable head. Raises MachineError if node 0 cannot listen there or another node cannot reach the head."""
     if plan.values["nnodes"] <= 1:
         return plan
     head = head_of(plan.values)
@@ -51,10 +51,9 @@ def with_head(asked: LaunchRequest, plan: Plan) -> Plan:
 
 
 def own_address(toward: str = _NOBODY) -> str:
-    """Returns the address of this machine on the way to ``toward``, a name or an address: what is there reaches it
-    back.
+    """Returns this machine's address on the route to ``toward``, a name or an address; the other side reaches us by it.
 
-    Nothing is sent. Where there is no such way, the loopback address.
+    Sends nothing. Returns the loopback address without such a route.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(toward, 9, type=socket.SOCK_DGRAM)[0]
@@ -66,8 +65,8 @@ def own_address(toward: str = _NOBODY) -> str:
 
 
 def free_port_block(count: int, http_ports: Iterable[int] = ()) -> int:
-    """Returns the first of ``count`` ports in a row that are free on this machine now and that no server on
-    ``http_ports`` will use. Raises MachineError where none is found."""
+    """Returns the first of ``count`` consecutive ports that are free on this machine now and outside the reach of
+    servers on ``http_ports``. Raises MachineError if there is none."""
     taken = [range(port, port + _NCCL_REACH) for port in http_ports]
     for _ in range(_TRIES):
         first = random.randrange(_FIRST_PORT, _LAST_PORT)
@@ -79,18 +78,18 @@ def free_port_block(count: int, http_ports: Iterable[int] = ()) -> int:
 
 
 def free_port() -> int:
-    """Returns a port that is free on this machine now, below those that the system gives to outgoing connections: the
-    server listens only after a while. Raises MachineError where none is found."""
+    """Returns a free port of this machine below the system's ports for outgoing connections, because the server listens
+    only later. Raises MachineError if there is none."""
     return free_port_block(1)
 
 
 def is_free(port: int) -> bool:
-    """Returns whether nobody listens on a port of this machine, on any of its addresses."""
+    """Returns whether nobody listens on the port, on any address of this machine."""
     return port_obstacle("0.0.0.0", port) is None
 
 
 def _must_be_free(head: Head) -> None:
-    """Checks that the port is free: torch's store listens on every address of node 0."""
+    """Checks that the port is free on every address: torch's store listens on all of node 0's addresses."""
     from dataclasses import replace
 
     obstacle = port_obstacle("0.0.0.0", head.port)
@@ -101,10 +100,10 @@ def _must_be_free(head: Head) -> None:
 
 
 def _must_lead_here(head: Head) -> None:
-    """Checks the address of node 0: torch's store listens on every address, and even its own process goes to it by the
-    named one.
+    """Checks that node 0's address leads to this machine: torch's store listens on every address, and even its own
+    process connects to the named one.
 
-    An address of this machine is that; any other (behind a translation, a service of Kubernetes) is tried.
+    Accepts an own address; tests any other one (behind NAT, a Kubernetes service) by a connection.
     """
     try:
         if is_own_address(head.host) or _comes_back(head):
@@ -125,7 +124,8 @@ def _must_lead_here(head: Head) -> None:
 
 
 def is_own_address(host: str) -> bool:
-    """Returns whether a name or an address is one of this machine's: only those can be bound. OSError for no name."""
+    """Returns whether a name or an address is this machine's: only those can be bound. Raises OSError for an unknown
+    name."""
     for family, _, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind(address)
@@ -134,14 +134,14 @@ def is_own_address(host: str) -> bool:
 
 
 def _comes_back(head: Head) -> bool:
-    """Returns whether a connection to the head's address ends at a listener of ours. OSError if none."""
+    """Returns whether a connection to the head's address reaches our listener. Raises OSError if it fails."""
     word = secrets.token_bytes(16)
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     with socket.create_server(("", head.port), family=family, backlog=1, dualstack_ipv6=both) as listener:
         listener.settimeout(_CONNECT_S)
         with socket.create_connection((head.host, head.port), _CONNECT_S) as ours:
-            # The connection leaves nothing behind that would keep the port from the server.
+            # The connection must leave no state that blocks the port for the server.
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             ours.sendall(word)
             with listener.accept()[0] as theirs:
@@ -150,7 +150,7 @@ def _comes_back(head: Head) -> bool:
 
 
 def _must_be_reachable(head: Head) -> None:
-    """Checks that the head can be reached. One that is up but does not listen yet is fine: torch asks again."""
+    """Checks that the head's host answers. A refused connection is fine: torch tries again."""
     try:
         socket.create_connection((head.host, head.port), _CONNECT_S).close()
     except ConnectionRefusedError:

@@ -1,4 +1,4 @@
-"""A run of ours as a Hydra job: with its run folder, its record of the overrides and its logging."""
+"""Runs our commands as a Hydra job: with its run folder, its record of the overrides and its logging."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _JOB = "serve"
 
 
 def in_hydra(asked: LaunchRequest, task: Callable[[], int], mark: str = "") -> int:
-    """Runs ``task`` as a Hydra job and returns its exit code, or that of what it raised of ours, which is shown.
+    """Runs ``task`` as a Hydra job and returns its exit code. An error of ours is shown, and its exit code returned.
 
-    What ``@hydra.main`` does for one run, less a second composing that only tells one run from several. ``mark`` is
-    added to the name of a run folder that nobody has named: two runs may begin in one second. Raises ConfigError
-    where Hydra refuses its own keys, MachineError where the run folder cannot be written.
+    Does the same as ``@hydra.main`` for one run, without a second composition. Appends ``mark`` to the default name of
+    the run folder, because two runs may begin in one second. Raises ConfigError if Hydra refuses its own keys,
+    MachineError if the run folder cannot be written.
     """
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
@@ -68,7 +68,7 @@ def in_hydra(asked: LaunchRequest, task: Callable[[], int], mark: str = "") -> i
 
 
 def ask_hydra(asked: LaunchRequest) -> int:
-    """Answers Hydra's own flags (``--cfg job``, ``--info``, ``--hydra-help``) as Hydra does; starts nothing."""
+    """Lets Hydra answer its own flags (``--cfg job``, ``--info``, ``--hydra-help``). Starts nothing."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
@@ -82,7 +82,7 @@ def ask_hydra(asked: LaunchRequest) -> int:
     for name, value in _lifted(asked).items():
         words.append(f"{name}={value}" if str(value).startswith("${") else as_override(name, value))
     before, full_error = sys.argv, os.environ.get(_FULL_ERROR)
-    # Otherwise Hydra prints its errors in its own words and leaves with its own exit code.
+    # Without this, Hydra prints its errors itself and exits with its own code.
     os.environ[_FULL_ERROR] = "1"
     sys.argv = [before[0], *with_our_sweeper(words), *asked.hydra_flags]
     token = FOLDERS.set(tuple(asked.config_dirs))
@@ -104,8 +104,8 @@ def ask_hydra(asked: LaunchRequest) -> int:
 
 
 def _lifted(asked: LaunchRequest) -> dict[str, object]:
-    """Returns the arguments that presets bring, by their keys in the config: Hydra knows them only below the presets'
-    nodes, to which these refer. Without ``model_path``, which refers to its preset in the schema."""
+    """Maps each argument that a preset sets to a reference to the preset's node, because Hydra knows it only there.
+    Omits ``model_path``: its reference is in the schema."""
     found: dict[str, object] = {}
     composition = asked.composer.compose(asked.requests)
     mount = asked.composer.mount
@@ -119,7 +119,7 @@ def _lifted(asked: LaunchRequest) -> dict[str, object]:
 
 
 def _record_config(config: Any, lifted: Mapping[str, object]) -> None:
-    """Writes the config of the Hydra job again, with what the presets bring in the arguments."""
+    """Writes the config of the Hydra job again, with the arguments from presets."""
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
@@ -131,14 +131,14 @@ def _record_config(config: Any, lifted: Mapping[str, object]) -> None:
 
 
 def run_folder() -> Path:
-    """Returns the folder of the Hydra job that is running now."""
+    """Returns the run folder of the current Hydra job."""
     from hydra.core.hydra_config import HydraConfig
 
     return Path(HydraConfig.get().runtime.output_dir)
 
 
 def write_in_run_folder(path: Path, content: str) -> None:
-    """Writes a file that is there whole or not at all. Raises MachineError where it cannot be written."""
+    """Writes a file completely or not at all. Raises MachineError if it cannot be written."""
     try:
         whole_file.write_whole(path, content)
     except OSError as failure:
@@ -146,19 +146,19 @@ def write_in_run_folder(path: Path, content: str) -> None:
 
 
 def _words(asked: LaunchRequest) -> list[str]:
-    """Returns the overrides as Hydra takes them: ours as they were understood, Hydra's own as they were typed."""
+    """Returns the overrides for Hydra: ours in canonical form, Hydra's own as typed."""
     own = [_at_home(request.text) for request in asked.requests if _is_hydras(request.text)]
     return [*asked.composer.canonical(asked.requests), *own]
 
 
 def _at_home(word: str) -> str:
-    """Returns ``hydra.run.dir=~/runs`` as the home folder means it, which Hydra takes for a folder called ``~``."""
+    """Expands ``~`` in ``hydra.run.dir=~/runs``, because Hydra would make a folder called ``~``."""
     key, _, value = word.partition("=")
     return f"{key}={quoted(os.path.expanduser(value))}" if key.endswith(".dir") and value.startswith("~/") else word
 
 
 def _marked_folder(asked: LaunchRequest, mark: str) -> list[str]:
-    """Returns Hydra's usual folder, of the day and the second, with ``mark`` at its end; nothing if unsure."""
+    """Returns an override for Hydra's default run folder plus ``mark``; nothing with a named folder or config."""
     named = any(_is_hydras(request.text) and ".run" in request.text for request in asked.requests)
     if named or not mark or asked.config_name or asked.config_dirs:
         return []
@@ -166,8 +166,8 @@ def _marked_folder(asked: LaunchRequest, mark: str) -> list[str]:
 
 
 def with_our_sweeper(words: Sequence[str]) -> list[str]:
-    """Returns ``words`` with the sweeper that plans before it runs, unless another one is named; not in our primary
-    config, which other apps take as a whole below a node of theirs."""
+    """Adds our sweeper, which plans before it runs, unless another one is named. Our primary config does not name it,
+    because other apps include that config below their own nodes."""
     named = any(word.lstrip("+").startswith("hydra/sweeper=") for word in words)
     return [*words, *([] if named else ["hydra/sweeper=sglang"])]
 
@@ -177,7 +177,7 @@ def _is_hydras(word: str) -> bool:
 
 
 def setup_error(failure: Exception) -> ConfigError:
-    """Returns the error for what Hydra raised about its own keys."""
+    """Turns Hydra's error about its own keys into a ConfigError."""
     message = " ".join(str(failure).split())
     hint = f"hydra.run.dir=FOLDER names the run folder; {program()} --hydra-help lists Hydra's own keys"
     return ConfigError(Finding("error", "CLI023", f"Hydra cannot set up the run: {message}", ("hydra",), hint))

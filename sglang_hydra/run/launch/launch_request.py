@@ -1,4 +1,4 @@
-"""What is asked of a launch: the words to plan and compose from, and how they were typed."""
+"""Defines a launch request: the composer, the overrides to plan, and how they were typed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sglang_hydra.planning.plan import Plan
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """A launch as it was asked for. ``requests`` grows by what is settled on the way: a free port, the head's address.
+    """A requested launch. ``requests`` grows by values that are decided later: a free port, the head's address.
 
-    ``everything``: the plan is shown whole. ``config_dirs`` and ``config_name`` are where Hydra composes from, None for
-    our primary config; ``hydra_flags`` are Hydra's own, with their values.
+    ``everything`` shows the whole plan. ``config_dirs`` and ``config_name`` are Hydra's config folders and primary
+    config, None for ours; ``hydra_flags`` are Hydra's own flags, with their values.
     """
 
     composer: Composer
@@ -27,8 +27,8 @@ class LaunchRequest:
     hydra_flags: Sequence[str] = ()
 
     def planned_again(self, plan: Plan, engine: str | None = None, why: str = "engine=auto") -> Plan:
-        """Plans the requests as they are now, with the seed of ``plan`` and for its engine, or for another ``engine``;
-        ``why`` is what that was settled by."""
+        """Plans the current requests with the seed of ``plan``, for its engine or for ``engine``; ``why`` is the place
+        of that choice in findings."""
         rest = [request for request in self.requests if request.text.partition("=")[0] != "engine"]
         settled = Request(f"engine={engine or plan.engine.name}", why, "engine")
         return make_plan(self.composer, [*rest, settled], seed=plan.values["random_seed"])

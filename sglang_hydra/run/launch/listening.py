@@ -1,4 +1,4 @@
-"""Finds who listens on a port: the server that was started, another process, or one that cannot be seen."""
+"""Finds who listens on a port: the started server, another process, or an invisible one."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sglang_hydra.run.launch.processes import tree_of
 
 OURS, FOREIGN, UNSEEN = "ours", "foreign", "unseen"
 _JOB = "SLURM_JOB_ID"
-# Listen on this machine for a server in a container's network: of Docker, Podman, rootless ones.
+# Programs that listen on this machine for a server in a container's network: of Docker, Podman, rootless ones.
 _FORWARDERS = ("(docker-proxy)", "(rootlessport)", "(slirp4netns)", "(pasta)")
-# Processes come and go while they are looked at: a verdict that is not "ours" is looked at again.
+# Processes start and end during a look, so a verdict other than "ours" is checked again.
 _LOOKS, _MOMENT_S = 4, 0.1
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Socket(NamedTuple):
-    """A socket that listens: where, and the process that holds it, None for one that this user may not see."""
+    """A listening socket: its address, and the process that holds it, or None if this user may not see it."""
 
     address: Address
     pid: int | None
@@ -31,16 +31,16 @@ class Socket(NamedTuple):
 
 class Owner(NamedTuple):
     """The owner of a port: ``ours``, ``foreign`` or ``unseen``. ``who`` names a foreign process, or says why the owner
-    is not seen."""
+    is unseen."""
 
     whose: str
     who: str = ""
 
 
 def port_owner(host: str, port: int, root: int | None, job: str = "") -> Owner:
-    """Returns whether the process ``root`` or one below it answers on ``host``:``port``, and nobody else beside it.
+    """Returns whether only the process ``root`` and its descendants answer on ``host``:``port``.
 
-    ``job`` is a Slurm job whose processes count as ours, too: they are children of Slurm's. Takes 0.3 seconds at
+    Processes of the Slurm job ``job`` count as ours too, although they are children of Slurm. Takes 0.3 seconds at
     most. A foreign process may share the port with ours (SO_REUSEPORT): that is ``foreign``.
     """
     if root is None:
@@ -55,7 +55,7 @@ def port_owner(host: str, port: int, root: int | None, job: str = "") -> Owner:
 
 
 def listening(port: int) -> list[Socket] | None:
-    """Returns every socket that listens on the port, in this network namespace; None where the system does not say."""
+    """Returns every socket that listens on the port in this network namespace; None if the system lists none."""
     import psutil
 
     try:
@@ -67,7 +67,7 @@ def listening(port: int) -> list[Socket] | None:
 
 
 def named(pid: int) -> str:
-    """Returns ``process 123 (nginx)``. Its command line is not shown: it may hold a key."""
+    """Returns ``process 123 (nginx)``. Omits the command line, because it may contain a key."""
     import psutil
 
     with contextlib.suppress(psutil.Error):
@@ -94,8 +94,8 @@ def _owner(host: str, port: int, sockets: list[Socket] | None, root: int, job: s
 
 
 def answering(host: str, sockets: Sequence[Socket]) -> list[Socket]:
-    """Returns those of the sockets that get the connections to ``host``: of an address the exact ones, else those of
-    every address. A server on every address has no other one of its family beside it."""
+    """Returns the sockets that get the connections to ``host``: those of the exact address, else those on every
+    address. No other server of the same family runs beside a server on every address."""
     found: list[Socket] = []
     for address in _addresses(host):
         if address.is_unspecified:
@@ -105,7 +105,7 @@ def answering(host: str, sockets: Sequence[Socket]) -> list[Socket]:
             continue
         exact = [each for each in sockets if each.address == address]
         same = [each for each in sockets if each.address.is_unspecified and each.address.version == address.version]
-        # A socket on :: takes IPv4, too, unless an option forbids it.
+        # A socket on :: accepts IPv4 too, unless an option forbids it.
         dual = [each for each in sockets if each.address.is_unspecified] if address.version == 4 else []
         found += exact or same or dual
     return list(dict.fromkeys(found))
@@ -125,7 +125,7 @@ def _address(text: str) -> Address:
 
 
 def _in_container(pid: int) -> bool:
-    """Returns whether a process has a process table of its own, or passes on what comes for one that has."""
+    """Returns whether a process has its own process table, or forwards connections for one that has."""
     with contextlib.suppress(OSError):
         if os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid"):
             return True

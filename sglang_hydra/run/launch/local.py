@@ -1,4 +1,4 @@
-"""Runs a server as a child process of ours: starts it, waits until it is ready, stops it, and leaves nothing behind."""
+"""Runs a server as a child process: starts it, waits until it is ready, stops it, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ if TYPE_CHECKING:
 
 
 _POLL_S = 0.25
-# A server that answers but is not ready logs each question.
+# A server that answers before it is ready logs each request.
 _POLL_ANSWERING_S = 1.0
 _TICK_S = 0.1
-# Beyond its own deadline, for the guard to collect the dead.
+# Beyond its own deadline, for the guard to collect dead processes.
 _GUARD_EXTRA_S = 8.0
 _KILL_TICK_S = 0.01
 _DRAIN_S = 2.0
-# What asyncio says of a port that was taken since the check. SGLang 0.5.2 does not end then: its warm-up goes on.
+# asyncio logs this when the port was taken after the check. SGLang 0.5.2 does not end then: its warmup goes on.
 _CANNOT_LISTEN = "error while attempting to bind on address"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One server to run here: its command, where it will listen, how it tells that it is ready. Times in seconds.
+    """One server to run here: its command, its address, its readiness check. Times are in seconds.
 
-    ``stop_timeout_s`` is how long it may take to end by itself before it is killed. ``job`` is the Slurm job whose
-    processes are the server, where they are no children of ours. The ports of a server that ``is_remote``, on another
-    node of that job, are not looked at.
+    ``stop_timeout_s`` is the time to end by itself before it is killed. ``job`` is the Slurm job whose processes are
+    the server, when they are not our children. ``is_remote``: the server runs on another node of that job, so its ports
+    are not checked.
     """
 
     command: Command
@@ -71,14 +71,14 @@ class Launch:
 
     @property
     def url(self) -> str:
-        """Returns where a client on this machine reaches the server."""
+        """Returns the URL for a client on this machine."""
         return f"http://{host_and_port(client_host(self.host), self.port)}"
 
 
 class Outcome(NamedTuple):
-    """The end of a server: our exit code and, if it went wrong, why. ``kind`` is the class of the failure, as
-    ``diagnose`` names it, ``unknown`` included; None where nothing failed. ``diagnosis`` is there for a known class,
-    ``server_exit`` is the server's own exit code, None where it was stopped."""
+    """The end of a server: our exit code and, if it failed, why. ``kind`` is the failure class of ``diagnose``,
+    ``unknown`` included; None without a failure. ``diagnosis`` is set for a known class. ``server_exit`` is the
+    server's own exit code, None if it was stopped."""
 
     exit_code: int
     findings: tuple[Finding, ...] = ()
@@ -88,10 +88,9 @@ class Outcome(NamedTuple):
 
 
 class LocalServer:
-    """A server that runs while the ``with`` block does.
+    """A server that runs during its ``with`` block.
 
-    ``start``, ``wait_ready`` and ``wait`` are for one thread; ``request_stop`` may come from anywhere, a signal
-    handler too.
+    Call ``start``, ``wait_ready`` and ``wait`` from one thread; ``request_stop`` from anywhere, signal handlers too.
     """
 
     def __init__(self, launch: Launch, display: Display) -> None:
@@ -105,13 +104,13 @@ class LocalServer:
         self._was_ready = False
         self._started_at = 0.0
         self.milestones: dict[str, float] = {}
-        """How far the server has come, in words, each with the seconds from its start to that."""
+        """The startup milestones reached, each with the seconds from the start."""
         self.failure: Failure | None = None
-        """Why it went wrong, once it has."""
+        """Why it failed, or None."""
         self.without_port = False
-        """Whether its output says that it cannot listen: another process answers there."""
+        """Whether its output says that it cannot listen: another process has the port."""
         self.owner: Owner | None = None
-        """Who listens on the port, as it was seen last; None before anybody answered there."""
+        """The last seen owner of the port; None before anybody answered there."""
 
     def __enter__(self) -> LocalServer:
         try:
@@ -130,11 +129,11 @@ class LocalServer:
 
     @property
     def pid(self) -> int | None:
-        """Returns the process group and session of everything that was started; None before and after."""
+        """Returns the process id, which is also the group and session of all its processes; None unless it runs."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Starts the server. Raises MachineError where it could not listen or cannot be run at all."""
+        """Starts the server. Raises MachineError if it cannot listen or cannot run."""
         if os.name != "posix":
             raise MachineError(_not_posix())
         obstacle = None if self.launch.is_remote else port_obstacle(self.launch.host, self.launch.port)
@@ -155,9 +154,9 @@ class LocalServer:
             self.request_stop()
 
     def wait_ready(self) -> float | None:
-        """Waits until the server can serve; the seconds it took, None if it was asked to stop before.
+        """Waits until the server is ready. Returns the seconds it took, or None if it was asked to stop before.
 
-        Raises ServerError where it ended or was not ready in time (then it has been stopped).
+        Raises ServerError if it ended, lost its port, or was not ready in time; it is stopped then.
         """
         assert self._process is not None
         assert self._output is not None
@@ -188,17 +187,17 @@ class LocalServer:
 
     @property
     def lost_port(self) -> bool:
-        """Returns whether the port is another process's, as far as it was looked at."""
+        """Returns whether another process has the port, as of the last look."""
         return self.without_port or (self.owner is not None and self.owner.whose == FOREIGN)
 
     def look_at_port(self) -> bool:
-        """Looks again who listens on the port. False where that is another process, or one beside the server."""
+        """Checks again who listens on the port. Returns False if another process does."""
         if not self.launch.is_remote:
             self.owner = port_owner(self.launch.host, self.launch.port, self.pid, self.launch.job)
         return not self.lost_port
 
     def port_lost(self, what: str, id: str = "ENG010") -> ServerError:
-        """Ends the server, and is the error for a port that another process has taken, which it names."""
+        """Stops the server and returns the error about a port that another process has taken, with its name."""
         if self.owner is None or self.owner.whose != FOREIGN:
             self.look_at_port()
         self.stop()
@@ -209,14 +208,14 @@ class LocalServer:
         return self.failed(id, f"{what}: {why}" + (f": {there}" if there else ""), advice=advice, kind="port_in_use")
 
     def wait(self) -> int:
-        """Waits for the server's end, however it comes about; its exit code, 128 + N for signal N."""
+        """Waits for the server's end. Returns its exit code, 128 + N for signal N."""
         assert self._process is not None
         code = wait_for_end(self._process)
         self._kill_orphans()
         return code
 
     def until_end(self) -> None:
-        """Waits for the server's end. Raises ServerError where it fails, and nobody has asked it to end."""
+        """Waits for the server's end. Raises ServerError if it failed without a stop request."""
         code = self.wait()
         if self.lost_port and not self.stop_requested:
             raise self.port_lost("the server was stopped")
@@ -224,7 +223,7 @@ class LocalServer:
             raise self.failed("ENG010", f"the server ended: {describe_exit(code)}", code)
 
     def outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
-        """Returns how it went, with what there is to say of the log, and the class of the failure if there was one."""
+        """Returns the outcome, with a finding about the log and the class of a failure."""
         about_log = self.log_finding
         found = (*findings, *([about_log] if about_log else []))
         failed = self.failure
@@ -233,13 +232,13 @@ class LocalServer:
         return Outcome(exit_code, found, failed.kind, failed.diagnosis, failed.exit_code)
 
     def request_stop(self) -> None:
-        """Asks the server to end, and returns at once. Asked twice, it is killed."""
+        """Asks the server to end, and returns at once. A second request kills it."""
         self._stop_requested = True
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """Ends the server and everything that it started, within its stop timeout. Harmless when it has ended."""
+        """Ends the server and all its processes within its stop timeout. Does nothing after its end."""
         process, output = self._process, self._output
         if process is not None and process.poll() is None:
             if not self._stop_requested:
@@ -257,10 +256,9 @@ class LocalServer:
         self._display.close()
 
     def _kill_orphans(self) -> None:
-        """Ends the server of a guard that was killed itself: its second process does so, and is waited for. Should both
-        have been killed, what is known of the server's processes is their group, and that they write into our pipes.
-        They are killed until no one holds a pipe: a process that is still ending could hold its port and GPU memory,
-        too."""
+        """Ends the server after its guard was killed: the guard's second process does it, and this waits. If both were
+        killed, only the process group and the writers of our pipes are known. Kills them until no one holds a pipe,
+        because a process that is still ending may hold the port and GPU memory."""
         process = self._process
         if process is None or (process.returncode or 0) >= 0:
             return
@@ -278,8 +276,8 @@ class LocalServer:
     def failed(
         self, id: str, what: str, exit_code: int | None = None, advice: str | None = None, kind: str | None = None
     ) -> ServerError:
-        """Returns the error for a server that went wrong: what happened, why as far as its output tells, and what to
-        type. ``kind`` is the class of the failure where it is known without its output."""
+        """Returns the error for a failed server: what happened, why according to its output, and what to type. ``kind``
+        is the class if it is known without the output."""
         assert self._output is not None
         self._output.close(_DRAIN_S)
         self.failure = failure_of(id, what, self._output.lines, exit_code, self.launch.log_file, advice)
@@ -289,7 +287,7 @@ class LocalServer:
 
     @property
     def log_finding(self) -> Finding | None:
-        """Returns the warning for a log that does not hold everything."""
+        """Returns a warning about an incomplete log, or None."""
         problem = self._output.log_problem if self._output is not None else None
         if problem is None:
             return None
@@ -312,7 +310,7 @@ class LocalServer:
         while not over.is_set():
             asked_at = time.monotonic()
             status = self.health()
-            # Whoever takes the question, whatever it answers: another process is the end of the start.
+            # Any answer or slow response needs the look: another process on the port ends the start.
             taken = status is not None or time.monotonic() - asked_at > _POLL_ANSWERING_S
             if taken and not self.look_at_port():
                 return
@@ -322,7 +320,7 @@ class LocalServer:
             over.wait(_POLL_S if status is None else _POLL_ANSWERING_S)
 
     def health(self) -> int | None:
-        """Returns the status that the server's health page answers now, 200 if it can serve; None without one."""
+        """Returns the current status of the health page, 200 when ready; None without an answer."""
         launch = self.launch
         return health_of(client_host(launch.host), launch.port, launch.health_path, launch.health_timeout_s)
 
@@ -343,11 +341,11 @@ def serve(
     *,
     loud: bool = True,
 ) -> Outcome:
-    """Runs a server until it ends or someone ends us, and says how that went.
+    """Runs a server until it ends or a signal ends us, and returns its outcome.
 
-    ``on_ready`` is called with the server and the seconds it took; what it raises stops the server. SIGINT, SIGTERM
-    and SIGHUP stop the server, a second one kills it; the exit code is then 130. Unless ``loud`` is false, that is
-    written to stderr. Raises MachineError where the server cannot be started here.
+    Calls ``on_ready`` with the server and the startup seconds; an exception in it stops the server. SIGINT, SIGTERM and
+    SIGHUP stop the server, a second one kills it; the exit code is then 130. With ``loud`` stderr reports this. Raises
+    MachineError if the server cannot be started here.
     """
     return run_until_end(LocalServer(launch, display or display_for()), on_ready, loud=loud)
 
@@ -359,7 +357,7 @@ def run_until_end(
     *,
     loud: bool = True,
 ) -> Outcome:
-    """Returns the same for one that is made already, or for several as one; ``what`` names it."""
+    """Runs an existing server like ``serve``, or several as one; ``what`` names it in messages."""
     with stopping_on_signals(server.request_stop, what, loud=loud) as signals:
         try:
             server.start()
@@ -388,11 +386,11 @@ _GUARD = Path(__file__).with_name("guard.py")
 
 
 def start_guarded(command: Command, stop_s: float) -> tuple[subprocess.Popen[bytes], int]:
-    """Returns the guard, and a descriptor: when it is closed, the server is stopped; when it can be read, all of the
-    guard has ended. ``stop_s`` is how long the server may take to end by itself, in seconds."""
+    """Starts a command under a guard. Returns the guard's process and a descriptor: closing it stops the server; it
+    becomes readable when the whole guard has ended. ``stop_s`` is the time in seconds to end before it is killed."""
     watched, watch = (end.detach() for end in socket.socketpair())
     passed = [watched]
-    # Python holds back what goes into a pipe, and the lines are wanted as they come.
+    # Python buffers output to a pipe, and the lines are needed at once.
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PATH": _search_path(command), **command.env}
     environment.pop(KEY_FD, None)
     if command.secret is not None:
@@ -419,13 +417,13 @@ def start_guarded(command: Command, stop_s: float) -> tuple[subprocess.Popen[byt
 
 
 def _search_path(command: Command) -> str:
-    """Tools of the engine's environment (ninja, for one) are found by what the engine runs."""
+    """Puts the folder of the engine's interpreter first, so that its tools (such as ninja) are found."""
     own, rest = os.path.dirname(command.argv[0]), os.environ.get("PATH", os.defpath)
     return f"{own}{os.pathsep}{rest}" if own else rest
 
 
 def _pipe_with(secret: str) -> int:
-    """Returns the reading end of a pipe that holds the secret and then ends. A pipe takes 4 KiB at once everywhere."""
+    """Returns the reading end of a pipe with the secret. Every system buffers at least 4 KiB in a pipe."""
     reading, writing = os.pipe()
     try:
         os.set_blocking(writing, False)

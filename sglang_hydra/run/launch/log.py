@@ -1,4 +1,4 @@
-"""A server's log: bounded in size, never a reason for the server to stop, and read while it is written."""
+"""Writes a server's log with bounded size, never stops the server for it, and reads it while it grows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import BinaryIO
 from sglang_hydra.text.file_text import open_plain
 
 FILE_LIMIT = 16 << 20
-"""Bytes of one file; there are at most three."""
+"""Bytes of one file; a log has at most three."""
 
 _RETRY_S = 5.0
 
 
 class BoundedLog:
-    """A log of at most ``limit`` bytes a file, in three files.
+    """A log in at most three files of ``limit`` bytes each.
 
-    A full file becomes ``<name>.1``, so the newest lines are always there; the first one also stays as
-    ``<name>.start``: it says how the server was started. Where the disk is full or gone, lines are dropped and
-    counted in ``lost``, ``problem`` says why, and writing is tried again every few seconds.
+    A full file becomes ``<name>.1``, so the newest lines always exist; the first full file also stays as
+    ``<name>.start``, because it shows the server's startup. If the disk is full or gone, lines are dropped and counted
+    in ``lost``, ``problem`` says why, and writing is retried every few seconds.
     """
 
     def __init__(self, path: Path, limit: int = FILE_LIMIT) -> None:
@@ -49,7 +49,7 @@ class BoundedLog:
             self._drop()
 
     def close(self) -> None:
-        """Ends the log; what is written to it afterwards is dropped."""
+        """Closes the log; later lines are dropped."""
         self._close()
         self._retry_at = math.inf
 
@@ -75,8 +75,8 @@ class BoundedLog:
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Unbuffered: what is written is in the file, and what is not has failed here. Always at its end: a log may be
-        # cut short (logrotate's copytruncate) or written to by others.
+        # Unbuffered, so that a failed write fails here. Appends, because others may truncate the log (logrotate's
+        # copytruncate) or write to it.
         self._file = os.fdopen(os.open(self.path, self._flags, 0o666), "wb", buffering=0)
         self._flags &= ~os.O_TRUNC
         self._size = os.fstat(self._file.fileno()).st_size
@@ -88,7 +88,7 @@ class BoundedLog:
     def _rotate(self) -> None:
         start, older = older_files(self.path)
         self._close()
-        # A second name for it; a file system without such names keeps the newest lines alone.
+        # A hard link; a file system without links keeps only the newest lines.
         with contextlib.suppress(OSError):
             if not start.exists():
                 os.link(self.path, start)
@@ -108,12 +108,12 @@ class BoundedLog:
 
 
 def older_files(path: Path) -> tuple[Path, Path]:
-    """Returns where the full files of a log are: the first one, and the newest, which may be the same."""
+    """Returns the paths of a log's full files: the first one, and the newest one, which may be the same file."""
     return path.with_name(f"{path.name}.start"), path.with_name(f"{path.name}.1")
 
 
 def log_files(path: Path) -> list[Path]:
-    """Returns the files of a log that are there, in the order of their lines."""
+    """Returns the existing files of a log, in the order of their lines."""
     found: list[Path] = []
     for file in (*older_files(path), path):
         with contextlib.suppress(OSError):
@@ -122,7 +122,7 @@ def log_files(path: Path) -> list[Path]:
     return found
 
 
-# Two calls of the system lie between the two names of a full file.
+# Two system calls separate the renaming of a full file from the new file.
 _TURNING_S = 1.0
 _LOOK_S = 0.01
 _NOT_SEEN = (-1, -1)
@@ -130,13 +130,12 @@ _NOT_SEEN = (-1, -1)
 
 @contextlib.contextmanager
 def opened_log(path: Path) -> Iterator[list[BinaryIO]]:
-    """Yields the files of a log in the order of their lines, none where there is no log. They are open: what becomes of
-    their names meanwhile changes nothing."""
+    """Yields the open files of a log in the order of their lines; none for no log. Later renames do not affect them."""
     start, older = older_files(path)
     with contextlib.ExitStack() as stack:
         begun, before = _opened(start, stack), _opened(older, stack)
         newest = _newest(path, stack, turning=bool(begun or before))
-        # What was the newest at the first look may have become the older one.
+        # The newest file of the first look may have been renamed since.
         after = _opened(older, stack)
         found: dict[tuple[int, int], BinaryIO] = {}
         for file in (begun, before, after, newest):
@@ -146,7 +145,7 @@ def opened_log(path: Path) -> Iterator[list[BinaryIO]]:
 
 
 def log_lines(path: Path) -> Iterator[bytes]:
-    """Yields each line of a log, without its end; nothing where there is no log."""
+    """Yields each line of a log without its line end; nothing for no log."""
     with opened_log(path) as files:
         for file in files:
             for line in file:
@@ -154,14 +153,14 @@ def log_lines(path: Path) -> Iterator[bytes]:
 
 
 class LogTail:
-    """The lines that are added to a log, across its turning over to ``<name>.1``. The file is opened at each look: that
-    is when a network file system asks for what is new."""
+    """Follows the new lines of a log, also across its rotation to ``<name>.1``. Opens the file at each look, because
+    only then a network file system fetches new content."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._file, self._at, self._pending = path, _NOT_SEEN, 0, b""
 
     def last(self, count: int) -> list[str]:
-        """Returns the last lines that are there already; new ones are counted from here."""
+        """Returns the last ``count`` existing lines; ``lines`` continues after them."""
         with opened_log(self._path) as files:
             if not files:
                 return []
@@ -170,7 +169,7 @@ class LogTail:
         return list(self.lines())[-count:]
 
     def lines(self) -> Iterator[str]:
-        """Yields each line that was finished since the last look."""
+        """Yields each line that was completed since the last look."""
         with opened_log(self._path) as files:
             for file in self._unread(files):
                 if _identity(file) != self._file:
@@ -184,15 +183,15 @@ class LogTail:
                 yield from (line.decode("utf-8", "replace") for line in whole)
 
     def _unread(self, files: Sequence[BinaryIO]) -> Sequence[BinaryIO]:
-        """Returns the files with unread lines, from that of the last look on; where that is gone, all that came after
-        the log's beginning. What was written before the first look does not count."""
+        """Returns the files with unread lines, from the file of the last look on. If that is gone, returns the newest
+        two. At the first look, returns only the newest file."""
         if self._file == _NOT_SEEN:
             return files[-1:]
         known = [_identity(file) for file in files]
         return files[known.index(self._file) :] if self._file in known else files[-2:]
 
     def rest(self) -> Iterator[str]:
-        """Yields the same, and the last line if it was cut off."""
+        """Yields the new lines, and the last one even if it is incomplete."""
         yield from self.lines()
         if self._pending:
             yield self._pending.decode("utf-8", "replace")
@@ -200,7 +199,7 @@ class LogTail:
 
 
 def _newest(path: Path, stack: contextlib.ExitStack, *, turning: bool) -> BinaryIO | None:
-    """Returns the file that is written to now; one that turns over is waited for."""
+    """Returns the current file of the log; waits for it during a rotation."""
     deadline = time.monotonic() + _TURNING_S
     while True:
         file = _opened(path, stack)

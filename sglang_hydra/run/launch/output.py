@@ -1,5 +1,5 @@
-"""Reads a server's output line by line: masks keys, shows it, logs it within bounds, and keeps what a diagnosis
-needs."""
+"""Reads a server's output line by line: masks keys, shows and logs the lines within bounds, and keeps the lines that a
+diagnosis needs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import IO
 from sglang_hydra.run.launch.log import BoundedLog
 
 _LINE_LIMIT = 1 << 16
-# What is kept in memory for a diagnosis, in characters: how the server was started, and how it ended.
+# Characters kept in memory for a diagnosis: of the start and of the end of the output.
 _KEPT_AT_START, _KEPT_AT_END = 1 << 19, 1 << 20
-# Blotting out every "a" would hide the log and not the key.
+# Masking every "a" would hide the log and not the key.
 _SHORTEST_SECRET = 4
 _MASK = b"***"
-# The end of a bar that is drawn over and over: "Loading safetensors checkpoint shards:  40% Completed | 2/5 [...".
+# A redrawn progress bar: "Loading safetensors checkpoint shards:  40% Completed | 2/5 [...".
 _PERCENT = re.compile(rb"\b(\d{1,3})%")
 _BAR = 400
 
@@ -28,11 +28,10 @@ _BAR = 400
 class Output:
     """Follows a server's stdout and stderr, each in a thread, until they close.
 
-    ``show`` gets the name of the stream and each finished line. ``milestones`` maps texts to words for how far the
-    server is, in their order; ``reached`` gets the words of each that is seen before a later one, and ``milestone`` is
-    the last of them. A text that is overwritten in place (a progress bar) is neither shown nor logged, but its
-    percentage is in ``milestone``. ``warn`` is called once when the log cannot be written. Whatever fails there,
-    the server is read on.
+    Calls ``show`` with the name of the stream and each complete line. ``milestones`` maps texts to words for the
+    progress, in order; ``reached`` gets the words of each milestone seen before a later one, and ``milestone`` is the
+    last one. A text that is overwritten in place (a progress bar) is neither shown nor logged; its percentage is in
+    ``milestone``. Calls ``warn`` once when the log cannot be written. No failure stops the reading.
     """
 
     def __init__(
@@ -66,13 +65,13 @@ class Output:
 
     @property
     def lines(self) -> list[str]:
-        """Returns the first and the last lines so far: all of them, unless the server wrote more than about 1.5 MiB."""
+        """Returns the first and the last lines so far; all lines up to about 1.5 MiB of output."""
         with self._lock:
             return [*self._start, *self._end]
 
     @property
     def log_problem(self) -> str | None:
-        """Returns why some lines are not in the log, and how many; None where all are."""
+        """Returns why lines are missing in the log, and their number; None for a complete log."""
         log = self._log
         return f"{log.problem}: {log.lost} lines are not in it" if log is not None and log.lost else None
 
@@ -82,7 +81,7 @@ class Output:
         thread.start()
 
     def close(self, timeout_s: float) -> None:
-        """Waits for what is still in the pipes, at most ``timeout_s`` seconds for each, and closes the log."""
+        """Waits at most ``timeout_s`` seconds for each pipe to drain, and closes the log."""
         for thread in self._threads:
             thread.join(timeout_s)
         with self._lock:
@@ -120,7 +119,7 @@ class Output:
             self._keep(text)
             if self._log is not None:
                 self._log.write(line + b"\n")
-            # A terminal that was closed is no reason to leave the server with a full pipe.
+            # A closed terminal must not block the pipe of the server.
             with contextlib.suppress(OSError, ValueError):
                 self._show(name, text)
                 self._report_progress(text)
@@ -143,14 +142,14 @@ class Output:
         if self._at >= self._last:
             return
         for sign, place, words in self._signs:
-            # Each rank says it again, and some begin a part when others have ended it.
+            # Each rank prints it again, and some ranks begin a part after others have ended it.
             if place > self._at and sign in text:
                 self._at, self._words, self._percent = place, words, ""
                 self._reached(words)
 
 
 def _spellings(secret: str | None) -> list[bytes]:
-    """Returns the ways in which programs print a text, longest first."""
+    """Returns the forms in which programs print a text, longest first."""
     if secret is None or len(secret) < _SHORTEST_SECRET:
         return []
     spelled = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]}

@@ -1,4 +1,4 @@
-"""A server's port: whether one can listen there, where a client reaches it, and what its health page says."""
+"""Checks a server's port: whether one can listen there, its address for clients, and its health page."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ HEALTHY = 200
 
 
 def port_obstacle(host: str, port: int, field: str = "port") -> Finding | None:
-    """Returns why nobody can listen on ``host``:``port`` now; None if one can. Nothing stays open.
+    """Returns why nobody can listen on ``host``:``port`` now; None if one can. Keeps nothing open.
 
-    ``field`` is the argument that the number comes from: the one to change.
+    ``field`` is the argument that sets the number: the one to change.
     """
     if not 0 <= port <= _LAST_PORT:
         return _cannot(host, port, f"ports go from 0 to {_LAST_PORT}", field, f"{field}=30000")
@@ -37,8 +37,8 @@ def port_obstacle(host: str, port: int, field: str = "port") -> Finding | None:
 
 
 def _listen_once_free(host: str, port: int) -> None:
-    """Listens once the port is free. One that nobody listens on may be held for a moment: by a socket that a program
-    which is just being started inherited from this one, between its fork and its exec."""
+    """Listens once the port is free. Retries a port that nobody listens on: a starting program may hold a socket that
+    it inherited from this one between fork and exec. Raises OSError for a port in use."""
     for attempt in range(_ATTEMPTS):
         try:
             _listen(host, port)
@@ -54,11 +54,11 @@ def _listen_once_free(host: str, port: int) -> None:
 def _listen(host: str, port: int) -> None:
     places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     failures = []
-    # A name may stand for several addresses, and servers listen on each of them that this machine has.
+    # A name may resolve to several addresses; servers listen on each that this machine has.
     for family, kind, protocol, _, address in places:
         try:
             with socket.socket(family, kind, protocol) as probe:
-                # As servers do: a connection that was closed a moment ago is no obstacle.
+                # Servers set it too: a connection that was closed a moment ago does not block the port.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)
                 probe.listen(1)
@@ -71,14 +71,14 @@ def _listen(host: str, port: int) -> None:
 
 
 def client_host(host: str) -> str:
-    """Returns where a client on this machine reaches a server that listens on ``host``."""
+    """Returns the address by which a client on this machine reaches a server that listens on ``host``."""
     return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def health_of(host: str, port: int | None, path: str, timeout_s: float) -> int | None:
-    """Returns the status that the page answers now, 200 for a server that can serve; None without an answer within
-    ``timeout_s`` seconds. A redirect is not followed: it is no healthy server's answer."""
-    # Not urllib: it would obey proxy settings.
+    """Returns the current HTTP status of the page, 200 for a ready server; None without an answer within ``timeout_s``
+    seconds. Does not follow redirects: a healthy server sends none."""
+    # Not urllib, because it obeys proxy settings.
     import http.client
 
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
@@ -107,8 +107,8 @@ def _finding(host: str, port: int, failure: OSError, field: str) -> Finding:
 
 
 def _end_of(port: int) -> str:
-    """Returns how the server on the port is stopped: by its name where it is a detached one of ours that lives, the
-    first of those that want the port, and not the one that is being started here."""
+    """Returns how to stop the server on the port: by name if it is a live detached server of ours, the oldest one if
+    several name this port, and never this process."""
     from sglang_hydra.run.launch.servers import records
 
     others = (record for record in records() if record.url.endswith(f":{port}") and record.process.pid != os.getpid())
@@ -118,7 +118,7 @@ def _end_of(port: int) -> str:
 
 
 def _elsewhere(host: str, port: int, field: str) -> str:
-    """Returns what to type for another port: the next one that is free now."""
+    """Returns the override for another port: the next free one."""
     for candidate in (*range(port + 1, min(port + 1 + _LOOKED_AT, _LAST_PORT + 1)), 30000):
         with contextlib.suppress(OSError):
             _listen(host, candidate)
@@ -133,6 +133,6 @@ def _cannot(host: str, port: int, why: str, field: str, hint: str) -> Finding:
 
 
 def _listener(port: int) -> str | None:
-    """Returns the name and id of a process that listens on the port, where this user may see it."""
+    """Returns the name and id of the process that listens on the port, or None if this user may not see it."""
     pid = next((each.pid for each in listening(port) or () if each.pid is not None), None)
     return named(pid) if pid is not None else None

@@ -1,6 +1,6 @@
-"""Finds what this machine lacks for a plan: everything at once, before anything is started.
+"""Checks this machine against a plan, completely, before anything starts.
 
-The looking and most of the judging is the doctor's; here it is narrowed to the plan's own GPUs, ports and model.
+The doctor observes and judges most of it; this module narrows it to the plan's own GPUs, ports and model.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from sglang_hydra.run.doctor.machine_state import ModelFiles
 
 
-# Models that are on no disk or made up: nothing of them has to be here.
+# These models need no file on this disk: they are remote or have random weights.
 _MODELS = ("model_path", "speculative_draft_model_path")
 _NO_WEIGHTS = ("dummy", "remote", "remote_instance")
 
 
 class Preflight(NamedTuple):
-    """The machine as the engine gets it, and what prevents starting here: errors, warnings, remarks."""
+    """The machine as the engine gets it, and the findings: errors prevent the start."""
 
     machine: Machine
     findings: tuple[Finding, ...] = ()
 
 
 def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
-    """Looks at this machine for ``plan``; raises nothing for what is missing, every finding says what to type.
+    """Checks this machine for ``plan``. Raises nothing; every finding says what to type.
 
-    ``env`` replaces this process's environment, to which the plan's own is added. Nothing is started or written,
-    and no network is asked: what has to be fetched, the server fetches a moment later.
+    ``env`` replaces this process's environment; the plan's own is added. Starts and writes nothing, and asks no
+    network: the server itself fetches missing files.
     """
     seen = {**(os.environ if env is None else env), **plan.environment}
     if plan.gpu.device in (None, "cpu"):
@@ -60,7 +60,7 @@ def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
 
 
 def port_findings(plan: Plan) -> list[Finding]:
-    """Returns the ports that the server and its processes would take on this node, and somebody else has."""
+    """Returns findings for the ports that the server needs on this node and somebody else uses."""
     found = []
     for key, host, port in _ports(plan):
         obstacle = port_obstacle(host, port, key)
@@ -70,19 +70,19 @@ def port_findings(plan: Plan) -> list[Finding]:
 
 
 def path_findings(plan: Plan) -> list[Finding]:
-    """Files that arguments name and that are not here, those of models left to ``model_findings``."""
+    """Returns findings for missing files in arguments, except those that ``model_findings`` checks."""
     named = {name: value for name, value in plan.intent.items() if name not in _MODELS}
     return list(missing_paths(named, served_here=True))
 
 
 def _ports(plan: Plan) -> Iterator[tuple[str, str, int]]:
-    """Yields key, host and number of each port that is fixed before the start. The head's store listens everywhere."""
+    """Yields key, host and number of each port fixed before the start. The head's store listens on every address."""
     from sglang_hydra.planning.topology.placement import ports_of
 
     values = plan.values
     host = str(values["host"])
     head = not values["node_rank"]
-    # A port that SGLang draws is drawn among free ones.
+    # SGLang chooses random ports among free ones.
     places = {
         "HTTP": ("port", host),
         "NCCL": ("nccl_port", "0.0.0.0"),
@@ -99,7 +99,7 @@ def _ports(plan: Plan) -> Iterator[tuple[str, str, int]]:
 
 
 def version_findings(plan: Plan) -> list[Finding]:
-    """Returns an SGLang in ``engine.python`` that is not the one that ``engine.version`` names."""
+    """Returns a finding if the SGLang in ``engine.python`` is not the release that ``engine.version`` names."""
     asked = plan.nodes.engine.version
     if plan.engine.name != "sglang" or asked is None:
         return []
@@ -114,11 +114,11 @@ def version_findings(plan: Plan) -> list[Finding]:
 
 
 def model_findings(plan: Plan, env: Mapping[str, str]) -> list[Finding]:
-    """Checkpoints that are not here whole and cannot be fetched, and a disk that has no space for a download."""
+    """Returns findings for incomplete checkpoints that cannot be fetched, and for a disk too small for a download."""
     from sglang_hydra.facts.tiny import tiny_path
 
     values = plan.values
-    # The tiny checkpoint is made where it is first needed.
+    # The tiny checkpoint is made when it is first needed.
     if values["load_format"] in _NO_WEIGHTS or values["model_path"] == str(tiny_path()):
         return []
     found = _checkpoint_findings(plan, env, "model_path", values["revision"])
@@ -157,7 +157,7 @@ def _checkpoint_findings(plan: Plan, env: Mapping[str, str], field: str, revisio
 
 
 def _not_asking(path: str, env: Mapping[str, str]) -> Any:
-    """Answers only whether the hub may be asked at all."""
+    """Returns whether the hub may be asked, without asking it."""
     from sglang_hydra.run.doctor.machine_state import HubAnswer
     from sglang_hydra.run.doctor.model_files import offline_variable
 
@@ -166,14 +166,14 @@ def _not_asking(path: str, env: Mapping[str, str]) -> Any:
 
 
 def _without_tokenizer(plan: Plan, files: ModelFiles) -> ModelFiles:
-    """Ignores missing tokenizer files where the server does not read them from the checkpoint."""
+    """Ignores missing tokenizer files if the server reads none from the checkpoint."""
     values = plan.values
     elsewhere = values["tokenizer_path"] not in (None, values["model_path"])
     return files._replace(tokenizer=True) if elsewhere or values["skip_tokenizer_init"] else files
 
 
 def _judged(check: Check, world: Any, field: str) -> Iterator[Finding]:
-    """Yields a check of the doctor's as a finding about ``field``; what is well, or not known, is not mentioned."""
+    """Yields the doctor's verdict as a finding about ``field``; nothing for ok or unknown."""
     verdict = check.look(world)
     if verdict.state == "error" or verdict.state == "warning":
         details = f": {'; '.join(verdict.details)}" if verdict.details else ""
@@ -181,7 +181,7 @@ def _judged(check: Check, world: Any, field: str) -> Iterator[Finding]:
 
 
 def _download_bytes(plan: Plan, field: str) -> int | None:
-    """Returns the size of the checkpoint's files by what the plan knows of the model; None where that is too little."""
+    """Returns the size of the checkpoint's files in bytes, from the plan's facts of the model; None without these."""
     if field != "model_path" or not plan.model.known or plan.values["load_format"] == "gguf":
         return None
 
@@ -190,11 +190,11 @@ def _download_bytes(plan: Plan, field: str) -> int | None:
 
 _MIB_PER_GIB = 1024
 _PLACING = [name for meaning in ("tp", "stages", "copies", "nodes", "first_gpu") for name in names_of(meaning)]
-"""Arguments that say which GPUs a server takes."""
+"""The arguments that decide which GPUs a server takes."""
 
 
 def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Finding]]:
-    """Returns the machine with its accelerator, and why the plan's GPUs may not be those here."""
+    """Returns the machine with its accelerator, and findings if its GPUs are not those of the plan."""
     from sglang_hydra.facts.probe import probe_gpu
 
     probe = probe_gpu(env, python=plan.engine.python)
@@ -214,14 +214,14 @@ def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Find
 
 
 def gpu_numbers(plan: Plan) -> tuple[int, ...]:
-    """Returns the GPUs that this node's ranks take, as CUDA numbers them; empty without any."""
+    """Returns the GPUs of this node's ranks in CUDA's numbering; empty without any."""
     return tuple(plan.layout.first_gpu + offset for offset in gpu_offsets(plan))
 
 
 def memory_findings(
     plan: Plan, visible: Sequence[Gpu], wanted: Sequence[int], *, in_container: bool = False
 ) -> list[Finding]:
-    """Returns whether others hold memory of the GPUs that the plan takes, who, and the effect on the server."""
+    """Returns a finding if other processes hold memory of the plan's GPUs: who, and the effect on the server."""
     chosen = [visible[number] for number in wanted if number < len(visible)]
     known = [gpu for gpu in chosen if gpu.used_mib is not None and gpu.free_mib is not None]
     held = [gpu for gpu in known if (gpu.used_mib or 0.0) > HELD_MIB]
@@ -237,7 +237,7 @@ def memory_findings(
 
 
 def _why_fatal(plan: Plan, known: Sequence[Gpu], fullest: Gpu, beside: Fit | None) -> str | None:
-    """Returns why the server would fail beside those others, in a sentence; None if it would start."""
+    """Returns why the server would fail beside the other processes, as a sentence; None if it would start."""
     free, most = fullest.free_mib or 0.0, max(gpu.free_mib or 0.0 for gpu in known)
     if free < LEFT * (fullest.total_mib or 0.0):
         return f"{mib(free)} are left of {mib(fullest.total_mib)}: no server starts in that"
@@ -258,7 +258,7 @@ def _smaller(plan: Plan, beside: Fit | None) -> str:
 
 
 def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
-    """Returns the plan's fit with as much less memory as others hold."""
+    """Returns the plan's fit with the memory of other processes reserved; None without a fit."""
     if plan.fit is None:
         return None
 
@@ -295,7 +295,7 @@ def _is_other(plan: Plan, probe: GpuProbe) -> bool:
     memory = plan.gpu.memory_mib
     if plan.nodes.lock is not None and probe.compute_capability != plan.gpu.compute_capability:
         return True
-    # A lock is of this very GPU: its values hold for no other size.
+    # A lock is for this exact GPU: its values hold for no other size.
     tolerated = 0.0 if plan.nodes.lock is not None else 0.05
     return bool(memory and probe.memory_mib and abs(probe.memory_mib - memory) > tolerated * memory)
 

@@ -1,4 +1,4 @@
-"""Which process a number means: a process id is used again, after a while and after every restart of the machine."""
+"""Identifies a process beyond its number: numbers are reused, after a while and after every restart."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _DEAD_STATES = ("Z", "X")
 
 
 class Life(Enum):
-    """The state of a process as far as it can be seen from here."""
+    """The state of a process as seen from here."""
 
     ALIVE = "alive"
     GONE = "gone"
     ELSEWHERE = "elsewhere"
-    """On another machine, or in another container: its number means nothing here."""
+    """On another machine or in another container: its number means nothing here."""
 
 
 @dataclass(frozen=True)
 class ProcessName:
-    """A process for good: its number, when it was started, and where such numbers mean the same.
+    """A permanent identity of a process: its number, its start, and the scope of such numbers.
 
-    ``started`` counts clock ticks since the machine's start (Linux), else it is the time in seconds.
-    ``boot`` is the machine's start, ``namespace`` the container's process table; both empty where there is none.
+    ``started`` counts clock ticks since the machine's start (Linux), else it is the time in seconds. ``boot``
+    identifies the machine's start, ``namespace`` the container's process table; both may be empty.
     """
 
     pid: int
@@ -37,7 +37,7 @@ class ProcessName:
     host: str
 
     def life(self) -> Life:
-        """Returns whether this very process lives; one with the same number that was started later is another."""
+        """Returns whether this very process lives, and not a later one with the same number."""
         if self.host != socket.gethostname():
             return Life.ELSEWHERE
         if self.boot != _boot():
@@ -47,11 +47,11 @@ class ProcessName:
         return Life.ALIVE if _started(self.pid) == self.started else Life.GONE
 
     def send(self, number: signal.Signals) -> bool:
-        """Sends a signal to this process and to no other; False where it is gone. Raises PermissionError."""
+        """Sends a signal to this process and to no other. Returns False if it is gone. Raises PermissionError."""
         import psutil
 
         try:
-            # What is found alive below is this process: psutil signals no other one that has its number later.
+            # The live process found below is this one: psutil does not signal a later one with the same number.
             process = psutil.Process(self.pid)
             if self.life() is not Life.ALIVE:
                 return False
@@ -64,13 +64,13 @@ class ProcessName:
 
 
 def name_of(pid: int) -> ProcessName | None:
-    """Returns the process that has this number now; None if none has."""
+    """Returns the identity of the process with this number, or None without one."""
     started = _started(pid)
     return None if started is None else ProcessName(pid, started, _boot(), _namespace(), socket.gethostname())
 
 
 def tree_of(root: int) -> set[int]:
-    """Returns ``root`` and every process below it."""
+    """Returns ``root`` and all its descendants."""
     import psutil
 
     found = {root}
@@ -80,8 +80,8 @@ def tree_of(root: int) -> set[int]:
 
 
 def writers_of(pipes: Collection[int]) -> list[int]:
-    """Returns every other process that holds the writing end of one of the pipes, which are named by their inodes
-    (Linux; elsewhere none)."""
+    """Returns every other process that holds the writing end of one of the pipes, given by inode (Linux; elsewhere
+    none)."""
     import psutil
 
     names = {f"pipe:[{inode}]" for inode in pipes}
@@ -90,7 +90,7 @@ def writers_of(pipes: Collection[int]) -> list[int]:
 
 
 def _descriptors(pid: int, names: Collection[str]) -> Iterator[str]:
-    """Yields the numbers of the descriptors that lead to one of the names, as far as this user may see them."""
+    """Yields the descriptors that lead to one of the names, as far as this user may see them."""
     folder = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
         for number in os.listdir(folder):
@@ -107,15 +107,15 @@ def _writes(pid: int, descriptor: str) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """Returns when the process with this number was started; None for none, and for one that is dead and not collected.
+    """Returns the start of the process with this number, or None if there is none or it is a zombie.
 
-    psutil's time moves with the system's clock, and the ticks do not.
+    psutil's time moves with the system's clock; the ticks do not.
     """
     if not os.path.isdir("/proc/self"):
         return _started_elsewhere(pid)
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in brackets may hold anything, brackets and spaces too.
+            # The name in brackets may contain brackets and spaces.
             fields = file.read().rpartition(b")")[2].decode("ascii", "replace").split()
     except OSError:
         return None

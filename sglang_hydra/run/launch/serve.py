@@ -1,4 +1,4 @@
-"""``serve``: from a plan to a running server, and nothing started before everything has been looked at."""
+"""Implements ``serve``: turns a plan into a running server, and starts nothing before every check."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
 
 
 def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Launch:
-    """Returns the process to start for a plan: its command from the intent, the key apart, and the readiness check."""
+    """Returns the launch of a plan: its command, the API key apart from it, and the readiness check."""
     planned = plan_engine(plan.nodes.engine, embedded_first=True)
     request = planned.request(plan.resolution, plan.environment, machine)
     settings = plan.nodes.launch
@@ -68,8 +68,8 @@ def ready_lines(
     server: LocalServer | None = None,
     owner: Owner | None = None,
 ) -> list[Line]:
-    """Returns the lines for a server that is up: how it compares with its plan, and how to use it. Raises ServerError
-    for a server that is not the planned one."""
+    """Returns the lines for a ready server: its comparison with the plan, and how to use it. Raises ServerError for a
+    server that is not the planned one."""
     lines: list[Line] = [
         [],
         *after_start(plan, launch.host, launch.port, folder, owner=owner, server=server),
@@ -118,10 +118,10 @@ def serve_here(asked: LaunchRequest, plan: Plan) -> int:
 
 
 def _settle_engine(asked: LaunchRequest, plan: Plan, machine: Machine) -> Plan:
-    """Decides what ``engine=auto`` is here; plans again if that is another engine than the plan was made for.
+    """Resolves ``engine=auto`` on this machine; plans again if the plan assumed another engine.
 
-    The checkpoint of ``model=tiny`` is made first, so that its size is known. Raises MachineError where nothing here
-    can serve the plan.
+    Makes the checkpoint of ``model=tiny`` first, so that its size is known. Raises MachineError if no engine here can
+    serve the plan.
     """
     make_if_tiny(plan.values["model_path"])
     node = plan.nodes.engine
@@ -132,7 +132,7 @@ def _settle_engine(asked: LaunchRequest, plan: Plan, machine: Machine) -> Plan:
 
 
 def _with_port(asked: LaunchRequest, plan: Plan) -> Plan:
-    """Returns the same for a ``port: 0`` from a file or from SGLang's own flags, which is known only now."""
+    """Replaces ``port=0`` by a free port and plans again; returns other plans unchanged."""
     if plan.values["port"] != 0:
         return plan
     asked.requests.append(Request.typed("port", free_port(), "port=0: one that was free"))
@@ -140,7 +140,7 @@ def _with_port(asked: LaunchRequest, plan: Plan) -> Plan:
 
 
 def _run(plan: Plan, machine: Machine, explain: Explain) -> int:
-    """Leaves the plan in Hydra's run folder, starts the server, waits for its end."""
+    """Writes the plan to Hydra's run folder, starts the server and waits for its end."""
     folder = _leave_plan(plan)
 
     def ready(server: LocalServer, seconds: float) -> None:
@@ -159,7 +159,7 @@ def stopped_lines(exit_code: int, what: str) -> list[Line]:
 
 
 def _run_detached(plan: Plan, machine: Machine, explain: Explain) -> int:
-    """Starts the server and returns; the server stays."""
+    """Starts the server and returns; the server continues."""
     from sglang_hydra.run.launch.detach import start_detached
 
     folder = _leave_plan(plan)
@@ -176,7 +176,7 @@ def _run_detached(plan: Plan, machine: Machine, explain: Explain) -> int:
 
 def _leave_plan(plan: Plan) -> Path:
     folder = run_folder()
-    # What an earlier server of the same folder held says nothing of this one.
+    # A comparison of an earlier server in this folder does not apply to this one.
     (folder / ACTUAL).unlink(missing_ok=True)
     write_in_run_folder(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
     write_lines([[text(f"Run folder {shown_path(str(folder))}: plan.json, server.log", "dim")]])

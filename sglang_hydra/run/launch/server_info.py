@@ -1,5 +1,5 @@
-"""Asks a running server what it runs with, and tells the user how that compares. The time is bounded, and what goes
-wrong with asking is a warning; a server that is not the planned one is a failure."""
+"""Asks a running server for its arguments and compares them with the plan. Asking takes bounded time, and its failure
+is a warning; a server that is not the planned one is an error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sglang_hydra.run.launch.as_planned import Compared
 
 ACTUAL = "actual.json"
-"""In a run folder: what the server held, against its plan."""
+"""The file in a run folder with the comparison of server and plan."""
 NEW_PAGE, OLD_PAGE = "/server_info", "/get_server_info"
 _NEW_SINCE = "0.5.6"
 _WAIT_S = 10.0
@@ -51,7 +51,7 @@ _NOT_OURS = "python -m sglang.bench_serving --backend vllm --base-url URL measur
 
 
 class NoServerInfo(Exception):
-    """A server did not say what it runs with; the text is why, in a clause, and ``hint`` what to type."""
+    """A server did not report its arguments. The text is the reason as a clause, ``hint`` what to type."""
 
     def __init__(self, why: str, hint: str = "") -> None:
         super().__init__(why)
@@ -68,18 +68,17 @@ def after_start(
     owner: Owner | None = None,
     server: LocalServer | None = None,
 ) -> list[Line]:
-    """Compares a server that is up with its plan: the lines to show, and ``actual.json`` in ``folder``. ``owner`` is
-    whose the port was seen to be, ``server`` the one that remembers a failure.
+    """Compares a ready server with its plan. Returns the lines to show, and writes ``actual.json`` in ``folder``.
+    ``owner`` is the seen owner of the port; ``server`` stores a failure.
 
-    For SGLang's own server; another engine has nothing to compare and gets no line, and no more a node other than the
-    first, which answers no questions. Takes ``wait_s`` seconds at most for the server's answer. Raises ServerError for
-    a server that is not the planned one.
+    Returns no lines for another engine, or for a node other than the first, which answers no requests. Waits at most
+    ``wait_s`` seconds for the server's answer. Raises ServerError for a server that is not the planned one.
     """
     return lines_of(plan, compared_with_plan(plan, host, port, folder, wait_s=wait_s), owner, server)
 
 
 def lines_of(plan: Plan, compared: Compared, owner: Owner | None, server: LocalServer | None = None) -> list[Line]:
-    """Returns the lines of ``after_start`` for a comparison that was made. Raises as it does."""
+    """Returns the lines of ``after_start`` for a finished comparison. Raises ServerError as it does."""
     from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
 
     must_be_planned(plan, compared, owner, server)
@@ -93,7 +92,7 @@ def lines_of(plan: Plan, compared: Compared, owner: Owner | None, server: LocalS
 def compared_with_plan(
     plan: Plan, host: str, port: int, folder: Path | None = None, *, wait_s: float = _WAIT_S
 ) -> Compared:
-    """Returns the same for programs: the comparison, None where there is nothing to compare, or why there is none."""
+    """Compares a server with its plan for programs: None if nothing can be compared, a finding if asking failed."""
     if plan.engine.name != "sglang" or plan.values["node_rank"] != 0:
         return None
 
@@ -112,8 +111,8 @@ def compared_with_plan(
 
 
 def compared_with_written_plan(launch: Launch, folder: Path, server: LocalServer | None = None) -> Compared:
-    """Returns the same for the server of ``launch`` and the plan that was left in its run folder. Raises ServerError
-    where ``server``, which was started for that plan, is not the planned one."""
+    """Compares the server of ``launch`` with the plan in its run folder. Raises ServerError if ``server``, which was
+    started for that plan, is not the planned one."""
     from sglang_hydra.run.launch.as_planned import must_be_planned
 
     plan = _written_plan(launch, folder)
@@ -143,12 +142,12 @@ def _written_plan(launch: Launch, folder: Path) -> Plan | Finding:
 def read_server_info(
     host: str, port: int, key: str | None = None, version: str = "", *, wait_s: float = _WAIT_S, secure: bool = False
 ) -> Mapping[str, object]:
-    """Returns the server's own account of its arguments, from whichever of the two pages it has; ``secure``: by https.
+    """Returns the server's report of its arguments, from either of its two pages; ``secure`` uses https.
 
-    Raises NoServerInfo for a server that does not answer within ``wait_s`` seconds, refuses, or answers with something
+    Raises NoServerInfo if the server does not answer within ``wait_s`` seconds, refuses, or answers with something
     else.
     """
-    # Not urllib: it would obey proxy settings.
+    # Not urllib, because it obeys proxy settings.
     import http.client
 
     pages = [NEW_PAGE, OLD_PAGE] if at_least(version, _NEW_SINCE) else [OLD_PAGE, NEW_PAGE]
@@ -162,7 +161,7 @@ def read_server_info(
         late = threading.Timer(left, lambda: None)
         try:
             connection.connect()
-            # A server that sends its answer byte by byte would outlast every time-out of a socket.
+            # An answer that comes byte by byte would outlast every socket timeout.
             late = threading.Timer(left, _hang_up, (connection.sock,))
             late.daemon = True
             late.start()
@@ -189,10 +188,9 @@ def read_server_info(
 
 
 def written_comparison(folder: Path, server_id: str) -> JsonDict | None:
-    """Returns the numbers of the comparison in a run folder: ``same``, ``of``, ``absent``, ``version`` and its
-    ``summary``.
+    """Returns the summary of the comparison in a run folder: ``same``, ``of``, ``absent``, ``version`` and ``summary``.
 
-    None where there is none for the plan ``server_id``, or none that can be read.
+    None if there is no readable one for the plan ``server_id``.
     """
     try:
         record = read_json(read_text(folder / ACTUAL), "record")
@@ -207,7 +205,7 @@ def written_comparison(folder: Path, server_id: str) -> JsonDict | None:
 
 
 def _other_server(content: bytes) -> NoServerInfo:
-    """Returns the error for a server that serves models, and is none of SGLang's."""
+    """Returns the error for a server that serves models but is not SGLang."""
     try:
         first = _parsed(_MODELS, content)["data"][0]
         who = f"{_MODELS} says that {short(str(first.get('owned_by')))} serves {short(str(first.get('id')))}"
@@ -246,7 +244,7 @@ def _hang_up(connected: socket) -> None:
 
 
 def _machine(plan: Plan) -> GpuFacts | None:
-    """Returns what this machine's GPUs say of themselves, for a plan that is for GPUs; None if nothing can be asked."""
+    """Probes this machine's GPUs for a plan that needs GPUs; None without them."""
     if plan.gpu.device in (None, "cpu"):
         return None
 
@@ -262,7 +260,7 @@ def not_compared(why: str) -> Finding:
 
 
 def write_comparison(folder: Path, plan: Plan, compared: Comparison) -> None:
-    """Leaves ``actual.json`` in a run folder. Raises MachineError where it cannot be written."""
+    """Writes ``actual.json`` to a run folder. Raises MachineError if it cannot be written."""
     record = json.dumps(compared.to_json(plan), indent=2, allow_nan=False)
     write_in_run_folder(folder / ACTUAL, record + "\n")
 

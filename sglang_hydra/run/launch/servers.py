@@ -1,8 +1,8 @@
-"""The servers that were started with ``launch.detach=true``: one file each in the state folder.
+"""Stores the servers that were started with ``launch.detach=true``: one file each in the state folder.
 
-A server's supervisor writes its file, everybody may read it. A file says which process it belongs to in a way that
-survives a reuse of process numbers, a restart of the machine and a home folder shared by many machines. Whoever may
-write the folder may write anything into it: nothing in a file is used before it was held against the schema.
+A server's supervisor writes its file; everybody may read it. A file identifies its process even after reuse of process
+numbers, a restart of the machine, or in a home folder shared by many machines. Anybody with write access to the folder
+can write any content, so nothing in a file is used before it passes the schema.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _MOST_BYTES = 1 << 20
 
 
 class NoRecord(Exception):
-    """A file that is no server's; the text is why, in a clause."""
+    """A file that is no server record; the text is the reason, as a clause."""
 
 
 @dataclass(frozen=True)
 class ServerRecord:
-    """One server. Times are seconds since 1970 (UTC), None for what has not happened.
+    """One server. Times are seconds since 1970 (UTC), None for a future event.
 
-    ``state`` is what its supervisor last wrote: starting, ready, or failed (it ended and nobody had asked it to; one
-    that was stopped has no file any more). ``milestone`` is how far a starting server has come. ``findings`` say what
-    went wrong, ``kind`` its class. It holds no secret.
+    ``state`` is the last one from its supervisor: starting, ready, or failed (it ended without a request; a stopped
+    server has no file). ``milestone`` is the progress of a starting server. ``findings`` say what went wrong, ``kind``
+    is the failure class. Contains no secret.
     """
 
     name: str
@@ -66,11 +66,11 @@ class ServerRecord:
 
     @property
     def life(self) -> Life:
-        """Returns the state of its supervisor. A failed server has none any more."""
+        """Returns the state of its supervisor; GONE for a failed server."""
         return Life.GONE if self.state == FAILED else self.process.life()
 
     def to_json(self) -> JsonDict:
-        """Returns the file's content; its schema is committed as schemas/server.schema.json."""
+        """Returns the file's content; its schema is schemas/server.schema.json."""
         return {"schema": SCHEMA, **asdict(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
@@ -82,7 +82,7 @@ _NEEDED = {
 
 
 def read_record(path: Path) -> ServerRecord:
-    """Returns the server that a file is of, by the schema of such files. Raises NoRecord where it is of none."""
+    """Reads a server's file and checks it against the schema. Raises NoRecord for an invalid one."""
     content = _content(path)
     unknown = sorted(content.keys() - {*_NEEDED[""]})
     if unknown:
@@ -98,7 +98,7 @@ def read_record(path: Path) -> ServerRecord:
 
 
 def _out_of_bounds(content: JsonObject) -> str | None:
-    """Finds a text of another form than the schema says, a word of no choice, or a number beyond its limits."""
+    """Returns the first value that breaks the schema's patterns, enumerations or limits, or None."""
     schema = json_beside(str(Path(__file__).parents[2] / "schemas" / "server.schema.json"))
     known = schema["properties"]
     looked_at = [(content, known), (content["process"], known["process"]["properties"])]
@@ -144,18 +144,18 @@ _MOST_ALIKE = 1000
 
 
 def state_folder() -> Path:
-    """Returns where the files are: SGLANG_HYDRA_STATE_DIR, else sglang_hydra below XDG_STATE_HOME."""
+    """Returns the state folder: SGLANG_HYDRA_STATE_DIR, else sglang_hydra below XDG_STATE_HOME."""
     own = os.environ.get(STATE_DIR_VARIABLE)
     if own:
         return Path(own).expanduser().absolute()
     base = os.environ.get("XDG_STATE_HOME")
-    # The specification of that variable: a relative path is to be ignored.
+    # The XDG specification says to ignore a relative path.
     folder = Path(base) if base and os.path.isabs(base) else Path("~/.local/state").expanduser()
     return folder / "sglang_hydra"
 
 
 def records() -> list[ServerRecord]:
-    """Returns every server that has a file, by name. ``damaged`` names unreadable files."""
+    """Returns every server with a readable file, by name. ``damaged`` reports the others."""
     found: list[ServerRecord | None] = []
     with contextlib.suppress(OSError):
         found += map(_read, _files())
@@ -163,8 +163,8 @@ def records() -> list[ServerRecord]:
 
 
 def damaged() -> list[Finding]:
-    """Returns a finding for each file of the state folder that cannot be read: each file, what is wrong with it and
-    what to type. It stays there: what it was is not known, and its server may live."""
+    """Returns a finding for each unreadable file of the state folder: the problem and what to type. Keeps the file,
+    because its server may live."""
     found: list[Finding] = []
     try:
         files = _files()
@@ -183,8 +183,8 @@ def damaged() -> list[Finding]:
 
 
 def claim(record: ServerRecord) -> ServerRecord:
-    """Writes the file of a new server, under a name that no other living server has: ``record.name``, else with a
-    number. Raises MachineError where the state folder cannot be written."""
+    """Writes the file of a new server under a name that no other live server has: ``record.name``, or that with a
+    number. Raises MachineError if the state folder cannot be written."""
     try:
         folder = _folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -205,13 +205,13 @@ def claim(record: ServerRecord) -> ServerRecord:
 
 
 def update(record: ServerRecord) -> None:
-    """Writes a server's file again. A full disk is no reason to stop the server: the file then stays as it is."""
+    """Writes a server's file again. On a full disk it keeps the old file, and the server continues."""
     with contextlib.suppress(OSError):
         _write(record)
 
 
 def forget(record: ServerRecord) -> None:
-    """Removes a server's file, unless another server has taken it over or it can no longer be read."""
+    """Removes a server's file, unless another server has taken it or it is unreadable."""
     path = _path(record.name)
     there = _read(path)
     if there is not None and there.process == record.process:
@@ -220,11 +220,11 @@ def forget(record: ServerRecord) -> None:
 
 
 def chosen(words: Sequence[str], known: Sequence[ServerRecord], verb: str) -> list[ServerRecord]:
-    """Returns the servers that ``words`` name: by name or its beginning, port, url or the beginning of a server_id;
-    ``all`` is each of them.
+    """Returns the servers that ``words`` name: by the start of a name, a port, a URL or the start of a server_id;
+    ``all`` names each.
 
-    Without a word the only one there is. Raises ConfigError for a word that names none or several, and for no word
-    where there are several.
+    Without a word returns the only server. Raises ConfigError for a word that matches none or several, and for no word
+    with several servers.
     """
     if not words:
         if len(known) > 1:
@@ -244,7 +244,7 @@ def chosen(words: Sequence[str], known: Sequence[ServerRecord], verb: str) -> li
 
 
 def short_name(model: str, port: int) -> str:
-    """Makes the name of a server: its model and its port, as a file name and a word of a shell."""
+    """Makes a server's name from its model and its port, valid as a file name and a shell word."""
     last = model.rstrip("/").rpartition("/")[2]
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-.")[:_LONGEST_NAME]
     return f"{plain or 'server'}-{port}"
@@ -278,7 +278,7 @@ def _no_such(word: str, known: Sequence[ServerRecord], verb: str) -> Finding:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keeps other processes and threads out while it lasts; on a file system without locks, while none is expected."""
+    """Excludes other processes and threads during the block; does nothing on a file system without locks."""
     import fcntl
 
     with (folder / ".lock").open("ab") as lock:
@@ -294,7 +294,7 @@ def _forget_old() -> None:
 
 
 def _files() -> list[Path]:
-    """Returns the files that should be servers'. Raises OSError for a folder that is there and cannot be read."""
+    """Returns the paths that should be server records. Raises OSError for an unreadable folder."""
     try:
         names = os.listdir(_folder())
     except FileNotFoundError:

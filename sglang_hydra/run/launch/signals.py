@@ -1,4 +1,4 @@
-"""Signals that end a server, while there is one."""
+"""Handles the signals that end a server, while one runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 FOR_MEMORY = ", as the system does where memory runs out"
-"""What a SIGKILL means unless something else explains it."""
+"""The meaning of a SIGKILL unless something else explains it."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_AGAIN_S = 1.0
 
@@ -20,9 +20,9 @@ _LOOK_AGAIN_S = 1.0
 def stopping_on_signals(
     stop: Callable[[], None], what: str = "the server", *, loud: bool = True
 ) -> Iterator[list[int]]:
-    """Calls ``stop`` at each SIGINT, SIGTERM and SIGHUP while it lasts; gives the list of those that came.
+    """Calls ``stop`` at each SIGINT, SIGTERM and SIGHUP during the block; yields the list of received signals.
 
-    Outside of the main thread nothing changes. With ``loud`` a line on stderr names ``what`` is stopped.
+    Does nothing outside the main thread. With ``loud``, stderr says that ``what`` is being stopped.
     """
     received: list[int] = []
 
@@ -31,7 +31,7 @@ def stopping_on_signals(
         received.append(number)
         stop()
         name = signal.Signals(number).name
-        # Not through the display: it may be what was interrupted, and hold a lock.
+        # Not through the display: the signal may have interrupted it while it holds a lock.
         message = f"\n{name}: killing {what}\n" if again else f"\n{name}: stopping {what}, once more to kill it\n"
         with contextlib.suppress(OSError):
             if loud:
@@ -40,7 +40,7 @@ def stopping_on_signals(
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-    # What is ignored stays ignored: nohup, and shells that start us in the background, ask for that.
+    # Ignored signals stay ignored: nohup and shells with background jobs rely on it.
     previous = {
         number: signal.signal(number, handle)
         for number in STOP_SIGNALS
@@ -54,10 +54,10 @@ def stopping_on_signals(
 
 
 def wait_for_end(process: subprocess.Popen[bytes]) -> int:
-    """Waits until the process has ended; its exit code. A signal that comes meanwhile is answered within a second.
+    """Waits for the process to end and returns its exit code. Handles a signal within a second.
 
-    A wait without a limit could miss it for good: Python runs a handler between two steps of its own, and a signal
-    that comes just before the system's wait begins does not wake that wait.
+    A wait without a timeout could miss a signal for good: Python runs handlers between its own steps, and a signal just
+    before the system's wait begins does not interrupt that wait.
     """
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -65,7 +65,7 @@ def wait_for_end(process: subprocess.Popen[bytes]) -> int:
 
 
 def describe_exit(code: int) -> str:
-    """Returns a server's exit code in words."""
+    """Describes a server's exit code in words."""
     if code < 0:
         code = 128 - code
     try:

@@ -1,10 +1,10 @@
-"""Program that stays with a detached server: keeps its log within bounds and its file in the state folder.
+"""Program that stays with a detached server: bounds its log and keeps its file in the state folder.
 
     python supervisor.py < ORDERS
 
-The orders are one line of JSON: the launch, the API key included, and what the server's file says. It
-writes its events as lines of JSON to standard output, as long as somebody reads them. Until ``keep`` comes on standard
-input, the server ends with the process that gave the orders; from then on it stays until it is stopped.
+The orders are one line of JSON: the launch, including the API key, and the content of the server's file. The program
+writes its events as lines of JSON to standard output while somebody reads them. Until ``keep`` arrives on standard
+input, the server ends with the process that gave the orders; afterwards it runs until it is stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sglang_hydra.text.findings import Finding
 
 if __name__ == "__main__":
-    # Run by its path: this folder is no place to import from, and the package may be in no folder that Python knows.
+    # Run by its path: this folder must not be an import path, and the package may be in no folder that Python knows.
     _HERE, _ROOT = str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[3])
     sys.path[:] = [place for place in sys.path if os.path.realpath(place) != _HERE]
     if _ROOT not in map(os.path.realpath, sys.path):
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from sglang_hydra.run.launch.local import Launch, LocalServer
 
 OWN_LOG = "supervisor.log"
-"""The file in the run folder that gets the errors of this program itself."""
+"""The file in the run folder for this program's own errors."""
 
 KEEP = b"keep"
-"""What makes a server stay."""
+"""The word that makes the server stay."""
 
 
 class Events(Display):
-    """A display that writes lines of JSON to the process that started us, until it no longer reads them.
+    """A display that writes lines of JSON to the process that started us, until that stops reading.
 
-    ``reached`` is called with each new milestone.
+    Calls ``reached`` with each new milestone.
     """
 
     def __init__(self, stream: int) -> None:
@@ -87,7 +87,7 @@ class Events(Display):
         self.emit("ended", exit_code=exit_code, server_exit=server_exit, findings=records)
 
     def hush(self) -> None:
-        """Tells no more, and lets go of the stream."""
+        """Stops writing events, and releases the stream."""
         with self._lock:
             if self._stream is not None:
                 nothing = os.open(os.devnull, os.O_RDWR)
@@ -97,10 +97,10 @@ class Events(Display):
 
 
 def supervise(launch: Launch, record: ServerRecord, events: Events, *, comparing: bool = False) -> int:
-    """Runs the server until its end; its file is there as long, and longer where it failed. Returns the exit code.
+    """Runs the server until its end; its file exists as long, and longer after a failure. Returns the exit code.
 
-    With ``comparing`` the server is held against its plan before it is called ready: nobody else waits for that. One
-    that is not the planned one has failed.
+    With ``comparing`` the server is compared with its plan before it counts as ready, because nobody else waits for
+    that. A server that is not the planned one has failed.
     """
     from sglang_hydra.run.launch.listening import UNSEEN
     from sglang_hydra.run.launch.local import serve
@@ -133,7 +133,7 @@ def supervise(launch: Launch, record: ServerRecord, events: Events, *, comparing
     if outcome.exit_code in (0, INTERRUPTED):
         forget(record)
     else:
-        # It can still be asked what it died of.
+        # Its state can still be queried.
         code, kind, findings = outcome.exit_code, outcome.kind, outcome.findings
         update(replace(record, state=FAILED, ended_at=time.time(), exit_code=code, kind=kind, findings=findings))
     events.end(outcome.exit_code, outcome.findings, outcome.server_exit)
@@ -141,8 +141,8 @@ def supervise(launch: Launch, record: ServerRecord, events: Events, *, comparing
 
 
 def _not_compared(server: LocalServer, folder: Path) -> tuple[Finding, ...]:
-    """Leaves ``actual.json`` in the run folder; why not, where it could not be written. Raises ServerError for a server
-    that is not the planned one."""
+    """Writes ``actual.json`` to the run folder; returns a finding if that failed. Raises ServerError for a server that
+    is not the planned one."""
     from sglang_hydra.run.launch.server_info import compared_with_written_plan
 
     compared = compared_with_written_plan(server.launch, folder, server)
@@ -150,7 +150,7 @@ def _not_compared(server: LocalServer, folder: Path) -> tuple[Finding, ...]:
 
 
 def _wait_for_keep(events: Events) -> None:
-    """Waits for ``keep``: whoever gave the orders either says ``keep`` or goes away, and then nothing is to stay."""
+    """Waits for ``keep``. Stops the server if the process that gave the orders goes away before."""
     word = b""
     with contextlib.suppress(OSError):
         while chunk := os.read(0, 64):
@@ -163,7 +163,7 @@ def _wait_for_keep(events: Events) -> None:
 
 
 def _asked_to_end(number: int, frame: FrameType | None) -> NoReturn:
-    """Ends us before there is a server that could be stopped."""
+    """Ends this program before it has a server to stop."""
     raise SystemExit(INTERRUPTED)
 
 
@@ -171,7 +171,7 @@ def main() -> int:
     orders = json.loads(_first_line(0))
     launch, record = _launch_of(orders["launch"]), _record_of(orders["record"])
     events = Events(1)
-    # The end of a session or terminal that we were started from is none of ours.
+    # The end of the session or terminal that started us must not end the server.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _asked_to_end)
     threading.Thread(target=_wait_for_keep, args=(events,), name="keep", daemon=True).start()
@@ -188,7 +188,7 @@ def _remove_if_empty(path: Path) -> None:
 
 
 def _first_line(source: int) -> bytes:
-    """Reads the first line, byte by byte where need be: what follows is for somebody else."""
+    """Reads only the first line, byte by byte: the rest belongs to another reader."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(source, 1)

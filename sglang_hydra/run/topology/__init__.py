@@ -1,1 +1,1 @@
-"""Several servers and their router started and stopped as one."""
+"""Starts and stops several servers and their router as one."""

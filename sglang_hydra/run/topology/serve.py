@@ -1,4 +1,4 @@
-"""``serve`` for a topology: every server is looked at before the first one starts, the router starts last."""
+"""Implements ``serve`` for a topology: checks every server before the first one starts, and starts the router last."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _ROUTER_MILESTONES = {"healthy": "workers found", "Starting server": "answering"
 def serve_topology(asked: LaunchRequest, plan: Plan, in_slurm: Callable[[LaunchRequest, Topology], int]) -> int:
     """Plans the servers, shows them, checks the machine, and runs them behind the router until the end.
 
-    ``plan`` is the plan of what they share, ``in_slurm`` runs them for launch=slurm. Returns the exit code; raises
-    ConfigError and MachineError before anything was started.
+    ``plan`` is the plan of their shared settings; ``in_slurm`` runs them for launch=slurm. Returns the exit code.
+    Raises ConfigError and MachineError before anything starts.
     """
     requests = [*asked.requests, *_free_port(plan)]
     if len(requests) > len(asked.requests):
@@ -62,7 +62,7 @@ def serve_topology(asked: LaunchRequest, plan: Plan, in_slurm: Callable[[LaunchR
 
 
 def look_at_machine(topology: Topology) -> list[Preflight]:
-    """Checks this machine for each server; warnings are shown once.
+    """Checks this machine for each server; shows each warning once.
 
     Raises MachineError with everything that is missing: SGLang, the router, GPUs, ports, the model.
     """
@@ -84,8 +84,8 @@ def look_at_machine(topology: Topology) -> list[Preflight]:
 
 
 def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
-    """Returns the launch of the router: its flags, the key apart from them, and its readiness check. Of several nodes,
-    the addresses of the servers are placeholders."""
+    """Returns the launch of the router: its flags, the key apart from them, and its readiness check. Across several
+    nodes, the servers' addresses are placeholders."""
     router = topology.router
     argv = topology.router_argv
     return Launch(
@@ -105,7 +105,7 @@ def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
 
 
 def group_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> ServerGroup:
-    """Returns the processes of a topology, none of them started. Logs go below ``folder``."""
+    """Returns the unstarted processes of a topology. Logs go below ``folder``."""
     members = members_of(topology, checked, folder)
     router = router_launch(topology, folder / "router.log" if folder else None)
     go_on = topology.common.nodes.topology.on_worker_exit == "continue"
@@ -113,7 +113,7 @@ def group_of(topology: Topology, checked: Sequence[Preflight], folder: Path | No
 
 
 def members_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> list[Member]:
-    """Returns the servers of a topology as they start on this machine."""
+    """Returns the servers of a topology as launches on this machine."""
     return [
         Member(
             server.name,
@@ -125,7 +125,7 @@ def members_of(topology: Topology, checked: Sequence[Preflight], folder: Path | 
 
 
 def _run(topology: Topology, checked: Sequence[Preflight]) -> int:
-    """Leaves the plans in Hydra's run folder, starts everything, waits for the end."""
+    """Writes the plans to Hydra's run folder, starts everything and waits for the end."""
     folder = leave_plans(topology)
     group = group_of(topology, checked, folder)
 
@@ -169,7 +169,7 @@ def _router_ports(topology: Topology) -> list[Finding | None]:
 
 
 def _free_port(plan: Plan) -> list[Request]:
-    """Returns for ``port=0`` the request for a port that is free now, so that everybody knows it."""
+    """Returns, for ``port=0``, a request for a free port; else nothing."""
     node = plan.nodes.topology.router
     key = "port" if node.port is None else "topology.router.port"
     if (plan.values["port"] if node.port is None else node.port) != 0:
@@ -178,7 +178,7 @@ def _free_port(plan: Plan) -> list[Request]:
 
 
 def _compared(topology: Topology, folder: Path, group: ServerGroup) -> Iterator[Line]:
-    """Yields what each server runs with against its plan. Raises ServerError, naming it, for one that is not the
+    """Yields the comparison of each server with its plan. Raises ServerError with the name of a server that is not the
     planned one."""
 
     def lines_of(server: Server) -> list[Line]:
@@ -190,8 +190,8 @@ def _compared(topology: Topology, folder: Path, group: ServerGroup) -> Iterator[
 
 
 def compared_lines(topology: Topology, lines_of: Callable[[Server], list[Line]]) -> Iterator[Line]:
-    """Yields how each server compares with its plan; servers with the same result are named together. Raises
-    ServerError, naming it, for one that is not the planned one."""
+    """Yields the comparison of each server with its plan, once for servers with the same result. Raises ServerError
+    with the name of a server that is not the planned one."""
     names_by_lines: dict[tuple[Line, ...], list[str]] = {}
     for server in topology.servers:
         try:

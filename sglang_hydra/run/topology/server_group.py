@@ -1,4 +1,4 @@
-"""Runs several servers and a router as one: all or none at the start, the router first at the end."""
+"""Runs several servers and a router as one: starts all or none, and stops the router first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUTER = "router"
 
 
 class Member(NamedTuple):
-    """One server of a group. Requests are served while of every ``role`` one is alive."""
+    """One server of a group. The group can serve while one server of every ``role`` is alive."""
 
     name: str
     role: str
@@ -33,7 +33,7 @@ class Member(NamedTuple):
 
 
 class Tagged(Display):
-    """A display that many share: each line begins with the name of its server."""
+    """A shared display: each line begins with the name of its server."""
 
     def __init__(self, display: Display, name: str, lock: threading.Lock) -> None:
         self._display, self._name, self._lock = display, name, lock
@@ -55,11 +55,11 @@ class Tagged(Display):
 
 
 class ServerGroup(LocalServer):
-    """The servers of a topology and their router, which is what clients talk to. All of them start or none, the router
-    last; at the end it is the first, so that no request finds a server gone.
+    """The servers of a topology and their router, which clients talk to. All start or none, the router last; the router
+    also stops first, so that no request meets a stopped server.
 
-    For a program that starts, asks and stops one server, the group is that one: the end of any of its servers is its
-    end; with ``go_on`` the end of the last one of a role.
+    It acts as one server for the program that runs it. The end of any server ends the group; with ``go_on``, the end of
+    the last one of a role.
     """
 
     def __init__(self, members: Sequence[Member], router: Launch, display: Display, *, go_on: bool = False) -> None:
@@ -74,14 +74,14 @@ class ServerGroup(LocalServer):
         self._is_up = False
 
     def start(self) -> None:
-        """Starts the servers; the router follows in ``wait_ready``. Raises MachineError as for one server."""
+        """Starts the servers; ``wait_ready`` starts the router. Raises MachineError as for one server."""
         for server in self.servers.values():
             if not self._stop_requested:
                 server.start()
 
     def wait_ready(self) -> float | None:
         """Waits for every server, then starts the router and waits until it knows them. Raises ServerError for the
-        first that fails."""
+        first one that fails."""
         began = time.monotonic()
         self._wait_for({name: server.wait_ready for name, server in self.servers.items()})
         if self._stop_requested:
@@ -96,11 +96,11 @@ class ServerGroup(LocalServer):
 
     @property
     def pid(self) -> int | None:
-        """Returns the router's; None once it or one of the servers has ended."""
+        """Returns the router's process id; None after the router or a server has ended."""
         return None if self._is_up and self._ended() else super().pid
 
     def wait(self) -> int:
-        """Returns the exit code of the server that has ended, else of the router once it ends."""
+        """Returns the exit code of the server that has ended, or else waits for the router's."""
         ended = self._ended() if self._is_up else []
         return super().wait() if not ended or ended[0] == ROUTER else self.servers[ended[0]].wait()
 
@@ -117,7 +117,7 @@ class ServerGroup(LocalServer):
         return error
 
     def request_stop(self) -> None:
-        """Asks the router to end and returns at once, the servers are for ``stop``; asked twice, all are killed."""
+        """Asks the router to end and returns at once; ``stop`` ends the servers. A second request kills all."""
         again = self._stop_requested
         super().request_stop()
         if again:
@@ -126,7 +126,7 @@ class ServerGroup(LocalServer):
                     server.request_stop()
 
     def stop(self) -> None:
-        """Ends the router and then the servers, all at a time."""
+        """Stops the router, then all servers in parallel."""
         self._is_up = False
         self._of_all.close()
         super().stop()
@@ -137,8 +137,8 @@ class ServerGroup(LocalServer):
             server.stop()
 
     def _wait_for(self, each: Mapping[str, Callable[[], object]]) -> None:
-        """Waits until all of these are ready, or somebody asks for the end. Raises ServerError for the first that
-        fails, of these or of those that run already."""
+        """Waits until all these servers are ready, or until a stop request. Raises ServerError for the first failure,
+        of these or of a server that already runs."""
         began = time.monotonic()
         waits = [_Wait(name, ready) for name, ready in each.items()]
         over = False
@@ -158,7 +158,7 @@ class ServerGroup(LocalServer):
         self._of_all.close()
 
     def until_end(self) -> None:
-        """Waits until somebody asks for the end. Raises ServerError when the router ends, or too few are left."""
+        """Waits for a stop request. Raises ServerError when the router ends, or when too few servers are left."""
         missed: list[str] = []
         while not self._stop_requested:
             time.sleep(_TICK_S)
@@ -194,7 +194,7 @@ class ServerGroup(LocalServer):
         return server.failed("TOP022" if name == ROUTER else "TOP021", f"{name} ended: {describe_exit(code)}", code)
 
     def outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
-        """Returns how it went, with what there is to say of all logs."""
+        """Returns the outcome, with findings about all logs."""
         every = [*self.servers.values(), self]
         about_logs = [server.log_finding for server in every]
         kinds = [server.failure.kind for server in every if server.failure is not None]
@@ -221,7 +221,7 @@ def _named(name: str, failure: ServerError) -> ServerError:
 
 
 def wait_until_all_are_known(router: Launch, servers: int) -> None:
-    """Waits for all workers: later releases look for them in the background and are ready with the first."""
+    """Waits until the router knows all workers: later releases find them in the background, after readiness."""
     deadline = time.monotonic() + router.ready_timeout_s
     while time.monotonic() < deadline:
         known = _workers_known(router)
@@ -231,7 +231,7 @@ def wait_until_all_are_known(router: Launch, servers: int) -> None:
 
 
 def _workers_known(router: Launch) -> int | None:
-    """Returns how many servers the router would send requests to; None where it does not say."""
+    """Returns the number of servers that the router knows; None if it does not say."""
     connection = http.client.HTTPConnection(client_host(router.host), router.port, timeout=5)
     try:
         connection.request("GET", "/readiness")

@@ -1,7 +1,6 @@
-"""A topology as one Slurm job: each server a step on its nodes, the router beside the batch process, on the first.
+"""Runs a topology as one Slurm job: each server is a step on its nodes; the router runs in the batch process's node.
 
-The job's life is that of ``run.launch.slurm``, the servers' that of a topology on one machine (``server_group``), run
-inside the job.
+The job works as in ``run.launch.slurm``, its servers as on one machine (``server_group``).
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _NODE = re.compile(rf"(?<=http://){NODE}(\d+)(?=:)")
 
 @dataclass(frozen=True)
 class Part:
-    """One server of a job: ``nodes`` are those of the job, counted from 0, ``head_port`` where several of them meet."""
+    """One server of a job. ``nodes`` counts the job's nodes from 0; ``head_port`` is the rendezvous port of several."""
 
     name: str
     role: str
@@ -68,8 +67,8 @@ class Part:
 
 @dataclass(frozen=True)
 class TopologySpec:
-    """What a job serves. It holds no secret and can be pickled. The words of ``router`` have NODE0 where the address of
-    the first node belongs."""
+    """The servers of a job. It contains no secret and can be pickled. The words of ``router`` contain NODE0 for the
+    first node's address."""
 
     parts: tuple[Part, ...]
     router: Launch
@@ -80,8 +79,8 @@ class TopologySpec:
 
 
 def serve_in_slurm(asked: LaunchRequest, topology: Topology) -> int:
-    """Submits the topology as one job and stays with it until its end. Returns the exit code. Raises as
-    ``run.launch.slurm.serve`` does, and MachineError where the router is not installed."""
+    """Submits the topology as one job and follows it until its end. Returns the exit code. Raises as
+    ``run.launch.slurm.serve`` does, and MachineError if the router is not installed."""
     common = topology.common
     for server in topology.servers:
         refuse_recorded_secrets(server.plan)
@@ -95,7 +94,7 @@ def serve_in_slurm(asked: LaunchRequest, topology: Topology) -> int:
 
 
 def topology_spec(topology: Topology, folder: Path, secrets: Path | None = None) -> TopologySpec:
-    """Makes what a job needs to serve a topology; ``folder`` is where it writes, ``secrets`` the file of the key."""
+    """Returns what a job needs to serve a topology; ``folder`` is the run folder, ``secrets`` the file with the key."""
     router = router_launch(topology, folder / "router.log")
     return TopologySpec(
         parts=tuple(
@@ -131,8 +130,8 @@ def serve_topology_in_job(spec: TopologySpec) -> None:
 
 
 def parts_in_job(spec: TopologySpec, record: Record) -> tuple[list[Member], Launch]:
-    """Returns the launches of a job's servers and of its router. Raises MachineError where its nodes are too few or
-    cannot be reached."""
+    """Returns the launches of a job's servers and router. Raises MachineError if there are too few nodes or a name does
+    not resolve."""
     secrets = take_secrets(spec.secrets)
     nodes = nodes_of_job(needed=spec.nodes)
     addresses = addresses_of(nodes[: spec.nodes])
@@ -154,7 +153,7 @@ def parts_in_job(spec: TopologySpec, record: Record) -> tuple[list[Member], Laun
 
 
 def _launch(part: Part, nodes: Sequence[Node], addresses: Sequence[str], secrets: Secrets) -> Launch:
-    """Returns one server as a step of the job: on its nodes, beside other steps."""
+    """Returns the launch of one server as a step of the job: on its nodes, beside other steps."""
     own = [nodes[number] for number in part.nodes]
     names = [node.name for node in own]
     spec = replace(part.spec, srun=[*BESIDE_OTHERS, f"--nodelist={','.join(names)}", *part.spec.srun])

@@ -1,10 +1,10 @@
-"""Reads the table of failure classes: one YAML file for each family, read when a log is first diagnosed.
+"""Reads the table of failure classes: one YAML file for each family, read at the first diagnosis.
 
-A class is one entry under ``classes``, with the fields of ``FailureClass``. A signature is a text that a line holds, or
-a mapping with the fields of ``Signature``; ``needle`` gives one text. ``places`` are the libraries, and the rooms of
-SGLang, in which an exception means the class, whatever its words. ``shared`` holds what several entries refer to. The
-order of the entries decides between classes that one line fits equally well, so the more
-telling ones come first. Ids never change.
+An entry under ``classes`` is one class, with the fields of ``FailureClass``. A signature is a text that a line
+contains, or a mapping with the fields of ``Signature``; ``needle`` gives one text. ``places`` name libraries and
+directories of SGLang: an exception raised there means the class, whatever its message. ``shared`` holds values that
+several entries refer to. When a line fits two classes equally well, the earlier entry decides, so the more specific
+entries come first. Ids never change.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 _FAMILIES = ("memory", "checkpoint", "model", "arguments", "gpu", "cluster", "host", "software", "process")
 _LISTS = ("fields", "changes", "signals")
-# What Python raises by itself, and no code on purpose, comes from no place.
+# Python raises these by itself; they are no deliberate error of any code.
 _ON_PURPOSE = r"^(?:\w+\.)*(?!(?:Type|Attribute|Index|Name|UnboundLocal|ZeroDivision|ModuleNotFound)Error)\w+\b(?s:.*?)"
 
 
 @cache
 def failure_classes() -> tuple[FailureClass, ...]:
-    """Returns every class of failure, in the order in which they are tried."""
+    """Returns all classes of failure, in the order in which they are tried."""
     files = (Path(__file__).with_name(f"{family}.yaml") for family in _FAMILIES)
     return tuple(failure for file in files for failure in read_classes(file.read_text(encoding="utf-8"), file.name))
 
@@ -36,7 +36,7 @@ def classes_by_kind() -> Mapping[str, FailureClass]:
 
 
 def read_classes(text: str, name: str) -> list[FailureClass]:
-    """Returns the classes of one file. Raises ValueError, with the file and the id, for an entry that is not whole."""
+    """Returns the classes of one file. Raises ValueError, with the file and the id, for an incomplete entry."""
     found = []
     for row in quick_load(text)["classes"]:
         try:
@@ -67,7 +67,7 @@ def _signature(item: str | JsonObject) -> Signature:
 
 
 def _place(item: JsonObject) -> Signature:
-    """Returns an exception of any words that code below ``within`` raises on purpose."""
+    """Returns a signature for any exception that code below ``within`` raises on purpose."""
     row = {"weight": "effect", **item, "needles": ("Error", "Exception"), "exception": True}
     row["frame"] = f"^at .*/(?:{row.pop('within')})"
     row["pattern"] = _ON_PURPOSE + row.get("pattern", "")

@@ -1,7 +1,7 @@
-"""Runs inside the job: finds the head's address, starts one rank on each node with srun, and watches them.
+"""Runs inside the job: finds the head's address, starts one rank per node with srun, and watches them.
 
-The batch process is on the first node of the job, where rank 0 serves. It treats srun as the process of the server,
-whose life is then the same as on one machine (``launch.local``): milestones, /health, stop, diagnosis.
+The batch process runs on the job's first node, where rank 0 serves. It treats srun as the server's process, so the rest
+is the same as on one machine (``launch.local``): milestones, /health, stop, diagnosis.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOOPBACK = ("127.", "::1")
 
 
 class Node(NamedTuple):
-    """A node as Slurm knows it: its name, the address that Slurm itself reaches it by, and the machine's own name."""
+    """A node of Slurm: its name, the address that Slurm uses, and the machine's own name."""
 
     name: str
     address: str
@@ -47,8 +47,8 @@ class Node(NamedTuple):
 
 
 def nodes_of_job(environ: Mapping[str, str] = os.environ, needed: int = 1) -> list[Node]:
-    """Returns this job's nodes in the order of its ranks. Raises MachineError outside of a job, and where there are
-    fewer than ``needed``."""
+    """Returns this job's nodes in rank order. Raises MachineError outside a job, and for fewer nodes than
+    ``needed``."""
     listed = environ.get("SLURM_JOB_NODELIST")
     answer = ask_slurm("scontrol", "show", "hostnames", listed) if listed else None
     if answer is None:
@@ -67,9 +67,8 @@ def nodes_of_job(environ: Mapping[str, str] = os.environ, needed: int = 1) -> li
 
 
 def head_on(nodes: Sequence[Node], ports: int, http_port: int, wanted: int | None = None) -> Head:
-    """Returns where the other nodes reach this one: the address that it has on its way to the second node, and ports
-    that are free here, or the one that is ``wanted``. Raises MachineError where that is the loopback address and the
-    others are other machines."""
+    """Returns this node's address for the others: the one on its route to the second node, with free ports here or the
+    port ``wanted``. Raises MachineError if only the loopback address exists and the others are other machines."""
     host = own_address(nodes[1].address)
     others = {node.machine for node in nodes[1:]} - {nodes[0].machine}
     if host.startswith(_LOOPBACK) and others:
@@ -82,8 +81,8 @@ def head_on(nodes: Sequence[Node], ports: int, http_port: int, wanted: int | Non
 
 
 def addresses_of(nodes: Sequence[Node]) -> list[str]:
-    """Returns an address of each node that the others reach it by; this machine is the first. Raises MachineError for a
-    name that means none."""
+    """Returns an address of each node by which the others reach it; this machine is the first. Raises MachineError for
+    a name that does not resolve."""
     if len(nodes) == 1:
         return ["127.0.0.1"]
     own = own_address(nodes[1].address)
@@ -95,8 +94,8 @@ def addresses_of(nodes: Sequence[Node]) -> list[str]:
 
 
 def follower_ports(nodes: Sequence[Node], port: int) -> list[int]:
-    """Returns the HTTP port of every rank but the first. It answers health checks only, and may not be the first one's
-    where several of Slurm's nodes are one machine."""
+    """Returns the HTTP port of every rank except the first. It answers only health checks, and differs from other
+    ranks' ports on the same machine."""
     taken: dict[str, list[int]] = {nodes[0].machine: [port]}
     ports = []
     for node in nodes[1:]:
@@ -114,11 +113,11 @@ PROGRAMS = Path(__file__).parents[1]
 """The folder of the programs that run on the nodes; a container must see it."""
 
 PORT_OWNER = "sglang_hydra_port_owner"
-"""A key of the server's state: the owner of its port."""
+"""The key in the server's report that holds the owner of its port."""
 BESIDE_OTHERS = ("--overlap", "--mem=0")
-"""Words for srun that let a step share its nodes and their memory with the job's other steps."""
+"""Words for srun that let a step share its nodes and memory with the job's other steps."""
 ORDERS_NAME, LOG_NAME, INFO_NAME = "ranks.json", "server.log", "server_info.json"
-# Beyond their own deadline, for the ranks' guards to collect the dead and for srun to notice.
+# Beyond their own deadline, for the ranks' guards to collect dead processes and for srun to notice.
 _SRUN_EXTRA_S = 12.0
 _WRITE_EVERY_S = 1.0
 _MOST_NOTES = 100
@@ -126,13 +125,13 @@ _MOST_NOTES = 100
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """One server of a job. It holds no secret and can be pickled.
+    """One server of a job. It contains no secret and can be pickled.
 
-    ``request`` is what the engine of that name and version is asked for; its intent has neither key nor node_rank.
-    ``head_ports`` is how many ports in a row node 0 needs (``Layout.head_ports``), ``head_port`` the first of them
-    where it was set. ``srun`` are further words for srun, ``container`` the words before a rank's own, ``python``
-    the interpreter inside that container. ``folder`` is the run folder, where the log, the orders and the job's own
-    account go; ``secrets`` the file to take them from.
+    ``request`` goes to the engine of that name and version; its intent has neither key nor node_rank. ``head_ports`` is
+    the number of consecutive ports that node 0 needs (``Layout.head_ports``), ``head_port`` the first one if set.
+    ``srun`` are further words for srun, ``container`` the words before a rank's own, ``python`` the interpreter inside
+    that container. ``folder`` is the run folder for the log, the orders and the job's account; ``secrets`` is the file
+    with the secrets.
     """
 
     engine: str
@@ -151,7 +150,7 @@ class ServerSpec:
 
 
 def serve_in_job(spec: ServerSpec) -> None:
-    """Runs the server until its end and keeps an account; ``launch=slurm`` submits this function. Exits with the
+    """Runs the server until its end and keeps an account of it; ``launch=slurm`` submits this function. Exits with the
     server's code."""
     with contextlib.suppress(SglangHydraError), account_of(spec.folder) as end:
 
@@ -161,14 +160,14 @@ def serve_in_job(spec: ServerSpec) -> None:
 
         outcome = run_server(prepared(spec, end.record), JobDisplay(end.record), on_ready=ready)
         end.code, end.findings = outcome.exit_code, tuple(outcome.findings)
-    # The job's state is then FAILED for Slurm too. submitit would take an exception for a crash of its own.
+    # Slurm then records FAILED. submitit would treat an exception as its own crash.
     if end.code:
         sys.exit(end.code)
 
 
 @dataclass
 class End:
-    """How what a job serves has ended, for its account in ``record``."""
+    """The end of a job's work, for its account in ``record``."""
 
     record: Record
     code: int = 1
@@ -177,7 +176,7 @@ class End:
 
 @contextlib.contextmanager
 def account_of(folder: Path) -> Iterator[End]:
-    """Writes down how the block ends. Raises what it raises, and SystemExit (130) at SIGTERM."""
+    """Records how the block ends. Raises what the block raises, and SystemExit (130) at SIGTERM."""
     _leave_our_path()
     end = End(Record(folder, Account(os.environ.get("SLURM_JOB_ID", ""))))
     try:
@@ -194,9 +193,9 @@ def account_of(folder: Path) -> Iterator[End]:
 
 
 def prepared(spec: ServerSpec, record: Record) -> Launch:
-    """Returns the launch of all ranks through one srun: their commands are settled here, where the nodes are known.
+    """Returns the launch of all ranks through one srun; builds their commands here, where the nodes are known.
 
-    Raises MachineError where the head's address cannot be found.
+    Raises MachineError if the head has no usable address.
     """
     secrets = take_secrets(spec.secrets)
     nodes = nodes_of_job(needed=spec.nnodes)
@@ -219,7 +218,8 @@ def prepared(spec: ServerSpec, record: Record) -> Launch:
 
 
 def launch_of_ranks(spec: ServerSpec, ports: Sequence[int], head: str | None, secrets: Secrets) -> Launch:
-    """Writes the orders of all ranks. ``ports`` is the HTTP port of each, ``head`` where they meet."""
+    """Writes the orders of all ranks and returns their launch. ``ports`` holds the HTTP port of each, ``head`` the
+    rendezvous address."""
     orders = spec.folder / ORDERS_NAME
     commands = rank_commands(spec, ports, head)
     orders.write_text(json.dumps(orders_of(spec, commands), indent=2) + "\n", encoding="utf-8")
@@ -239,7 +239,7 @@ def launch_of_ranks(spec: ServerSpec, ports: Sequence[int], head: str | None, se
 
 
 def rank_commands(spec: ServerSpec, ports: Sequence[int], head: str | None) -> list[list[str]]:
-    """Returns each rank's command line, rank 0 first, without any secret. ``ports`` is the HTTP port of each."""
+    """Returns each rank's command line, rank 0 first, without secrets. ``ports`` holds the HTTP port of each."""
     commands = []
     engine = engines()[spec.engine]
     for intent, port in zip(node_intents(spec.request.intent, spec.nnodes, head), ports, strict=True):
@@ -254,16 +254,16 @@ def orders_of(spec: ServerSpec, commands: Sequence[Sequence[str]]) -> dict[str, 
     environment = {"PYTHONUNBUFFERED": "1", **spec.request.env}
     own = os.path.dirname(commands[0][0])
     if own and not spec.python:
-        # Tools of the engine's environment (ninja, for one) are found by what the engine runs.
+        # Lets the engine find the tools of its environment (such as ninja).
         environment.setdefault("PATH", f"{own}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
     return {"commands": [list(command) for command in commands], "env": environment, "stop_s": spec.stop_timeout_s}
 
 
 def srun_command(spec: ServerSpec, orders: Path, secrets: Secrets) -> Command:
-    """Returns the command that runs the whole server in this process: srun with every rank, given its orders."""
+    """Returns the command that runs the whole server in this process: srun with every rank and its orders."""
     count = spec.nnodes
     srun = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--input=all", "--export=ALL"]
-    # One rank without the others serves nobody and holds their GPUs.
+    # A rank without the others serves nobody and holds their GPUs.
     srun += ["--mpi=none", "--kill-on-bad-exit=1", f"--wait={int(spec.stop_timeout_s + _SRUN_EXTRA_S)}"]
     srun += [*(["--label"] if count > 1 else []), *spec.srun]
     rank = [*spec.container, spec.python or sys.executable, str(PROGRAMS / "child_rank.py")]
@@ -272,8 +272,8 @@ def srun_command(spec: ServerSpec, orders: Path, secrets: Secrets) -> Command:
 
 
 class JobDisplay(Display):
-    """A launcher's display inside a job: what people see is written where the terminal looks. Lines are in the
-    log."""
+    """A launcher's display inside a job: writes the progress to the job's account, which the terminal reads. Lines go
+    to the log."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -293,8 +293,8 @@ def mark_ready(record: Record, seconds: float) -> None:
 
 
 def leave_info(spec: ServerSpec, launch: Launch, owner: Owner | None) -> None:
-    """Writes the server's own account of itself and the owner of its port, to be compared with the plan. Asked here,
-    where it can be reached."""
+    """Writes the server's report of its arguments and the owner of its port, to compare them with the plan. Asks here,
+    because only the job reaches the server."""
     from sglang_hydra.run.launch.server_info import NoServerInfo, read_server_info
 
     if spec.engine != "sglang":
@@ -312,7 +312,7 @@ def leave_info(spec: ServerSpec, launch: Launch, owner: Owner | None) -> None:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Lets SIGTERM, which submitit ignores, end us wherever the server's own handlers are not installed."""
+    """Lets SIGTERM, which submitit ignores, end us while the server's own handlers are not installed."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(INTERRUPTED)
@@ -325,7 +325,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _leave_our_path() -> None:
-    """Removes this package's environment from the server's path: it has one of its own."""
+    """Removes this package's folder from PYTHONPATH for the server, which has its own environment."""
     original = os.environ.pop(ORIGINAL_PYTHONPATH, None)
     if original:
         os.environ["PYTHONPATH"] = original

@@ -1,15 +1,14 @@
-"""The job's own account of itself, in its run folder: how far the server is, where it answers, how it ended.
+"""Keeps the job's own account in its run folder: the server's progress, its address, its end.
 
-Secrets pass from the terminal to the ranks of the job, without Slurm or the file system keeping them.
+Also passes secrets from the terminal to the job's ranks; neither Slurm nor the file system keeps them.
 
 Slurm records a job's script, its command line and the whole environment of sbatch (StateSaveLocation; `scontrol show
-job` and `scontrol write batch_script` show parts), and a process's command line is public. So neither is used.
-
-The API key and the variables that hold secrets (HF_TOKEN, ...) are written to one file in the run folder that only its
-owner can read (mode 0600, never overwritten). The job's first act is to read and delete it; the terminal deletes it as
-well if the job ends without having run. From there on they are in memory only: srun's standard input, which Slurm
-carries to every rank without storing it, takes them to ``child_rank.py``, which gives the key to the server through an
-inherited pipe. An inherited pipe all the way is not possible: nothing is inherited from a login node by a batch job.
+job` and `scontrol write batch_script` show parts), and a process's command line is public, so none of these carries a
+secret. The terminal writes the API key and the secret variables (HF_TOKEN, ...) to one file in the run folder that only
+its owner can read (mode 0600, never overwritten). The job reads and deletes it first; the terminal deletes it too if
+the job never ran. After that they are only in memory: srun's standard input, which Slurm carries to every rank without
+storing it, brings them to ``child_rank.py``, which passes the key to the server through an inherited pipe. A batch job
+inherits nothing from a login node, so a pipe cannot go all the way.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ STARTING, READY, ENDED = "starting", "ready", "ended"
 
 @dataclass(frozen=True)
 class Account:
-    """``phase`` is starting, ready or ended. ``elapsed_s`` counts from the start of the ranks. ``node`` is Slurm's name
-    for the head, ``address`` the one that other machines reach it by; ``host`` and ``port`` are where the server
-    listens there. ``notes`` are the launcher's own lines (a milestone, a full disk), the oldest dropped.
-    ``exit_code`` and ``findings`` are set at the end. ``sequence`` grows with each write: a shared file system may show
-    an older account after a newer one."""
+    """The job's account. ``phase`` is starting, ready or ended. ``elapsed_s`` counts from the start of the ranks.
+    ``node`` is Slurm's name of the head, ``address`` its address for other machines; ``host`` and ``port`` are where
+    the server listens there. ``notes`` are the launcher's own lines (a milestone, a full disk), the oldest dropped.
+    ``exit_code`` and ``findings`` are set at the end. ``sequence`` grows with each write, because a shared file system
+    may show an older account after a newer one."""
 
     job: str
     sequence: int = 0
@@ -59,8 +58,8 @@ class Account:
 
 
 class Record:
-    """Keeps an account in a file that is always whole. Threads and signal handlers may update it at any time: what one
-    of them wrote is never replaced by what was there before."""
+    """Keeps an account in a file that is always complete. Threads and signal handlers may update it at any time; an
+    older state never replaces a newer one."""
 
     def __init__(self, folder: Path, account: Account) -> None:
         self._path = folder / FILE_NAME
@@ -70,7 +69,7 @@ class Record:
         self.update()
 
     def update(self, **changes: Any) -> None:
-        """Changes these entries and writes the file. Raises OSError where it cannot be written."""
+        """Changes these entries and writes the file. Raises OSError if it cannot be written."""
         with self._lock:
             self.account = replace(self.account, sequence=self.account.sequence + 1, **changes)
             written = None
@@ -85,8 +84,7 @@ def _content(account: Account) -> dict[str, object]:
 
 
 def read_account(folder: Path) -> Account | None:
-    """Reads what the job last wrote; None before it wrote anything (or where a slow file system does not show it
-    yet)."""
+    """Reads the job's latest account; None before the first one (or while a slow file system hides it)."""
     try:
         content = read_json((folder / FILE_NAME).read_text(encoding="utf-8"), "record")
     except (OSError, ValueError):
@@ -100,7 +98,7 @@ _NAME = ".secrets"
 
 
 class Secrets(NamedTuple):
-    """The API key, and the variables of the server's environment that hold secrets."""
+    """The API key, and the secret variables of the server's environment."""
 
     key: str | None
     env: Mapping[str, str]
@@ -110,14 +108,13 @@ class Secrets(NamedTuple):
 
 
 def secrets_of(key: str | None, planned: Mapping[str, str], environ: Mapping[str, str]) -> Secrets:
-    """Collects the secrets that a server would have here: secrets of the plan's environment over those of this
-    process."""
+    """Collects the server's secrets: those of the plan's environment replace those of this process."""
     both = {**environ, **planned}
     return Secrets(key, {name: value for name, value in both.items() if is_secret_name(name)})
 
 
 def leave_secrets(folder: Path, secrets: Secrets) -> Path | None:
-    """Writes them for the job to take; None where there are none. Raises MachineError where another job's are there."""
+    """Writes the secrets for the job; returns None without any. Raises MachineError if another job's file exists."""
     if secrets.key is None and not secrets.env:
         return None
     path = folder / _NAME
@@ -128,14 +125,14 @@ def leave_secrets(folder: Path, secrets: Secrets) -> Path | None:
         hint = f"hydra.run.dir=ANOTHER/FOLDER, or rm {path} where that job is gone"
         raise MachineError(Finding("error", "SLM009", message, ("hydra.run.dir",), hint)) from None
     with os.fdopen(number, "w", encoding="utf-8") as file:
-        # The umask may have taken away what the owner needs, and nothing may have been added.
+        # The umask may have removed permissions that the owner needs.
         os.fchmod(file.fileno(), 0o600)
         json.dump({"key": secrets.key, "env": dict(secrets.env)}, file)
     return path
 
 
 def take_secrets(path: Path | None) -> Secrets:
-    """Reads and deletes them. Raises MachineError where they were taken already."""
+    """Reads and deletes the secrets. Raises MachineError if they are gone."""
     if path is None:
         return Secrets(None, {})
     try:

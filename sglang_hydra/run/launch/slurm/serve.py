@@ -1,4 +1,4 @@
-"""``launch=slurm`` at the terminal: settles what is still open, submits the job, and stays with it until its end."""
+"""Runs ``launch=slurm`` at the terminal: completes the settings, submits the job, and follows it until its end."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import VERBATIM, Line, text, write
 
 JOB_FOLDER = "slurm"
-"""Below the run folder: the job's script, its pickle and the output of its batch process."""
+"""The folder below the run folder with the job's script, its pickle and the output of its batch process."""
 
 _EVERYWHERE = ("0.0.0.0", "::", "")
-# Their state says all; what the server's own account says of the same moment is only how it was killed.
+# For these states the server's own account of that moment only shows how it was killed.
 _SLURM_ENDED_IT = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
 
 
 def serve_slurm(asked: LaunchRequest, plan: Plan) -> int:
     """Shows the plan and the job, submits it, streams its log, and cancels it on a signal. Returns the exit code.
 
-    Raises MachineError where this machine has no Slurm, no submitit or not the engine, or Slurm refuses the job;
-    ConfigError for a secret in what Slurm would record.
+    Raises MachineError if this machine lacks Slurm, submitit or the engine, or if Slurm refuses the job; ConfigError
+    for a secret in a setting that Slurm would record.
     """
     refuse_recorded_secrets(plan)
     if plan.nodes.launch.detach:
@@ -77,24 +77,23 @@ def serve_slurm(asked: LaunchRequest, plan: Plan) -> int:
 
 
 def look_at_cluster(plan: Plan) -> None:
-    """Raises MachineError where this machine has no Slurm, no submitit or not the engine. Makes the tiny model."""
+    """Raises MachineError if this machine lacks Slurm, submitit or the engine. Makes the tiny model."""
     require_slurm()
     if plan.nodes.launch.slurm.container == "none":
-        # Not for this machine's memory, which is not that of the nodes.
+        # Without memory: this machine's is not that of the nodes.
         choose(plan.engine.name, plan.engine.python, Machine(None), None)
     make_if_tiny(plan.values["model_path"])
 
 
 def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> ServerSpec:
-    """Makes what a job needs to serve a plan; ``folder`` is where it writes, ``secrets`` the file it takes them
-    from."""
+    """Returns what a job needs to serve a plan; ``folder`` is the run folder, ``secrets`` the file with the secrets."""
     launch = plan.nodes.launch
     container = launch.slurm.container != "none"
     programs = [str(PROGRAMS)] if container else []
     planned = plan_engine(plan.nodes.engine, embedded_first=plan.engine.name == "transformers")
     public = {name: value for name, value in plan.environment.items() if not is_secret_name(name)}
     request = planned.request(plan.resolution, public, Machine(None))
-    # The key goes its own way, and every node gets its own rank.
+    # The key is passed separately, and every node gets its own rank.
     intent = {name: value for name, value in request.intent.items() if name not in (*SECRET_FIELDS, "node_rank")}
     return ServerSpec(
         engine=planned.name,
@@ -114,7 +113,7 @@ def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> Server
 
 
 def refuse_recorded_secrets(plan: Plan) -> None:
-    """Raises ConfigError where a setting that goes into the job's script holds the API key or a token."""
+    """Raises ConfigError if a setting in the job's script contains the API key or a token."""
     hidden = [value for value in _hidden(plan) if value]
     settings = plan.nodes.launch.slurm
     for key in ("setup", "sbatch", "srun", "mounts"):
@@ -125,7 +124,7 @@ def refuse_recorded_secrets(plan: Plan) -> None:
 
 
 def job_lines(options: Mapping[str, str | bool]) -> list[Line]:
-    """Shows what Slurm will be asked for."""
+    """Shows the request to Slurm."""
     words = [f"--{name}" + ("" if value is True else f"={value}") for name, value in options.items()]
     return [[text("Slurm job", "bold")], [text(f"  sbatch {shlex.join(words)}", VERBATIM)], []]
 
@@ -150,10 +149,9 @@ def run_job(
     ready: Callable[[Job, Account], list[Line]],
     logs: Mapping[str, Path] | None = None,
 ) -> int:
-    """Submits ``call`` of the file of secrets, and stays with the job until its end. Returns the exit code.
+    """Submits ``call`` with the file of secrets, and follows the job until its end. Returns the exit code.
 
-    ``ready`` makes the lines to show once the job says that it serves. ``logs`` are the servers' logs, each with the
-    name that is shown before its lines.
+    ``ready`` makes the lines to show once the job serves. ``logs`` maps the name before each server's lines to its log.
     """
     logs = logs or {"": folder / LOG_NAME}
     _clear(folder, logs)
@@ -183,7 +181,7 @@ def run_job(
 
 
 def _clear(folder: Path, logs: Mapping[str, Path]) -> None:
-    """Clears a run folder that was used before: it holds the state of an earlier job."""
+    """Removes the files of an earlier job from a run folder."""
     (folder / FILE_NAME).unlink(missing_ok=True)
     for log in logs.values():
         for file in (log.with_name(INFO_NAME), *log_files(log)):
@@ -193,14 +191,14 @@ def _clear(folder: Path, logs: Mapping[str, Path]) -> None:
 def outcome_of(
     job: Job, account: Account | None, state: JobState | None, folder: Path, logs: Sequence[Path] = ()
 ) -> tuple[int, list[Finding]]:
-    """Explains the end of a job that nobody here stopped: the exit code and the findings."""
+    """Explains the end of a job that was not stopped here: the exit code and the findings."""
     last = account if account is not None and account.phase == ENDED else None
     by_slurm = state is not None and state.state in _SLURM_ENDED_IT
     if last is not None and not by_slurm:
         if last.findings or last.exit_code == 0:
             return int(last.exit_code or 0), list(last.findings)
         if last.exit_code == INTERRUPTED:
-            # A signal to the batch process alone: Slurm has no word for that.
+            # A signal to the batch process alone, for which Slurm has no state.
             state = JobState("CANCELLED")
     ended = state or JobState("FAILED")
     findings = [ended_finding(job.id, ended, str(folder / JOB_FOLDER))]
@@ -211,12 +209,12 @@ def outcome_of(
 
 
 def ready_lines(plan: Plan, job: Job, account: Account, folder: Path) -> list[Line]:
-    """Shows how the server compares with the plan, where it answers, and how to reach it from here."""
+    """Shows the server's comparison with the plan, its address, and how to reach it from here."""
     return [[], *comparison(plan, account, folder), *reached_lines(plan, job, account)]
 
 
 def reached_lines(plan: Plan, job: Job, account: Account) -> list[Line]:
-    """Shows where the job answers, and how to reach it from here."""
+    """Shows the server's address, and how to reach it from here."""
     here = f"http://127.0.0.1:{account.port}"
     everywhere = account.host in _EVERYWHERE
     url = f"http://{host_and_port(str(account.address), account.port or 0)}" if everywhere else here
@@ -233,7 +231,7 @@ def reached_lines(plan: Plan, job: Job, account: Account) -> list[Line]:
 
 
 def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
-    """Compares the server's own account in the job with the plan; ``actual.json`` in ``folder`` has it whole. Raises
+    """Compares the server's report in the job with the plan, and writes it to ``actual.json`` in ``folder``. Raises
     ServerError for a server that is not the planned one."""
     try:
         info = read_json((folder / INFO_NAME).read_text(encoding="utf-8"), "record")
@@ -242,7 +240,7 @@ def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
     seen = info.pop(PORT_OWNER, None)
     owner = Owner(*seen) if seen else None
     for name, settled in (("port", account.port), ("dist_init_addr", account.dist_init_addr)):
-        # What the plan leaves to the job is as planned when it is what the job found.
+        # A value that the plan leaves to the job is as planned if it equals the job's choice.
         if settled is not None and info.get(name) == settled:
             info[name] = plan.values[name]
     try:
@@ -259,15 +257,15 @@ def _hidden(plan: Plan) -> list[str]:
 
 
 _LOOK_S = 0.3
-# Slurm's controller serves a whole cluster: it is asked rarely once a job runs.
+# Slurm's controller serves a whole cluster, so a running job asks rarely.
 _ASK_FIRST_S, _ASK_LATER_S, _ASK_SOON = 1.0, 10.0, 60
-# After a graceful end was asked for; after Slurm was asked to cancel (KillWait is 30 s by default, an epilog may run).
+# After a graceful stop request; after the cancel request (KillWait is 30 s by default, an epilog may run).
 _CANCEL_EXTRA_S, _GIVE_UP_S = 20.0, 120.0
 
 
 class Follower:
-    """Stays with one job until its end. ``stop_timeout_s`` is how long its ranks may take to stop, ``logs`` what is
-    shown, by the name before the lines of each."""
+    """Follows one job until its end. ``stop_timeout_s`` is the seconds that its ranks may take to stop; ``logs`` maps
+    the name before each log's lines to the log."""
 
     def __init__(
         self, job: Job, folder: Path, display: Display, stop_timeout_s: float, logs: Mapping[str, Path]
@@ -283,8 +281,8 @@ class Follower:
         self._problem = ""
 
     def until_end(self, signals: list[int], on_ready: Callable[[Account], None]) -> None:
-        """Shows what happens until the job is over. Signals in the list (others may add to it) stop the job: gently the
-        first time, by cancelling it the second."""
+        """Shows the job's progress until its end. ``signals``, to which others append, stop the job: the first gently,
+        the second by cancelling it."""
         started, ready = time.monotonic(), False
         while True:
             self._look()
@@ -308,7 +306,7 @@ class Follower:
 
     def _show(self, lines: Iterator[str], name: str) -> None:
         for line in lines:
-            # Of ranks that were asked to stop, srun says that they failed.
+            # srun reports stopped ranks as failed.
             if self._stopping_since is None or not line.startswith("srun: "):
                 self.display.line("stdout", f"[{name}] {line}" if name else line)
 
@@ -346,7 +344,7 @@ class Follower:
         return f"the job {self.job.id} is waiting for its turn{why}"
 
     def _stop(self, *, again: bool) -> None:
-        """Asks the batch process alone first: a plain scancel would have srun kill the ranks in the same moment."""
+        """Asks only the batch process first: a plain scancel would make srun kill the ranks at once."""
         now = time.monotonic()
         if self._stopping_since is None:
             self._stopping_since = now
@@ -365,7 +363,8 @@ class Follower:
             self.display.note(f"scancel {self.job.id}: {problem}")
 
     def _given_up(self) -> bool:
-        """Returns a job that Slurm cannot end (a node that does not answer) must not hold the terminal for ever."""
+        """Returns whether a cancelled job takes too long: Slurm cannot end it (a node does not answer), so the terminal
+        leaves."""
         if self._stopping_since is None or not self._cancelled:
             return False
         if time.monotonic() - self._stopping_since < self._stop_timeout_s + _CANCEL_EXTRA_S + _GIVE_UP_S:
@@ -376,8 +375,8 @@ class Follower:
 
 @contextlib.contextmanager
 def cancelled_with_us(job: str, secrets: Path | None = None) -> Iterator[None]:
-    """Cancels the job, and deletes its file of secrets, if this process ends in any way, ``kill -9`` included; and
-    where the block itself fails."""
+    """Cancels the job and deletes its file of secrets if this process ends in any way, ``kill -9`` included, or if the
+    block fails."""
     watched, ours = os.pipe()
     words = [sys.executable, "-I", "-S", str(PROGRAMS / "child_cancel.py"), str(watched), job]
     words += [str(secrets)] if secrets is not None else []

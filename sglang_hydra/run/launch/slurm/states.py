@@ -1,4 +1,4 @@
-"""Asks Slurm about a job, with or without accounting, and explains the answers."""
+"""Asks Slurm about a job, with or without accounting, and explains its answers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
 
 MESSAGES: JsonObject = quick_load(Path(__file__).with_name("messages.yaml").read_text(encoding="utf-8"))
-"""What Slurm says, and what it means."""
+"""Slurm's messages and their meaning."""
 _ASK_S = 30.0
-# The order is scontrol's. Names and comments can hold anything, but not this before it: job names are plain.
+# In scontrol's order. Names and comments may contain anything, but job names before this text are plain.
 _JOB = re.compile(r" JobState=(?P<state>[A-Z_]+) Reason=(?P<reason>\S*) Dependency=(?P<rest>.*)", re.DOTALL)
 _REST = {name: re.compile(rf"\s{name}=(\S*)") for name in ("ExitCode", "EndTime", "NodeList")}
 
 
 class JobState(NamedTuple):
-    """A job as Slurm knows it. ``reason`` is Slurm's word for why it waits or ended, ``end`` when it will end or has
-    ended (the cluster's own time), ``nodes`` in Slurm's notation (``node[1-2]``)."""
+    """The state of a job in Slurm. ``reason`` is Slurm's word for why it waits or ended, ``end`` its expected or actual
+    end (in the cluster's time), ``nodes`` uses Slurm's notation (``node[1-2]``)."""
 
     state: str
     reason: str | None = None
@@ -39,9 +39,9 @@ class JobState(NamedTuple):
 
 
 def state_of(job: str) -> JobState | None:
-    """Asks Slurm about a job; None where it does not answer now.
+    """Asks Slurm about a job; None without an answer.
 
-    Its controller forgets a job some minutes after its end (MinJobAge); accounting, where there is some, does not.
+    Slurm's controller forgets a job some minutes after its end (MinJobAge); accounting, if enabled, does not.
     """
     answer = ask_slurm("scontrol", "--oneliner", "show", "job", job)
     if answer is not None:
@@ -52,7 +52,7 @@ def state_of(job: str) -> JobState | None:
 
 
 def read_scontrol(line: str) -> JobState | None:
-    """Returns the state in a line of ``scontrol --oneliner show job``; None where there is none."""
+    """Parses a line of ``scontrol --oneliner show job``; None without a job in it."""
     job = _JOB.search(line)
     if job is None:
         return None
@@ -67,7 +67,7 @@ def read_scontrol(line: str) -> JobState | None:
 
 
 def read_sacct(text: str) -> JobState | None:
-    """Returns the same from accounting: ``CANCELLED by 1000|0:15|node[1-2]|2025-01-01T10:00:00``."""
+    """Parses a line of accounting: ``CANCELLED by 1000|0:15|node[1-2]|2025-01-01T10:00:00``; None without one."""
     first = next((line for line in text.splitlines() if line.count("|") >= 3), None)
     if first is None:
         return None
@@ -86,7 +86,7 @@ def ended_finding(job: str, state: JobState, folder: str) -> Finding:
 
 
 def cancel(job: str, signal: str | None = None, *, batch: bool = False) -> str | None:
-    """Cancels a job, or sends one signal to it (``batch``: to its script alone); scancel's message if it could not."""
+    """Cancels a job, or sends it (``batch``: its script) one signal. Returns scancel's error message, or None."""
     words = ["scancel", *([f"--signal={signal}"] if signal else []), *(["--batch"] if batch else []), job]
     done = run_slurm(*words)
     if done is None:
@@ -95,13 +95,13 @@ def cancel(job: str, signal: str | None = None, *, batch: bool = False) -> str |
 
 
 def ask_slurm(*words: str) -> str | None:
-    """Returns the output of a Slurm command; None where it is not there, does not answer in time, or fails."""
+    """Returns the output of a Slurm command; None if it is missing, too slow, or fails."""
     done = run_slurm(*words)
     return done.stdout if done is not None and done.returncode == 0 else None
 
 
 def run_slurm(*words: str) -> subprocess.CompletedProcess[str] | None:
-    """Runs a command of Slurm; None where it is not there or does not answer in time."""
+    """Runs a Slurm command; None if it is missing or too slow."""
     try:
         return subprocess.run(
             words, capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL, errors="replace"

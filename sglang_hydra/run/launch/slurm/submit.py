@@ -1,4 +1,4 @@
-"""Submitting a function as one job, through submitit, with nothing secret in what Slurm keeps."""
+"""Submits a function as one job through submitit; Slurm records no secret."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import install_command
 
 ORIGINAL_PYTHONPATH = "SGLANG_HYDRA_PYTHONPATH"
-"""In the job: what PYTHONPATH was before the job's own script added this package to it."""
+"""The job's variable with the value of PYTHONPATH before the job's script added this package."""
 
 _SHORTEST_SECRET = 4
-# Variables of sbatch that are not named like their option.
+# Options whose sbatch variable has another name.
 _VARIABLES = {"time": "TIMELIMIT", "mem": "MEM_PER_NODE"}
 
 
 class Job(NamedTuple):
-    """A job that was submitted. ``folder`` has its script, its pickle and its own output."""
+    """A submitted job. ``folder`` contains its script, its pickle and its output."""
 
     id: str
     folder: Path
 
     @property
     def output(self) -> tuple[Path, Path]:
-        """Returns where the batch process's stdout and stderr go, on the shared file system."""
+        """Returns the files of the batch process's stdout and stderr, on the shared file system."""
         return self.folder / f"{self.id}_0_log.out", self.folder / f"{self.id}_0_log.err"
 
 
 def require_slurm() -> None:
-    """Raises MachineError where this machine cannot submit: no Slurm commands, no submitit."""
+    """Raises MachineError if this machine cannot submit: without Slurm commands or submitit."""
     missing = [name for name in ("sbatch", "srun", "scontrol", "scancel") if shutil.which(name) is None]
     if missing:
         message = f"launch=slurm needs Slurm's commands, and this machine has no {', '.join(missing)}"
@@ -61,15 +61,13 @@ def submit(
     setup: Sequence[str] = (),
     hidden: Collection[str] = (),
 ) -> Job:
-    """Submits ``call(*arguments)`` as one job, to run once, on the job's first node.
+    """Submits ``call(*arguments)`` as one job that runs once, on the job's first node.
 
-    ``call`` must be importable (a module's function, or functools.partial of one); it runs under this interpreter,
-    with this package, from this directory: all three must be at the same path on the nodes. ``options`` are sbatch's
-    long options (``options.sbatch_settings``), ``setup`` lines of shell before anything else. ``folder`` takes the
-    script, the pickle and the output. Variables that hold one of ``hidden``, or whose name says that they hold a
-    secret, are not in the environment that Slurm records with the job: ``keys`` hands them over.
-
-    Raises MachineError with sbatch's message where Slurm refuses the job.
+    ``call`` must be importable (a module's function, or functools.partial of one). It runs with this interpreter, this
+    package and this directory: all three must have the same path on the nodes. ``options`` are sbatch's long options
+    (``options.sbatch_settings``), ``setup`` is shell code before everything else. ``folder`` receives the script, the
+    pickle and the output. Slurm records the environment without variables that contain one of ``hidden`` or have a
+    secret's name; ``record`` passes these on. Raises MachineError with sbatch's message if Slurm refuses the job.
     """
     require_slurm()
     if "%" in str(folder):
@@ -78,7 +76,7 @@ def submit(
     from submitit import SlurmExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-    # `exec`: signals for the batch script reach our process. srun is ours, see inside.py.
+    # With `exec`, signals for the batch script reach our process. We call srun ourselves, see inside.py.
     executor = SlurmExecutor(folder, python=f"exec {shlex.quote(sys.executable)}")
     own = {"signal": "B:CONT@1", **options}  # submitit always sends one; this one changes nothing
     executor.update_parameters(
@@ -90,7 +88,7 @@ def submit(
         additional_parameters={name.replace("_", "-"): value for name, value in own.items()},
     )
     try:
-        # submitit would print sbatch's message, and the finding has it too.
+        # submitit would print sbatch's message, which the finding also contains.
         with _recorded_environment(options, hidden), contextlib.redirect_stderr(io.StringIO()):
             job = executor.submit(call, *arguments)
     except (FailedJobError, FailedSubmissionError, OSError) as failure:
@@ -99,7 +97,7 @@ def submit(
 
 
 def _path_lines() -> list[str]:
-    """Writes the lines that make a checkout known in the job; ``inside`` takes the path away again."""
+    """Writes the shell lines that add a checkout to PYTHONPATH in the job; ``inside`` removes it again."""
     root = Path(__file__).parents[4]
     if root.name in ("site-packages", "dist-packages"):
         return []
@@ -111,10 +109,10 @@ def _path_lines() -> list[str]:
 
 @contextlib.contextmanager
 def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> Iterator[None]:
-    """Sets the environment to what the job may see and Slurm may keep: sbatch sends everything.
+    """Limits the environment to what Slurm may record, because sbatch sends all of it.
 
-    Without secrets; without what another job left there, when this runs inside one (SLURM_MEM_PER_CPU contradicts an
-    own ``mem``); and without the variables of sbatch that would beat ``options`` in its script.
+    Removes secrets, the variables of an outer job (SLURM_MEM_PER_CPU contradicts an own ``mem``), and sbatch variables
+    that would override ``options`` in its script.
     """
     secrets = [text for text in hidden if len(text) >= _SHORTEST_SECRET]
     beating = {f"SBATCH_{_VARIABLES.get(name, name.replace('-', '_').upper())}" for name in options}
@@ -145,7 +143,7 @@ def _refused(output: str) -> Finding:
 
 
 def _partitions() -> list[str]:
-    """Returns what to type instead of a partition that does not exist."""
+    """Returns the overrides for existing partitions."""
     answer = ask_slurm("sinfo", "--noheader", "-o", "%R")
     if answer is None:
         return ["launch.slurm.partition=NAME: `sinfo` lists them"]

@@ -1,4 +1,4 @@
-"""A look every few seconds, beside whatever else goes on."""
+"""Repeats an action every few seconds in the background."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class Repeating:
-    """Calls ``act`` every ``seconds`` in a thread of its own, from ``start`` to ``end`` or until it returns True.
+    """Calls ``act`` every ``seconds`` in its own thread, from ``start`` to ``end`` or until it returns True.
 
-    The first call is one interval after the start, or with ``at_once`` at the start.
+    The first call comes one interval after the start, or with ``at_once`` at the start.
     """
 
     def __init__(self, act: Callable[[], bool | None], seconds: float, name: str, *, at_once: bool = False) -> None:
@@ -21,7 +21,7 @@ class Repeating:
         self._thread.start()
 
     def end(self) -> None:
-        """Returns when no call is going on and none will come."""
+        """Stops the calls. Returns after the current call has ended."""
         self._over.set()
         self._thread.join()
 

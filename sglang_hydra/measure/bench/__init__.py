@@ -1,4 +1,4 @@
-"""The load: what is sent to a server, what is measured, and whether the measurement counts.
+"""Sends a load to a server, measures it, and judges whether the measurement counts.
 
-``settings`` -> ``prompts`` -> ``client`` -> ``measures`` -> ``validity``, put together for one point by ``point``.
+``settings`` -> ``prompts`` -> ``client`` -> ``measures`` -> ``validity``; ``point`` joins them for one point.
 """

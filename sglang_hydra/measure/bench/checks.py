@@ -1,10 +1,9 @@
-"""Finds what cannot be run in a ``bench`` node, each finding with what to type.
+"""Checks a ``bench`` node before it runs; each finding says what to type.
 
-After the load comes a small check with fixed answers: a server that is fast and wrong never wins.
-
-The questions are sums and words that every instruction-tuned model knows; ``bench.quality=FILE`` brings others, one
-JSON object a line: ``{"prompt": "...", "answer": "..."}``. ``bench.quality=true`` asks ours and wants four of five
-right: broken quantization, a wrong chat template or a broken kernel answers far fewer.
+Also asks questions with fixed answers after the load, so that a fast but wrong server never wins. The questions are
+sums and words that every instruction-tuned model knows; ``bench.quality=FILE`` replaces them, with one JSON object per
+line: ``{"prompt": "...", "answer": "..."}``. ``bench.quality=true`` asks ours and requires four of five right answers:
+broken quantization, a wrong chat template or a broken kernel scores far lower.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _LEAST = {
 
 
 def _file_problems(node: Mapping[str, object]) -> Iterator[Finding]:
-    """Files are read before a server is started for them."""
+    """Yields findings about files of prompts or questions, before a server starts for them."""
     if node["dataset"] == "file" and node["path"]:
         from sglang_hydra.measure.bench.prompts import file_prompts
 
@@ -47,7 +46,7 @@ _read: dict[Any, tuple[Finding, ...]] = {}
 
 
 def _asked(reads: Callable[..., object], source: object, *settings: object) -> tuple[Finding, ...]:
-    """Returns what a file's reader says, once as long as the file stays as it is."""
+    """Returns the findings of a file's reader, cached while the file's content stays the same."""
     key = (reads.__module__, source, content_digest(source) if isinstance(source, str) else None, *settings)
     if key not in _read:
         _read[key] = ()
@@ -59,7 +58,7 @@ def _asked(reads: Callable[..., object], source: object, *settings: object) -> t
 
 
 def problems(node: JsonObject) -> Iterator[Finding]:
-    """Yields everything in a ``bench`` node that cannot be run, each with what to type."""
+    """Yields a finding for everything in a ``bench`` node that cannot run."""
     for name, allowed in (("dataset", DATASETS), ("client", CLIENTS), ("cache", CACHES)):
         value = node[name]
         if value not in allowed:
@@ -115,7 +114,8 @@ def _trace(node: Mapping[str, object]) -> Iterator[Finding]:
 
 
 def _slo(node: JsonObject) -> Iterator[Finding]:
-    """Yields a limit on what no request of this load shows would be met by all of them, and would say nothing."""
+    """Yields findings for invalid limits, and for limits on a latency that this load cannot show: every request would
+    meet these."""
     slo = node["slo"]
     for name in ("ttft_ms", "itl_ms", "e2e_ms"):
         if slo[name] is not None and not slo[name] > 0:
@@ -134,7 +134,7 @@ def _slo(node: JsonObject) -> Iterator[Finding]:
 
 
 def _error(id: str, message: str, key: str, hint: str, *others: str) -> Finding:
-    """Makes the finding: ``key`` is the one to change first; the ``others`` go with it."""
+    """Makes a finding: ``key`` is the one to change first, the ``others`` are related."""
     return Finding("error", id, message, tuple(f"bench.{name}" for name in (key, *others)), hint)
 
 
@@ -150,7 +150,7 @@ _SUMS = ((7, 5), (12, 30), (41, 8), (100, 23), (64, 64), (9, 90), (250, 250))
 
 
 def questions(source: Any) -> list[tuple[str, str]]:
-    """Prompts and what the answer must contain. Raises ConfigError for a file that holds none."""
+    """Returns prompts, each with the text that its answer must contain. Raises ConfigError for an invalid file."""
     if source is True:
         sums = [(f"What is {a} plus {b}? Answer with the number only.", str(a + b)) for a, b in _SUMS]
         return [*_WORDS, *sums]
@@ -174,15 +174,15 @@ def _bad(message: str) -> Finding:
 
 
 NEEDED = 0.8
-"""The share of right answers that passes. A choice of ours: small chat models answer all of these."""
+"""The share of right answers that passes. Our choice: small chat models answer all of these."""
 
 _TIMEOUT_S = 60.0
 _MAX_TOKENS = 256
 
 
 def check_quality(server: Server, source: object) -> dict[str, object]:
-    """Asks every question once, greedily, one after the other. Never raises for a server that fails: it answers
-    wrongly then."""
+    """Asks every question once, greedily, one after the other. Never raises: a failed request counts as a wrong
+    answer."""
     asked = questions(source)
     wrong: list[dict[str, str]] = []
     for prompt, answer in asked:
@@ -212,6 +212,6 @@ def _ask(server: Server, prompt: str) -> str:
 
 
 def _words(reply: str) -> str:
-    """Returns the answer without a model's thoughts before it, as words between blanks: 7 is not found in 17."""
+    """Drops a model's thoughts and puts blanks around words, so that 17 does not contain 7."""
     answer = reply.rpartition("</think>")[2].casefold()
     return f" {' '.join(''.join(letter if letter.isalnum() else ' ' for letter in answer).split())} "

@@ -1,7 +1,7 @@
-"""Runs in the engine's environment, as a script: makes texts that its tokenizer turns into a number of tokens.
+"""Runs in the engine's environment, as a script: makes texts with a given number of tokens for its tokenizer.
 
-argv: the model folder or hub id. stdin: one JSON request a line, {"seed": int, "lengths": [int, ...]}. stdout: one JSON
-line in answer, [[text, tokens], ...], where tokens is what the tokenizer counts, special tokens included.
+argv: the model folder or hub id. stdin: one JSON request per line, {"seed": int, "lengths": [int, ...]}. stdout: one
+JSON line per answer, [[text, tokens], ...], where tokens is the tokenizer's count, special tokens included.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def text_of(tokenizer: Any, words: list[int], draw: random.Random, length: int) -> tuple[str, int]:
-    """Returns a random text of ``length`` tokens, or nearly: joined texts are split elsewhere."""
+    """Returns a random text of about ``length`` tokens, with its exact count."""
     ids = [draw.choice(words) for _ in range(length)]
     best: tuple[str, int] | None = None
     for _ in range(_TRIES):

@@ -1,7 +1,7 @@
-"""Puts a load on a server: streaming requests, as many in flight as asked, or as they arrive.
+"""Puts a load on a server: streaming requests, with a fixed number in flight (closed loop) or by arrival times.
 
-Processes of their own send and read (``load_process``); this one makes the prompts, hands them out ahead of time, and
-collects what came of them. Nothing that it does delays a measurement.
+Separate processes send and read (``load_process``); this process makes the prompts, passes them on in advance, and
+collects the results. Nothing that it does delays a measurement.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict
 
 STREAMS_PER_PROCESS = 128
-"""One process reads some 40,000 events a second; more streams than these are shared out where there are cores."""
+"""One process reads some 40,000 events per second; more streams than this use more processes if there are cores."""
 
 _REQUESTS_PER_S = 50
 _FEW = 4
@@ -54,11 +54,11 @@ _PROGRAM += "main(int(sys.argv[1]), int(sys.argv[2]))"
 
 @dataclass(frozen=True)
 class Run:
-    """The result of a load: the requests, and the share of one core that the client used.
+    """The result of a load: the requests, and the share of one core that the busiest client process used.
 
-    ``window`` is when the load began and ended, on ``time.monotonic``. ``own`` is what the client measured of itself:
-    ``lag_ms`` how late its timers were, ``send_delay_ms`` how late it sent, ``wait_ms`` how
-    long bytes waited to be read, each as ``measures.spread``.
+    ``window`` is the begin and end of the load, on ``time.monotonic``. ``own`` holds the client's own delays:
+    ``lag_ms`` of its timers, ``send_delay_ms`` of its sending, ``wait_ms`` of bytes before they were read, each as
+    ``measures.spread``.
     """
 
     samples: Sequence[Sample]
@@ -75,11 +75,11 @@ def run_load(
     fewest: int | None = None,
     processes: LoadProcesses | None = None,
 ) -> Run:
-    """Sends the load and waits for every answer. ``prompts(n)`` gives the next n requests.
+    """Sends the load and waits for every answer. ``prompts(n)`` returns the next n requests.
 
-    At least ``fewest`` requests are sent (None: ``load.smallest_count``), and without ``num_prompts`` more until
-    ``min_duration`` is over. A request that fails is a sample with its error; nothing is raised for it. ``processes``
-    are kept by the caller; else they are started and ended here. Raises MachineError where one of them ends.
+    Sends at least ``fewest`` requests (None: ``load.smallest_count``); without ``num_prompts`` continues until
+    ``min_duration``. A failed request becomes a sample with its error, and raises nothing. The caller owns
+    ``processes``; without them, this starts and ends its own. Raises MachineError if one of them ends.
     """
     with ExitStack() as ours:
         kept = processes or ours.enter_context(LoadProcesses())
@@ -93,7 +93,7 @@ def run_load(
 
 
 class LoadProcesses:
-    """The processes that send and read; kept between runs, because starting one takes as long as a short request."""
+    """The processes that send and read. They live across runs: a start takes as long as a short request."""
 
     def __init__(self) -> None:
         self._running: list[_Process] = []
@@ -119,16 +119,16 @@ class LoadProcesses:
 
 
 class _Process:
-    """One load process, and the two ends through which it is spoken to."""
+    """One load process, and its two channels."""
 
     def __init__(self) -> None:
-        # A file: what nobody reads would fill a pipe and hold the process up.
+        # A file, because an unread pipe would fill up and block the process.
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self.talk, theirs = socket.socketpair()
         self.taken, taken = os.pipe()
         os.set_blocking(self.taken, False)
         handles = (theirs.fileno(), taken)
-        # Only the standard library and this package: nothing of a user's environment runs in there.
+        # Only the standard library and this package: no code of a user's environment runs there.
         command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(_PACKAGES), *map(str, handles)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors, pass_fds=handles
@@ -145,7 +145,7 @@ class _Process:
             self.fail()
 
     def messages(self) -> Iterator[Any]:
-        """Reads the messages that it has sent. Raises MachineError when it has ended."""
+        """Yields the received messages. Raises MachineError when the process has ended."""
         try:
             data = self.talk.recv(1 << 20)
         except OSError:
@@ -178,7 +178,7 @@ class _Process:
 
 
 class _Supply:
-    """The requests of a run, ready to be sent: as many as there must be, then more until the time is over."""
+    """The requests of a run, ready to send: the required number, then more until the time is over."""
 
     def __init__(
         self, target: Target, load: Load, prompts: Callable[[int], Sequence[Prompt]], fewest: int, seed: int
@@ -193,7 +193,7 @@ class _Supply:
         self.make(fewest)
 
     def make(self, count: int = _FEW) -> None:
-        """Makes more, after all those before. ``due`` counts from the beginning of the run."""
+        """Makes ``count`` more requests after the previous ones. ``due`` counts from the beginning of the run."""
         for prompt in self._prompts(count):
             body = self._target.wire.body(prompt, self._target.model, self._load.stream)
             rate = self._load.request_rate
@@ -208,7 +208,7 @@ class _Supply:
 
 
 def _times_of(load: Load) -> deque[float]:
-    """Returns when the requests of a trace are due, in seconds since the beginning, at the rate that is asked for."""
+    """Returns the due times of a trace's requests in seconds from the beginning, scaled to the requested rate."""
     if load.trace is None:
         return deque()
     trace = read_trace(load.trace, load.num_prompts)
@@ -216,7 +216,7 @@ def _times_of(load: Load) -> deque[float]:
 
 
 class _Driver:
-    """Hands the requests out to the processes, a little ahead of what they send, and collects the samples."""
+    """Passes the requests to the processes, a little in advance, and collects the samples."""
 
     def __init__(self, target: Target, load: Load, supply: _Supply, processes: Sequence[_Process]) -> None:
         self._load, self._supply, self._processes = load, supply, processes
@@ -269,7 +269,7 @@ class _Driver:
                 self._samples.append(message)
 
     def _hand_out(self) -> None:
-        """Keeps every process supplied, and says when no more will come."""
+        """Keeps every process supplied, and marks the last orders."""
         if self._next < 0:
             return
         supply, lasts = self._supply, time.monotonic() < self._until
@@ -290,12 +290,12 @@ class _Driver:
             self._next = -1
 
     def _wanted(self) -> int:
-        """Returns how many requests are to be ready beyond those on their way."""
+        """Returns the number of requests to keep ready beyond those already passed on."""
         rate = self._load.request_rate
         return math.ceil(rate * _AHEAD_S) if rate is not None else sum(slots or 0 for slots in self._slots)
 
     def _has_room(self) -> bool:
-        """Returns whether a process lacks requests; the next one that does gets the next request."""
+        """Returns whether a process lacks requests; ``_next`` becomes that process."""
         for step in range(len(self._processes)):
             number = (self._next + step) % len(self._processes)
             if self._ahead[number] < self._most[number]:
@@ -327,13 +327,13 @@ class _Driver:
 
 
 def _share(whole: int | None, number: int, count: int) -> int | None:
-    """Returns the share of process ``number`` of ``count``."""
+    """Returns the share of process ``number`` out of ``count``."""
     return None if whole is None else whole // count + (number < whole % count)
 
 
 def _count_processes(load: Load) -> int:
-    """Returns as many as the streams need and the machine has cores for, beside the server. What bounds an open loop is
-    one number for all of its requests, so one process has it."""
+    """Returns the number of processes for the streams, at most half of the cores. An open loop with a bound uses one,
+    because the bound applies to all of its requests."""
     if load.request_rate is not None:
         wanted = 1 if load.concurrency else math.ceil(load.request_rate / _REQUESTS_PER_S)
     else:
@@ -343,7 +343,7 @@ def _count_processes(load: Load) -> int:
 
 
 class Builtin:
-    """It keeps what makes texts, and the processes of the load, between points."""
+    """The built-in client. It keeps the text maker and the load processes between points."""
 
     name = "builtin"
 
@@ -355,7 +355,7 @@ class Builtin:
         self._texts = None if wire.takes_ids else TextMaker(server.python, server.model_path)
 
     def run(self, load: Load, seed: int, fewest: int | None = None) -> Run:
-        """Returns the load; at least ``fewest`` requests instead of ``load.smallest_count``."""
+        """Sends the load; at least ``fewest`` requests instead of ``load.smallest_count``."""
         return run_load(self._target, load, self._source(load, seed), seed, fewest, self._processes)
 
     def warm_up(self, load: Load, seed: int) -> None:
@@ -368,7 +368,7 @@ class Builtin:
             self._texts.close()
 
     def _source(self, load: Load, seed: int) -> Callable[[int], Sequence[Prompt]]:
-        """Gives the next prompts: each call goes on where the one before ended."""
+        """Returns a function that makes the next prompts: each call continues after the previous one."""
         batch = given = 0
 
         def more(count: int) -> Sequence[Prompt]:
@@ -388,11 +388,11 @@ PERIOD_S = 0.01
 
 
 class CoreWaits:
-    """The waits of whoever answers at ``url``, and of its child processes; of none where that is another machine, or
-    the system does not say it.
+    """Measures how long the processes that answer at ``url``, and their children, wait for a core; nothing on another
+    machine or without system support.
 
-    Client and server share a small machine: what the client takes is missing there, and no clock of the client sees
-    it. Of each process the main thread counts, which holds the loop of SGLang's HTTP server, scheduler and detokenizer.
+    Client and server share a small machine: the client takes the server's cores, and no clock of the client shows it.
+    Counts each process's main thread, which runs the loop of SGLang's HTTP server, scheduler and detokenizer.
     """
 
     def __init__(self, url: str) -> None:
@@ -405,7 +405,7 @@ class CoreWaits:
             os.close(handle)
 
     def look(self) -> None:
-        """Notes the waits so far, once in ``PERIOD_S``."""
+        """Records the waits so far, at most once per ``PERIOD_S``."""
         now = time.monotonic()
         if self._files and (not self._times or now - self._times[-1] >= PERIOD_S):
             last = self._waits[-1] if self._waits else [0.0] * len(self._files)
@@ -413,7 +413,7 @@ class CoreWaits:
             self._times.append(now)
 
     def longest(self, begin: float, end: float) -> float:
-        """Returns the seconds that one process waited at most between two times (``time.monotonic``) of the run."""
+        """Returns the longest wait in seconds of one process between two times (``time.monotonic``) of the run."""
         before = max(0, bisect_right(self._times, begin) - 1)
         after = min(len(self._times) - 1, bisect_left(self._times, end))
         return max(late - early for early, late in zip(self._waits[before], self._waits[after], strict=True))
@@ -424,7 +424,7 @@ class CoreWaits:
 
 
 def _schedstats(url: str) -> Iterator[int]:
-    """Yields opened files: CPU time, wait for a core (both in ns) and time slices of a main thread (proc(5),
+    """Yields opened files with CPU time and wait for a core (both in ns) and time slices of a main thread (proc(5),
     schedstat)."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -440,7 +440,7 @@ def _schedstats(url: str) -> Iterator[int]:
 
 
 def _waited(handle: int, before: float) -> float:
-    """Returns seconds; as before for a process that has ended."""
+    """Returns the seconds waited; ``before`` for an ended process."""
     try:
         return int(os.pread(handle, 100, 0).split()[1]) / 1e9
     except (OSError, IndexError, ValueError):

@@ -1,8 +1,7 @@
-"""Non-blocking connections to one server: HTTP/1.1 as the load needs it on raw sockets, when their bytes arrived, TLS.
+"""Implements non-blocking connections to one server: HTTP/1.1 and TLS on raw sockets, with the arrival time of bytes.
 
-Requests are bytes made beforehand. A client that waits for a library's parser at every event reads late: what is done
-at each read is here and is little, the usual read is one whole chunk. The content itself is looked at when nothing
-waits to be read.
+Requests are bytes made in advance. A client that parses every event with a library reads late, so each read does little
+work here: the usual read is one complete chunk. The content is parsed when nothing waits to be read.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ _HEAD, _SIZE, _CHUNK, _CHUNK_END, _TRAILER, _LENGTH, _TO_THE_END, _ENDED = range
 
 
 class ProtocolError(Exception):
-    """The answer is no HTTP/1.1, or is shorter than it promised."""
+    """An answer that is not HTTP/1.1, or is shorter than announced."""
 
 
 def request_head(url: str, path: str, headers: Mapping[str, str]) -> bytes:
-    """Returns a POST request up to its length, for every body that goes there."""
+    """Returns a POST request up to the value of Content-Length, for all bodies."""
     parts = urlsplit(url)
     lines = [
         f"POST {parts.path.rstrip('/')}{path} HTTP/1.1",
@@ -47,9 +46,9 @@ def with_body(head: bytes, body: Mapping[str, object]) -> bytes:
 
 
 class Framing:
-    """Finds the content and the end of one answer in what is read. ``status`` is 0 until the head is there.
+    """Finds the content and the end of one answer in the read bytes. ``status`` is 0 until the head is complete.
 
-    ``keeps`` says whether the connection can take another request after it.
+    ``keeps`` says whether the connection can take another request.
     """
 
     __slots__ = ("_need", "_rest", "_state", "keeps", "status")
@@ -70,7 +69,7 @@ class Framing:
         return self._state == _HEAD and not self._rest
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the content that ``data`` holds. Raises ProtocolError."""
+        """Returns the content in ``data``. Raises ProtocolError."""
         if self._state == _SIZE and not self._rest:
             line = data.find(b"\r\n", 0, 12)
             if line > 0:
@@ -80,7 +79,7 @@ class Framing:
         return b"".join(self._take(data))
 
     def at_end_of_stream(self) -> None:
-        """Ends the answer: the server has closed. Raises ProtocolError where the answer is not complete."""
+        """Ends the answer after the server closed the connection. Raises ProtocolError for an incomplete answer."""
         if self._state == _HEAD:
             raise ProtocolError("Server disconnected without sending a response." if not self._rest else "no HTTP")
         if self._state not in (_TO_THE_END, _ENDED):
@@ -118,7 +117,7 @@ class Framing:
             self._state = _CHUNK_END if self._state == _CHUNK else _ENDED
 
     def _line(self, line: bytes) -> None:
-        """Reads a line, or the whole head."""
+        """Parses a line, or the whole head."""
         if self._state == _HEAD:
             self._read_head(line)
         elif self._state == _SIZE:
@@ -170,12 +169,12 @@ CONNECTING, SECURING, OPEN = range(3)
 _READ_BYTES = 1 << 16
 _CMSG_BYTES = 64
 _TIMESPEC = struct.Struct("qq")
-# SO_TIMESTAMPNS of <asm/socket.h>; other processors have other numbers.
+# SO_TIMESTAMPNS of <asm/socket.h>; other processors use other numbers.
 _STAMP = 35 if sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64", "arm64") else None
 
 
 class Poller:
-    """Which sockets can be read or written; sleeps to the microsecond where there is epoll."""
+    """Polls sockets for reading and writing; with epoll it sleeps with microsecond precision."""
 
     def __init__(self) -> None:
         self._epoll: Any = select.epoll() if hasattr(select, "epoll") else None
@@ -188,7 +187,7 @@ class Poller:
         return found
 
     def sleep(self, seconds: float) -> None:
-        """Waits until something is ready, at most that long. epoll itself counts in milliseconds."""
+        """Waits until a socket is ready, at most ``seconds``. epoll itself counts in milliseconds."""
         if self._epoll:
             select.select([self._epoll], (), (), seconds)
         else:
@@ -196,7 +195,7 @@ class Poller:
 
 
 class Tls:
-    """Encrypts what is sent and decrypts what was received, without a socket of its own."""
+    """Encrypts sent and decrypts received bytes, without a socket."""
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -222,12 +221,12 @@ class Tls:
         return self._out.read()
 
     def pending(self) -> bytes:
-        """Returns the bytes that the protocol itself has to send."""
+        """Returns the bytes that the TLS protocol itself must send."""
         return self._out.read()
 
 
 class Addresses:
-    """Where the connections go. ``problem`` says why they cannot."""
+    """The addresses of the server. ``problem`` is the failure to resolve them, or None."""
 
     def __init__(self, url: str, authorities: str | None) -> None:
         parts = urlsplit(url)
@@ -246,7 +245,7 @@ class Addresses:
             self.problem = failure
 
     def choose_address(self, timeout: float) -> None:
-        """Chooses the first of several addresses (localhost has two) at which somebody listens."""
+        """Keeps the first of several addresses (localhost has two) that accepts a connection."""
         for address in self.addresses if len(self.addresses) > 1 else ():
             with socket.socket(address[0], socket.SOCK_STREAM) as trial:
                 trial.settimeout(timeout)
@@ -259,7 +258,7 @@ class Addresses:
 
 
 class Connection:
-    """One connection, which takes one request at a time. Raises OSError where it cannot even be begun."""
+    """One connection for one request at a time. Raises OSError if it cannot start."""
 
     __slots__ = ("_tls", "framing", "is_used", "last", "out", "request", "socket", "state")
 
@@ -288,7 +287,7 @@ class Connection:
             raise
 
     def connected(self) -> None:
-        """Checks that the connection is open; raises OSError with the reason where it is not."""
+        """Completes the connection; raises OSError with the reason if it failed."""
         code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
@@ -298,7 +297,7 @@ class Connection:
             self.out = self._tls.pending()
 
     def send(self, data: bytes) -> None:
-        """Sends as much as it can; ``out`` holds what is left."""
+        """Sends as many bytes as possible; ``out`` keeps the rest."""
         self.out += self._tls.encrypted(data) if self._tls else data
         self.flush()
 
@@ -311,8 +310,8 @@ class Connection:
             self.out = b""  # what the server says, or that it has gone, is read
 
     def read(self) -> tuple[bytes, float | None, bool]:
-        """Returns the decrypted content; when its last byte did, on the wall clock in seconds, as the kernel noted it
-        (None: it does not); and whether that was the end. Raises OSError, BlockingIOError where there is nothing."""
+        """Returns the decrypted content, the kernel's arrival time of its last byte (wall clock, seconds; None without
+        one), and whether the stream ended. Raises OSError; BlockingIOError without data."""
         data, notes, _, _ = self.socket.recvmsg(_READ_BYTES, _CMSG_BYTES)
         stamp = None
         if notes and notes[0][1] == _STAMP:
@@ -329,7 +328,7 @@ class Connection:
         return clear, stamp, False
 
     def is_stale(self) -> bool:
-        """Returns whether the server has closed it since it was last used."""
+        """Returns whether the server has closed it since its last use, or uses TLS with unread bytes."""
         try:
             return not self.socket.recv(1, socket.MSG_PEEK) or self._tls is None
         except BlockingIOError:

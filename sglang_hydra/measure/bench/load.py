@@ -1,4 +1,4 @@
-"""One load: what a checked ``bench`` node asks for, and what its identity is made from."""
+"""Defines a load from a checked ``bench`` node, and the identity of a workload."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sglang_hydra.text.file_text import open_plain
 from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 PROMPTS_PER_SLOT = 10
-"""Without ``num_prompts`` each slot of the concurrency sends at least this many requests, so that the ramp at both
-ends is a small part of the run."""
+"""The fewest requests per slot of the concurrency without ``num_prompts``: the ramps at both ends are then a small part
+of the run."""
 
 
 @dataclass
 class Load(BenchNode):
-    """The settings of one point, checked; ``concurrency`` is None for no bound."""
+    """The checked settings of one point; ``concurrency`` is None for no bound."""
 
     concurrency: int | None = None
 
     @property
     def smallest_count(self) -> int:
-        """Returns the number of requests that are sent at least, before ``min_duration`` asks for more."""
+        """Returns the minimum number of requests; ``min_duration`` may add more."""
         if self.trace is not None:
             return len(read_trace(self.trace, self.num_prompts).arrivals)
         if self.num_prompts is not None:
@@ -34,13 +34,13 @@ class Load(BenchNode):
         return PROMPTS_PER_SLOT * (self.concurrency or math.ceil(self.request_rate or 1))
 
 
-# What changes how a point is taken, and not what is asked of the server.
+# These change how a point is measured, not the requests.
 _NOT_IDENTITY = frozenset({"timeout", "repeats", "url"})
 
 
 def load_of(node: JsonObject) -> Load:
-    """Returns the load that a checked ``bench`` node describes; a ladder must have been replaced by one of its steps. A
-    trace has the rate that is asked for, else its own."""
+    """Returns the load of a checked ``bench`` node, in which one step has replaced a ladder. A trace uses the requested
+    rate, else its own."""
     load = Load(**{**node, "slo": SloNode(**node["slo"])})
     if load.trace is not None and load.request_rate is None:
         load.request_rate = read_trace(load.trace, load.num_prompts).rate
@@ -50,8 +50,8 @@ def load_of(node: JsonObject) -> Load:
 
 
 def workload_record(node: JsonObject) -> JsonDict:
-    """Returns what the identity of a workload is made from: every setting but those that change no request, and what is
-    in a file of prompts or questions, wherever it lies."""
+    """Returns the identity of a workload: every setting that changes requests, with files of prompts or questions
+    replaced by digests of their content."""
     record = {name: value for name, value in node.items() if name not in _NOT_IDENTITY}
     if record.get("trace") is None:  # as before there were traces
         record.pop("trace", None)
@@ -62,7 +62,7 @@ def workload_record(node: JsonObject) -> JsonDict:
 
 
 def content_digest(path: str) -> str | None:
-    """Returns a digest of what is in a file; None where it cannot be read."""
+    """Returns a digest of a file's content; None if it cannot be read."""
     file = os.path.expanduser(path)
     try:
         found = os.stat(file)

@@ -1,8 +1,8 @@
-"""A process that puts its share of a load on a server: it sends when it is time and notes when bytes come.
+"""Puts a share of a load on a server, in a process of its own: sends on time and records the arrival of bytes.
 
-One thread, raw sockets. What is read is only put aside with its time; it is looked at piece by piece when nothing waits
-to be read, so that no answer waits for another one's JSON. The garbage collector is off during a run. The process
-measures its own delay all along.
+Uses one thread and raw sockets. Stores each read with its time, and parses it piece by piece when nothing waits to be
+read, so that no answer waits for the JSON of another one. The garbage collector is off during a run. The process
+measures its own delay continuously.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ clock = time.monotonic
 
 
 def main(control: int, taken: int) -> None:
-    """Serves one run after the other until the socket ``control`` is closed; a byte into ``taken`` for each request
-    that is begun."""
+    """Runs one load after the other until the socket ``control`` is closed. Writes a byte to ``taken`` for each started
+    request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ours to end by whoever started us
     talk = socket.socket(fileno=control)
     os.set_blocking(taken, False)
@@ -64,7 +64,7 @@ def main(control: int, taken: int) -> None:
 
 
 class Exchange:
-    """A request that is on its way, and what its answer has brought so far."""
+    """A request in flight, and its answer so far."""
 
     __slots__ = ("again", "answer", "content", "is_unreadable")
 
@@ -108,7 +108,7 @@ class LoadRun:
             self._fill()
 
     def run(self) -> None:
-        """Opens connections, reports ready, sends and reads until every answer is there, and reports its own delays."""
+        """Opens connections, reports ready, sends and reads until all answers end, and reports its own delays."""
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -133,7 +133,7 @@ class LoadRun:
         gc.enable()
 
     def _loop(self, is_over: Callable[[], bool]) -> None:
-        """Reads first, sends what is due, and only then looks at what was read, a piece at a time."""
+        """Reads first, sends the due requests, and parses one read at a time only then."""
         while not is_over():
             before = clock()
             ready = self._poller.ready(len(self._connections) + 4)
@@ -155,12 +155,12 @@ class LoadRun:
         if wait > 0:
             self._poller.sleep(wait)
             woken = clock()
-            # Held up beyond the time it was to wake, it may have been held up as long before that.
+            # A sleep that ended late may have been late for as long before.
             held = woken - until
             self._seen = woken if held < _LATE_S else max(self._polled, until - held)
 
     def _next_due(self) -> float:
-        """Returns when the next request is to be sent, as far as that is a matter of time."""
+        """Returns the time of the next request, or of the next tick if a free slot decides."""
         slots = self._setup.slots
         if self._begin is None or not self._orders or (slots is not None and self._flying >= slots):
             return self._tick_at
@@ -178,7 +178,7 @@ class LoadRun:
             self._give_up(now)
 
     def _give_up(self, now: float) -> None:
-        """Ends requests whose server says nothing for too long."""
+        """Ends requests whose server is silent for longer than the timeout."""
         silent = [each for each in self._connections.values() if now - each.last > self._setup.timeout]
         for each in silent:
             if each.request is not None:
@@ -189,7 +189,7 @@ class LoadRun:
     # Sending
 
     def _fill(self) -> None:
-        """Sends what is due, as far as slots are free."""
+        """Sends the due requests while slots are free."""
         assert self._begin is not None
         if self._is_filling:  # a request that fails at once leaves its slot to the next
             return
@@ -258,7 +258,7 @@ class LoadRun:
         return connection
 
     def _open_ahead(self) -> None:
-        """Opens a connection for the next request. Where none can be made, that request finds out why."""
+        """Opens a connection for the next request. On failure that request reports the reason."""
         with contextlib.suppress(OSError):
             self._idle.append(self._open())
 
@@ -328,7 +328,7 @@ class LoadRun:
         at, is_exact = now, False
         self.own.reads += 1
         if stamp is not None:
-            # The wall clock may be set while we run: a time at which nothing can have come is not used.
+            # The wall clock may be set during a run, so an impossible time is not used.
             noted = stamp - (time.time() - now)
             if self._polled - _CLOCKS_AGREE_S < noted < now + _CLOCKS_AGREE_S:
                 at, is_exact = min(noted, now), True
@@ -354,8 +354,8 @@ class LoadRun:
             self._end(request, why)
 
     def _send_again(self, request: Exchange) -> None:
-        """Sends a request once more, on a new connection: the server closed the kept one, without a word, just when the
-        request went out. Its time goes on."""
+        """Sends a request again on a new connection, because the server silently closed the kept one as the request was
+        sent. Its time continues."""
         request.content, request.again = request.again, b""
         try:
             self._give(self._open(), request)
@@ -372,7 +372,7 @@ class LoadRun:
         if self._begin is not None:
             self._fill()
 
-    # Looking at what was read
+    # Parsing
 
     def _look(self) -> None:
         request, content, arrival, why = self._unread.popleft()

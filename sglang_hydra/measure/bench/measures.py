@@ -1,9 +1,9 @@
-"""From single requests to the numbers of a point. Pure: times in seconds go in, milliseconds come out.
+"""Computes the numbers of a point from its requests. Pure: takes seconds, returns milliseconds.
 
-The definitions are those of SGLang's bench_serving (0.5.2, ``calculate_metrics``): TTFT from sending to the first
-content (in an open loop from when sending was due, which is ours); ITL between contents, a chunk of n tokens counting
-as n equal gaps; TPOT the time after the first token over the output tokens after the first; percentiles interpolate
-between neighbours.
+The definitions are those of SGLang's bench_serving (0.5.2, ``calculate_metrics``). TTFT runs from sending to the first
+content; in an open loop from the due time, which is our choice. ITL is the gap between contents; a chunk of n tokens
+counts as n equal gaps. TPOT is the time after the first token divided by the number of output tokens after it.
+Percentiles interpolate between neighbours.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ PERCENTILES = (50, 90, 95, 99)
 
 @dataclass
 class Sample:
-    """One request as the client saw it. Times in seconds on one clock; ``sent`` is when it went out.
+    """One request as the client saw it. Times are seconds on one clock; ``sent`` is the time of sending.
 
-    ``gaps`` are the times between successive tokens; ``due`` is when an open-loop client meant to send it: latencies
-    count from there. A request that failed has an ``error`` and counts nowhere else. Token counts are the server's,
-    None where it says none; ``cached_tokens`` of the prompt came from a prefix cache; ``retractions`` is how often it
-    was thrown out of the batch and begun again; of the tokens that the server counts, ``arrived_tokens`` at most came.
-
-    What the client itself may have added: it sent ``send_delay`` after it could, the first content may have been there
-    ``read_delay`` earlier, and (place, count, seconds) of ``gap_delays`` may be the client's in that number of gaps.
-    ``server_waits`` are the seconds that a process of the server waited for a core, until the first token and after it;
-    None where nobody counts them.
+    ``gaps`` are the times between successive tokens. ``due`` is the planned send time of an open loop; latencies count
+    from it. A failed request has an ``error`` and counts nowhere else. Token counts are the server's, or None;
+    ``cached_tokens`` of the prompt came from a prefix cache; ``retractions`` counts how often the request left the
+    batch and began again; at most ``arrived_tokens`` of the counted output tokens arrived. The client's own delay: it
+    sent ``send_delay`` late, the first content may have arrived ``read_delay`` earlier, and (place, count, seconds) in
+    ``gap_delays`` may be the client's share of those gaps. ``server_waits`` are the seconds that a process of the
+    server waited for a core, before and after the first token; None if uncounted.
     """
 
     asked_tokens: int
@@ -55,7 +53,7 @@ class Sample:
 
     @property
     def asked_at(self) -> float:
-        """Returns when a user would have asked: an open loop that holds a request back makes no server faster."""
+        """Returns the due time, or the send time: holding requests back must not make a server look faster."""
         return self.sent if self.due is None else self.due
 
     @property
@@ -72,7 +70,7 @@ class Sample:
 
     @property
     def tpot(self) -> float | None:
-        """Returns the seconds a token after the first; None for an answer of one token."""
+        """Returns the seconds per token after the first; None for an answer of one token."""
         if self.first is None or self.output_tokens is None or self.output_tokens < 2:
             return None
         return (self.end - self.first) / (self.output_tokens - 1)
@@ -85,12 +83,11 @@ def measure(
     slo: Mapping[str, float | None] | None = None,
     streamed: bool = True,
 ) -> JsonDict:
-    """Returns the numbers of a point from its requests, all sent within one run.
+    """Returns the numbers of a point from the requests of one run.
 
-    An answer that comes whole (``streamed`` is false) has no time of a single token.
-
-    Throughputs are per second of the run (first request sent to last answer ended) and, with ``gpus``, per GPU too.
-    Latencies in milliseconds; what is not known (no request completed, no streaming) is None.
+    An unstreamed answer (``streamed`` is false) has no times of single tokens. Throughputs are per second of the run
+    (first request sent to last answer ended) and, with ``gpus``, also per GPU. Latencies are in milliseconds. An
+    unknown number (no completed request, no streaming) is None.
     """
     done = [sample for sample in samples if sample.completed]
     duration = max(sample.end for sample in done) - min(sample.sent for sample in samples) if done else 0.0
@@ -124,8 +121,8 @@ def measure(
 
 
 def _from_sent(samples: Sequence[Sample]) -> dict[str, dict[str, float | None]]:
-    """Returns what an open loop's latencies would be if they counted from sending: without the time that a bound on
-    what is in flight held requests back."""
+    """Returns the latencies of an open loop counted from sending: without the time that a concurrency bound held
+    requests back."""
     return {
         "ttft_ms": spread(None if sample.first is None else sample.first - sample.sent for sample in samples),
         "e2e_ms": spread(sample.in_flight for sample in samples),
@@ -133,8 +130,8 @@ def _from_sent(samples: Sequence[Sample]) -> dict[str, dict[str, float | None]]:
 
 
 def spread(seconds: Iterable[float | None]) -> dict[str, float | None]:
-    """Returns mean, standard deviation (of all values, as numpy's), smallest, percentiles and largest, in milliseconds;
-    all None for no value."""
+    """Returns mean, standard deviation (of all values, as numpy's), minimum, percentiles and maximum in milliseconds;
+    all None without values."""
     values = sorted(value * 1000 for value in seconds if value is not None)
     names = ["mean", "std", "min", *(f"p{share}" for share in PERCENTILES), "max"]
     if not values:
@@ -146,7 +143,7 @@ def spread(seconds: Iterable[float | None]) -> dict[str, float | None]:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Returns the value below which ``share`` percent of the sorted values lie, between the two nearest."""
+    """Returns the percentile ``share`` of sorted values, interpolated between the two nearest."""
     place = (len(ordered) - 1) * share / 100
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
@@ -154,7 +151,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def meets(sample: Sample, slo: Mapping[str, float | None]) -> bool:
-    """Returns whether a request completed within every limit. The inter-token latency of a request is its mean one."""
+    """Returns whether a request completed within every limit. Its inter-token latency is the mean of its gaps."""
     if not sample.completed:
         return False
     mean_gap = math.fsum(sample.gaps) / len(sample.gaps) if sample.gaps else None
@@ -166,7 +163,7 @@ def meets(sample: Sample, slo: Mapping[str, float | None]) -> bool:
 
 
 def _goodput(samples: Sequence[Sample], duration: float, slo: Mapping[str, float | None]) -> dict[str, object]:
-    """Returns requests a second within the SLO, the share of them, and whether that is enough; None without an SLO."""
+    """Returns the requests per second within the SLO, their share, and whether it suffices; None without an SLO."""
     if not any(slo.get(name) is not None for name in ("ttft_ms", "itl_ms", "e2e_ms")) or not samples:
         return {"goodput": None, "slo_share": None, "slo_met": None}
     good = sum(meets(sample, slo) for sample in samples)
@@ -189,17 +186,17 @@ def _hit_rate(samples: Sequence[Sample]) -> float | None:
 
 
 LEAST_TTFT_MS = 10.0
-"""What answers sooner runs no model, as a server of a test: a wait of a millisecond would move it by half."""
+"""A faster server runs no model (as in tests): a wait of a millisecond would change its TTFT by half."""
 NO_DELAY_MS = 0.1
-"""Less is what any system takes to wake a process."""
+"""Every system takes this long to wake a process."""
 
 Moved = Mapping[str, Mapping[str, float]]
-"""Shares (0.05 is 5 %) for each number of a measure."""
+"""Maps each latency and statistic to a relative change (0.05 is 5 %)."""
 
 
 def moved_by_client(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """Computes by how much the client's own delay may have changed TTFT and ITL. Numbers without a value are left
-    out."""
+    """Computes how much the client's own delay may have changed TTFT and ITL, as shares. Omits numbers without a
+    value."""
     done = [sample for sample in samples if sample.completed]
     delays = [sample.read_delay + (sample.send_delay if sample.due is not None else 0.0) for sample in done]
     found = {"ttft_ms": _ttft_moved(done, delays)}
@@ -211,9 +208,8 @@ def moved_by_client(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
 
 
 def moved_by_server_waits(samples: Sequence[Sample]) -> dict[str, dict[str, float]] | None:
-    """Computes by how much the server's waits for a core may have changed TTFT and ITL; those after the first token
-    are shared out over all gaps of an answer. None where they are not known, or where the server itself answers within
-    ``LEAST_TTFT_MS``."""
+    """Computes how much the server's waits for a core may have changed TTFT and ITL; spreads the waits after the first
+    token over all gaps of an answer. None without counts, or for a server that answers within ``LEAST_TTFT_MS``."""
     done = [(sample, sample.server_waits) for sample in samples if sample.completed and sample.server_waits]
     own = spread(sample.ttft - waits[0] for sample, waits in done if sample.ttft is not None)["p50"]
     if own is None or own < LEAST_TTFT_MS:
@@ -224,7 +220,7 @@ def moved_by_server_waits(samples: Sequence[Sample]) -> dict[str, dict[str, floa
 
 
 def most_moved(moved: Moved) -> tuple[str, str, float] | None:
-    """Returns the measure, its number and the share of what may be moved most."""
+    """Returns the latency, its statistic and its share with the largest change, or None."""
     every = [(name, number, share) for name, shares in moved.items() for number, share in shares.items()]
     return max(every, key=lambda item: item[2], default=None)
 
@@ -239,7 +235,7 @@ def _gaps_moved(samples: Sequence[Sample], others: Iterable[float]) -> dict[str,
 
 
 def _gaps(samples: Sequence[Sample]) -> Iterator[float]:
-    """Yields the gaps without what may be the client's in them."""
+    """Yields the gaps without the client's possible delay in them."""
     for sample in samples:
         gaps = list(sample.gaps)
         for place, count, delay in sample.gap_delays:

@@ -1,4 +1,4 @@
-"""The messages between the client and its load processes: pickled objects over a socket, each after its length."""
+"""Defines the messages between the client and its load processes: length-prefixed pickled objects over a socket."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _FINE = 4  # bits kept of a number: a value is known to 1 part in 16
 
 
 class Histogram:
-    """Times in seconds. Mean and largest are exact; a percentile is at most 7 % too high, and never too low.
+    """A histogram of times in seconds. Mean and maximum are exact; a percentile is at most 7 % too high, never too low.
 
-    Times are counted in microseconds.
+    It counts in microseconds.
     """
 
     __slots__ = ("_counts", "count", "largest", "total")
@@ -52,7 +52,7 @@ class Histogram:
         return self.largest
 
     def spread_ms(self) -> dict[str, float | None]:
-        """Returns mean, percentiles and the largest in milliseconds, as ``measures.spread`` names them."""
+        """Returns mean, percentiles and maximum in milliseconds, named as in ``measures.spread``."""
         if not self.count:
             return dict.fromkeys(("mean", "p50", "p90", "p99", "max"))
         shares = {f"p{share}": self.percentile(share) * 1000 for share in (50, 90, 99)}
@@ -63,8 +63,8 @@ _LENGTH = struct.Struct("!Q")
 
 
 class Setup(NamedTuple):
-    """A run that begins: where it goes, and this process's share. ``slots`` is None for an open loop without a bound,
-    ``opened`` how many connections are made before it begins, ``authorities`` a file of certificates to trust."""
+    """The start of a run: its target, and this process's share. ``slots`` is None for an unbounded open loop,
+    ``opened`` the number of connections made in advance, ``authorities`` a file of trusted certificates."""
 
     url: str
     authorities: str | None
@@ -76,7 +76,7 @@ class Setup(NamedTuple):
 
 
 class Order(NamedTuple):
-    """One request to send, ready made. One that is not ``owed`` is sent only while the run lasts."""
+    """One prepared request. Without ``owed`` it is sent only while the run lasts."""
 
     content: bytes
     asked_tokens: int
@@ -85,14 +85,14 @@ class Order(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """More requests; ``are_last`` says that no others follow."""
+    """More requests; ``are_last``: no others follow."""
 
     orders: tuple[Order, ...]
     are_last: bool
 
 
 class Begin(NamedTuple):
-    """The run begins at ``at`` and lasts until ``until``, on ``time.monotonic``."""
+    """The run lasts from ``at`` to ``until``, on ``time.monotonic``."""
 
     at: float
     until: float
@@ -100,8 +100,8 @@ class Begin(NamedTuple):
 
 @dataclass
 class Own:
-    """The measurements that a process made of itself. ``lag`` is how late its timer was, ``send`` how late it sent,
-    ``wait`` how long bytes had been there when they were read (``stamped`` of the reads have that from the kernel)."""
+    """The delays that a process measured of itself: ``lag`` of its timer, ``send`` of its sending, ``wait`` of bytes
+    before they were read (the kernel timed ``stamped`` of the ``reads``). ``cpu`` is its share of one core."""
 
     cpu: float = 0.0
     lag: Histogram = field(default_factory=Histogram)
@@ -117,7 +117,7 @@ def packed(message: object) -> bytes:
 
 
 class Unpacker:
-    """Gives the messages in what was read, whole ones only."""
+    """Yields the complete messages in the read bytes."""
 
     def __init__(self) -> None:
         self._rest = bytearray()

@@ -1,4 +1,4 @@
-"""One client point: an idle server, an empty cache, the load, what was measured, and whether it counts."""
+"""Measures one client point: waits for an idle server, empties the cache, sends the load, judges the result."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ VALID, INVALID, FAILED = "valid", "invalid", "failed"
 
 @dataclass(frozen=True)
 class PointResult:
-    """The result of a point. ``state`` is valid or invalid; ``reasons`` say why it does not count.
+    """The result of a point. ``state`` is valid or invalid; ``reasons`` say why it is invalid.
 
-    ``seed`` made the prompts. ``details`` are the single requests, for whoever wants to look closer.
+    ``seed`` made the prompts. ``details`` are the single requests, for closer analysis.
     """
 
     state: str
@@ -55,12 +55,12 @@ class PointResult:
     details: tuple[JsonDict, ...] = ()
 
     def to_json(self) -> JsonDict:
-        """Returns everything but the single requests."""
+        """Returns everything except the single requests."""
         return {name: value for name, value in self.__dict__.items() if name != "details"}
 
 
 def run_point(server: Server, client: Builtin, load: Load, *, point_id: str, repeat: int = 0) -> PointResult:
-    """Measures one point. Raises ServerError when the server does not become idle; failed requests raise nothing."""
+    """Measures one point. Raises ServerError if the server does not become idle; failed requests raise nothing."""
     seed = point_seed(load.seed, point_id, repeat)
     started = _now()
     if load.warmup:
@@ -113,15 +113,15 @@ def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-# The machine that a point was measured on, so that points can be compared.
+# Describes the machine of a measurement, so that points can be compared.
 
 _ENGINE_PACKAGES = ("sglang", "transformers", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python")
 
 
 @functools.cache
 def machine(python: str | None) -> JsonDict:
-    """Returns the host, its CPU and GPU driver, and the versions of this package and of the engine in ``python``, as
-    they were at the first call. What cannot be known is left out."""
+    """Returns the host, its CPU and GPU driver, and the versions of this package and of the engine in ``python``, as of
+    the first call. Omits unknown entries."""
     found = installed(python).versions
     packages = {f"engine's {name}": str(found[name]) for name in _ENGINE_PACKAGES if name in found}
     return {**_host(), **packages}
@@ -150,8 +150,7 @@ def _cpu() -> str | None:
 
 _SAMPLE_S = 0.5
 
-# NVML's nvmlClocksEventReasons bits that say that something is wrong. Reaching the power cap under load is not: it is
-# how a GPU works at full load.
+# The problem bits of NVML's nvmlClocksEventReasons. The power cap is none: a GPU reaches it normally at full load.
 _REASONS = {
     0x8: "hardware slowdown",
     0x20: "software thermal slowdown",
@@ -161,7 +160,7 @@ _REASONS = {
 
 
 class Sight(NamedTuple):
-    """One look at a GPU: watts, MHz, MiB, and why its clocks are lower than they could be. None: it does not say."""
+    """One sample of a GPU: watts, MHz, MiB, and the reasons for lowered clocks. None for an unreported value."""
 
     power_w: float | None
     sm_clock_mhz: float | None
@@ -170,10 +169,10 @@ class Sight(NamedTuple):
 
 
 class GpuWatch:
-    """Samples the given GPUs twice a second. ``record`` is None where NVML is not to be had.
+    """Samples the given GPUs twice per second. ``record`` is None without NVML.
 
-    Watts, MHz and MiB: the mean and the largest over all samples of each GPU, of those inside ``window`` where one is
-    set before it ends. ``throttled`` says why the clocks were lowered, if they were.
+    It holds watts, MHz and MiB: mean and maximum of each GPU over all samples, or over those inside ``window`` if that
+    is set before the end. ``throttled`` lists the reasons for lowered clocks.
     """
 
     def __init__(self, gpu_ids: Sequence[int]) -> None:
@@ -214,14 +213,14 @@ class GpuWatch:
 
 
 def driver_version() -> str | None:
-    """Returns the version of NVIDIA's driver; None where there is none."""
+    """Returns the version of NVIDIA's driver, or None."""
     with suppress(NoNvml), nvml_library() as nvml:
         return str(nvml.nvmlSystemGetDriverVersion())
     return None
 
 
 def _sample(nvml: Any, handle: Any) -> Sight:
-    """Samples what the GPU reports; some report only a part."""
+    """Samples the values that a GPU reports; some report only a part."""
     watts = ask_nvml(nvml, "nvmlDeviceGetPowerUsage", handle)
     clock = ask_nvml(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM)
     memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)

@@ -1,7 +1,7 @@
-"""Makes the prompts of a load: prompts of exact lengths, the same for the same seed and different for every other.
+"""Makes the prompts of a load: of exact lengths, equal for equal seeds and different for all others.
 
-Random prompts are token ids. A server that takes ids gets them as they are; one that takes text gets a text that its
-own tokenizer turns into as many tokens, made by ``child_prompts`` in the engine's environment.
+Random prompts are token ids. A server that takes ids gets these; one that takes text gets a text with the same number
+of tokens for its own tokenizer, made by ``child_prompts`` in the engine's environment.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _LOWEST_ID = 256  # below it tokenizers keep special tokens and single bytes
 
 
 class Prompt(NamedTuple):
-    """One request: ``ids`` or ``text``, and the tokens asked for in answer. ``input_len`` is None where only the
-    server can count it."""
+    """One request: ``ids`` or ``text``, and the tokens requested in answer. ``input_len`` is None if only the server
+    can count it."""
 
     output_len: int
     ids: tuple[int, ...] = ()
@@ -42,8 +42,8 @@ class Prompt(NamedTuple):
 
 
 def point_seed(seed: int, point_id: str, repeat: int) -> int:
-    """Returns the seed of a point's prompts: its own for every point and repeat, so that no point finds another's
-    prompts in a prefix cache."""
+    """Returns the seed of a point's prompts. It differs for every point and repeat, so that no point finds another
+    one's prompts in a prefix cache."""
     digest = hashlib.sha256(f"{seed}/{point_id}/{repeat}".encode()).digest()
     return int.from_bytes(digest[:6], "big")
 
@@ -51,10 +51,10 @@ def point_seed(seed: int, point_id: str, repeat: int) -> int:
 def make_prompts(
     load: Load, count: int, seed: int, vocab_size: int, shared: int | None = None, start: int = 0
 ) -> list[Prompt]:
-    """Returns ``count`` requests. ``shared`` is the seed of what they share with other calls (None: ``seed``): the
-    prefixes, and the order of a file, of which ``start`` prompts were sent already.
+    """Returns ``count`` requests. ``shared`` is the seed of the parts shared between calls (None: ``seed``): the
+    prefixes, and the order of a file, of which ``start`` prompts were already sent.
 
-    Raises ConfigError for a file that cannot be read or holds no prompt.
+    Raises ConfigError for a file that cannot be read or has no prompt.
     """
     draw = random.Random(seed)
     if load.trace is not None:
@@ -83,12 +83,12 @@ def _prefixes(length: int, groups: int, seed: int, vocab_size: int) -> tuple[tup
 
 def _ids(draw: random.Random, count: int, vocab_size: int) -> tuple[int, ...]:
     lowest = min(_LOWEST_ID, vocab_size // 2)
-    # Ten times as fast as randrange, which counts while a server is measured. 32 bits leave no bias that matters.
+    # Ten times as fast as randrange, during a measurement. 32 bits leave no relevant bias.
     return tuple(lowest + number % (vocab_size - lowest) for number in array("I", draw.randbytes(4 * count)))
 
 
 def _from_trace(load: Load, count: int, seed: int, vocab_size: int, start: int) -> list[Prompt]:
-    """Returns requests of a trace from number ``start`` on, of its lengths, sharing its blocks."""
+    """Returns requests of a trace from number ``start`` on, with its lengths and shared blocks."""
     lowest = min(_LOWEST_ID, vocab_size // 2)
     arrivals = read_trace(str(load.trace), load.num_prompts).arrivals[start : start + count]
     return [
@@ -98,15 +98,15 @@ def _from_trace(load: Load, count: int, seed: int, vocab_size: int, start: int) 
 
 
 def _from_file(load: Load, count: int, seed: int, start: int) -> list[Prompt]:
-    """Prompts of a JSONL file (``prompt`` and, if it has one, ``output_len``) or of a ShareGPT file (JSON: a list of
-    conversations), in an order drawn from the seed and repeated where there are too few."""
+    """Returns prompts of a JSONL file (``prompt`` and optionally ``output_len``) or of a ShareGPT file (JSON: a list of
+    conversations), in an order drawn from the seed, repeated if there are too few."""
     rows = _ordered(str(load.path), content_digest(str(load.path)), load.output_len, seed)
     return [rows[number % len(rows)] for number in range(start, start + count)]
 
 
 @functools.lru_cache(maxsize=2)
 def _ordered(name: str, stamp: object, output_len: int, seed: int) -> list[Prompt]:
-    """Reads and orders them once for all requests of a run, some of which are made while it lasts. ``stamp`` changes
+    """Reads and shuffles a file once for all requests of a run, some of which are made during it. ``stamp`` changes
     with the file."""
     rows = file_prompts(name, output_len)
     random.Random(seed).shuffle(rows)
@@ -114,7 +114,7 @@ def _ordered(name: str, stamp: object, output_len: int, seed: int) -> list[Promp
 
 
 def file_prompts(name: str, output_len: int) -> list[Prompt]:
-    """Reads the prompts of a file. Raises ConfigError for one that cannot be sent."""
+    """Reads the prompts of a file. Raises ConfigError for an entry that cannot be sent."""
     path = Path(name).expanduser()
     rows = [_row(path, number, row, output_len) for number, row in _rows(path) if not _is_empty(row)]
     if not rows:
@@ -127,7 +127,7 @@ def _rows(path: Path) -> list[tuple[int, Json]]:
         content = read_text(path, encoding="utf-8-sig")
         if content.lstrip().startswith("["):
             return list(enumerate(read_json(content, "dataset"), 1))
-        # Only a line feed ends a line of JSON; text may hold other ends of lines.
+        # Only a line feed ends a line of JSON; its text may contain other line ends.
         lines = enumerate(content.split("\n"), 1)
         return [(number, read_json(line, "dataset")) for number, line in lines if line.strip()]
     except (OSError, UnicodeError) as failure:
@@ -148,14 +148,14 @@ def _row(path: Path, number: int, row: object, output_len: int) -> Prompt:
 
 
 def _is_empty(row: object) -> bool:
-    """Returns whether it is a conversation without a word, of which ShareGPT's own file has some."""
+    """Returns whether the row is an empty conversation; ShareGPT's own file has some."""
     if not isinstance(row, dict) or "prompt" in row or "text" in row:
         return False
     return any(isinstance(row.get(key), list) for key in _MESSAGE_KEYS) and _first_message(row) in (None, "")
 
 
 def _first_message(row: JsonDict) -> object:
-    """Returns the first message after any instructions to the model."""
+    """Returns the first message that is not a system instruction."""
     turns: Sequence[Json] = next((row[key] for key in _MESSAGE_KEYS if isinstance(row.get(key), list)), [])
     spoken = (turn for turn in turns if isinstance(turn, dict) and turn.get("role", turn.get("from")) != "system")
     first = next(spoken, {})
@@ -172,9 +172,9 @@ _LONGEST_REASON = 500
 
 
 class TextMaker:
-    """Turns prompts of ids into texts of as many tokens. The process starts at the first call and is kept.
+    """Turns prompts of ids into texts with the same number of tokens. The process starts at the first call and stays.
 
-    Raises MachineError where the engine's environment cannot read the model's tokenizer.
+    Raises MachineError if the engine's environment cannot read the model's tokenizer.
     """
 
     def __init__(self, python: str | None, model_path: str) -> None:
@@ -196,8 +196,8 @@ class TextMaker:
             errors.close()
 
     def _answer(self, request: dict[str, object]) -> Json:
-        """Returns the process's answer to a request, each a line of JSON; other lines are what packages print when they
-        are imported."""
+        """Returns the process's answer to a request, each a line of JSON. Skips other lines, which packages print at
+        import."""
         process, errors = self._running = self._running or self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -218,7 +218,7 @@ class TextMaker:
         raise MachineError(Finding("error", "BEN011", message, ("tokenizer_path",), hint))
 
     def _started(self) -> tuple[subprocess.Popen[str], IO[str]]:
-        # A file: what nobody reads would fill a pipe and hold the process up.
+        # A file, because an unread pipe would fill up and block the process.
         errors: IO[str] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed by close()
         pipe = subprocess.PIPE
         return subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=errors, text=True), errors

@@ -1,4 +1,4 @@
-"""Asks a running server for what a benchmark needs beside the load: an idle state, an empty prefix cache, its
+"""Queries a running server during a benchmark: waits until it is idle, empties its prefix cache, and reads its
 counters."""
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _ASK_S = 30.0
 _SAMPLE_S = 1.0
 _LINE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>[^\s}]+)")
 
-# What a server of any release says of each prefill, and of a retraction.
+# Every release logs these for each prefill, and for a retraction.
 _BATCH = "Prefill batch"
 _RETRACTED = re.compile(r"#retracted_reqs: (\d+)")
 
 Window = tuple[float, float]
-"""When a load began and ended, on ``time.monotonic``."""
+"""The begin and end of a load, on ``time.monotonic``."""
 
-# Prefixed with sglang: by the server. 0.5.2 and 0.5.23 count retractions under different names.
+# The server prefixes them with sglang:. 0.5.2 and 0.5.23 count retractions under different names.
 COUNTERS = ("prompt_tokens_total", "generation_tokens_total", "cached_tokens_total", "num_aborted_requests_total")
 RETRACTIONS = ("total_retracted_reqs", "num_retracted_requests_total")
-# Both have this gauge; a counter of 0.5.23 appears with the first retraction.
+# Both releases have this gauge; 0.5.23 publishes the counter only after the first retraction.
 _NOW_RETRACTED = "num_retracted_reqs"
 GAUGES = ("num_running_reqs", "num_queue_reqs", "token_usage", "gen_throughput", "cache_hit_rate")
-# Of several data parallel ranks these are averaged; every other metric is summed.
+# Averaged over data parallel ranks; every other metric is summed.
 _SHARES = ("token_usage", "cache_hit_rate")
 
 
@@ -50,9 +50,9 @@ _SHARES = ("token_usage", "cache_hit_rate")
 class Server:
     """A server that a point runs against.
 
-    ``flushes`` says whether it has a prefix cache that can be emptied, ``gpus`` how many GPUs it computes on (None:
-    it is on none), ``gpu_ids`` which of this machine's. ``python`` is the interpreter that runs it, ``log`` where what
-    it writes is kept. ``alive`` says whether it has not ended yet, as far as whoever started it knows.
+    ``flushes``: it has a prefix cache that can be emptied. ``gpus`` is its number of GPUs (None: it uses none),
+    ``gpu_ids`` their numbers on this machine. ``python`` is the interpreter that runs it, ``log`` the file with its
+    output. ``alive`` returns whether it still runs, as far as its starter knows.
     """
 
     url: str
@@ -74,9 +74,9 @@ class Server:
     def ask(
         self, method: str, path: str, body: JsonObject | None = None, timeout_s: float = _ASK_S
     ) -> httpx.Response | None:
-        """Returns the answer to a request, with ``body`` as JSON; None where there is none."""
+        """Returns the answer to a request with ``body`` as JSON; None without an answer."""
         try:
-            # trust_env: a proxy of the environment would stand between us and the server.
+            # trust_env: a proxy of the environment would be between us and the server.
             with httpx.Client(
                 timeout=timeout_s, trust_env=False, headers=self.headers(), verify=_trusted(self.url)
             ) as client:
@@ -86,8 +86,8 @@ class Server:
 
 
 def authorities(url: str) -> str | None:
-    """Returns the file of certificates that are trusted, beside those of ``SSL_CERT_FILE``; None where none are looked
-    at. Loading them takes 15 ms of a core for each client that is made."""
+    """Returns the file of trusted certificates, in addition to ``SSL_CERT_FILE``; None for plain HTTP. Loading them
+    takes 15 ms of a core per client."""
     if not url.startswith("https:"):
         return None
     import certifi
@@ -107,8 +107,8 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
 def empty_cache(server: Server, timeout_s: float) -> float:
     """Waits until the server is idle and its prefix cache is empty. Returns the seconds that it took.
 
-    SGLang refuses to empty it while requests run (400), so its consent says both. Raises ServerError when it has not
-    agreed within ``timeout_s``, or has ended.
+    SGLang refuses to empty the cache while requests run (400), so its consent means both. Raises ServerError if it does
+    not agree within ``timeout_s``, or has ended.
     """
     began = time.monotonic()
     reply = "nothing"
@@ -126,7 +126,7 @@ def empty_cache(server: Server, timeout_s: float) -> float:
 
 
 def read_metrics(server: Server) -> dict[str, float] | None:
-    """Returns the server's metrics, summed over labels; None where it publishes none (``enable_metrics`` is off)."""
+    """Returns the server's metrics, combined over labels; None if it publishes none (``enable_metrics`` is off)."""
     answer = server.ask("GET", "/metrics/") if server.engine == "sglang" else None
     if answer is not None and answer.status_code in (301, 302, 307, 308, 404):
         answer = server.ask("GET", "/metrics")
@@ -136,8 +136,8 @@ def read_metrics(server: Server) -> dict[str, float] | None:
 
 
 def parse_metrics(content: str) -> dict[str, float]:
-    """Returns every metric of a Prometheus page by its name without ``sglang:``, over its labels: shares are averaged,
-    all else is summed. What is no number is left out."""
+    """Returns the metrics of a Prometheus page by name without ``sglang:``. Over the labels, averages shares and sums
+    all others. Skips values that are not finite numbers."""
     found: dict[str, list[float]] = {}
     for line in content.splitlines():
         match = _LINE.match(line.strip()) if not line.startswith("#") else None
@@ -151,11 +151,11 @@ def parse_metrics(content: str) -> dict[str, float]:
 
 
 class Watch:
-    """Looks at the server's gauges once a second while a point runs, and at its counters before and after. With a
-    ``window``, set before it ends, only the gauges inside it count.
+    """Reads the server's gauges once per second while a point runs, and its counters before and after. With a
+    ``window``, set before the end, only the gauges inside it count.
 
-    with Watch(server) as watch: ...
-    watch.record
+        with Watch(server) as watch: ...
+        watch.record
     """
 
     def __init__(self, server: Server) -> None:
@@ -195,11 +195,11 @@ class Watch:
 
 
 def logged_retractions(lines: Iterable[str]) -> int | None:
-    """Counts the requests that were retracted, by these lines of a log; None where it logs no batches, and so would not
-    log this either.
+    """Counts the retracted requests in these lines of a log; None if the log reports no batches, because it then omits
+    retractions too.
 
-    Its metrics say it late: 0.5.2 brings them up to date at every ``decode_log_interval``-th step, so that what the
-    last requests of a point met shows in the next one.
+    The server's metrics are late: 0.5.2 updates them only at every ``decode_log_interval``-th step, so the last
+    retractions of a point would count in the next one.
     """
     found = None
     for line in lines:
@@ -211,13 +211,13 @@ def logged_retractions(lines: Iterable[str]) -> int | None:
 
 
 def inside(seen: Sequence[tuple[float, Seen]], window: Window | None) -> list[Seen]:
-    """Returns the samples within the window; all of them where none is."""
+    """Returns the samples within the window; all samples if none is inside."""
     found = [item for at, item in seen if window is None or window[0] <= at <= window[1]]
     return found or [item for _, item in seen]
 
 
 def _summary(before: Mapping[str, float], after: Mapping[str, float], seen: Iterable[Mapping[str, float]]) -> JsonDict:
-    """Returns what was counted in between, and the mean and the largest of every gauge."""
+    """Returns the increase of the counters, and mean and maximum of every gauge."""
     counted = {name: after[name] - before.get(name, 0.0) for name in COUNTERS if name in after}
     retracted = next((after[name] - before.get(name, 0.0) for name in RETRACTIONS if name in after), None)
     if retracted is None and _NOW_RETRACTED in after:

@@ -1,8 +1,8 @@
-"""Reads a trace of requests: when each arrived, how long it was, and which blocks of its prompt others share.
+"""Reads a trace of requests: arrival times, lengths, and the blocks that prompts share.
 
 The format is that of Mooncake (github.com/kvcache-ai/Mooncake, FAST25-release/traces), which aiperf reads as
-``mooncake_trace``: one JSON object a line with ``timestamp`` (milliseconds), ``input_length``, ``output_length`` and
-``hash_ids``, one for each block of 512 tokens, equal where the blocks and all before them are equal.
+``mooncake_trace``: one JSON object per line with ``timestamp`` (milliseconds), ``input_length``, ``output_length`` and
+``hash_ids``, one id per block of 512 tokens; equal ids mean equal blocks after equal prefixes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import short
 
 BLOCK = 512
-"""Tokens of a block."""
+"""Tokens per block."""
 _MOST_TOKENS = 200_000_000
 _LATEST_MS = 1e15
 _TAKES = {
@@ -32,7 +32,7 @@ _HINT = 'one JSON object a line: {"timestamp": 0, "input_length": 512, "output_l
 
 
 class Arrival(NamedTuple):
-    """One request: ``at`` in seconds since the first one, lengths in tokens, the hashes of its blocks."""
+    """One request: ``at`` in seconds after the first one, lengths in tokens, the hashes of its blocks."""
 
     at: float
     input_len: int
@@ -41,20 +41,20 @@ class Arrival(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The requests by their time. ``rate`` is how many arrive in a second, on the mean."""
+    """The requests in order of time. ``rate`` is the mean number of arrivals per second."""
 
     arrivals: Sequence[Arrival]
     rate: float
 
     @property
     def longest(self) -> int:
-        """Returns the tokens of the longest request, prompt and answer."""
+        """Returns the tokens of the longest request, prompt plus answer."""
         return max(each.input_len + each.output_len for each in self.arrivals)
 
 
 def read_trace(name: str, count: int | None = None) -> Trace:
-    """Returns the first ``count`` requests of a trace (None: all). Raises ConfigError (BEN017) for a file that is none,
-    and for one with more tokens than are made at a time."""
+    """Returns the first ``count`` requests of a trace (None: all). Raises ConfigError (BEN017) for an invalid file, and
+    for more tokens than can be made at once."""
     path = Path(name).expanduser()
     try:
         seen = path.stat()
@@ -65,7 +65,7 @@ def read_trace(name: str, count: int | None = None) -> Trace:
 
 
 def tokens_of(arrival: Arrival, seed: int, number: int, vocab_size: int, lowest: int) -> tuple[int, ...]:
-    """Returns the prompt of request ``number``: blocks with equal hashes have equal tokens; the rest is its own."""
+    """Returns the prompt of request ``number``: blocks with equal hashes get equal tokens, the rest is its own."""
     found: list[int] = []
     for block in arrival.blocks:
         found += _block(f"{seed}/block/{block}", vocab_size, lowest)

@@ -1,6 +1,6 @@
-"""Whether a measurement counts. A point is invalid for a reason that is named; it is never merely slow.
+"""Judges whether a measurement counts. An invalid point has a named reason; slowness is none.
 
-One rule, one small function: it looks at what was asked and what was seen, and says what is wrong, or nothing.
+Each rule is one small function: it compares the request with the observation, and returns the problem or None.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from sglang_hydra.measure.bench.measures import Moved, Sample, most_moved
 from sglang_hydra.text.json_types import JsonObject
 
 COLD_HIT_RATE = 0.01
-"""A cold point with random prompts may find this share of its prompt tokens in the prefix cache and no more."""
+"""The largest share of prompt tokens that a cold point with random prompts may find in the prefix cache."""
 
 OWN_DELAY = 0.05
-"""By so much of a reported number, and no more, the client's own delay may have moved it, or the server's waits."""
+"""The largest share by which the client's own delay, or the server's waits, may have changed a reported number."""
 
 SHORTFALL = 0.9
-"""What is reached must be at least this share of what was asked, for concurrency and for the request rate."""
+"""The smallest share of the requested concurrency or request rate that must be reached."""
 
 
 @dataclass(frozen=True)
 class Seen:
     """The observations while a point ran.
 
-    ``hit_rate`` is of prompt tokens; ``retracted`` counts requests that the server threw out of its batch;
-    ``throttled`` are the reasons that the GPUs gave for lowering their clocks; ``moved`` says how far the client's own
-    delay may have moved each number, and ``server_moved`` what the server's waits for a core may. None: it could not
-    be seen.
+    ``hit_rate`` is a share of prompt tokens. ``retracted`` counts requests that the server removed from its batch.
+    ``throttled`` are the GPUs' reasons for lowered clocks. ``moved`` is the possible effect of the client's own delay
+    on each number, ``server_moved`` that of the server's waits for a core. None: not observed.
     """
 
     load: Load
@@ -43,7 +42,7 @@ class Seen:
 
 
 def invalid_reasons(seen: Seen) -> list[str]:
-    """Returns every reason for which the point does not count, in words; none for a valid one."""
+    """Returns every reason why the point does not count, in words; none for a valid one."""
     return [reason for rule in RULES if (reason := rule(seen)) is not None]
 
 
@@ -72,8 +71,8 @@ def other_lengths(seen: Seen) -> str | None:
 
 
 def missing_tokens(seen: Seen) -> str | None:
-    """Compares the server's count of tokens with what came: the ids it sent, or the bytes of its text. Over all
-    answers: a single token may leave nothing, a piece of a character at the end of an answer for one."""
+    """Compares the server's token count with the received ids or bytes of text, over all answers: a single token may
+    leave no text, such as a partial character at the end of one."""
     counted = [sample for sample in seen.samples if sample.completed and sample.arrived_tokens is not None]
     arrived = sum(sample.arrived_tokens or 0 for sample in counted)
     claimed = sum(sample.output_tokens or 0 for sample in counted)
@@ -83,7 +82,7 @@ def missing_tokens(seen: Seen) -> str | None:
 
 
 def low_concurrency(seen: Seen) -> str | None:
-    """Looks at the time in which there was always another request to send: the ramps at both ends do not count."""
+    """Compares the concurrency while another request was always ready: the ramps at both ends do not count."""
     asked = seen.load.concurrency
     if asked is None or seen.load.request_rate is not None or not seen.samples:
         return None
@@ -95,7 +94,7 @@ def low_concurrency(seen: Seen) -> str | None:
 
 
 def late_client(seen: Seen) -> str | None:
-    """Returns whether the client is late: an open loop must send when it is time, whatever the server does."""
+    """Returns why the client is too late: an open loop must send on time, whatever the server does."""
     sent = [sample for sample in seen.samples if sample.due is not None]
     if seen.load.request_rate is None or len(sent) < 2:
         return None
@@ -123,8 +122,7 @@ def delayed_by_client(seen: Seen) -> str | None:
 
 
 def server_without_a_core(seen: Seen) -> str | None:
-    """Returns why the server lacks a core: on a small machine the client, or another program, runs where the server
-    would."""
+    """Returns why the server lacked a core: on a small machine the client or another program used it."""
     return _moved_too_far(seen.server_moved, "the server waited for a core of this machine, which")
 
 
@@ -175,9 +173,9 @@ RULES: tuple[Callable[[Seen], str | None], ...] = (
 
 
 def _mean_in_flight(samples: Sequence[Sample], asked: int) -> float:
-    """Returns the mean number of requests in flight between the sending of request ``asked`` and the last sending.
+    """Returns the mean number of requests in flight between sending request number ``asked`` and the last one.
 
-    Where all are sent at once there is no such time: then the most that were in flight together.
+    If all were sent at once, returns the maximum instead.
     """
     sent = sorted(sample.sent for sample in samples)
     begin, end = sent[asked - 1], sent[-1]

@@ -1,6 +1,6 @@
-"""Builds requests for completions and reads their answers: SGLang's own endpoint, and the one of the embedded engine.
+"""Builds completion requests and reads the answers: of SGLang's own endpoint, and of the embedded engine's.
 
-The load's processes import this file, so it needs nothing but the standard library.
+The load's processes import this file, so it needs only the standard library.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from sglang_hydra.measure.bench.prompts import Prompt
 
 LONGEST_ERROR = 300
-"""Characters of a server's error that are kept."""
+"""The most characters kept of a server's error."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A running server: where it listens, the name it serves the model under, and how it is spoken to."""
+    """A running server: its address, the name of its model, and its protocol."""
 
     url: str
     model: str
@@ -35,11 +35,10 @@ class Target:
 
 
 class Answered(NamedTuple):
-    """The content of a part of an answer: whether it brought content, and the server's counts so far (None: it has
-    none).
+    """A part of an answer: whether it has content, and the server's counts so far (None: no count).
 
-    ``retractions`` is how often the server threw the request out of its batch (0.5.23 says it). ``content`` is the text
-    of the part, or its token ids where the server sends them.
+    ``retractions`` counts how often the request left the batch (0.5.23 reports it). ``content`` is the part's text, or
+    its token ids if the server sends these.
     """
 
     has_content: bool
@@ -52,20 +51,20 @@ class Answered(NamedTuple):
 
 
 class Wire(Protocol):
-    """One way of asking for a completion. ``takes_ids`` says whether a prompt may be token ids."""
+    """A protocol for completions. ``takes_ids``: a prompt may be token ids."""
 
     path: str
     takes_ids: bool
 
     def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, object]:
-        """Returns the request."""
+        """Returns the body of the request."""
 
     def part(self, data: dict[str, object]) -> Answered:
-        """Reads one event of the stream, or the whole answer."""
+        """Parses one event of the stream, or the whole answer."""
 
 
 class Generate:
-    """SGLang's own endpoint: it counts tokens in every part and says how many came from its prefix cache."""
+    """SGLang's own endpoint. It counts tokens in every part, and reports the tokens from its prefix cache."""
 
     path = "/generate"
     takes_ids = True
@@ -73,14 +72,14 @@ class Generate:
     def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, object]:
         asked: dict[str, object] = {"input_ids": list(prompt.ids)} if prompt.text is None else {"text": prompt.text}
         sampling = {"temperature": 0.0, "max_new_tokens": prompt.output_len, "ignore_eos": True}
-        # Every token leaves text, so that what arrives can be held against what the server counts.
+        # Every token must leave text, so that the received text can be compared with the server's count.
         return {**asked, "sampling_params": {**sampling, "skip_special_tokens": False}, "stream": stream}
 
     def part(self, data: JsonDict) -> Answered:
         if "error" in data:
             return Answered(False, error=_error_text(data["error"]))
         meta = data.get("meta_info") or {}
-        # Without a tokenizer it answers with ids alone. Elsewhere ids come while their text is not complete.
+        # Without a tokenizer it answers only with ids. Otherwise ids may come before their text is complete.
         has_content = bool(data["text"] if "text" in data else data.get("output_ids"))
         counts = (meta.get("completion_tokens"), meta.get("prompt_tokens"), meta.get("cached_tokens"))
         aborted = _aborted(meta.get("finish_reason"))
@@ -89,8 +88,8 @@ class Generate:
 
 
 class Completions:
-    """The completions endpoint of the embedded engine. It writes exactly the asked length by ``generation_config``,
-    its way of saying that an end-of-text token does not end it."""
+    """The completions endpoint of the embedded engine. ``generation_config`` requests an exact length, so that an
+    end-of-text token does not end the answer."""
 
     path = "/v1/completions"
     takes_ids = False
@@ -108,7 +107,7 @@ class Completions:
 
 
 def _aborted(reason: object) -> str | None:
-    """Returns why the server gave a request up, None for one that it finished."""
+    """Returns why the server aborted a request; None for a finished one."""
     if not isinstance(reason, dict) or reason.get("type") != "abort":
         return None
     return _error_text(reason.get("message") or reason)
@@ -126,9 +125,9 @@ _COMPARED = 16  # parts of ids that are compared with the one before
 
 
 class Arrival(NamedTuple):
-    """When a piece was there, on ``time.monotonic``, and since when all but its last byte may have been there.
+    """The arrival of a piece: ``at`` on ``time.monotonic``; all but its last byte may have arrived at ``earliest``.
 
-    ``is_exact`` says whether the kernel noted when the last byte came; else that may have been ``earliest`` too.
+    ``is_exact``: the kernel recorded the last byte's arrival; otherwise that may also have been ``earliest``.
     """
 
     at: float
@@ -137,7 +136,7 @@ class Arrival(NamedTuple):
 
 
 class Answer:
-    """One answer: ``take`` gets its content piece by piece and ``end`` its end; all goes into ``sample``.
+    """One answer: ``take`` gets its content piece by piece and ``end`` its end; the result goes to ``sample``.
 
     Each piece comes with its ``Arrival``.
     """
@@ -155,12 +154,12 @@ class Answer:
         self._arrived = Arrived()
 
     def take(self, content: bytes, arrival: Arrival) -> bool:
-        """Returns whether the rest is worth reading: after what cannot be read nothing is."""
+        """Parses a piece. Returns False after an unreadable one, because the rest is then useless."""
         if self.status != 200 or not self._stream:
             if self.status == 200 or sum(map(len, self._pieces)) < 4 * LONGEST_ERROR:
                 self._pieces.append(content)
             return True
-        # Only a line feed ends a line: text may hold every other character that is a line's end elsewhere.
+        # Only a line feed ends a line; text may contain other line separators.
         lines, feed, rest = content.rpartition(b"\n")
         if not feed:
             self._pieces.append(rest)
@@ -171,7 +170,7 @@ class Answer:
         return self._events([line for line in lines.split(b"\n") if line.startswith(_DATA)], arrival)
 
     def end(self, arrival: Arrival, error: str | None = None) -> Sample:
-        """Returns the sample; ``error`` says why there is no more of the answer."""
+        """Returns the finished sample; ``error`` says why the answer ended early."""
         sample = self.sample
         content, self._pieces = b"".join(self._pieces), []
         if error is None and self.status != 200:
@@ -201,7 +200,7 @@ class Answer:
         return True
 
     def _add(self, part: Answered, at: float, earliest: float) -> None:
-        """Counts a part of n tokens as n equal gaps; where nobody counts, as one."""
+        """Counts a part of n tokens as n equal gaps; a part without a count as one."""
         sample = self.sample
         before = sample.output_tokens or 0
         sample.error = part.error or sample.error
@@ -231,7 +230,7 @@ class Answer:
 
 
 class Arrived:
-    """Counts what came, however the server sends it: each part all that there is so far, or what is new."""
+    """Counts the received content, whether each part repeats the content so far or adds to it."""
 
     __slots__ = ("_grows", "_ids", "_last", "_last_size", "_parts", "_sum", "_whole")
 
@@ -257,8 +256,8 @@ class Arrived:
         self._last, self._last_size = content, size
 
     def most_tokens(self, claimed: int | None) -> int | None:
-        """Returns how many tokens can have come: exactly where the server sends their ids, else the bytes of their
-        text, since every token leaves one. None for nothing."""
+        """Returns the most tokens that can have arrived: exact for token ids, else the bytes of the text, because every
+        token leaves at least one. None without content."""
         if not self._parts:
             return None
         if self._ids and self._parts <= 2 and claimed in (self._last_size, self._sum):

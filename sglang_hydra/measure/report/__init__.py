@@ -1,2 +1,1 @@
-"""Reports the results of sweeps: read from their folders, compared, and shown in the terminal, as CSV and as one HTML
-file."""
+"""Reports the results of sweeps: reads and compares their folders, for the terminal, CSV and one HTML file."""

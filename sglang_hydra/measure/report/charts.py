@@ -1,8 +1,8 @@
-"""Charts as SVG: scatter plots with a line for each server and their Pareto front. Built as a tree, so that no text can
-break out.
+"""Draws charts as SVG: scatter plots with a line per server and their Pareto front. Builds them as a tree, so that no
+text can break the markup.
 
-Colours come from the page's CSS classes, so that one file suits light and dark; each mark has a title that is shown
-when it is pointed at. 420 units are as wide as a phone, so that nothing shrinks below reading there.
+Colours come from the page's CSS classes, so that one file suits light and dark themes; each mark shows a title on
+hover. 420 units equal the width of a phone, so that the text stays readable there.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Element = ElementTree.Element
 
 
 class Mark(NamedTuple):
-    """A point of a scatter plot. ``series`` numbers its server, ``older`` how many sweeps came after its own, ``point``
-    the row that it is in the table. ``on_front`` marks what nothing beats, ``missed`` what misses the limits. Marks of
-    one ``line`` are joined in their ``order``, and each has its ``label``. ``x_noise`` and ``y_noise`` are where the
-    numbers lie, None without repeats."""
+    """A point of a scatter plot. ``series`` numbers its server, ``older`` counts the sweeps after its own, ``point`` is
+    its row in the table. ``on_front``: no other point beats it; ``missed``: it misses the limits. Marks with the same
+    ``line`` are joined in ``order``; each has a ``label``. ``x_noise`` and ``y_noise`` are the 95 % intervals, None
+    without repeats."""
 
     x: float
     y: float
@@ -58,7 +58,7 @@ class Mark(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What an axis shows, and which of its values are beyond a limit."""
+    """The label of an axis, and its limit."""
 
     words: str
     more_is_better: bool = False
@@ -70,13 +70,13 @@ class _Scale(NamedTuple):
     of: Callable[[float], float]
 
     def within(self, value: float) -> float:
-        """Returns the place of a value, at the edge of the plot where it lies beyond."""
+        """Returns the position of a value, moved to the edge of the plot if it is outside."""
         return self.of(min(max(value, self.ticks[0]), self.ticks[-1]))
 
 
 def scatter(marks: Sequence[Mark], x: Axis, y: Axis, is_log: bool = False) -> str:
-    """Marks with a line for each ``line``, a broad one along each sweep's front, and the noise of each. Logarithmic
-    axes need numbers above zero."""
+    """Draws the marks with a line for each ``line``, a broad one along each sweep's front, and the noise of each mark.
+    Logarithmic axes need positive numbers."""
     svg = _svg(WIDTH, HEIGHT, f"{y.words} against {x.words}")
     make = _log_scale if is_log else _even_scale
     x_scale = make([mark.x for mark in marks], _LEFT, WIDTH - _RIGHT)
@@ -95,7 +95,7 @@ def scatter(marks: Sequence[Mark], x: Axis, y: Axis, is_log: bool = False) -> st
 
 
 def _frame(svg: Element, x: Axis, y: Axis, x_scale: _Scale, y_scale: _Scale) -> None:
-    """Draws the grid, what lies beyond a limit, the words of the axes, and where it is better."""
+    """Draws the grid, the area beyond a limit, the labels of the axes, and the better direction."""
     if x.limit is not None:
         at = x_scale.within(x.limit)
         left, right = (_LEFT, at) if x.more_is_better else (at, WIDTH - _RIGHT)
@@ -126,7 +126,7 @@ def _joined(
 
 
 def _labels(svg: Element, marks: Sequence[Mark], x: _Scale, y: _Scale) -> None:
-    """Writes the loads beside their marks, those on the front first; one that would cover another is left out."""
+    """Writes the loads beside their marks, front first; omits a label that would cover another."""
     taken: list[tuple[float, float, float]] = []
     for mark in sorted(marks, key=lambda mark: (not mark.on_front, -mark.order)):
         left, bottom = x.of(mark.x) + 7, y.of(mark.y) - 6
@@ -139,7 +139,7 @@ def _labels(svg: Element, marks: Sequence[Mark], x: _Scale, y: _Scale) -> None:
 def _mark(svg: Element, mark: Mark, x: _Scale, y: _Scale) -> None:
     data = {"data-s": str(mark.series), "data-p": str(mark.point)}
     at_x, at_y = x.of(mark.x), y.of(mark.y)
-    # A whisker is as long as the plot at most: one of few repeats would be the whole picture.
+    # A whisker ends at the plot's edge, so that one with few repeats does not dominate it.
     for noise, is_x in ((mark.x_noise, True), (mark.y_noise, False)):
         if noise is not None:
             ends = (
@@ -150,13 +150,13 @@ def _mark(svg: Element, mark: Mark, x: _Scale, y: _Scale) -> None:
             _line(svg, *ends, f"noise {mark.kind}", data)
     kind = f"mark {mark.kind}" + ("" if mark.on_front else " behind") + (" missed" if mark.missed else "")
     place = _outline(mark.series, at_x, at_y, 5.0 if mark.on_front else 3.5)
-    # Those on the front can be reached by keyboard; of a thousand others none wants to be walked through.
+    # Only marks on the front are reachable by keyboard; thousands of others would be too many.
     reached = {"tabindex": "0", "role": "img", "aria-label": _lines(mark.title)} if mark.on_front else {}
     _titled(ElementTree.SubElement(svg, "path", {"d": place, "class": kind, **data, **reached}), mark.title)
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Returns about five round numbers from ``low`` to the first that is not below ``high``."""
+    """Returns about five round numbers from ``low`` to the first one that is at least ``high``."""
     if not high > low:
         return [low, low + 1]
     rough = (high - low) / _TICKS
@@ -167,8 +167,8 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Returns 1, 2 and 5 times powers of ten, or these powers alone where they are many, around both numbers, which are
-    above zero."""
+    """Returns 1, 2 and 5 times powers of ten around both positive numbers, or only the powers if there would be
+    many."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 2)
     for factors in ((1, 2, 5), (1,)):
         steps = [factor * 10.0**power for power in powers for factor in factors]
@@ -180,7 +180,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def short(value: float) -> str:
-    """Returns a number in at most three or four digits: 0.012, 1.5, 1,240, 12.4k."""
+    """Formats a number with three or four digits: 0.012, 1.5, 1,240, 12.4k."""
     if value and abs(value) < 1:
         return f"{value:.2g}"
     if abs(value) >= 10_000:
@@ -189,15 +189,15 @@ def short(value: float) -> str:
 
 
 def legend_mark(series: int) -> str:
-    """Returns the mark of a series alone, for a legend."""
+    """Returns a series' mark alone, for a legend."""
     svg = Element("svg", {"viewBox": "0 0 14 14", "class": "key", "aria-hidden": "true"})
     ElementTree.SubElement(svg, "path", {"d": _outline(series, 7, 7, 5), "class": f"mark s{series % _COLOURS}"})
     return _written(svg)
 
 
 def _outline(series: int, x: float, y: float, size: float) -> str:
-    """Returns the mark of a series: each has a shape of its own beside its colour, for whoever does not tell the
-    colours apart. All have about the same area."""
+    """Returns the outline of a series' mark. Each series also has its own shape, for readers who cannot distinguish the
+    colours. All have about the same area."""
     shape = (series + series // _COLOURS) % _COLOURS
     if shape == 0:
         half = f"a{size:g},{size:g} 0 1,0"

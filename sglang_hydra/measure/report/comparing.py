@@ -1,5 +1,5 @@
-"""Compares points: groups repeats, finds Pareto fronts and the best point within an SLO, and tells noise from
-change. One workload has requests of one kind, whatever the concurrency or the request rate."""
+"""Compares points: groups repeats, finds Pareto fronts and the best point within an SLO, and separates noise from
+change. One workload has requests of one kind, at any concurrency or request rate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2
 
 
 class Metric(NamedTuple):
-    """A number of a point: the key of its measure, how it is called, and whether more is better."""
+    """A number of a point: the key of its measure, its name, its better direction, its unit."""
 
     key: str
     words: str
@@ -48,14 +48,14 @@ class Group:
 
     @property
     def words(self) -> str:
-        """Returns what was typed for this point beside what all points share."""
+        """Returns the overrides of this point that the other points do not share."""
         return " ".join(self.first.words) or "the only point"
 
     def values(self, metric: Metric) -> list[float]:
         return [value for row in self.rows if (value := row.measure(metric.key)) is not None]
 
     def mean(self, metric: Metric) -> float | None:
-        """Returns the mean over the repeats; None where nobody measured it."""
+        """Returns the mean over the repeats; None without values."""
         values = self.values(metric)
         return fmean(values) if values else None
 
@@ -65,15 +65,14 @@ class Group:
 
 
 class Interval(NamedTuple):
-    """Where a number lies with a probability of 95 %, by the spread of its repeats."""
+    """The 95 % confidence interval of a number, from the spread of its repeats."""
 
     low: float
     high: float
 
 
 class Best(NamedTuple):
-    """The best group of a metric. ``sure`` only when no other one reaches it within the noise; ``why`` says what is
-    known of that."""
+    """The best group of a metric. ``sure``: no other group equals it within the noise; ``why`` explains this."""
 
     best: Group
     sure: bool
@@ -81,7 +80,7 @@ class Best(NamedTuple):
 
 
 def grouped(rows: Iterable[Row]) -> list[Group]:
-    """Returns valid rows by point, the repeats together, in the order of their first."""
+    """Groups valid rows by point, with their repeats, in the order of the first ones."""
     found: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         if row.state == "valid":
@@ -90,13 +89,13 @@ def grouped(rows: Iterable[Row]) -> list[Group]:
 
 
 def throughput_of(groups: Sequence[Group]) -> Metric:
-    """Returns the throughput per GPU where every point has GPUs, else of the whole server."""
+    """Returns the throughput per GPU if every point has GPUs, else that of the whole server."""
     per_gpu = all(group.mean(THROUGHPUT_PER_GPU) is not None for group in groups)
     return THROUGHPUT_PER_GPU if groups and per_gpu else THROUGHPUT
 
 
 def pareto(groups: Sequence[Group], x: Metric, y: Metric) -> list[Group]:
-    """Returns those that no other beats in both metrics, sorted by x. Of equals the first stays."""
+    """Returns the groups that no other beats in both metrics, sorted by x. Of equal groups the first one stays."""
     points = [
         (group, gx, gy) for group in groups if (gx := group.mean(x)) is not None and (gy := group.mean(y)) is not None
     ]
@@ -109,10 +108,10 @@ def pareto(groups: Sequence[Group], x: Metric, y: Metric) -> list[Group]:
 
 
 def best(groups: Sequence[Group], metric: Metric) -> Best | None:
-    """Returns the group with the best mean; None where there is none.
+    """Returns the group with the best mean; None without values.
 
-    No winner is declared inside the noise: it is sure only when the interval of its difference to every other group
-    leaves zero out, and that takes repeats.
+    Differences within the noise decide nothing: the best is sure only if the interval of its difference to every other
+    group excludes zero, which requires repeats.
     """
     candidates = [group for group in groups if group.mean(metric) is not None]
     if not candidates:
@@ -135,14 +134,14 @@ def interval(values: Sequence[float]) -> Interval | None:
     if len(values) < 2:
         return None
     mean, half = fmean(values), _student(len(values) - 1) * math.sqrt(variance(values) / len(values))
-    # No measure is below zero, so no mean of one is.
+    # No measure is negative, so no mean is either.
     low = mean - half if min(values) < 0 else max(0.0, mean - half)
     return Interval(low, mean + half)
 
 
 def difference(before: Sequence[float], after: Sequence[float], count: int = 1) -> Interval | None:
-    """Returns Student's interval of the means' difference, after - before; None where either has fewer than two values.
-    Of ``count`` differences that are judged together all intervals hold with a probability of 95 % (Bonferroni)."""
+    """Returns Student's interval of the means' difference, after - before; None if either has fewer than two values.
+    With ``count`` differences judged together, all intervals hold with a probability of 95 % (Bonferroni)."""
     if len(before) < 2 or len(after) < 2:
         return None
     z = _NORMAL if count == 1 else NormalDist().inv_cdf(1 - (1 - _LEVEL) / 2 / count)
@@ -152,9 +151,9 @@ def difference(before: Sequence[float], after: Sequence[float], count: int = 1) 
 
 
 def power(before: Sequence[float], after: Sequence[float], limit: float, loss: float, count: int = 1) -> float | None:
-    """Returns how probably a worsening by ``loss``, a share of the mean before, is seen in noise by as many repeats
-    with as much noise: that the mean moves by more than ``limit``, and by more than half the interval of
-    ``difference``. The means are taken for normal. None where either has fewer than two values."""
+    """Returns the probability of detecting a worsening by ``loss``, a share of the mean before, with the same number of
+    repeats and the same noise: the mean must move by more than ``limit`` and by more than half the interval of
+    ``difference``. Assumes normal means. None if either has fewer than two values."""
     interval = difference(before, after, count)
     if interval is None:
         return None
@@ -165,7 +164,7 @@ def power(before: Sequence[float], after: Sequence[float], limit: float, loss: f
 
 
 def meets_slo(group: Group) -> bool:
-    """Returns whether every repeat met the SLO that it was measured under."""
+    """Returns whether every repeat met the SLO of its measurement."""
     return all(row.measures.get("slo_met") for row in group.rows)
 
 
@@ -175,15 +174,15 @@ def _apart(best: Group, other: Group, metric: Metric) -> bool:
 
 
 def _error(before: Sequence[float], after: Sequence[float]) -> float:
-    """Returns the standard error of the difference of two means, their noise pooled as Student does."""
+    """Returns the standard error of the difference of two means, with Student's pooled variance."""
     freedom = len(before) + len(after) - 2
     pooled = ((len(before) - 1) * variance(before) + (len(after) - 1) * variance(after)) / freedom
     return math.sqrt(pooled * (1 / len(before) + 1 / len(after)))
 
 
 def _student(freedom: int, z: float = _NORMAL) -> float:
-    """Returns the quantile of Student's t that is ``z`` for the normal distribution; beyond the table of 97.5 % by the
-    first two terms of its expansion."""
+    """Returns the quantile of Student's t that corresponds to ``z`` of the normal distribution; outside the table of
+    97.5 % uses the first two terms of its expansion."""
     if z == _NORMAL and freedom <= len(_STUDENT):
         return _STUDENT[freedom - 1]
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
@@ -194,21 +193,21 @@ def _cost(metric: Metric, value: float) -> float:
 
 
 _LOADS = {"bench.concurrency": ("concurrency", ""), "bench.request_rate": ("requests/s", "/s")}
-"""The settings that say how much load a point has: in words, and the unit beside a mark."""
+"""The settings that define a point's load: in words, and the unit beside a mark."""
 _LENGTHS = ("bench.input_len", "bench.output_len")
 _SLO_NAMES = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end"}
 _LIMIT = re.compile(r"\s*(ttft|itl|e2e)(?:_ms)?\s*=\s*(\d+(?:\.\d+)?)\s*(ms|s|)\s*", re.IGNORECASE)
 
 
 class Leader(NamedTuple):
-    """The best server at one load, by each metric; None where nobody measured it."""
+    """The best server at one load, by each metric; None for an unmeasured metric."""
 
     load: str
     verdicts: tuple[Best | None, ...]
 
 
 def workloads_of(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Returns the groups by their workload in words, in the order of the first."""
+    """Groups the points by their workload in words, in the order of the first ones."""
     found: dict[tuple[tuple[str, str], ...], list[Group]] = {}
     for group in groups:
         found.setdefault(_shape(group), []).append(group)
@@ -219,7 +218,7 @@ def workloads_of(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 
 def load_of_point(group: Group) -> tuple[float, str, str]:
-    """Returns how much load a point has: to sort by, as the label of its mark, and in words."""
+    """Returns a point's load as a sort key, as its mark's label, and in words."""
     for key, (words, unit) in _LOADS.items():
         value = group.first.settings.get(key)
         if isinstance(value, (int, float)):
@@ -232,13 +231,13 @@ def key_of(word: str) -> str:
 
 
 def server_words(words: Sequence[str]) -> list[str]:
-    """Returns the overrides without those of the load, the sweep and Hydra."""
+    """Removes the overrides of the load, the sweep and Hydra."""
     return [word for word in words if re.split(r"[./]", key_of(word))[0] not in ("bench", "sweep", "hydra")]
 
 
 def servers_of(groups: Sequence[Group]) -> dict[str, str]:
-    """Returns the name of each server by its id: what was typed for it beside the load, or else its model. Servers of
-    one sweep never share a name; those of different sweeps that were typed alike do."""
+    """Maps the id of each server to its name: its overrides without those of the load, or else its model. Servers of
+    one sweep never share a name; equally typed servers of different sweeps do."""
     names: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}
     for group in groups:
@@ -251,7 +250,7 @@ def servers_of(groups: Sequence[Group]) -> dict[str, str]:
 
 
 def leaders(groups: Sequence[Group], throughput: Metric) -> list[Leader]:
-    """Returns who leads at each load that several servers have; nothing for a single server."""
+    """Returns the best servers at each load that several servers have; nothing for a single server."""
     at = {id(group): load_of_point(group)[::2] for group in groups}
     loads = groupby(sorted(groups, key=lambda group: at[id(group)]), key=lambda group: at[id(group)])
     return [
@@ -262,7 +261,7 @@ def leaders(groups: Sequence[Group], throughput: Metric) -> list[Leader]:
 
 
 def read_slo(text: str) -> dict[str, float] | None:
-    """Returns ``ttft=500ms,itl=30ms`` as ``{"ttft_ms": 500.0, "itl_ms": 30.0}``; None for other text."""
+    """Parses ``ttft=500ms,itl=30ms`` to ``{"ttft_ms": 500.0, "itl_ms": 30.0}``; None for other text."""
     found = [_LIMIT.fullmatch(part) for part in text.split(",")]
     limits = {each[1].lower() + "_ms": float(each[2]) * (1000 if each[3] == "s" else 1) for each in found if each}
     return limits if len(limits) == len(found) and all(limits.values()) else None
@@ -273,7 +272,7 @@ def slo_words(slo: Mapping[str, float]) -> str:
 
 
 def measured_slo(groups: Sequence[Group]) -> dict[str, float]:
-    """Returns the limits that all of these points were measured under; {} where they differ."""
+    """Returns the limits under which all these points were measured; {} if they differ."""
     names = [f"{name}_ms" for name in _SLO_NAMES]
     asked = [{name: group.first.settings.get(f"bench.slo.{name}") for name in names} for group in groups]
     limits = [{name: limit for name, limit in each.items() if isinstance(limit, (int, float))} for each in asked]
@@ -281,8 +280,8 @@ def measured_slo(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def misses(group: Group, slo: Mapping[str, float]) -> bool:
-    """Returns whether a point misses the limits: judged request by request where it was measured under them, else by
-    the 99th percentiles. A number that nobody measured misses nothing."""
+    """Returns whether a point misses the limits: request by request if it was measured under them, else by the 99th
+    percentiles. Unmeasured numbers miss nothing."""
     if slo and slo == measured_slo([group]):
         return not meets_slo(group)
     means = {name: group.mean(Metric(f"{name}.p99", "", False, "ms")) for name in slo}

@@ -1,5 +1,4 @@
-"""Computes the contents of a report as plain values: the terminal, the CSV file and the page are only its
-renderings."""
+"""Computes the contents of a report as plain values; the terminal, the CSV file and the page only render them."""
 
 from __future__ import annotations
 
@@ -41,14 +40,14 @@ from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.words import program
 
 COLUMNS = tuple(Metric(*row) for row in json_beside(__file__))
-"""What a table of points shows; a column that nobody has values for is left out."""
+"""The columns of a table of points; a column without values is omitted."""
 
 LIMIT_SHARE = COLUMNS[-1]
 _MOST_WORKLOADS = 12
 
 
 class Winner(NamedTuple):
-    """The best point of one kind: what it is best at, the verdict, its numbers, and the command that starts it."""
+    """The best point of one kind: its title, the verdict, its metric, and the command that starts it."""
 
     title: str
     metric: Metric
@@ -57,7 +56,7 @@ class Winner(NamedTuple):
 
 
 class Front(NamedTuple):
-    """A Pareto chart: ``y`` against ``x``, all groups, and those that nothing beats, sweep by sweep."""
+    """A Pareto chart: ``y`` against ``x``, all groups, and the ids of the unbeaten ones of each sweep."""
 
     x: Metric
     y: Metric
@@ -66,9 +65,9 @@ class Front(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """One point that two sweeps have: a metric before and after, the relative change, and whether it is noise.
+    """One point of two sweeps: a metric before and after, the relative change, and whether that is noise.
 
-    ``noise`` is None where repeats are missing to tell.
+    ``noise`` is None without enough repeats.
     """
 
     words: str
@@ -81,8 +80,8 @@ class Changed(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """Points that can be compared: their requests are alike, whatever the load. ``slo`` are the limits in ms that they
-    are judged by: those that were asked for, else those that all of them were measured under."""
+    """Comparable points: their requests are alike, at any load. ``slo`` are the limits in ms to judge them by: the
+    requested ones, else those of their measurement."""
 
     words: str
     groups: tuple[Group, ...]
@@ -93,15 +92,15 @@ class Workload(NamedTuple):
 
     @property
     def held(self) -> str:
-        """Returns how many points hold the limits, in words; empty where there are none."""
+        """Returns the number of points that hold the limits, in words; empty without limits."""
         held = sum(not misses(group, self.slo) for group in self.groups)
         return f"{held} of {len(self.groups)} points hold {slo_words(self.slo)}" if self.slo else ""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is shown, of one sweep or of several side by side. ``winners`` and ``fronts`` are over all
-    points, for programs; ``workloads`` has what people are shown."""
+    """The contents for one sweep, or several side by side. ``winners`` and ``fronts`` cover all points, for programs;
+    ``workloads`` are for people."""
 
     sweeps: tuple[SweepResults, ...]
     groups: tuple[Group, ...]
@@ -115,21 +114,21 @@ class Report:
 
     @property
     def largest(self) -> list[Workload]:
-        """Returns the workloads that are shown: those with the most points."""
+        """Returns the workloads to show: those with the most points."""
         return sorted(self.workloads, key=lambda each: -len(each.groups))[:_MOST_WORKLOADS]
 
     @property
     def search_answers(self) -> list[str]:
-        """Returns what the searches of the sweeps found, each in words."""
+        """Returns the answers of the sweeps' searches, in words."""
         return [answer_of(found) for sweep in self.sweeps for found in sweep.searches]
 
     def cells(self, group: Group) -> list[str]:
-        """Returns the values of the keys that vary, for one group."""
+        """Returns the values of the varying keys for one group."""
         return [shown(group.first.settings.get(key)) for key in self.keys]
 
 
 def latency_note(sweeps: Sequence[SweepResults]) -> str:
-    """Says from when the latencies count: of open loops the time when a request was due."""
+    """Says from when the latencies count: in open loops from the due time."""
     rows = [row for sweep in sweeps for row in sweep.rows if row.state == "valid"]
     found = {latency_from(row.record) for row in rows}
     if found == {"due"}:
@@ -140,7 +139,7 @@ def latency_note(sweeps: Sequence[SweepResults]) -> str:
 
 
 def make_report(sweeps: Sequence[SweepResults], slo: Mapping[str, float] | None = None) -> Report:
-    """Returns the report of these sweeps. ``slo`` are limits in ms by which points are judged afterwards."""
+    """Makes the report of these sweeps. ``slo`` are limits in ms to judge the points by afterwards."""
     rows = [row for sweep in sweeps for row in sweep.rows]
     valid = [row for row in rows if row.state == "valid"]
     groups = grouped(rows)
@@ -172,14 +171,14 @@ def make_report(sweeps: Sequence[SweepResults], slo: Mapping[str, float] | None 
 
 
 def number_cell(metric: Metric, mean: float | None) -> str:
-    """Returns a mean in a table; above the hardware's limit it cannot be."""
+    """Formats a mean for a table; more than 100 % of the hardware's limit is impossible and marked."""
     if mean is None:
         return ""
     return short(mean) + (" check inputs" if metric is LIMIT_SHARE and mean > 100 else "")
 
 
 def shown(value: object) -> str:
-    """Returns a setting's value as one would type it."""
+    """Formats a setting's value as a user types it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -188,8 +187,8 @@ def shown(value: object) -> str:
 
 
 def command_of(sweep: SweepResults, group: Group) -> str:
-    """Returns the command that starts the server of a point: the words that all points share, and its own, without
-    those of the load, the sweep and Hydra, and with the folders that its configs came from."""
+    """Returns the command that starts the server of a point: the shared words and its own, without those of the load,
+    the sweep and Hydra, and with the folders of its configs."""
     own = group.first.words
     named = {key_of(word) for word in own}
     kept = server_words([*(word for word in sweep.shared if key_of(word) not in named), *own])
@@ -222,7 +221,7 @@ def _winners(
 
 
 def slo_of(group: Group) -> str:
-    """Returns the SLO of the load in words; empty where there is none."""
+    """Returns the SLO of the load in words; empty without one."""
     limits = slo_words(measured_slo([group]))
     share = group.first.settings.get("bench.slo.share")
     of = f" for {share:.4g} of the requests" if limits and isinstance(share, (int, float)) and share < 1 else ""
@@ -248,7 +247,7 @@ def _label(group: Group, key: str) -> str:
 
 
 def _changes(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput: Metric) -> Iterator[Changed]:
-    """Yields the points of the first sweep that each later one has too."""
+    """Yields the changes of points that the first sweep shares with each later one."""
     own = {sweep.name: [group for group in groups if group.first.sweep == sweep.name] for sweep in sweeps}
     for sweep in sweeps[1:]:
         for before, group in same_points(own[sweeps[0].name], own[sweep.name]):
@@ -262,8 +261,9 @@ def _changes(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput
 
 
 def same_points(before: Sequence[Group], after: Sequence[Group]) -> Iterator[tuple[Group, Group]]:
-    """Pairs that are one point in two sweeps: typed alike, or else alike in every setting that varies within one of
-    them. What differs between the sweeps as wholes (a release, its defaults) is what they are compared for."""
+    """Pairs the groups of the same point in two sweeps: with equal words, else equal in every setting that varies
+    within a sweep. Differences between the sweeps as wholes (a release, its defaults) are the subject of the
+    comparison."""
     typed = _unique(before, lambda group: group.first.words)
     keys = sorted({*varying([group.first for group in before]), *varying([group.first for group in after])})
     alike = _unique(before, lambda group: tuple(_label(group, key) for key in keys))
@@ -274,6 +274,6 @@ def same_points(before: Sequence[Group], after: Sequence[Group]) -> Iterator[tup
 
 
 def _unique(groups: Sequence[Group], name: Callable[[Group], tuple[str, ...]]) -> dict[tuple[str, ...], Group]:
-    """Returns groups by a name of theirs, without those that share it."""
+    """Maps a name of each group to the group, without shared names."""
     counts = Counter(name(group) for group in groups)
     return {name(group): group for group in groups if counts[name(group)] == 1}

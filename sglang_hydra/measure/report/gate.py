@@ -1,4 +1,4 @@
-"""The gate of a canary: which points of a sweep fell behind those of a base, beyond a limit and beyond the noise."""
+"""Gates a canary: finds the points of a sweep that are worse than those of a base, beyond a limit and the noise."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MOST_ROWS = 200
 
 
 class Judged(NamedTuple):
-    """One number of a point in both sweeps. ``loss`` is its worsening, as a share of what it was; ``interval`` is where
-    that lies, with a probability of 95 % for all numbers of a gate together, None without repeats. ``state``: good,
-    noise (worse than the limit, within the noise), fell, unknown (worse than the limit, and no repeats to tell).
-    ``power`` is how probably these repeats tell a loss of ``told_loss`` from noise, None without repeats."""
+    """One number of a point in both sweeps. ``loss`` is its worsening as a share of its earlier value; ``interval`` is
+    its confidence interval, 95 % for all numbers of a gate together, None without repeats. ``state``: good, noise
+    (beyond the limit, within the noise), fell, unknown (beyond the limit, without repeats). ``power`` is the
+    probability that these repeats detect a loss of ``told_loss``, None without repeats."""
 
     words: str
     measure: str
@@ -35,7 +35,7 @@ class Judged(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A point of the base that does not count any more, or was not measured: ``why``."""
+    """A point of the base that is now invalid or was not measured: ``why``."""
 
     words: str
     state: str
@@ -43,7 +43,7 @@ class Lost(NamedTuple):
 
 
 class Gate(NamedTuple):
-    """``limit`` is a share. ``lost`` are points of the base without a valid counterpart."""
+    """The result of a gate. ``limit`` is a share. ``lost`` are points of the base without a valid counterpart."""
 
     base: str
     name: str
@@ -53,13 +53,13 @@ class Gate(NamedTuple):
 
     @property
     def fallen(self) -> list[Judged | Lost]:
-        """Returns what closes the gate: what fell, or may have fallen, and what was measured and does not count."""
+        """Returns the reasons to close the gate: points that fell or may have fallen, and invalid ones."""
         worse = [item for item in self.judged if item.state in ("fell", "unknown")]
         return [*worse, *(item for item in self.lost if item.state != "missing")]
 
     @property
     def power(self) -> str:
-        """Returns how many of 100 losses these repeats tell, on average over the numbers; empty without repeats."""
+        """Says how many of 100 losses these repeats detect, averaged over the numbers; empty without repeats."""
         known = [item.power for item in self.judged if item.power is not None]
         if not known:
             return ""
@@ -78,20 +78,19 @@ class Gate(NamedTuple):
 
 
 def told_loss(limit: float) -> float:
-    """Returns the loss that the power is about, as a share: 5 %, or twice a limit that is larger than half of that."""
+    """Returns the loss that the power refers to, as a share: 5 %, or twice the limit if that is more."""
     return max(0.05, 2 * limit)
 
 
 def read_limit(text: str) -> float | None:
-    """Returns ``3%`` as 0.03; None for other text, and for 100 % and more."""
+    """Parses ``3%`` to 0.03; None for other text, and for 100 % and more."""
     found = _LIMIT.fullmatch(text)
     return float(found[1]) / 100 if found and float(found[1]) < 100 else None
 
 
 def gate(base: SweepResults, new: SweepResults, limit: float) -> Gate:
-    """Compares the points of equal load. The mean decides whether a point is worse than the limit, the interval of the
-    difference whether that is more than noise: of many numbers that did not move, some 5 gates in 100
-    find one that fell."""
+    """Compares the points of equal load. The mean decides whether a point is beyond the limit, the interval of the
+    difference whether that exceeds the noise: without any real change, about 5 gates in 100 find a fall."""
     before, after = grouped(base.rows), grouped(new.rows)
     pairs = [(old, now) for old, now in same_points(before, after) if old.first.workload_id == now.first.workload_id]
     judged = tuple(item for old, now in pairs for item in _judged(old, now, limit, 3 * len(pairs)))
@@ -126,7 +125,7 @@ def _lost(old: Group, rows: Sequence[Row]) -> Lost:
 
 
 def markdown(made: Gate) -> str:
-    """Returns the gate as a comment on a change. Text of the folders can neither format, link nor mention."""
+    """Renders the gate as a comment on a change. Escapes text from the folders: it cannot format, link or mention."""
     closed = len(made.fallen)
     verdict = "passes" if made.ok else f"{closed} fell" if closed else "nothing to compare"
     lines = [f"### sglang-hydra report: {verdict}", ""]
@@ -149,7 +148,7 @@ def markdown(made: Gate) -> str:
 
 
 def moved(loss: float) -> str:
-    """Returns a worsening in words: ``4.0% worse``, ``2.0% better``."""
+    """Describes a worsening: ``4.0% worse``, ``2.0% better``."""
     return f"{abs(loss):.1%} {'worse' if loss > 0 else 'better'}"
 
 

@@ -1,6 +1,6 @@
-"""The report as one HTML file that needs nothing else: no network, light and dark, from 400 pixels on. Its one script
-shows the numbers of a mark, hides servers, and sorts and filters the table; it holds no data, and without it everything
-can be read. The page's own policy allows that script and that style, and nothing else."""
+"""Renders the report as one self-contained HTML file: no network, light and dark themes, from 400 pixels on. Its one
+script shows the numbers of a mark, hides servers, and sorts and filters the table. The script holds no data, and the
+page is readable without it. The page's own policy allows only that script and that style."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _PARTS = {name: Path(__file__).with_name(f"page.{name}") for name in ("html.j2",
 
 
 def page(report: Report) -> str:
-    """Returns the whole file. Every text in it is escaped by the template engine, every chart built as a tree; control
-    characters are spelled out."""
+    """Returns the whole file. The template engine escapes every text, and charts are built as trees; control characters
+    are spelled out."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
@@ -89,7 +89,7 @@ def _hash(content: str) -> str:
 
 
 def _visible(value: object) -> object:
-    """Returns what the template writes: texts without control characters, invisible ones and those of direction."""
+    """Spells out control characters, invisible ones and direction marks of a text in the template."""
     return printable(value) if type(value) is str else value
 
 
@@ -105,7 +105,7 @@ def counts(report: Report) -> str:
 
 
 def rejected(report: Report) -> Iterator[dict[str, str]]:
-    """Yields every point that does not count, and why; refused ones by their reason."""
+    """Yields every point that does not count, with the reason; groups refused ones by their reason."""
     for sweep in report.sweeps:
         where = f"{sweep.name}: " if len(report.sweeps) > 1 else ""
         for row in sweep.rows:
@@ -122,8 +122,8 @@ def spelled(low_high: Interval | None) -> str:
 
 
 class _Drawn:
-    """What is drawn of a report: each server has a number, which is its colour and shape, and a name; each point has
-    its row of the table."""
+    """Prepares the drawing of a report: each server has a number, which sets its colour and shape, and a name; each
+    point has its row of the table."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -153,7 +153,7 @@ class _Drawn:
         return self.names.index(self._server[group.first.server_id])
 
     def _cards(self, winners: Sequence[Winner]) -> list[JsonDict]:
-        """Returns one for each distinct server that is best at something."""
+        """Returns one card for each server that is best at something."""
         cards: dict[str, JsonDict] = {}
         for winner in winners:
             group, metric = winner.verdict.best, winner.metric
@@ -210,7 +210,7 @@ class _Drawn:
         )
 
     def _title(self, workload: Workload, group: Group) -> str:
-        """Returns what is shown of a point that is pointed at: its server, its load, its numbers with their noise."""
+        """Returns the hover text of a point: its server, its load, its numbers with their noise."""
         lines = [self._called(group), load_of_point(group)[2]]
         for metric in dict.fromkeys((self._report.throughput, INTERACTIVITY, TTFT, ITL)):
             if (mean := group.mean(metric)) is not None:
@@ -247,7 +247,7 @@ class _Drawn:
 
 
 def share_words(group: Group) -> str:
-    """Returns the share of the hardware's limit in words; empty where it is not known."""
+    """Returns the share of the hardware's limit in words; empty if unknown."""
     share = group.mean(LIMIT_SHARE)
     if share is None:
         return ""
@@ -255,7 +255,7 @@ def share_words(group: Group) -> str:
 
 
 def _limit_of(metric: Metric, slo: Mapping[str, float]) -> float | None:
-    """Returns the limit of an axis. A user who waits ``itl_ms`` for each token sees 1000 / itl_ms a second."""
+    """Returns the limit of an axis. For interactivity, ``itl_ms`` per token means 1000 / itl_ms tokens/s."""
     if metric is INTERACTIVITY:
         return 1000 / slo["itl_ms"] if "itl_ms" in slo else None
     return slo.get(metric.key.partition(".")[0])

@@ -1,4 +1,4 @@
-"""Reads sweeps from their folders. Nothing is changed there; what cannot be read is reported and left out."""
+"""Reads sweeps from their folders. Changes nothing; reports and omits unreadable parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sglang_hydra.text.words import program
 VALID = "valid"
 _MOST_HINTED = 5
 
-# Settings of a load that say how long it ran and not what it was.
+# Settings that change a load's duration and not its kind.
 _NOT_COMPARED = frozenset({"seed", "num_prompts", "min_duration", "warmup", "repeats", "timeout", "client"})
 
 
@@ -33,7 +33,7 @@ _NOT_COMPARED = frozenset({"seed", "num_prompts", "min_duration", "warmup", "rep
 class Row:
     """One point of one sweep. ``state`` is valid, invalid, failed or open; ``reasons`` say why it is not valid.
 
-    ``settings`` are all resolved arguments of its server and, as ``bench.*``, its load; ``gpus`` those of the server.
+    ``settings`` are all resolved arguments of its server and, as ``bench.*``, its load; ``gpus`` is its number of GPUs.
     """
 
     sweep: str
@@ -51,21 +51,21 @@ class Row:
 
     @property
     def same(self) -> tuple[str, str]:
-        """Returns what is equal for the repeats of one point."""
+        """Returns the identity that all repeats of one point share."""
         return self.server_id, self.workload_id
 
     def measure(self, name: str) -> float | None:
-        """Returns a measure by its name, ``ttft_ms.p50`` or ``output_throughput``; None where there is none."""
+        """Returns a measure by its name, ``ttft_ms.p50`` or ``output_throughput``; None without one."""
         value = value_at(self.measures, name)
         return float(value) if isinstance(value, (int, float)) else None
 
 
 @dataclass(frozen=True)
 class SweepResults:
-    """One sweep's folder, read. ``words`` is what was typed, ``shared`` what all points have in common.
+    """The contents of a sweep's folder. ``words`` is the typed command line, ``shared`` the words common to all points.
 
-    ``refused`` are the reasons for points that were never started; ``problems`` are files that could not be read;
-    ``config_dirs`` and ``config_name`` are where else its configs came from.
+    ``refused`` are the reasons for points that never started; ``problems`` are unreadable files; ``config_dirs`` and
+    ``config_name`` are the other sources of its configs.
     """
 
     folder: Path
@@ -86,7 +86,7 @@ class SweepResults:
 
 
 def read_sweeps(folders: Sequence[Path]) -> list[SweepResults]:
-    """Returns each folder once. Raises ConfigError for a folder that holds no sweep, or one of another schema."""
+    """Reads each folder once. Raises ConfigError for a folder without a sweep, or with one of another schema."""
     different = list({folder.resolve(): folder for folder in folders}.values())
     names = _short_names(different)
     return [_read(folder, name) for folder, name in zip(different, names, strict=True)]
@@ -94,7 +94,7 @@ def read_sweeps(folders: Sequence[Path]) -> list[SweepResults]:
 
 def points_of(plan: Plan) -> list[Point]:
     """Returns the valid points of the sweeps in ``forecast.results``, or else in the user's settings. Raises
-    ConfigError for a folder that holds no sweep."""
+    ConfigError for a folder without a sweep."""
     found = []
     for folder in plan.nodes.forecast.results or [item.value for item in settings().results]:
         store = Store(Path(folder).expanduser())
@@ -107,7 +107,7 @@ def points_of(plan: Plan) -> list[Point]:
 
 
 def varying(rows: Sequence[Row]) -> list[str]:
-    """Returns the settings in which rows differ, sorted: what a table of them has to show."""
+    """Returns the sorted settings in which rows differ: the columns of a table."""
     seen: dict[str, set[str]] = {}
     for row in rows:
         for key, value in row.settings.items():
@@ -146,12 +146,12 @@ def _read(folder: Path, name: str) -> SweepResults:
     )
 
 
-# What comes of a record that has its schema's name and not its shape.
+# Errors of a record that has the right schema name and a wrong shape.
 _SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
 
 def _sweep_record(store: Store) -> JsonDict:
-    """Returns what was planned. Raises ConfigError, with the sweeps inside it as a hint for a folder of sweeps."""
+    """Returns the planned sweep. Raises ConfigError; for a folder of sweeps its hint lists these."""
     try:
         return store.read_sweep()
     except ConfigError as failure:
@@ -175,8 +175,8 @@ def _without_plan(store: Store, server_id: str) -> Finding:
 
 
 class _Plans:
-    """The plans of a sweep's servers, each read once. One that cannot be read is a problem, and its points are shown
-    without the settings of their server."""
+    """The plans of a sweep's servers, each read once. An unreadable plan becomes a problem, and its points are shown
+    without their server's settings."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -184,7 +184,7 @@ class _Plans:
         self.problems: list[Finding] = []
 
     def is_missing(self, server_id: str) -> bool:
-        """Returns whether there is none; one that cannot be read is a problem already."""
+        """Returns whether the file is missing; an unreadable one is already a problem."""
         return not (self._store.server(server_id) / "plan.json").exists()
 
     def of(self, server_id: str) -> JsonObject:
@@ -226,7 +226,7 @@ def _row(store: Store, name: str, point_id: str, point: JsonObject, plan: JsonOb
 
 
 def latency_from(record: JsonObject) -> str:
-    """Returns from when the latencies of a result count: ``due``, when a request was due, or ``sent``."""
+    """Returns the start of a result's latencies: ``due`` or ``sent``."""
     return str((record.get("client") or {}).get("latency_from") or "sent")
 
 
@@ -258,7 +258,7 @@ def _load_settings(workload: Mapping[str, object]) -> dict[str, object]:
 
 
 def _environment(plans: Mapping[str, JsonObject], rows: Sequence[Row]) -> JsonDict:
-    """Returns what all servers and points of a sweep ran on: sorted lists of values, one for each fact."""
+    """Returns the facts of all servers and points of a sweep: a sorted list of values for each fact."""
     found: dict[str, set[str]] = {}
     for plan in plans.values():
         if not plan:
@@ -278,7 +278,7 @@ def _environment(plans: Mapping[str, JsonObject], rows: Sequence[Row]) -> JsonDi
 
 
 def _short_names(folders: Sequence[Path]) -> list[str]:
-    """Returns the last part of each path, with more where two are called the same."""
+    """Returns the last part of each path, or the whole paths if two parts are equal."""
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) == len(names):
         return names
@@ -286,16 +286,16 @@ def _short_names(folders: Sequence[Path]) -> list[str]:
 
 
 _INFERENCEX: Mapping[str, Mapping[str, str]] = json_beside(__file__)
-"""How InferenceX and bench_serving call what a point is, its measures, and the numbers of a spread."""
+"""The names of InferenceX and bench_serving for a point's settings, its measures, and the numbers of a spread."""
 
 
 def results(*folders: str | Path) -> Any:
-    """Returns a DataFrame with a row for each point of these sweeps: its ids, its state with the reasons, what it is
-    (model, hw, gpus, framework, release, tp, conc, isl, osl, as InferenceX names them), the settings that vary, its
+    """Returns a DataFrame with a row for each point of these sweeps: its ids, its state with the reasons, its identity
+    (model, hw, gpus, framework, release, tp, conc, isl, osl, as InferenceX names them), the varying settings, and its
     measures as bench_serving and InferenceX name them (``output_throughput``, ``mean_ttft_ms``, ``p95_itl_ms``,
-    ``tput_per_gpu``). What is not known is None.
+    ``tput_per_gpu``). Unknown values are None.
 
-    Raises ConfigError for a folder that holds no sweep, MachineError where pandas is missing.
+    Raises ConfigError for a folder without a sweep, MachineError without pandas.
     """
     check_packages("results", "pandas", extra="notebook")
     rows = [row for sweep in read_sweeps([Path(folder) for folder in folders]) for row in sweep.rows]
@@ -325,14 +325,14 @@ def _measured(row: Row) -> JsonDict:
 
 
 def ids_of(row: Row) -> dict[str, object]:
-    """Returns which point a row is and its state, in the cells of a table."""
+    """Returns the identity and state of a row as table cells."""
     names = ("sweep", "point_id", "server_id", "repeat", "state")
     own = {name: getattr(row, name) for name in names}
     return {**own, "reasons": "; ".join(row.reasons), "words": " ".join(row.words)}
 
 
 def flat(measures: Any, path: str = "") -> dict[str, object]:
-    """Returns ``{"ttft_ms.p50": 3.0}`` of ``{"ttft_ms": {"p50": 3.0}}``."""
+    """Flattens nested measures: ``{"ttft_ms": {"p50": 3.0}}`` becomes ``{"ttft_ms.p50": 3.0}``."""
     found: dict[str, object] = {}
     for name, value in measures.items():
         found |= flat(value, f"{path}{name}.") if isinstance(value, dict) else {path + name: value}

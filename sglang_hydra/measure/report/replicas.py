@@ -1,4 +1,4 @@
-"""How many replicas an arrival rate needs, by what was measured: the most that one replica sustained within its SLO."""
+"""Computes the replicas for an arrival rate from the highest rate that one replica sustained within its SLO."""
 
 from __future__ import annotations
 
@@ -24,12 +24,10 @@ _VARIED = ("bench.concurrency", "bench.request_rate")
 
 
 class Needed(NamedTuple):
-    """For one server and one shape of requests: ``point`` is the measured point that sustained the most, ``sustained``
-    its requests/s on the mean, ``noise`` where that lies with a probability of 95 % (None without repeats).
-
-    ``replicas`` hold the rate at the lower end of the noise, ``fewest`` at its upper end. ``gpus`` are those of one
-    replica, None where they are not known; ``is_open``: the requests arrived at their own times.
-    """
+    """The replicas of one server for one shape of requests. ``point`` is the measured point with the highest rate,
+    ``sustained`` its mean requests/s, ``noise`` the 95 % interval of that (None without repeats). ``replicas`` suffice
+    at the lower end of the interval, ``fewest`` at its upper end. ``gpus`` is the number per replica, None if unknown;
+    ``is_open``: the requests arrived at their own times."""
 
     point: Group
     sustained: float
@@ -63,8 +61,8 @@ class Needed(NamedTuple):
 
 
 def needed(sweeps: Sequence[SweepResults], rate: float) -> list[Needed]:
-    """Returns the replicas of each server that was measured, by GPUs, then by replicas. Of points with an SLO only
-    those that met it in every repeat count."""
+    """Returns the replicas of each measured server, sorted by GPUs, then by replicas. Points with an SLO count only if
+    every repeat met it."""
     best: dict[object, Needed] = {}
     for group in grouped(row for sweep in sweeps for row in sweep.rows):
         slo = slo_of(group)
@@ -83,7 +81,7 @@ def _needed(group: Group, sustained: float, rate: float, slo: str) -> Needed:
     low, high = noise or (sustained, sustained)
     whole, each = group.mean(THROUGHPUT), group.mean(THROUGHPUT_PER_GPU)
     gpus = round(whole / each) if whole and each else None
-    # At the very bottom of the noise nothing would be sustained: then only the mean says something.
+    # An interval that reaches zero sustains nothing: then only the mean helps.
     replicas = math.ceil(rate / (low if low > 0 else sustained))
     is_open = group.first.settings.get("bench.request_rate") is not None
     return Needed(group, sustained, noise, replicas, math.ceil(rate / high), gpus, slo, is_open)

@@ -1,13 +1,12 @@
-"""Sweeps: many points are planned before anything starts, and each distinct server is started once.
+"""Runs sweeps: plans all points before anything starts, and starts each distinct server once.
 
-Planning: ``grid`` (what all points share and what varies, from ``axes``) -> ``judging`` (which points are refused,
-with ``where``) -> ``planning`` (merges equal points, groups them by server) -> ``table`` (shows them) and ``points``
-(what the runner gets). ``setters`` names who set a key. ``hydra_sweeps`` is for Hydra's launchers and for other apps'
-multiruns.
+Planning: ``grid`` (common and varying parts, from ``axes``) -> ``judging`` (refused points, with ``where``) ->
+``planning`` (merges equal points, groups them by server) -> ``table`` (shows them) and ``points`` (input of the
+runner). ``setters`` names who set a key. ``hydra_sweeps`` serves Hydra's launchers and other apps' multiruns.
 
-Running: ``runner`` works in this process, ``launching`` with the jobs of a launcher; ``server_points`` and ``serving``
-take the points of one server (``job``). ``store``, ``files`` and ``claims`` are the folder; ``progress``
-shows how far it is.
+Running: ``runner`` works in this process, ``launching`` with a launcher's jobs; ``server_points`` and ``serving``
+measure the points of one server (``job``). ``store``, ``files`` and ``claims`` are the folder; ``progress`` shows the
+state.
 
-Searching: ``search`` tries values along one key. ``runner`` refuses what cannot be run or searched.
+Searching: ``search`` tries values along one key. ``runner`` refuses sweeps that cannot run or be searched.
 """

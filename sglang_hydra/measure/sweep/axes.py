@@ -1,6 +1,6 @@
-"""The axes of a sweep: the values of one key, or of several that go together, in Hydra's grammar and one at a time.
+"""Defines the axes of a sweep: the values of one key, or of paired keys, in Hydra's grammar, one at a time.
 
-Nothing is held that can be made again: an axis of a million values costs as much memory as one of ten.
+Values that can be made again are not stored: a million values cost as much memory as ten.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override, RangeSweep
 
 _FIXED = re.compile(r"^(\+{0,2}|~)(sweep|hydra|ignore)([./=@\[]|$)")
-"""What says how a sweep is made is not varied by it; ``ignore=A,B`` is one list."""
+"""The settings of a sweep itself never vary; ``ignore=A,B`` is one list."""
 _EMPTY = re.compile(r"\s*(choice|shuffle|sort)\(\s*\)\s*")
 _MOST_KEPT = 4096
 MOST_POINTS = 1_000_000
-"""Of one sweep."""
+"""The most points of one sweep."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing that varies. ``values`` makes its requests, one for each of ``keys``, from the first value on.
+    """A varying part. ``values`` yields its requests, one for each of ``keys``, always from the first value.
 
-    ``size`` is how many there are, None where that takes making them; ``typed`` the word that they come from.
+    ``size`` is the number of values, None if counting requires making them; ``typed`` is their source word.
     """
 
     keys: tuple[str, ...]
@@ -48,17 +48,16 @@ class Axis:
 
     @property
     def is_client(self) -> bool:
-        """Returns whether it changes the load alone, and not the server."""
+        """Returns whether it changes only the load, not the server."""
         return all(re.match(r"bench([./]|$)", key) for key in self.keys)
 
 
 Options = Callable[[str], Sequence[str]]
-"""The options of a config group; empty for what is none."""
+"""Returns the options of a config group; empty for an unknown group."""
 
 
 def axis_of(request: Request, options: Options) -> Axis | None:
-    """Returns the axis of an override; None for one that sets a single value. Raises ConfigError where there is no
-    value at all."""
+    """Returns the axis of an override; None for a single value. Raises ConfigError for an override without values."""
     if request.key is not None or "=" not in request.text or _FIXED.match(request.text):
         return None
     key, _, value = request.text.partition("=")
@@ -68,7 +67,7 @@ def axis_of(request: Request, options: Options) -> Axis | None:
     try:
         override = parsed(request.text, key)
     except Refused:
-        # Text that Hydra's grammar cannot read is judged, and refused, value by value.
+        # Text that Hydra's grammar cannot read is checked, and refused, value by value.
         return _listed(key, parts, request) if len(parts) > 1 else None
     if not override.is_sweep_override():
         return None
@@ -89,7 +88,7 @@ def axis_of(request: Request, options: Options) -> Axis | None:
 
 
 def axis_of_params(key: str, values: object, place: str, options: Options) -> Axis:
-    """Returns the axis of one key of ``sweep.params``: a list, or a text as one would type it. Raises ConfigError."""
+    """Returns the axis of one key in ``sweep.params``: a list, or text as typed. Raises ConfigError."""
     if isinstance(values, str):
         request = Request(f"{key}={values}", place, KEPT)
         return axis_of(request, options) or _listed(key, [values], request)
@@ -104,8 +103,8 @@ def axis_of_params(key: str, values: object, place: str, options: Options) -> Ax
 
 
 def zipped(axes: Sequence[Axis], together: Sequence[Json]) -> list[Axis]:
-    """Returns ``axes`` with each list of keys in ``together`` made one that takes their first values, then their second
-    ones; keys without a list around them are one list.
+    """Joins the axes of each list of keys in ``together`` into one axis that takes their first values, then their
+    second ones, and so on. Keys without a list around them are one list.
 
     Raises ConfigError for a key that does not vary, is named twice, or has another number of values than the first.
     """
@@ -134,7 +133,7 @@ def zipped(axes: Sequence[Axis], together: Sequence[Json]) -> list[Axis]:
 
 
 def check_points(axes: Sequence[Axis]) -> None:
-    """Raises ConfigError (SWP002), naming the longest axis, where the axes combine to more than ``MOST_POINTS``."""
+    """Raises ConfigError (SWP002), with the longest axis, if the axes combine to more than ``MOST_POINTS`` points."""
     sizes = [_size(axis) for axis in axes]
     if math.prod(sizes) > MOST_POINTS:
         longest = axes[sizes.index(max(sizes))]
@@ -144,12 +143,12 @@ def check_points(axes: Sequence[Axis]) -> None:
 
 
 def _size(axis: Axis) -> int:
-    """Returns how many values an axis has; no more than ``MOST_POINTS`` + 1 are counted."""
+    """Returns the number of values of an axis; counts at most ``MOST_POINTS`` + 1."""
     return axis.size or sum(1 for _ in itertools.islice(axis.values(), MOST_POINTS + 1))
 
 
 def combinations(axes: Sequence[Axis]) -> Iterator[tuple[Request, ...]]:
-    """Yields every combination of the values of all axes, the last axis varying fastest."""
+    """Yields every combination of the values of all axes; the last axis varies fastest."""
     if not axes:
         yield ()
         return
@@ -179,7 +178,7 @@ def _listed(key: str, values: Sequence[str], request: Request) -> Axis:
 
 
 def _kept(axis: Axis) -> Axis:
-    """Returns few values are made once: what is shuffled stays in its order, and a mistake in them is found now."""
+    """Stores the values of a short axis, so that a shuffle keeps its order and errors appear now."""
     try:
         first = list(itertools.islice(axis.values(), _MOST_KEPT + 1))
     except (ValueError, ArithmeticError) as failure:
@@ -189,7 +188,7 @@ def _kept(axis: Axis) -> Axis:
 
 
 def _size_of_range(value: object) -> int | None:
-    """Returns how many values ``range(...)`` has; None for anything else, and for a range that comes to no end."""
+    """Returns the number of values of ``range(...)``; None for others, and for an endless range."""
     from hydra.core.override_parser.types import RangeSweep
 
     if not isinstance(value, RangeSweep):
@@ -219,7 +218,7 @@ def _of_function(key: str, override: Override, request: Request, options: Option
 
 
 def _numbers(given: RangeSweep) -> Iterator[int | float]:
-    """Yields ``range(...)`` in the decimals that were typed: 0.7, 0.75, 0.8 and not 0.7999999999999999."""
+    """Yields ``range(...)`` in the typed decimals: 0.7, 0.75, 0.8 and not 0.7999999999999999."""
     whole = given.range()
     if isinstance(whole, range):
         yield from whole
@@ -238,13 +237,13 @@ def _spelled(item: Json) -> str:
     if isinstance(item, QuotedString):
         return item.with_quotes()
     if isinstance(item, str):
-        # Hydra drops the quotes within choice(...): what would not be the same text without them gets them back.
+        # Hydra drops the quotes within choice(...): text that needs them gets them back.
         return item if _is_plain(item) else quoted(item)
     return Transformer.str(item)
 
 
 def _is_plain(text: str) -> bool:
-    """Returns whether a text means the same without quotes; a number, whose key may take numbers only, does as well."""
+    """Returns whether a text, or a number as text, means the same without quotes."""
     try:
         override = parsed(f"x={text}", "x")
     except Refused:

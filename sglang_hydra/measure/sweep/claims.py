@@ -1,9 +1,10 @@
-"""Divides work between runners that share nothing but a folder: no locks, no clocks that agree.
+"""Divides work between runners that share only a folder: without locks and without synchronized clocks.
 
 A claim is a file ``<what>/<number>`` that only one runner can create; the highest number is in force. A runner shows
-that it lives by counting up in a file of its own. Whoever sees no change of that count for the lease, on its own
-clock, or knows the process to be dead (same machine, same boot), takes the claim over by creating the next number:
-of several that try, one succeeds. Before it publishes a result a runner looks whether its number is still in force.
+that it lives by incrementing a count in its own file. Another runner takes a claim over, by creating the next number,
+when it sees no change of that count for the lease on its own clock, or knows that the process is dead (same machine,
+same boot); of several that try, one succeeds. Before a runner publishes a result it checks that its number is still in
+force.
 """
 
 from __future__ import annotations
@@ -25,29 +26,28 @@ from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.words import is_digits
 
 LEASE_S = 60.0
-"""So long a runner may be silent before its work is taken over. Above what a busy or swapping machine, or the
-attribute cache of a network file system, takes to show a heartbeat."""
+"""A runner silent for this many seconds loses its work. It exceeds the delay of a heartbeat on a busy or swapping
+machine, or through the attribute cache of a network file system."""
 
 BEAT_S = 5.0
 
 
 class Claim(NamedTuple):
-    """A claim of ours that is in force until somebody takes it over."""
+    """A claim of this runner, in force until somebody takes it over."""
 
     what: str
     number: int
 
 
 class Holder(NamedTuple):
-    """The runner whose claim is in force. ``alive`` is None where it runs on another machine: its heartbeat tells, in
-    time."""
+    """The runner with the claim in force. ``alive`` is None on another machine: its heartbeat shows it in time."""
 
     runner: str
     alive: bool | None
 
 
 class Claims:
-    """The claims in ``folder`` as one runner sees and makes them. Use it as a context: its heartbeat is a thread."""
+    """The claims in ``folder`` for one runner. Use it as a context manager: a thread sends its heartbeat."""
 
     def __init__(self, folder: Path, lease_s: float = LEASE_S, beat_s: float = BEAT_S) -> None:
         self._folder = folder
@@ -68,7 +68,7 @@ class Claims:
         self._runner_file(self.runner).unlink(missing_ok=True)
 
     def take(self, what: str) -> Claim | None:
-        """Returns a claim on ``what``, None while a living runner, which may be this one, holds it."""
+        """Returns a claim on ``what``; None while a live runner, perhaps this one, holds it."""
         number = self._in_force(what)
         if number and not self._is_abandoned(what, number):
             return None
@@ -78,12 +78,11 @@ class Claims:
         return None
 
     def holds(self, claim: Claim) -> bool:
-        """Returns whether a claim of ours is still in force."""
+        """Returns whether our claim is still in force."""
         return self._in_force(claim.what) == claim.number
 
     def holder(self, what: str) -> Holder | None:
-        """Returns the runner that holds ``what`` now; None where nobody has taken it, or its last owner gave it
-        back."""
+        """Returns the current holder of ``what``; None if nobody took it, or its last owner released it."""
         number = self._in_force(what)
         file = self._file(what, number)
         owner = _read(file) if number and not file.with_suffix(".released").exists() else None
@@ -93,13 +92,13 @@ class Claims:
         return Holder(str(owner["runner"]), None if life is Life.ELSEWHERE else life is Life.ALIVE)
 
     def is_free(self, what: str) -> bool:
-        """Returns whether nobody alive holds ``what``, as far as this runner has looked: of another machine's runner it
-        takes the lease to tell."""
+        """Returns whether no live runner holds ``what``, as far as this runner knows: for a runner on another machine
+        this takes the lease."""
         number = self._in_force(what)
         return not number or self._is_abandoned(what, number)
 
     def release(self, claim: Claim) -> None:
-        """Gives a claim back, so that another runner may take it at once."""
+        """Releases a claim, so that another runner may take it at once."""
         if self.holds(claim):
             create(self._file(claim.what, claim.number).with_suffix(".released"))
 
@@ -117,14 +116,14 @@ class Claims:
             return True
         owner = _read(file)
         if owner is None or "runner" not in owner:
-            # Created and not yet written, or its runner died in between: it gets a lease to show which.
+            # Not yet written, or its runner died before: the lease decides.
             return self._stands_still(f"{what}/{number}", None)
         return _life(owner) is Life.GONE or self._stands_still(
             str(owner["runner"]), self._life_of(str(owner["runner"]))
         )
 
     def _stands_still(self, key: str, sign: object) -> bool:
-        """Returns whether ``sign`` has been the same for the lease, as far as this runner has looked."""
+        """Returns whether this runner has seen the same ``sign`` for the whole lease."""
         now = time.monotonic()
         before, since = self._seen.get(key, (self, now))
         if before != sign or key not in self._seen:
@@ -155,7 +154,7 @@ class Claims:
 
 
 def _life(owner: JsonObject) -> Life:
-    """Returns what is known of the owner from here: only processes of this machine."""
+    """Returns the state of the owner; only processes of this machine are visible."""
     try:
         return ProcessName(**owner["process"]).life()
     except (KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after a crash, a full disk or on a shared file system."""
+"""Writes files completely or not at all, even after a crash, on a full disk or a shared file system."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sglang_hydra.text.whole_file import draft, flush_folder, write_whole
 
 _ALONE = threading.Lock()
 _HINTS: Mapping[str, str] = json_beside(__file__)
-"""What helps, by the name of the error of the file system."""
+"""Hints by the name of a file system error."""
 
 
 def write_below(path: Path, content: str) -> None:
-    """Writes ``path`` as ``write_whole`` does, and makes its folder where it is not there."""
+    """Writes ``path`` as ``write_whole`` does, and makes its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
 
 
 def publish(path: Path, content: str) -> bool:
-    """Writes ``path`` unless something is there; says whether it did. Of several writers one succeeds.
+    """Writes ``path`` unless it exists; returns whether it did. Of several writers one succeeds.
 
-    A hard link, unlike a rename, never replaces. A file system without links gets a look and a rename: there, who
-    holds the claim on a point is what keeps two writers apart. Raises OSError when it cannot be written.
+    A hard link, unlike a rename, never replaces. On a file system without links it checks and renames: there only the
+    claim on a point separates two writers. Raises OSError if it cannot write.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with draft(path, content) as written:
@@ -47,7 +47,7 @@ def publish(path: Path, content: str) -> bool:
 
 
 def create(path: Path, content: str = "") -> bool:
-    """Creates ``path`` if it is not there; says whether it did. Atomic on local disks and on NFS."""
+    """Creates ``path`` unless it exists; returns whether it did. Atomic on local disks and on NFS."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -66,7 +66,7 @@ def create(path: Path, content: str = "") -> bool:
 
 
 def read_json(path: Path) -> JsonDict | None:
-    """Returns the object in a file; None where there is no file. Raises ValueError for what is no JSON object."""
+    """Returns the object in a file; None without a file. Raises ValueError for anything but a JSON object."""
     try:
         content = budget.read_json(read_text(path), "record", parse_constant=_refused)
     except (FileNotFoundError, NotADirectoryError):
@@ -79,12 +79,12 @@ def read_json(path: Path) -> JsonDict | None:
 
 
 def _refused(name: str) -> None:
-    """Refuses NaN and Infinity, which Python reads, and which are no JSON and no measure."""
+    """Refuses NaN and Infinity, which Python reads although they are not JSON."""
     raise ValueError(f"{name} is no number in JSON")
 
 
 def cannot_write(failure: OSError, folder: Path) -> tuple[str, str]:
-    """Returns why nothing can be written below ``folder``, in a clause with the path, and what helps."""
+    """Returns why nothing can be written below ``folder``, as a clause with the path, and a hint."""
     path = str(failure.filename2 or failure.filename or folder)
     why = f"{failure.strerror or failure} ({path})"
     if failure.errno in (errno.ENOSPC, errno.EDQUOT):

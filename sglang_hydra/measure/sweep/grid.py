@@ -1,7 +1,6 @@
 """Reads the parts of a sweep: what all points share, what varies, and the settings.
 
-Axes come from the words that were typed and from ``sweep.params``; ``sweep.zip`` pairs them, and those of
-the server come first.
+Axes come from typed words and from ``sweep.params``; ``sweep.zip`` pairs them, and those of servers come first.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from sglang_hydra.text.words import program, short
 _HYDRA = re.compile(r"^(\+{0,2}|~)hydra([./=@]|$)")
 _NAME = re.compile(r"\w[\w.+-]*")
 _OF_MODEL = ("model", "model_path", "recipe", "experiment")
-"""What varies the model of a point."""
+"""The keys that change a point's model."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The parts of a sweep: what all points share, what varies (servers first, so that each is planned once), and the
-    ``sweep`` node. ``words`` are all words as typed, ``hydra_words`` those for Hydra itself; ``set_by`` says who set
-    the keys that all points share. Points that are not ``measured`` are only judged."""
+    """The parts of a sweep: the common requests, the axes (servers first, so that each is planned once), and the
+    ``sweep`` node. ``words`` are all typed words, ``hydra_words`` those for Hydra; ``set_by`` says who set the common
+    keys. Without ``measured`` the points are only judged."""
 
     common: tuple[Request, ...]
     axes: tuple[Axis, ...]
@@ -59,14 +58,14 @@ class Grid:
 def read_grid(
     composer: Composer, requests: Sequence[Request], given: JsonObject | None = None, *, measured: bool = True
 ) -> Grid:
-    """Takes a sweep apart; ``given`` beats what the ``sweep`` node says. What is ``measured`` publishes its metrics.
+    """Splits a sweep into its parts; ``given`` overrides the ``sweep`` node. ``measured`` servers publish metrics.
 
-    Raises ConfigError for what is wrong whatever the point: a word, a list, the settings, a key in ``sweep.zip`` that
+    Raises ConfigError for errors that concern all points: a word, a list, the settings, a key in ``sweep.zip`` that
     does not vary.
     """
     if measured:
         requests = with_server(requests)
-    # What a file says is one value of it: only what is typed varies.
+    # Values of a file are single values: only typed words vary.
     varied = [(request, axis_of(request, composer.options) if request.is_word else None) for request in requests]
     common = tuple(request for request, axis in varied if axis is None)
     composition = composer.compose(common)
@@ -94,7 +93,7 @@ def read_grid(
 def _axes(
     composer: Composer, settings: JsonObject, option: str | None, varied: Sequence[tuple[Request, Axis | None]]
 ) -> list[Axis]:
-    """Returns what varies, that of servers first: by words, and by ``sweep.params`` for keys that no word sets."""
+    """Returns the axes, those of servers first: of typed words, and of ``sweep.params`` for keys that no word sets."""
     typed = [axis for _, axis in varied if axis is not None]
     fixed = {request.text.partition("=")[0].lstrip("+") for request, axis in varied if axis is None}
     fixed |= {key for axis in typed for key in axis.keys}
@@ -108,7 +107,7 @@ def _axes(
 
 
 def _flat(params: JsonObject, path: str = "") -> Iterator[tuple[str, Json]]:
-    """Yields ``{bench: {concurrency: [1, 2]}}`` as ``bench.concurrency``."""
+    """Flattens nested keys: ``{bench: {concurrency: [1, 2]}}`` becomes ``bench.concurrency``."""
     for name, values in params.items():
         key = f"{path}.{name}" if path else str(name)
         if isinstance(values, Mapping) and values:
@@ -118,7 +117,7 @@ def _flat(params: JsonObject, path: str = "") -> Iterator[tuple[str, Json]]:
 
 
 def _check(settings: JsonObject) -> None:
-    """Raises ConfigError for settings that mean nothing."""
+    """Raises ConfigError for invalid settings."""
     findings = []
     for name, unit in (("start_seconds", "seconds"), ("point_seconds", "seconds"), ("budget_gpu_hours", "hours")):
         if settings[name] is not None and not 0 <= settings[name] < math.inf:
@@ -137,8 +136,8 @@ def _check(settings: JsonObject) -> None:
 def _with_one_release(
     composer: Composer, common: tuple[Request, ...], axes: Sequence[Axis]
 ) -> tuple[tuple[Request, ...], tuple[Finding, ...]]:
-    """Returns ``common`` with the newest release that serves the models of all points, unless a person, a preset or an
-    installed SGLang decides, or the newest of all serves them; and the finding on it."""
+    """Adds the newest release that serves the models of all points to ``common``, with a finding. Does nothing if a
+    person, a preset or an installed SGLang decides, or the newest of all serves them."""
     of_model = [axis for axis in axes if any(key.partition(".")[0] in _OF_MODEL for key in axis.keys)]
     if not of_model or any(re.match(r"engine([./]|$)", key) for axis in axes for key in axis.keys):
         return common, ()
@@ -169,10 +168,10 @@ _WANTED = Request(f"{FIELD}=true", "bench: cache hits and retractions are read f
 def with_metrics(
     composer: Composer, common: tuple[Request, ...], composition: Composition, varied: Collection[str]
 ) -> tuple[Request, ...]:
-    """Returns ``common`` with ``enable_metrics=true``, unless somebody named it, or the embedded engine runs, which has
-    none.
+    """Adds ``enable_metrics=true`` to ``common``, unless it is set already or the embedded engine runs, which has no
+    metrics.
 
-    ``composition`` is what ``common`` composes to, ``varied`` the keys of the sweep.
+    ``composition`` is the composition of ``common``, ``varied`` the keys of the sweep.
     """
     if FIELD in composition.intent or FIELD in varied:
         return common
@@ -185,10 +184,10 @@ def with_metrics(
 
 
 def as_words(composer: Composer, requests: Sequence[Request]) -> list[Request]:
-    """Returns ``requests`` with those of a file as words that mean the same when they are read again. A key that was
-    typed, too, is left to what was typed. What cannot be read is left as it is: composing it reports the error.
+    """Converts the requests of a file to words with the same meaning. Drops those whose key is also typed, and keeps
+    unreadable ones, because composing reports their error.
 
-    Raises ConfigError for a value that only a file can spell, and for a secret that would be kept.
+    Raises ConfigError for a value that only a file can spell, and for a secret that the folder would keep.
     """
     typed = {_key(request.text) for request in requests if request.is_word}
     words = []
@@ -216,7 +215,7 @@ def _as_word(composer: Composer, request: Request) -> Request:
 
 
 def _meaning(composer: Composer, request: Request) -> list[tuple[str, object, str | None]] | None:
-    """Returns the overrides that a request means; None for what is refused."""
+    """Returns the overrides that a request means; None for a refused one."""
     wanted, findings = read_requests([request], group_options=composer.options)
     if findings:
         return None
@@ -224,7 +223,7 @@ def _meaning(composer: Composer, request: Request) -> list[tuple[str, object, st
 
 
 def _secrets_in(key: str, value: object) -> Iterator[str]:
-    """Yields the keys whose value is a secret itself. An API key that is kept is its reference."""
+    """Yields the keys with a literal secret. An API key is kept as its reference."""
     name = key.rpartition(".")[2]
     if isinstance(value, Mapping):
         for inner, item in value.items():

@@ -1,4 +1,4 @@
-"""Sweeps and Hydra: our own sweep carried by a Hydra launcher, and other apps' sweeps planned by us."""
+"""Connects sweeps with Hydra: runs our sweeps by Hydra launchers, and plans the sweeps of other apps."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from sglang_hydra.text.screen import printable, write
 
 _JOB = "bench"
 _FOREIGN = ("params", "zip", "where", "dry_run", "budget_gpu_hours")
-"""What of the ``sweep`` node the sweeper's own node can say."""
+"""The settings of the ``sweep`` node that the sweeper's own node can set."""
 
 
 class HydraSettings(NamedTuple):
-    """What Hydra's node says of a sweep: values of the ``sweep`` node, further words, and whether any file or word
+    """The sweep settings in Hydra's node: values of the ``sweep`` node, further words, and whether any file or word
     names one of its keys."""
 
     given: JsonObject = {}
@@ -40,9 +40,9 @@ class HydraSettings(NamedTuple):
 
 
 def hydra_settings(composer: Composer, requests: Sequence[Request], config_dirs: Sequence[str]) -> HydraSettings:
-    """Reads ``hydra.sweep.dir``, ``hydra.sweeper.params`` and the rest of the sweeper's node for a sweep of ours.
+    """Reads ``hydra.sweep.dir``, ``hydra.sweeper.params`` and the rest of the sweeper's node for our sweep.
 
-    Raises ConfigError for a key that Hydra does not have, and for a launcher that is not installed.
+    Raises ConfigError for a key that Hydra lacks, and for a launcher that is not installed.
     """
     from omegaconf import OmegaConf
 
@@ -66,7 +66,7 @@ def hydra_settings(composer: Composer, requests: Sequence[Request], config_dirs:
 
 
 def _without_foreign_searchpath(requests: Sequence[Request]) -> list[Request]:
-    """Leaves out search paths that nobody typed, as ``Composer`` does: Hydra imports a pkg:// that it searches."""
+    """Removes search paths that nobody typed, as ``Composer`` does: Hydra imports every pkg:// that it searches."""
     return [item for item in requests if item.layer in ("cli", "experiment") or not _is_searchpath(item.text)]
 
 
@@ -75,9 +75,9 @@ def _is_searchpath(word: str) -> bool:
 
 
 def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
-    """Returns the sweep with what it takes to instantiate the Hydra launcher named (``hydra/launcher=joblib``).
+    """Adds the configuration of the named Hydra launcher (``hydra/launcher=joblib``) to the sweep.
 
-    Raises ConfigError where Hydra refuses one of its own keys.
+    Raises ConfigError if Hydra refuses one of its own keys.
     """
     source = sweep.source
     own = [word for word in sweep.hydra_words if not _is_searchpath(word)]
@@ -90,7 +90,7 @@ def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
 def _composed(
     composer: Composer, requests: Sequence[Request], config_dirs: Sequence[str], config_name: str, own: Sequence[str]
 ) -> tuple[Any, Any]:
-    """Returns the config that Hydra composes for a multirun, and the context of its launchers."""
+    """Returns Hydra's config for a multirun, and the context of its launchers."""
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
@@ -114,8 +114,8 @@ def _composed(
 
 
 def check_plugins(config: Any) -> None:
-    """Raises ConfigError for a launcher or a sweeper that is none of the installed Hydra plugins. Hydra would end with
-    a traceback; nothing is imported from it."""
+    """Raises ConfigError for a launcher or a sweeper that is not an installed Hydra plugin. Hydra would end with a
+    traceback. Imports nothing from it."""
     from hydra.core.plugins import Plugins
     from hydra.plugins.launcher import Launcher
     from hydra.plugins.sweeper import Sweeper
@@ -134,10 +134,10 @@ def check_plugins(config: Any) -> None:
 
 
 def sweep_app(running: HydraRun, arguments: Sequence[str], settings: Mapping[str, object]) -> object:
-    """Returns a multirun of an app of somebody else's: its task runs for every point launchable, by its launcher.
+    """Plans the multirun of another app and runs its task for every launchable point, by its launcher.
 
-    Points are never merged there: the task may do more than start a server. Leaves with the exit code of a refusal
-    before anything is started; returns what the launcher returns.
+    Never merges points, because the task may do more than start a server. Exits with the exit code of a refusal before
+    anything starts; returns the launcher's result.
     """
     try:
         outcome = _planned(running, arguments, settings)
@@ -174,7 +174,7 @@ def _planned(running: HydraRun, arguments: Sequence[str], settings: JsonObject) 
 
 
 def _composers_of(hydra: object, requests: Sequence[Request]) -> list[Composer]:
-    """Returns a composer for each server that the app's config holds."""
+    """Returns a composer for each server in the app's config."""
     first = composer_of_app(hydra)
     common = [item for item in requests if axis_of(item, first.options) is None]
     return [first, *(composer_of_app(hydra, mount) for mount in first.mounts(common)[1:])]
@@ -189,7 +189,7 @@ def _for_app(finding: Finding) -> Finding:
 
 
 def _launched(running: HydraRun, jobs: Sequence[Sequence[str]]) -> Any:
-    """Prints the error of every job that failed, then raises the first one, as Hydra does."""
+    """Launches the jobs. Prints the error of every failed one, then raises the first, as Hydra does."""
     from hydra.core.plugins import Plugins
     from hydra.core.utils import JobStatus
 
@@ -210,4 +210,4 @@ def _launched(running: HydraRun, jobs: Sequence[Sequence[str]]) -> Any:
 
 
 def _nothing(config: object) -> None:
-    """Does nothing: the task of a job that has not got its own yet."""
+    """Does nothing: stands in for the task of a job before it is set."""

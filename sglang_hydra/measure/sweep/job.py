@@ -1,4 +1,4 @@
-"""The work on one server of a sweep: its points, the policy for failures, and who watches."""
+"""Defines the work on one server of a sweep: its points, the policy for failures, and its watcher."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from sglang_hydra.text.errors import SglangHydraError
 
 
 class Watcher:
-    """Receives the events of a sweep: the live screen, the line printer, a test. This one does nothing with them."""
+    """Receives the events of a sweep: for the live screen, the line printer, a test. This class ignores them."""
 
     def server(self, server_id: str, detail: str) -> None:
         """Reports a server's new state: starting, loading weights, ready, stopped."""
 
     def point(self, point: Point, state: str, detail: str) -> None:
-        """Reports that a point is running, valid, invalid or failed; ``detail``: its numbers, or why not."""
+        """Reports that a point is running, valid, invalid or failed; ``detail`` has its numbers or the reason."""
 
 
 class Stop:
-    """Asked to stop, from a signal handler too: no point is begun any more, and the server that runs is ended. What
-    was being measured is then forgotten, since its server was taken away from it."""
+    """A stop request, also from a signal handler: no further point begins, and the running server ends. The current
+    measurement is dropped, because it lost its server."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -44,9 +44,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class Policy:
-    """The policy for failures and for the end of the work. ``retries`` are further attempts at what can pass; with
-    ``fail_fast`` the first failure ends all; no new point is begun at ``stop_at`` (``time.monotonic``) or later, nor
-    once ``stop`` was called."""
+    """The policy for failures and for the end of the work. ``retries`` are further attempts at failures that may pass.
+    With ``fail_fast`` the first failure ends everything. No point begins at ``stop_at`` (``time.monotonic``) or later,
+    or after ``stop`` was called."""
 
     retries: int = 1
     fail_fast: bool = False
@@ -59,8 +59,8 @@ class Policy:
 
 
 class Failed(NamedTuple):
-    """Why points brought no measurement. ``retryable``: the same may succeed next time; ``fatal``: no other point of
-    this server can succeed either."""
+    """The reason why points have no measurement. ``retryable``: the same may succeed next time; ``fatal``: no other
+    point of this server can succeed."""
 
     kind: str
     error: SglangHydraError
@@ -72,10 +72,9 @@ class Failed(NamedTuple):
 class Work:
     """The work on one server: its ``plan``, and the points to measure on it.
 
-    ``holds`` says whether they are still ours: a runner that was paused for longer than its lease finds that another
-    has taken them over, and then keeps its results to itself. ``search`` knows the points that are searches, and
-    ``settle`` waits after a server's end until another can start, which ``plan_again`` plans on a port that is free
-    then. ``failed``: a point has failed for good.
+    ``holds`` says whether the points are still ours: a runner that paused for longer than its lease has lost them, and
+    drops its results. ``search`` returns the search of a point, if any. ``settle`` waits after a server's end until
+    another can start; ``plan_again`` then plans it on a free port. ``failed``: a point has failed for good.
     """
 
     store: Store
@@ -102,16 +101,16 @@ class Work:
 
     @property
     def common(self) -> Plan:
-        """Returns the plan; of several servers that of what they share."""
+        """Returns the plan; for several servers the plan of their common part."""
         return self.plan if isinstance(self.plan, Plan) else self.plan.common
 
     @property
     def goes_on(self) -> bool:
-        """Returns whether another point is to be begun."""
+        """Returns whether another point may begin."""
         over = self.policy.over or (self.failed and self.policy.fail_fast)
         return bool(self.points) and not over and self.holds()
 
     @property
     def given_up(self) -> bool:
-        """Returns whether nothing that is found from now on counts."""
+        """Returns whether further results are dropped."""
         return self.policy.stop.asked or not self.holds()

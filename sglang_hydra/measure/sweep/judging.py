@@ -1,6 +1,6 @@
-"""One point after the other: composed, planned, and refused with its reason before anything is started.
+"""Judges one point after the other: composes and plans it, and refuses it with a reason before anything starts.
 
-Points that differ in nothing but their load share one plan, which is made once where they follow each other.
+Consecutive points that differ only in their load share one plan.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
 
 _KEPT_BACK = 2
-"""SGLang 0.5.2 answers with fewer tokens than asked where prompt and answer leave less than this of the context, or of
-the KV cache (managers/tp_worker.py, ``max_req_len``; managers/scheduler.py, where ``max_new_tokens`` is cut)."""
+"""SGLang 0.5.2 writes fewer tokens than requested when prompt and answer leave less than this of the context or of the
+KV cache (managers/tp_worker.py, ``max_req_len``; managers/scheduler.py, where ``max_new_tokens`` is cut)."""
 
 
 class Room(NamedTuple):
-    """The most tokens that one request may have, prompt and answer together; None where nobody knows. ``what`` holds
-    them, ``hint`` is how there may be more; ``kept_back`` tokens stay unused."""
+    """The most tokens of one request, prompt and answer together; None if unknown. ``what`` sets this limit, ``hint``
+    raises it; ``kept_back`` tokens stay unused."""
 
     tokens: int | None = None
     what: str = ""
@@ -45,7 +45,7 @@ class Room(NamedTuple):
 
 
 def room_of(plan: Plan) -> Room:
-    """Returns the tightest of what bounds a request on this server: the context as planned, and the KV cache."""
+    """Returns the tightest limit of a request on this server: the planned context or the KV cache."""
     ours = plan.engine.name == "sglang"
     kept_back = _KEPT_BACK if ours else 0
     asked, longest = (plan.values["context_length"] if ours else None), _model_context(plan)
@@ -60,7 +60,7 @@ def room_of(plan: Plan) -> Room:
         rooms.append(Room(int(most) - kept_back, f"max_total_tokens={most}", "a larger max_total_tokens", kept_back))
     elif plan.fit is not None and plan.fit.kv is not None and plan.fit.kv_tokens and plan.fit.kv.bytes_per_token:
         fit, kv = plan.fit, plan.fit.kv
-        # The estimate may be off: refused is what even the largest KV cache could not hold.
+        # The estimate may be wrong, so only loads beyond the largest possible KV cache are refused.
         cache = int(plan.fit.kv_tokens + (fit.error or 0.0) / float(kv.bytes_per_token or 1))
         hint = "a larger mem_fraction_static or tp_size"
         rooms.append(Room(cache - kept_back, f"a KV cache of at most {cache} tokens", hint, kept_back))
@@ -68,7 +68,7 @@ def room_of(plan: Plan) -> Room:
 
 
 def load_problems(plan: Plan, room: Room, bench: Mapping[str, object]) -> Iterator[Finding]:
-    """Yields every reason for which this server cannot take this load; ``bench`` itself is known to be sound."""
+    """Yields every reason why this server cannot take this load; assumes a valid ``bench``."""
     yield from _too_long(room, bench)
     yield from _no_completions(plan)
     yield from _no_text(plan, bench)
@@ -81,7 +81,7 @@ def _too_long(room: Room, bench: JsonObject) -> Iterator[Finding]:
             message = f"bench.trace={bench['trace']} has a request of {longest} tokens; {room.what} is all there is"
             yield Finding("error", "BEN014", message, ("bench.trace", "context_length"), room.hint)
         return
-    # How long the prompts of a file are, only the model's tokenizer can say.
+    # Only the model's tokenizer knows the length of a file's prompts.
     input_len, output_len = (0 if bench["dataset"] == "file" else bench["input_len"]), bench["output_len"]
     if room.tokens is None or input_len + output_len <= room.tokens:
         return
@@ -120,22 +120,22 @@ def _no_text(plan: Plan, bench: Mapping[str, object]) -> Iterator[Finding]:
 
 
 def _model_context(plan: Plan) -> int | None:
-    """Returns the model's own context in tokens; None where its config is not known."""
+    """Returns the model's own context length in tokens; None without a known config."""
     overrides = plan.values["json_model_override_args"] if plan.engine.name == "sglang" else "{}"
     view = view_of(plan.model, overrides)
     return None if view is None else derived_context_length(text_config(view))
 
 
 LEFT_OUT = "SWP006"
-"""The id under which points are counted that ``sweep.where`` leaves out."""
+"""The id that counts the points left out by ``sweep.where``."""
 NODE_LAUNCHER = "submitit_slurm"
 _CLIENT_NODES = ("bench", "sweep")
 
 
 @dataclass(frozen=True)
 class PlannedServer:
-    """The plan for the server of a point. ``gpus`` are those of all its nodes, ``errors`` why it will not be started,
-    ``verdict`` that on the plan; with several servers (``topology``) all of them together."""
+    """The plan for a point's server. ``gpus`` counts those of all its nodes, ``errors`` are the reasons not to start
+    it, ``verdict`` is the plan's; with several servers (``topology``) all count together."""
 
     plan: Plan
     server_id: str
@@ -148,18 +148,18 @@ class PlannedServer:
 
     @property
     def gpus_of_node(self) -> int:
-        """Returns the GPUs of the node that has most of them."""
+        """Returns the GPUs of the node with the most of them."""
         return self.gpus // max(1, self.nodes) if self.fullest is None else self.fullest
 
     def group(self, requests: Sequence[Request]) -> ServerGroup:
-        """Returns the server to start, without points yet."""
+        """Returns the server to start, without points."""
         return ServerGroup(self.server_id, tuple(requests), self.gpus, self.nodes, (), self.gpus_of_node)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One combination of values. ``server`` and ``workload`` are None where not even composing worked; ``refused`` is
-    why it is no point, the first thing to fix in front. ``set_by`` finds who set the keys beside the arguments."""
+    """One combination of values. ``server`` and ``workload`` are None if composing failed. ``refused`` are the reasons
+    against the point, the first to fix in front. ``set_by`` finds who set the keys other than arguments."""
 
     server: PlannedServer | None
     workload: JsonObject | None
@@ -169,27 +169,27 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """Returns whether the point can be launched: what a sweep refuses is a no, also where the plan is none."""
+        """Returns whether the point can be launched; a refusal by the sweep is a no, even without a plan."""
         if self.refused or self.server is None:
             return verdict_on(self.refused, ())
         return self.server.verdict
 
     @property
     def repeats(self) -> int:
-        """Returns the number of times that the point is measured; a refused combination means as many points."""
+        """Returns how often the point is measured; a refused combination counts as many points."""
         return max(1, int(self.workload["repeats"])) if self.workload else 1
 
     @property
     def who(self) -> str | None:
-        """Returns who set the keys of the first refusal."""
+        """Returns who set the keys of the first refusal, or None."""
         if not self.refused or self.refused[0].id == LEFT_OUT:
             return None
         return who_set(self.refused[0], self.server.plan.origins if self.server else {}, self.set_by())
 
 
 class Judge:
-    """Judges the points of one sweep. ``common`` is what all of them share. Those that are to be ``measured`` need a
-    server that a sweep can start, and a load that it can take; ``gives_nodes``: on several nodes, too."""
+    """Judges the points of one sweep. All share ``common``. With ``measured`` they need a server that a sweep can start
+    and a load that it can take; ``gives_nodes`` allows several nodes."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class Judge:
             check_keys(self._where)
 
     def judge(self, requests: Sequence[Request]) -> Judged:
-        """Returns the verdict on the point of these overrides. Raises ConfigError for a word no point can have."""
+        """Judges the point of these overrides. Raises ConfigError for a word that no point can have."""
         words = [*self._common, *requests]
         self._composer.check(words)
         try:
@@ -249,7 +249,7 @@ class Judge:
         return PlannedServer(plan, plan.server_id, gpus_of(plan), nodes, errors, plan.verdict, room_of(plan))
 
     def _with_offers(self, errors: Sequence[Finding], words: Sequence[Request]) -> tuple[Finding, ...]:
-        """Returns ``errors`` with what helps, planned for the first point of each id alone."""
+        """Adds planned remedies to ``errors``, only for the first point with each id."""
         new = {finding.id for finding in errors if finding.offers} - self._shown
         if not new:
             return tuple(errors)
@@ -257,7 +257,7 @@ class Judge:
         return Replanner(self._composer, words, self._seed, self._env).with_helpful_offers(errors)
 
     def _launched_otherwise(self, plan: Plan) -> Iterator[Finding]:
-        """Yields what ``launch`` asks for and a sweep, whose servers end with their points, does not do."""
+        """Yields a finding for a ``launch`` that a sweep does not support: its servers end with their points."""
         launch = plan.nodes.launch
         if self._measured and launch.name != "local":
             message = f"launch={launch.name} starts one server; what carries a sweep elsewhere is hydra/launcher"
@@ -265,13 +265,13 @@ class Judge:
             yield Finding("error", "RNR003", message, ("launch.name",), hint)
 
     def _carried(self, nodes: int, key: str) -> Iterator[Finding]:
-        """Yields the finding where several nodes have no launcher that gives them."""
+        """Yields a finding for several nodes without a launcher that provides them."""
         if self._measured and nodes > 1 and not self._gives_nodes:
             message = f"{nodes} nodes are planned, and this sweep starts its servers on one"
             yield Finding("error", "RNR003", message, (key,), f"hydra/launcher={NODE_LAUNCHER}")
 
     def _topology(self, common: Plan, words: Sequence[Request]) -> PlannedServer:
-        """Plans several servers behind a router, each on its own, and judges them together."""
+        """Plans several servers behind a router, each alone, and judges them together."""
         from sglang_hydra.planning.topology.plan import plan_topology
 
         topology = plan_topology(self._composer, words, common=common, seed=self._seed, env=self._env)
@@ -283,7 +283,7 @@ class Judge:
         return PlannedServer(common, id, len(gpus), topology.nodes, errors, verdict, fullest=fullest)
 
     def _left_out(self, plan: Plan, bench: Mapping[str, object], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """Returns why a point is left out. What nobody wants comes first; refused points may lack values."""
+        """Returns why ``sweep.where`` leaves a point out, before its errors: a refused point may lack values."""
         where = self._where
         if where is None:
             return ()
@@ -300,14 +300,14 @@ class Judge:
 
 
 def gpus_of(plan: Plan) -> int:
-    """Returns the GPUs that a server takes on all its nodes together; 0 on a CPU."""
+    """Returns the GPUs of a server on all its nodes together; 0 on a CPU."""
     if plan.gpu.device in (None, "cpu") or plan.values["device"] == "cpu":
         return 0
     return plan.layout.gpus
 
 
 def _same_server(one: Composition, other: Composition) -> bool:
-    """Returns whether all that a plan is made from is equal: then so is the plan."""
+    """Returns whether all inputs of the plan are equal, so that the plans are too."""
     return (
         one.intent == other.intent
         and one.findings == other.findings

@@ -1,9 +1,8 @@
-"""A sweep's servers as the jobs of a Hydra launcher: processes of joblib or submitit, jobs of Slurm.
+"""Runs a sweep's servers as jobs of a Hydra launcher: processes of joblib or submitit, jobs of Slurm.
 
-A launcher gets only the number of jobs. Each job takes the points of its server from the folder and
-leaves their results there, so what became of the launcher's own bookkeeping (a job that was killed, preempted,
-cancelled, a node that went down) does not matter: after every round the folder says what is open, and that is launched
-again until a round brings nothing.
+A launcher gets only the number of jobs. Each job takes the points of its server from the folder and leaves their
+results there, so the launcher's own bookkeeping does not matter (a killed, preempted or cancelled job, a failed node):
+after every round the folder shows the open points, which are launched again until rounds bring nothing.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ _JOB_FOLDER = re.compile(r"(\d+)(?:_\d+)?")
 
 
 class Round:
-    """One call of a launcher. It is made in a thread, because a launcher may wait for ever for a job that nobody tells
-    it of: Slurm without accounting forgets what was cancelled. Each of the ``count`` jobs runs ``task``, and ends once
-    ``stop_file`` is there."""
+    """One call of a launcher, in a thread, because a launcher may wait for ever for a job whose end it never learns:
+    Slurm without accounting forgets cancelled jobs. Each of the ``count`` jobs runs ``task``, and ends once
+    ``stop_file`` exists."""
 
     def __init__(self, sweep: Sweep, launcher: Any, task: Callable[[Any], None], count: int, stop_file: Path) -> None:
         self._sweep, self._launcher = sweep, launcher
@@ -58,7 +57,7 @@ class Round:
         self._failure: BaseException | None = None
 
     def run(self, stop: Stop) -> None:
-        """Returns when no job of the round can still be running or waiting."""
+        """Runs the round. Returns when none of its jobs can still be running or waiting."""
         self._stop_file.parent.mkdir(parents=True, exist_ok=True)
         self._thread.start()
         ends_at = None
@@ -102,8 +101,8 @@ class Round:
         Printed(sys.stderr).server("job", f"lost, what it left open is taken again: {type(failure).__name__}: {reason}")
 
     def _slurm_jobs(self) -> set[str]:
-        """Returns the numbers of the jobs that submitit has submitted from here: it makes a folder for each, once it is
-        submitted, and one for each task of an array."""
+        """Returns the numbers of the jobs that submitit submitted from here: it makes a folder for each submitted job,
+        and one for each task of an array."""
         folder = self._sweep.running.config.hydra.launcher.get("submitit_folder") if self._sweep.running else None
         if not folder or not self._slurm:
             return set()
@@ -114,17 +113,17 @@ class Round:
 
     @property
     def _in_slurm(self) -> bool | None:
-        """Returns whether a job of this round waits or runs in Slurm; None before there is one, and without Slurm."""
+        """Returns whether a job of this round waits or runs in Slurm; None before the first one, and without Slurm."""
         jobs = self._slurm_jobs() - self._before
         return _in_queue(jobs) if jobs else None
 
 
 def _in_queue(jobs: Collection[str]) -> bool:
-    """Returns whether Slurm has one of these jobs waiting or running; also where it does not answer now."""
+    """Returns whether any of these jobs waits or runs in Slurm; True if Slurm does not answer."""
     asked = run_slurm("squeue", "--noheader", "--jobs", ",".join(sorted(jobs)), "--format", "%T")
     if asked is None or asked.stdout.strip():
         return True
-    # Its controller forgets a job some minutes after its end.
+    # Slurm's controller forgets a job some minutes after its end.
     return asked.returncode != 0 and "Invalid job id" not in asked.stderr
 
 
@@ -135,8 +134,8 @@ _STALLED_ROUNDS = 2
 class GroupJob:
     """The task that a launcher runs: job number N takes the points of ``groups[N]``. It can be pickled.
 
-    ``minutes`` is the job's walltime: it begins no point that might not end before it. Once ``stop_file`` is there,
-    it ends. ``silent`` where its output would be mixed with that of the command, which tells all from the folder.
+    ``minutes`` is the job's walltime: it begins no point that might end after it. The job ends once ``stop_file``
+    exists. ``silent``: its output would mix with that of the command, which reads all from the folder.
     """
 
     sweep: Sweep
@@ -152,7 +151,7 @@ class GroupJob:
             return  # of a job on several nodes the first takes the points: its servers are steps of the job
         began = time.monotonic()
         for name in ("httpx", "httpcore"):
-            # Hydra's log has every message of every package: a line for each request would be measured with it.
+            # Hydra's log has every message of every package; a line per request would affect the measurement.
             logging.getLogger(name).setLevel(logging.WARNING)
         number = int(HydraConfig.get().job.num)
         group = next(item for item in self.sweep.groups if item.server_id == self.groups[number])
@@ -177,7 +176,7 @@ class GroupJob:
 
 
 def launcher_of(sweep: Sweep) -> Any:
-    """Returns the Hydra launcher that was asked for; None for the basic one, whose jobs run here anyway."""
+    """Returns the requested Hydra launcher; None for the basic one, whose jobs run here anyway."""
     if sweep.running is None or sweep.running.config is None:
         return None
     config = sweep.running.config
@@ -202,13 +201,13 @@ def launcher_of(sweep: Sweep) -> Any:
             changed.hydra.launcher["n_jobs"] = sweep.settings["max_jobs"]
     context, task = sweep.running.context, sweep.running.task_function
     launcher = Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=changed)
-    # Hydra 1.4 refuses jobs whose config has another launcher than the one that was composed.
+    # Hydra 1.4 refuses jobs whose config has another launcher than the composed one.
     launcher.setup(hydra_context=context, task_function=task, config=config)
     return launcher
 
 
 def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
-    """Rounds of jobs, until nothing is open or two rounds have brought nothing. Says whether it was interrupted."""
+    """Runs rounds of jobs until no point is open or two rounds brought nothing. Returns whether it was interrupted."""
     assert sweep.running is not None
     minutes = sweep.running.config.hydra.launcher.get("timeout_min")
     silent = "joblib" in type(launcher).__name__.lower()  # submitit writes the output of its jobs to files
@@ -234,7 +233,7 @@ def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
 
 
 def _wait_for(sweep: Sweep, store: Store, claims: Claims, stop: Stop) -> None:
-    """Waits until no living runner is at a server of this sweep: a lost one may still measure."""
+    """Waits until no live runner works on a server of this sweep: a lost one may still measure."""
     while not stop.asked:
         groups = [group for group in sweep.groups if open_points(sweep, store, group)]
         if all(claims.is_free(f"servers/{group.server_id}") for group in groups):
@@ -244,7 +243,7 @@ def _wait_for(sweep: Sweep, store: Store, claims: Claims, stop: Stop) -> None:
 
 @contextlib.contextmanager
 def _slot(sweep: Sweep, claims: Claims, policy: Policy) -> Iterator[None]:
-    """Takes one of ``sweep.max_jobs`` places; without it there is no bound. A launcher's own may be higher."""
+    """Holds one of ``sweep.max_jobs`` slots; no limit without it. A launcher's own limit may be higher."""
     claim: Claim | None = None
     while sweep.settings["max_jobs"] and claim is None and not policy.over:
         for number in range(sweep.settings["max_jobs"]):
@@ -263,8 +262,8 @@ def _slot(sweep: Sweep, claims: Claims, policy: Policy) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stopping_on(file: Path, stop: Stop) -> Iterator[None]:
-    """Calls ``stop`` once ``file`` is there, while it lasts. It reaches jobs on other machines, where signals of the
-    command that launched them do not."""
+    """Calls ``stop`` once ``file`` exists, during the block. It reaches jobs on other machines, which signals of the
+    launching command do not."""
 
     def look() -> bool:
         if file.exists():
@@ -283,8 +282,8 @@ def _stopping_on(file: Path, stop: Stop) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stopping_on_warning(stop: Stop) -> Iterator[None]:
-    """Stops at the signal that Slurm sends some time before a job's end: what is open then is handed back and submitted
-    again. The server gets that signal too and may die too, which is not its fault."""
+    """Stops at Slurm's signal before a job's end, so that open points are released and submitted again. The server gets
+    that signal too and may die from it, which is not its fault."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -296,8 +295,8 @@ def _stopping_on_warning(stop: Stop) -> Iterator[None]:
 
 
 def _reserve_s(sweep: Sweep, minutes: float) -> float:
-    """Returns what is left of a job's time when no new point is begun: a point's assumed time and the stop of its
-    server. At most half of the time, so that a short job takes points at all."""
+    """Returns the seconds of a job reserved at its end: a point's assumed time and its server's stop. At most half of
+    the job, so that a short job measures points at all."""
     return min(float(sweep.settings["point_seconds"]) * 1.5 + 30, minutes * 30)
 
 

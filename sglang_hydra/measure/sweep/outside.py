@@ -1,5 +1,5 @@
-"""A server that runs already (``bench.url``): what it says of itself is the plan of its points. Nothing is started,
-stopped or emptied."""
+"""Uses a server that already runs (``bench.url``): its own report is the plan of its points. Starts, stops and empties
+nothing."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ _METRICS = "enable_metrics"
 
 @dataclass(frozen=True)
 class Outside:
-    """A server that is not ours to start or to end, where a server of ours is expected."""
+    """A foreign server, in place of one that we start and stop."""
 
     url: str
 
 
 def with_server(requests: Sequence[Request]) -> list[Request]:
-    """Returns ``requests`` with what the server of a typed ``bench.url`` says of itself below them; without one as they
-    are.
+    """Adds below ``requests`` what the server of a typed ``bench.url`` reports; returns them unchanged without one.
 
-    Raises ConfigError (BEN018) for an address that a file names, or that is none, and for other arguments beside it;
-    MachineError (BEN019) for a server that does not say what it runs with.
+    Raises ConfigError (BEN018) for an address in a file, an invalid one, and other arguments beside it; MachineError
+    (BEN019) for a server that does not report its arguments.
     """
     named = [item for item in requests if item.name == KEY and _value(item) not in ("null", "", "None")]
     if not named:
@@ -62,7 +61,7 @@ def with_server(requests: Sequence[Request]) -> list[Request]:
 
 
 def _settings(info: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yields the arguments that the server holds otherwise than by default, as far as they can be typed."""
+    """Yields the server's arguments that differ from the defaults and can be typed."""
     version = nearest_known(str(info.get("version") or "")) or ""
     if not version or "model_path" not in info:
         message = f"it names no release that is known here: {short(str(info.get('version')))}"
@@ -80,8 +79,8 @@ def _settings(info: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def still_the_same(plan: Plan) -> None:
-    """Raises ServerError (BEN020) where the server at ``bench.url`` holds other arguments than when it was planned, and
-    MachineError (BEN019) where it does not answer."""
+    """Raises ServerError (BEN020) if the server at ``bench.url`` has other arguments than when it was planned, and
+    MachineError (BEN019) if it does not answer."""
     url = str(plan.nodes.bench.url)
     try:
         info = asked(url)

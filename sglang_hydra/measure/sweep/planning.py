@@ -1,8 +1,8 @@
-"""From what a sweep is made of to a planned sweep: judged, merged, grouped by server. Nothing is started.
+"""Plans a sweep: judges the combinations, merges and groups them by server. Starts nothing.
 
     axes -> combinations -> judged -> merged by point_id -> grouped by server_id
 
-Combinations come one at a time and are forgotten, except those that will be run: of a dry run only ids are kept.
+Combinations come one at a time and are forgotten, except those that will run; a dry run keeps only ids.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from sglang_hydra.planning.plan import Plan, digest
 from sglang_hydra.text.findings import Finding
 
 BEATEN = "SWP012"
-"""The id under which points are counted that ``sweep.prune=forecast`` leaves out."""
+"""The id that counts the points left out by ``sweep.prune=forecast``."""
 Combination = tuple[tuple[Request, ...], Judged]
 
 
 class Worth(NamedTuple):
-    """The forecast of a point, and what it competes with: points of one load, family of models and GPU class."""
+    """The forecast of a point, and its competitors: points of one load, family of models and GPU class."""
 
     race: tuple[object, ...]
     words: str
     found: Forecast
 
     def loses_to(self, other: Worth) -> bool:
-        """Returns whether the other is better in both, output tokens/s of a GPU and TPOT, by more than what holds 90 %
-        of the errors between two layouts of a model."""
+        """Returns whether the other is better in both output tokens/s per GPU and TPOT, by more than 90 % of the errors
+        between two layouts of a model."""
         least = exp(coefficients()["errors"]["pair"])
         mine, best = self.found, other.found
         faster = mine.tpot.value > least * best.tpot.value
@@ -53,9 +53,9 @@ class Worth(NamedTuple):
 
 
 def forecast_of_point(plan: Plan, workload: Mapping[str, object]) -> tuple[str, Forecast] | None:
-    """Returns the family of models and the forecast of ``plan`` under a load. None where it is unknown, where the point
-    looks for its load itself, and of several servers. The user's own measurements are left aside: a resumed sweep has
-    to plan the same."""
+    """Returns the family of models and the forecast of ``plan`` under a load. None without a forecast, for a point that
+    searches its load, and for several servers. Ignores the user's own measurements, because a resumed sweep must plan
+    the same."""
     if workload["concurrency"] == LADDER or has_several_servers(plan.nodes):
         return None
     known = forecast_of_plan(replace(plan, nodes=Nodes({**plan.nodes.plain, "bench": workload})))
@@ -63,7 +63,7 @@ def forecast_of_point(plan: Plan, workload: Mapping[str, object]) -> tuple[str, 
 
 
 def without_losers(combinations: Iterable[Combination]) -> list[Combination]:
-    """Returns the same, of which points that cannot win by the forecast are refused (``BEATEN``)."""
+    """Refuses the points that cannot win by the forecast (``BEATEN``); returns the others unchanged."""
     listed = list(combinations)
     races: dict[tuple[object, ...], list[Worth]] = defaultdict(list)
     worths = []
@@ -100,18 +100,17 @@ def _beaten(worth: Worth, best: Worth) -> Finding:
 
 
 MOST_LISTED = 2000
-"""Points that a dry run lists; of more it only counts."""
+"""The most points that a dry run lists; beyond that it only counts."""
 _ROOT = Path("multirun")
 _HOUR_S = 3600.0
 
 
 @dataclass
 class Outcome:
-    """The result of planning all combinations. ``groups`` is empty where there are too many points to be listed.
+    """The result of planning all combinations. ``groups`` is empty if there are too many points to list.
 
-    A ladder or a bisection is one point, and ``further`` the steps that they may take beyond one each.
-
-    ``estimates`` are points whose release was not asked, for the reason ``not_asked``.
+    A ladder or a bisection is one point; ``further`` counts the steps that they may take beyond one each. ``estimates``
+    counts points whose release was not asked, for the reason ``not_asked``.
     """
 
     grid: Grid
@@ -134,20 +133,20 @@ class Outcome:
 
     @property
     def refused(self) -> tuple[Refused, ...]:
-        """Returns why points were left out, the commonest reason first."""
+        """Returns the reasons for refusals, the most frequent first."""
         return tuple(sorted(self._refused.values(), key=lambda item: -item.count))
 
     @property
     def estimate(self) -> Estimate:
-        """Returns the estimate with one server at a time, as long a start and a point as the settings assume, and every
-        search as long as it may take."""
+        """Returns the estimate for one server at a time, with the assumed durations of a start and a point, and every
+        search at its longest."""
         settings = self.grid.settings
         seconds = self.starts * settings["start_seconds"] + (self.kept + self.further) * settings["point_seconds"]
         return Estimate(seconds / _HOUR_S, self.gpu_seconds / _HOUR_S)
 
     @property
     def folder(self) -> Path:
-        """Returns where the results go: the same points in any order, typed in any way, have the same folder."""
+        """Returns the folder of the results: equal points share one, in any order and spelling."""
         settings = self.grid.settings
         if settings["folder"]:
             return Path(settings["folder"]).expanduser()
@@ -156,8 +155,8 @@ class Outcome:
         return _ROOT / f"{settings['name']}-{digest}"
 
     def take(self, own: tuple[Request, ...], judged: Judged, *, merges: bool = True) -> None:
-        """Counts a combination, and keeps its points where they can be launched. Without ``merges``, words that were
-        typed differently are different loads."""
+        """Counts a combination, and keeps its launchable points. Without ``merges``, differently typed words are
+        different loads."""
         words = tuple(request.text for request in own)
         self.total += judged.repeats
         keeps_all = not self.grid.settings["dry_run"]
@@ -198,9 +197,9 @@ class Outcome:
 
     @property
     def groups(self) -> tuple[ServerGroup, ...]:
-        """Returns each server with its points, first those of which the forecast expects most output tokens/s of a GPU;
-        without one as typed. Repeats come after each other's whole round: what drifts with time then drifts for all
-        points alike."""
+        """Returns each server with its points: first those with the highest forecast of output tokens/s per GPU, the
+        others in typed order. Repeats follow after a whole round of points, so that a drift in time affects all points
+        alike."""
         return tuple(
             replace(empty, points=tuple(sorted(points, key=lambda point: point.repeat)))
             for _, (empty, points) in sorted(self._of_server.items(), key=lambda item: -self._most.get(item[0], 0.0))
@@ -215,7 +214,7 @@ class Outcome:
 
 
 def judge_of(composer: Composer, grid: Grid, seed: int | None = None, env: Mapping[str, str] | None = None) -> Judge:
-    """Returns the judge of a grid's points. Raises ConfigError for a constraint that is none."""
+    """Returns the judge of a grid's points. Raises ConfigError for an invalid constraint."""
     with naming_setters(grid.set_by):
         where = grid.settings["where"]
         gives_nodes = any(word.lstrip("+") == f"hydra/launcher={NODE_LAUNCHER}" for word in grid.hydra_words)
@@ -225,7 +224,7 @@ def judge_of(composer: Composer, grid: Grid, seed: int | None = None, env: Mappi
 
 
 def judged_points(grid: Grid, judge: Judge) -> Iterator[tuple[tuple[Request, ...], Judged]]:
-    """Yields every combination with its verdict, one at a time. The machine and the hub are asked once."""
+    """Yields every combination with its verdict, one at a time. Asks the machine and the hub only once."""
     with asking_once():
         for requests in combinations(grid.axes):
             yield requests, judge.judge(requests)
@@ -241,9 +240,9 @@ def plan_sweep(
     beside: Sequence[Composer] = (),
     on_progress: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
-    """Plans every point, with ``seed`` for all of them. What single points are refused for is counted. ``merges`` is
-    that of ``Outcome.take``; ``on_progress`` is called for each point. ``beside`` composes the other servers of an
-    app: a point is left out where one of them is refused."""
+    """Plans every point with the same ``seed``, and counts the refusals. ``merges`` is that of ``Outcome.take``;
+    ``on_progress`` is called for each point. ``beside`` composes the other servers of an app: a point is left out if
+    one of them is refused."""
     outcome = Outcome(grid)
     others = [judge_of(each, grid, seed, env) for each in beside]
     points = judged_points(grid, judge_of(composer, grid, seed, env))
@@ -255,8 +254,8 @@ def plan_sweep(
 
 
 def sweep_of(outcome: Outcome, source: Source) -> Sweep:
-    """Makes the sweep that the runner gets. ``source`` says where the configs are; its requests become those that all
-    points share."""
+    """Makes the sweep for the runner. ``source`` locates the configs; its requests become those that all points
+    share."""
     grid = outcome.grid
     return Sweep(
         source=replace(source, requests=grid.common),
@@ -274,7 +273,7 @@ def sweep_of(outcome: Outcome, source: Source) -> Sweep:
 
 
 def verdict_on(outcome: Outcome) -> Finding | None:
-    """Returns why nothing of the sweep is started: there is no point, or it would cost more than it may."""
+    """Returns why the sweep does not start: it has no point, or exceeds its budget. None for a good one."""
     if outcome.kept == 0:
         reasons = ", ".join(f"{item.count} {item.id}" for item in outcome.refused)
         whole = "the one point cannot" if outcome.total == 1 else f"none of the {outcome.total} points can"

@@ -1,7 +1,7 @@
-"""The types of a planned sweep, as the runner gets it: points, grouped by the server that they share.
+"""Defines the types of a planned sweep for the runner: points, grouped by the server that they share.
 
-Ids: ``server_id`` of the plan, ``workload_id`` of the load, ``point_id`` of both and the number of the repeat. Equal
-ids mean the same measurement, however it was typed.
+Ids: ``server_id`` of the plan, ``workload_id`` of the load, ``point_id`` of both and the repeat's number. Equal ids
+mean the same measurement, in any spelling.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _SLO = ("ttft_ms", "itl_ms", "e2e_ms")
 
 
 def workload_id_of(bench: Mapping[str, object]) -> str:
-    """Returns 16 hex digits: equal for ``bench`` nodes that ask the same of a server."""
+    """Returns 16 hex digits, equal for ``bench`` nodes with equal requests."""
     from sglang_hydra.measure.bench.load import workload_record
 
     return digest(workload_record(bench))
 
 
 def point_id_of(server_id: str, workload_id: str, repeat: int) -> str:
-    """Returns 16 hex digits: equal for the same repeat of the same load on the same server."""
+    """Returns 16 hex digits, equal for the same repeat of the same load on the same server."""
     return hashlib.sha256(f"{server_id} {workload_id} {repeat}".encode()).hexdigest()[:16]
 
 
 def has_slo(workload: JsonObject) -> bool:
-    """Returns whether a load has a limit that requests must meet."""
+    """Returns whether a load has a latency limit."""
     return any(workload["slo"].get(name) is not None for name in _SLO)
 
 
 @dataclass(frozen=True)
 class Source:
     """The source of every point: the app's configs and the overrides that all points share. It can be pickled, so that
-    another process plans the same. ``seed`` is passed wherever a plan draws one."""
+    another process plans the same. ``seed`` replaces every drawn seed."""
 
     requests: tuple[Request, ...] = ()
     config_dirs: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Source:
     seed: int = 0
 
     def plan(self, requests: Sequence[Request]) -> Plan:
-        """Returns the plan with these overrides on top. Raises ConfigError as composing does."""
+        """Returns the plan with these overrides added. Raises ConfigError as composing does."""
         from sglang_hydra.compose.composer import Composer
         from sglang_hydra.planning.making.make import make_plan
 
@@ -60,7 +60,7 @@ class Source:
         return make_plan(composer, [*self.requests, *requests], seed=self.seed)
 
     def topology(self, requests: Sequence[Request], is_free: Callable[[int], bool]) -> Topology:
-        """Returns the servers behind a router that these overrides ask for. Raises ConfigError as composing does."""
+        """Returns the servers behind a router for these overrides. Raises ConfigError as composing does."""
         from sglang_hydra.compose.composer import Composer
         from sglang_hydra.planning.topology.plan import plan_topology
 
@@ -83,8 +83,8 @@ class Point:
 
 @dataclass(frozen=True)
 class ServerGroup:
-    """The points of one server start, in the order in which they are taken. ``requests`` plan that server; ``gpus``
-    are those of all its nodes together, ``gpus_of_node`` those of the node that has most of them."""
+    """The points of one server start, in the order of measurement. ``requests`` plan that server; ``gpus`` counts those
+    of all its nodes, ``gpus_of_node`` those of the node with the most."""
 
     server_id: str
     requests: tuple[Request, ...]
@@ -96,8 +96,8 @@ class ServerGroup:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why points were left out: the id of the finding (or ``where``), how many, and one of them with its message, and
-    who set the keys that it is about."""
+    """Why points were left out: the id of the finding (or ``where``), their number, one of them with its message, and
+    who set the keys concerned."""
 
     id: str
     count: int
@@ -109,7 +109,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated time of a sweep, under the assumptions in its settings: hours on one server at a time, and GPU
+    """The estimated time of a sweep, under the assumptions in its settings: hours with one server at a time, and GPU
     hours."""
 
     hours: float
@@ -118,7 +118,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class HydraRun:
-    """The multirun that a sweep is part of, as Hydra hands it to a sweeper: for instantiating its launcher."""
+    """The multirun around a sweep, as Hydra passes it to a sweeper; it serves to instantiate the launcher."""
 
     config: Any
     context: Any
@@ -127,10 +127,10 @@ class HydraRun:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A planned sweep: every point that can be launched, each once, ordered so that each server starts once.
+    """A planned sweep: every launchable point once, in an order that starts each server once.
 
-    ``words`` are the overrides as they were typed, ``hydra_words`` those that are for Hydra itself (its launcher);
-    ``settings`` is the ``sweep`` node; ``left_out`` the words of every refused point with the ids that refused it.
+    ``words`` are the typed overrides, ``hydra_words`` those for Hydra itself (its launcher); ``settings`` is the
+    ``sweep`` node; ``left_out`` pairs the words of every refused point with the ids that refused it.
     """
 
     source: Source
@@ -147,10 +147,10 @@ class Sweep:
     running: HydraRun | None = field(default=None, compare=False)
 
     def points(self) -> Iterator[Point]:
-        """Yields every point, in the order in which they are taken."""
+        """Yields every point, in the order of measurement."""
         for group in self.groups:
             yield from group.points
 
     def plan(self, group: ServerGroup) -> Plan:
-        """Returns the plan of a group's server, made again."""
+        """Plans a group's server again."""
         return self.source.plan(group.requests)

@@ -1,4 +1,4 @@
-"""Shows the progress of a sweep: a live table where there is a terminal, a line for each event elsewhere."""
+"""Shows the progress of a sweep: a live table on a terminal, a line for each event elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RUNNING_SHOWN = 8
 
 
 class Progress(NamedTuple):
-    """Counts of points; ``best`` is the words and the output tokens/s of the best valid one."""
+    """Counts of points; ``best`` is the words and the output tokens/s of the best valid point."""
 
     total: int
     done: int
@@ -46,7 +46,7 @@ class Progress(NamedTuple):
 
 
 class News(NamedTuple):
-    """A change of a point since the last look: its state, and its numbers or why it does not count."""
+    """A change of a point since the last look: its state, and its numbers or the reason."""
 
     point: Point
     state: str
@@ -54,7 +54,7 @@ class News(NamedTuple):
 
 
 class Tally:
-    """Counts from the folder, which has every runner's results. What is done is read once."""
+    """Counts points from the folder, which has every runner's results. Reads a finished point only once."""
 
     def __init__(self, sweep: Sweep, store: Store) -> None:
         self._settings, self._store = sweep.settings, store
@@ -67,7 +67,7 @@ class Tally:
         self._news: list[News] = []
 
     def count(self) -> Progress:
-        """Counts the points as they are now."""
+        """Counts the points in their current states."""
         failed = 0
         for point in tuple(self._left.values()):
             search = search_of(self._settings, point)
@@ -83,7 +83,7 @@ class Tally:
         return Progress(self._total, self._done, self._invalid, failed, self._best)
 
     def news(self) -> list[News]:
-        """Returns what the last counts found, each once."""
+        """Returns the changes of the last counts, each once."""
         found, self._news = self._news, []
         return found
 
@@ -96,7 +96,7 @@ class Tally:
             self._best = (named(record.get("words", point.words)), reached)
 
     def _note_steps(self, searched: Point, search_id: str) -> None:
-        """Reports the steps of a search as they come; they are no points of the plan and are not counted."""
+        """Reports the steps of a search as they come; they are not planned points and do not count."""
         record = self._store.read_search(search_id)
         for id, step in (record["steps"] if record else {}).items():
             if id in self._steps:
@@ -122,7 +122,7 @@ class Tally:
 
 
 def numbers(record: JsonObject) -> str:
-    """Returns the numbers of a result in a line: tokens/s, median and p99 latencies in ms."""
+    """Formats the numbers of a result in a line: tokens/s, median and p99 latencies in ms."""
     measures = record["measures"]
     parts = []
     if measures.get("output_throughput") is not None:
@@ -145,13 +145,13 @@ class Printed(Watcher):
             self.write(f"{state:8}{named(point.words)}{f': {detail}' if detail else ''}")
 
     def write(self, line: str) -> None:
-        """Writes a line, if it can be written."""
+        """Writes a line; ignores a failed write."""
         with contextlib.suppress(OSError, ValueError):
             print(harmless(line), file=self._stream, flush=True)
 
 
 class LiveScreen(Watcher):
-    """Counts, time to go and the best so far below the lines of events; lines alone where there is no terminal."""
+    """Shows counts, remaining time and the best point below the event lines; only lines without a terminal."""
 
     def __init__(self, tally: Tally, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -222,7 +222,7 @@ class LiveScreen(Watcher):
 
 
 class FolderScreen(LiveScreen):
-    """The same while jobs run elsewhere: all that is known of them is in the folder, which it looks at."""
+    """A live screen for jobs that run elsewhere: it reads their state from the folder."""
 
     def __init__(self, sweep: Sweep, store: Store, stream: TextIO | None = None, poll_s: float = _POLL_S) -> None:
         super().__init__(Tally(sweep, store), stream)
@@ -254,17 +254,17 @@ class FolderScreen(LiveScreen):
 
 
 def counts(result: JsonObject) -> bool:
-    """Returns whether a point can be the best: it is valid, and met its SLO where it had one."""
+    """Returns whether a point can be the best: it is valid, and met its SLO if it had one."""
     return result["state"] == "valid" and result["measures"].get("slo_met") is not False
 
 
 def named(words: Iterable[str]) -> str:
-    """Returns a point by what it sets; where nothing varies it is the one that there is."""
+    """Names a point by its overrides, or ``the point`` if nothing varies."""
     return " ".join(words) or "the point"
 
 
 def holders(claims: Claims, server_ids: Iterable[str]) -> Iterator[tuple[str, Holder]]:
-    """Yields the servers that somebody is at."""
+    """Yields the servers that a runner holds, with that runner."""
     for server_id in server_ids:
         holder = claims.holder(f"servers/{server_id}")
         if holder is not None:
@@ -276,7 +276,7 @@ _SHOWN = 20
 
 
 def status(folder: str, *, as_json: bool = False) -> int:
-    """Shows the state of a sweep; from any terminal that sees its folder."""
+    """Shows the state of a sweep, from any terminal that can read its folder."""
     record = status_record(Path(folder).expanduser())
     if as_json:
         print_json(record)
@@ -286,7 +286,8 @@ def status(folder: str, *, as_json: bool = False) -> int:
 
 
 def status_record(folder: Path) -> JsonDict:
-    """Counts, who runs what, the best valid point that met its SLO, what searches found, every failure.
+    """Returns the counts, the runners, the best valid point that met its SLO, the answers of searches, and all
+    failures.
 
     Raises ConfigError for a folder without a sweep.
     """

@@ -1,4 +1,4 @@
-"""Checks for the packages that measuring and reporting need."""
+"""Checks that the packages for measuring and reporting are installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sglang_hydra.text.words import install_command
 
 
 def check_packages(verb: str, *names: str, extra: str = "bench") -> None:
-    """Raises MachineError where one of the packages, which the extra has, is missing."""
+    """Raises MachineError if one of the packages, which ``extra`` installs, is missing."""
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         message = f"{verb} needs {' and '.join(missing)}, which this environment does not have"

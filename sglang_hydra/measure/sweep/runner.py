@@ -1,7 +1,7 @@
-"""Runs a planned sweep: here, or wherever a Hydra launcher carries its jobs. One job is one server with its points.
+"""Runs a planned sweep, here or by the jobs of a Hydra launcher. One job is one server with its points.
 
-Every runner works from the folder alone: what has a result is skipped, what another runner claims is left to it, and
-what a dead one claimed is taken over. So a sweep is resumed by running it again, from anywhere.
+Every runner reads only the folder: it skips points with a result, leaves points that another runner claims, and takes
+over claims of dead runners. Running a sweep again, from anywhere, resumes it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from sglang_hydra.text.exit_codes import INTERRUPTED, SERVER_FAILED
 
 
 def run(sweep: Sweep) -> int:
-    """Takes every point of the sweep that has no result yet. Returns 0 when all have one, 4 when points failed, 130
-    when it was interrupted. Raises ConfigError for a folder that holds something else, MachineError for one that
-    cannot be written."""
+    """Measures every point of the sweep without a result. Returns 0 when all have one, 4 when points failed, 130 after
+    an interrupt. Raises ConfigError for a folder with other content, MachineError for one that cannot be written."""
     check_settings(sweep)
     sweep = _without_keys(sweep)
     store = Store(sweep.folder)
@@ -49,7 +48,7 @@ def run(sweep: Sweep) -> int:
 
 @contextlib.contextmanager
 def _writing_alone(claims: Claims) -> Iterator[None]:
-    """Lets one runner at a time write what all share."""
+    """Lets only one runner at a time write the shared files."""
     while (claim := claims.take("sweep")) is None:
         time.sleep(CLAIM_S / 10)
     try:
@@ -59,7 +58,7 @@ def _writing_alone(claims: Claims) -> Iterator[None]:
 
 
 def _begin(sweep: Sweep, store: Store) -> None:
-    """Writes down what was planned, and sets aside what is to be taken again."""
+    """Records the plan, and sets aside the results to measure again."""
     store.begin(sweep)
     wanted = sweep.settings["rerun"]
     _reopen(store, [point.point_id for point in sweep.points()], wanted)
@@ -69,7 +68,7 @@ def _begin(sweep: Sweep, store: Store) -> None:
 
 
 def _reopen(store: Store, point_ids: Iterable[str], wanted: Collection[str]) -> None:
-    """Sets aside what is to be taken again, once for this run."""
+    """Sets aside the results to measure again, once for this run."""
     for point_id in point_ids:
         state = store.standing(point_id).outcome
         if state in wanted and state in (FAILED, "invalid"):
@@ -77,8 +76,8 @@ def _reopen(store: Store, point_ids: Iterable[str], wanted: Collection[str]) -> 
 
 
 def _run_here(sweep: Sweep, store: Store) -> bool:
-    """Returns one server after the other, in this process. One that another runner is at comes once more after the
-    others. Says whether it was interrupted."""
+    """Measures one server after the other in this process. Retries a server of another runner after the others. Returns
+    whether it was interrupted."""
     stop = Stop()
     policy = policy_of(sweep, stop)
     waiting, passed = deque(sweep.groups), 0
@@ -102,8 +101,8 @@ def _run_here(sweep: Sweep, store: Store) -> bool:
 
 
 def _without_keys(sweep: Sweep) -> Sweep:
-    """Returns the sweep with every API key that was typed replaced by its reference: words are kept in files, and a job
-    may be carried elsewhere as one. The key itself goes into this process's environment, which jobs inherit."""
+    """Replaces every typed API key in the sweep by its reference, because files keep words and a job may carry them
+    elsewhere. Puts the key itself into this process's environment, which jobs inherit."""
     source = replace(sweep.source, requests=tuple(_without_key(request) for request in sweep.source.requests))
     groups = tuple(
         replace(

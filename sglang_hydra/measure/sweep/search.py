@@ -1,8 +1,8 @@
-"""Points that mean several: a ladder climbs until nothing is gained, a bisection finds the highest load that meets
-the SLO. Each step is a point like any other, with its own id and result, and shows in the report.
+"""Expands a point into a search: a ladder climbs until nothing is gained, a bisection finds the highest load that meets
+the SLO. Each step is a normal point with its own id and result in the report.
 
-A search asks its strategy for the next value and looks up the result; it keeps nothing in memory that the store has
-not. Run again, it asks the store first, so what was measured is never measured twice.
+A search asks its strategy for the next value and looks its result up in the store, which holds its whole state. A
+repeated search therefore never measures a step twice.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from sglang_hydra.measure.sweep.store import DONE, FAILED, OPEN, SEARCH_SCHEMA, 
 from sglang_hydra.text.json_types import JsonObject
 
 HIGHEST = 4096
-"""No value above it is tried, unless it was asked for."""
+"""The highest value tried unless the user asks for more."""
 
 
 def most_steps(settings: JsonObject, workload: Mapping[str, object]) -> int:
-    """Returns the most measurements that one planned point may take: those of a ladder up to the highest rung, those
-    that ``sweep.search_steps`` allows a bisection, or one."""
+    """Returns the most measurements of one planned point: all rungs of a ladder, ``sweep.search_steps`` of a bisection,
+    or one."""
     if workload["concurrency"] == LADDER:
         return HIGHEST.bit_length()
     return max(1, int(settings["search_steps"])) if settings["search"] == BISECT else 1
 
 
 class Tried(NamedTuple):
-    """The result of one value. ``good``: it was measured, is valid and meets the SLO, if there is one. ``throughput``
-    in output tokens a second; ``why`` says what was not good."""
+    """The result of one value. ``good``: its measurement is valid and meets the SLO, if any. ``throughput`` is in
+    output tokens/s; ``why`` says what was not good."""
 
     value: float
     good: bool
@@ -42,7 +42,7 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True)
 class Ladder:
-    """Powers of two, until one is not good or brings less than ``gain`` more output than the best before it."""
+    """Tries powers of two, until one is not good or brings less than ``gain`` more output than the best before."""
 
     gain: float
 
@@ -59,8 +59,8 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Bisection:
-    """The highest good value between ``low`` and ``high``: doubled until one is not good, then halved in between until
-    neighbours (whole numbers) or rates within ``precision`` of each other are left, or ``steps`` values were tried."""
+    """Finds the highest good value from ``low`` to ``high``: doubles until one is not good, then halves the interval,
+    until whole numbers are neighbours, rates are within ``precision``, or ``steps`` values were tried."""
 
     low: float
     high: float
@@ -87,13 +87,13 @@ class Bisection:
 
 
 Strategy = Ladder | Bisection
-"""Chooses the next value: ``ask`` returns None once ``tried`` says enough; it has no memory of its own. ``best`` is the
-value that the search was for; None where none was good."""
+"""Chooses the next value: ``ask`` returns None once ``tried`` suffices; a strategy has no state. ``best`` is the result
+of the search, None without a good value."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """One search: the ``point`` that was planned, the key whose value it chooses, and how."""
+    """One search: its planned ``point``, the key whose values it tries, and its strategy."""
 
     point: Point
     kind: str
@@ -106,19 +106,18 @@ class Search:
         return hashlib.sha256(f"{self.kind} {self.key} {self.strategy} {self.point.point_id}".encode()).hexdigest()[:16]
 
     def state(self, store: Store) -> State:
-        """Returns done once it is over; failed where its server did not come up; else open."""
+        """Returns done for a finished search, failed if its server did not start, else open."""
         record = store.read_search(self.id)
         if record is not None and record["over"]:
             best = record["best"]
             return State(DONE, store.standing(best).record if best else {"state": "invalid", "measures": {}})
         failed = store.standing(self.point.point_id)
-        # A step may be the planned point itself: its end is not that of the search.
+        # A step may be the planned point itself: its end is not the search's.
         own = record is None or self.point.point_id not in record["steps"]
         return failed if own and failed.state == FAILED else State(OPEN)
 
     def next_step(self, store: Store) -> Point | None:
-        """Returns the step that is to be measured next, None once the search is over. It is known to the report from
-        now on."""
+        """Returns the next step to measure, None for a finished search. The report includes the step from now on."""
         steps, tried = self._so_far(store)
         value = self.strategy.ask(tried)
         if value is None:
@@ -139,7 +138,7 @@ class Search:
         return "valid", f"{self.key}={best.value:g} with {best.throughput:.1f} output tokens/s{why}"
 
     def _so_far(self, store: Store) -> tuple[list[Point], list[Tried]]:
-        """Returns every step that has ended, in the order in which they are asked for."""
+        """Returns every finished step, in the order of the strategy."""
         steps: list[Point] = []
         tried: list[Tried] = []
         while (value := self.strategy.ask(tried)) is not None:
@@ -175,7 +174,7 @@ class Search:
 
 
 def search_of(settings: JsonObject, point: Point) -> Search | None:
-    """Returns the search that a point means; None for a point that is measured as it is."""
+    """Returns the search of a point; None for a point that is measured directly."""
     if point.workload["concurrency"] == LADDER:
         return Search(point, LADDER, "bench.concurrency", Ladder(settings["ladder_gain"]))
     if settings["search"] != BISECT:

@@ -1,4 +1,4 @@
-"""Takes the open points of one server of a sweep: its GPUs, its plan as it starts here, its failures."""
+"""Measures the open points of one server of a sweep: takes GPUs, plans it here, records failures."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from sglang_hydra.text.words import is_digits
 _MOST = 64
 _POLL_S = 0.5
 CLAIM_S = 1.0
-"""Until a claim that another runner holds is looked at again."""
+"""Seconds between two looks at a claim of another runner."""
 _MEMORY_S = 120.0
 _SLACK_MIB = 256.0
-"""Memory that a driver keeps for itself moves by less than this from one look to the next."""
+"""A driver's own memory varies by less than this, in MiB."""
 
 
 class GpuSets:
-    """Hands out sets of the ``visible`` GPUs, as claims in the sweep's folder: runners of one machine share them."""
+    """Assigns sets of the ``visible`` GPUs by claims in the sweep's folder: the runners of one machine share these."""
 
     def __init__(self, claims: Claims, visible: Sequence[int]) -> None:
         self._claims, self._visible = claims, tuple(visible)
@@ -47,7 +47,7 @@ class GpuSets:
         return len(self._visible)
 
     def take(self, count: int) -> tuple[tuple[int, ...], list[Claim]] | None:
-        """Returns ``count`` neighbouring GPUs that nobody has; None if none; for 0 the empty set."""
+        """Returns ``count`` neighbouring free GPUs with their claims, or None; the empty set for 0."""
         for first in range(0, len(self._visible) - count + 1, max(1, count)):
             wanted = self._visible[first : first + count]
             held = self._take_all(wanted)
@@ -56,7 +56,7 @@ class GpuSets:
         return None
 
     def give_back(self, held: Sequence[Claim]) -> None:
-        """Lets others have them."""
+        """Releases the GPUs."""
         for claim in held:
             self._claims.release(claim)
 
@@ -72,9 +72,9 @@ class GpuSets:
 
 
 def visible_gpus(count: int | None) -> tuple[int, ...]:
-    """Returns the numbers of the GPUs that a server started here sees, in its order: those of CUDA_VISIBLE_DEVICES,
-    else the first ``count`` (None: all there could be). What is named by its UUID has the number that the driver gives
-    it; names that the driver does not know (MIG-...) count from 0."""
+    """Returns the numbers of the GPUs that a server sees here, in its order: those of CUDA_VISIBLE_DEVICES, else the
+    first ``count`` (None: all possible). A UUID becomes the driver's number; names that the driver does not know
+    (MIG-...) count from 0."""
     named = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
     if not named:
         return tuple(range(_MOST if count is None else count))
@@ -84,8 +84,8 @@ def visible_gpus(count: int | None) -> tuple[int, ...]:
 
 
 def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
-    """Returns the driver's numbers of GPUs that are named by their UUIDs, or by as much of them as tells one; None
-    where it does not know one of them."""
+    """Returns the driver's numbers of GPUs given by UUIDs or their unique beginnings; None if one of them is
+    unknown."""
     try:
         with nvml_library() as nvml:
             known = [
@@ -99,13 +99,13 @@ def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def _place() -> str:
-    """Returns where numbers mean the same GPUs. Slurm gives each job its own, and may number them from 0 in each."""
+    """Returns the scope of GPU numbers. Slurm gives each job its own GPUs, and may number them from 0 in each."""
     job = os.environ.get("SLURM_JOB_ID")
     return socket.gethostname() + (f"-job-{job}" if job else "")
 
 
 def used_mib(gpus: Sequence[int]) -> dict[int, float]:
-    """Returns memory in use on each of these GPUs, in MiB; empty where NVIDIA's library is not to be had."""
+    """Returns the used memory of these GPUs in MiB; empty without NVIDIA's library."""
     found: dict[int, float] = {}
     if not gpus:
         return found
@@ -126,8 +126,8 @@ def wait_for_memory(
 ) -> dict[int, float]:
     """Waits until every GPU uses no more memory than in ``baseline``, at most ``timeout_s`` seconds, or until ``over``.
 
-    Returns the MiB that are still too much on each GPU, empty once all is given back. A driver frees the memory of a
-    process some time after it has ended, and the next server would size its KV cache by what it finds.
+    Returns the excess in MiB per GPU, empty once all is free. A driver frees the memory of a process some time after
+    its end, and the next server would size its KV cache by the free memory.
     """
     end = time.monotonic() + timeout_s
     while True:
@@ -140,7 +140,7 @@ def wait_for_memory(
 
 @contextlib.contextmanager
 def writing_to(store: Store) -> Iterator[None]:
-    """Says of a full disk, a link, a name or a right what it means, instead of a traceback."""
+    """Explains a full disk, a link, a name or a missing right as a finding instead of a traceback."""
     try:
         yield
     except OSError as failure:
@@ -151,7 +151,7 @@ def writing_to(store: Store) -> Iterator[None]:
 
 
 def open_points(sweep: Sweep, store: Store, group: ServerGroup) -> list[Point]:
-    """Returns the points of a server that are still to be taken."""
+    """Returns the unmeasured points of a server."""
     found = []
     for point in group.points:
         search = search_of(sweep.settings, point)
@@ -164,14 +164,14 @@ def open_points(sweep: Sweep, store: Store, group: ServerGroup) -> list[Point]:
 def run_group(
     sweep: Sweep, store: Store, claims: Claims, group: ServerGroup, policy: Policy, watcher: Watcher
 ) -> bool | None:
-    """Takes the open points of one server. False when one failed; None when another runner is at it."""
+    """Measures the open points of one server. Returns False after a failure; None while another runner has it."""
     if not open_points(sweep, store, group):
         return True
     claim = claims.take(f"servers/{group.server_id}")
     if claim is None:
         return None
     try:
-        # Once more: whoever held the claim before may have taken them.
+        # Again, because the earlier holder of the claim may have measured them.
         points = open_points(sweep, store, group)
         for point in points:
             store.tidy(point.point_id)
@@ -200,15 +200,15 @@ def run_group(
 
 
 def policy_of(sweep: Sweep, stop: Stop, stop_at: float | None = None) -> Policy:
-    """Returns the policy that the settings ask for."""
+    """Returns the policy in the sweep's settings."""
     return Policy(sweep.settings["retries"], sweep.settings["fail_fast"], stop_at, stop)
 
 
 def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan | Topology:
-    """Returns the plan of a server, or of several behind a router, as it starts here: on a free port, on its own GPUs.
-    Neither changes its identity.
+    """Plans a server, or several behind a router, for this machine: on a free port and its own GPUs, which keep its
+    identity.
 
-    Raises ConfigError where it would be another server than was planned.
+    Raises ConfigError if this gives another server than the planned one.
     """
     place = f"sweep on {socket.gethostname()}"
     if group.points and group.points[0].workload["url"]:
@@ -237,7 +237,7 @@ def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan 
 
 @contextlib.contextmanager
 def _gpus_of(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -> Iterator[tuple[int, ...] | None]:
-    """Takes a set of GPUs for this server, waiting while others have them; None when the time is over before."""
+    """Takes a set of GPUs for this server, and waits while others have them; yields None if the time ends before."""
     if not group.gpus or group.points[0].workload["url"]:
         yield ()
         return

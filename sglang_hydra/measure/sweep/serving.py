@@ -1,4 +1,4 @@
-"""One server of a sweep with its points: started once, measured point by point, stopped."""
+"""Runs one server of a sweep with its points: starts it once, measures point by point, stops it."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ _DEATH_S = 2.0
 _SIGKILLED = (-9, 137)
 _PORT_TAKEN = "ENG006"  # since it was chosen: the next one is free
 
-# Failures that are not the server's, beside the classes of ``diagnose``.
+# Failures of others than the server, in addition to the classes of ``diagnose``.
 NOT_HERE, CLIENT, NOT_IDLE = "not_here", "client", "not_idle"
-# The message for a client that was ended by a signal: the same may succeed next time.
+# A client process ended by a signal: the same may succeed next time.
 _KILLED = re.compile(r"\(exit -\d+\)")
 
 
 def take_points(work: Work) -> bool:
-    """Takes every point once, into the store, on as few server starts as possible. Says whether none failed.
+    """Measures every point once, with as few server starts as possible. Returns whether none failed.
 
-    A server that does not come up fails every point; one that dies fails the point that it died at, and the others
-    are taken on a new one. What can pass is tried again. ``work.points`` keeps those for which no time was left.
+    A server that does not start fails every point. One that dies fails the current point, and a new one measures the
+    others. Retries failures that may pass. ``work.points`` keeps the points without remaining time.
     """
     while work.goes_on:
         try:
@@ -80,11 +80,11 @@ class _Running(NamedTuple):
     local: LocalServer | Outside
     server: Server
     actual: dict[str, object]
-    """What was seen of the server before its first point: whose its port is, and how it compares with its plan."""
+    """The check of the server before its first point: the owner of its port, and its comparison with the plan."""
 
 
 class _NotUpError(CarriedError):
-    """The server did not come up; ``failed`` is None where it was only asked to stop."""
+    """The server did not start; ``failed`` is None if it was only asked to stop."""
 
     def __init__(self, failed: Failed | None) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class _NotUpError(CarriedError):
 
 @contextlib.contextmanager
 def _server_of(work: Work) -> Iterator[_Running]:
-    """Yields the server of the plan, ready; it has ended when the block has. Raises _NotUpError."""
+    """Yields the ready server of the plan, and ends it after the block. Raises _NotUpError."""
     display = _ServerDisplay(work)
     local = work.policy.stop.server = _started_by_us(work, display)
     try:
@@ -119,8 +119,8 @@ def _server_of(work: Work) -> Iterator[_Running]:
 
 
 def _started_by_us(work: Work, display: Display) -> LocalServer:
-    """Returns the server, or several behind their router, as it starts here; on several nodes as steps of this job.
-    Raises _NotUpError where this machine cannot have it."""
+    """Returns the unstarted server, or several behind their router; across nodes as steps of this job. Raises
+    _NotUpError if this machine cannot run it."""
     plan, common, folder = work.plan, work.common, work.folder
     nodes = int(plan.values["nnodes"]) if isinstance(plan, Plan) else plan.nodes
     plans = [plan] if isinstance(plan, Plan) else [server.plan for server in plan.servers]
@@ -131,7 +131,7 @@ def _started_by_us(work: Work, display: Display) -> LocalServer:
     if wrong:
         again = all(finding.id == _PORT_TAKEN for finding in wrong)
         raise _NotUpError(Failed(NOT_HERE, MachineError(*wrong), retryable=again, fatal=True))
-    # The report reads what all servers share under the id of them all.
+    # The report reads the common plan under the id of the whole topology.
     write_below(folder / "plan.json", json.dumps({**common.to_json(), "server_id": work.server_id}, indent=1) + "\n")
     if not isinstance(plan, Plan):
         for server in plan.servers:
@@ -160,7 +160,7 @@ def _server(work: Work, nodes: int, looks: Sequence[Preflight], display: Display
 
 @contextlib.contextmanager
 def _outside(work: Work) -> Iterator[_Running]:
-    """Yields the server of ``bench.url``, as it runs. Raises _NotUpError where it is another, or gone."""
+    """Yields the running server of ``bench.url``. Raises _NotUpError if it has changed or is gone."""
     plan = work.common
     local = Outside(str(plan.nodes.bench.url).rstrip("/"))
     try:
@@ -175,8 +175,8 @@ def _outside(work: Work) -> Iterator[_Running]:
 
 
 def _seen_of(work: Work, local: LocalServer) -> dict[str, object]:
-    """Holds the server against its plan. Raises _NotUpError for one that is not the planned one: it passes another time
-    where a stranger may have answered, and not where the server itself is another."""
+    """Compares the server with the plan. Raises _NotUpError for a server that is not the planned one. That is retryable
+    if another process may have answered, and final if the server itself differs."""
     if isinstance(work.plan, Plan) or not isinstance(local, ServerGroup):
         return _record_of(work.common, local, work.folder)
     records = {
@@ -198,8 +198,8 @@ def _record_of(plan: Plan, local: LocalServer, folder: Path) -> dict[str, object
 
 
 def _failed(local: LocalServer, error: SglangHydraError, *, fatal: bool) -> Failed:
-    """Returns the failure with the class that the diagnosis found. What nothing explains may pass another time, and so
-    may a SIGKILL, which the kernel sends where memory runs out, and an operator or a scheduler at any time."""
+    """Returns the failure with its class. An unexplained failure may pass another time, and so may a SIGKILL: the
+    kernel sends it when memory runs out, an operator or a scheduler at any time."""
     kind = local.failure.kind if local.failure else NOT_HERE
     known = classes_by_kind().get(kind)
     killed = kind == HOST_MEMORY and local.failure is not None and local.failure.exit_code in _SIGKILLED
@@ -226,13 +226,13 @@ def _bench_server(work: Work, url: str, alive: Callable[[], bool]) -> Server:
     )
 
 
-# Every tokenizer in use has more: ids below it are safe where the model's own number is not known.
+# Every tokenizer in use has more: ids below it are safe if the model's vocabulary size is unknown.
 _SMALLEST_VOCABULARY = 2048
 
 
 def _take_in_turn(work: Work, running: _Running) -> Failed | None:
-    """Takes points until none is left or the time is over. Returns what ends this server: the failure of the point
-    that is then the first. A client that fails on a server that is well fails its point, and the next one is taken."""
+    """Measures points until none is left or the time is over. Returns the failure of the first point if it ends this
+    server. A client that fails on a healthy server fails only its point."""
     client = Builtin(running.server)
     try:
         while work.goes_on:
@@ -261,8 +261,8 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
 
 
 def _next_is_a_measurement(work: Work) -> bool:
-    """Looks at the first point. A search is replaced by its next step, or leaves with its end; what has a result by
-    now (a step that is also a point of its own) leaves too."""
+    """Prepares the first point. Replaces a search by its next step, or removes it at its end; also removes a point that
+    has a result by now (as a step of another search). Returns whether the first point is to be measured."""
     point = work.points[0]
     search = work.search(point)
     if search is None:
@@ -285,7 +285,7 @@ def _take(work: Work, running: _Running, client: Builtin, load: Load, point: Poi
     result = run_point(running.server, client, load, point_id=point.point_id, repeat=point.repeat)
     if work.given_up:
         return Failed(CLIENT, MachineError(), retryable=True)
-    # A router sends what one server fails to another: the point may look valid without it.
+    # A router redirects requests of a failed server: the point may look valid without it.
     is_partial = isinstance(running.local, ServerGroup) and running.local.pid is None
     if is_partial or (result.state == INVALID and result.measures["failed"]):
         dead = _died(running)
@@ -302,7 +302,7 @@ def _take(work: Work, running: _Running, client: Builtin, load: Load, point: Poi
 
 
 def _died(running: _Running) -> Failed | None:
-    """Returns why the server is no longer there, None if it is. A process takes a moment to be gone."""
+    """Returns why the server is gone, None if it is not. A process takes a moment to end."""
     if not isinstance(running.local, LocalServer):
         return None
     end = time.monotonic() + _DEATH_S
@@ -319,7 +319,7 @@ def _died(running: _Running) -> Failed | None:
 
 
 def _note_failure(work: Work, failed: Failed) -> None:
-    """Keeps a failure of every point that it concerns, and drops those that will not be tried again."""
+    """Records the failure for every point concerned, and drops the points without another attempt."""
     concerned = list(work.points) if failed.fatal else work.points[:1]
     log_tail = LogTail(work.folder / "server.log").last(_LOG_LINES)
     for point in concerned:
@@ -337,7 +337,7 @@ def _note_failure(work: Work, failed: Failed) -> None:
 
 
 class _ServerDisplay(Display):
-    """A server's display inside a sweep: its lines are in the log, its notes, milestones too, go to the watcher."""
+    """A server's display inside a sweep: lines go only to the log, notes and milestones to the watcher."""
 
     def __init__(self, work: Work) -> None:
         self._work = work

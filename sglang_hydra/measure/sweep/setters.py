@@ -1,4 +1,4 @@
-"""Adds to a finding of a sweep who set its keys, as findings on a server's arguments have it."""
+"""Adds to a sweep's findings who set their keys, as findings on a server's arguments do."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.origins import Origin
 
 SetBy = Mapping[str, Origin | Sequence[Origin]]
-"""Keys with who set them; of several, the last one won."""
+"""Maps keys to who set them; the last of several won."""
 
 _GROUPS = ("bench/workload", "sweep")
 
 
 def set_by(composer: Composer, composition: Composition) -> SetBy:
-    """Returns who set each key beside the arguments: an override, or the file of a load or a sweep that was chosen."""
+    """Maps each key other than arguments to who set it: an override, or the file of a chosen load or sweep."""
     found: dict[str, Origin] = {}
     for group in _GROUPS:
         option = composition.choices.get(group)
@@ -30,7 +30,7 @@ def set_by(composer: Composer, composition: Composition) -> SetBy:
 
 
 def who_set(finding: Finding, *known: SetBy) -> str | None:
-    """Returns ``bench.slo.share was set by argument 3; ...``; None where every key concerned is at its default."""
+    """Returns ``bench.slo.share was set by argument 3; ...``; None if every key concerned has its default."""
     parts = []
     for name in finding.fields:
         for key in _keys(name, known):
@@ -41,7 +41,7 @@ def who_set(finding: Finding, *known: SetBy) -> str | None:
 
 
 def with_setters(findings: Sequence[Finding], *known: SetBy) -> list[Finding]:
-    """Returns the findings with who set their keys at the end of what they say, once."""
+    """Appends to each finding's message who set its keys, once."""
     result = []
     for finding in findings:
         who = who_set(finding, *known)
@@ -53,7 +53,7 @@ def with_setters(findings: Sequence[Finding], *known: SetBy) -> list[Finding]:
 
 @contextlib.contextmanager
 def naming_setters(*known: SetBy) -> Iterator[None]:
-    """Makes every ConfigError that leaves the block say who set the keys that it is about."""
+    """Adds to every ConfigError from the block who set the keys concerned."""
     try:
         yield
     except ConfigError as failure:
@@ -61,7 +61,7 @@ def naming_setters(*known: SetBy) -> Iterator[None]:
 
 
 def _keys(name: str, known: Sequence[SetBy]) -> list[str]:
-    """Returns the key itself, or those below it: ``bench.slo`` means ``bench.slo.ttft_ms``."""
+    """Returns the key itself, or the keys below it: ``bench.slo`` means ``bench.slo.ttft_ms``."""
     if any(mapping.get(name) for mapping in known):
         return [name]
     return [key for mapping in known for key in mapping if key.startswith(f"{name}.")]

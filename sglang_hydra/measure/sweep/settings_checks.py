@@ -1,6 +1,5 @@
-"""Settings of the ``sweep`` node that no run and no search can follow, refused before anything starts. It needs nothing
-of the extra ``bench``: a plan of a sweep works without.
-"""
+"""Refuses settings of the ``sweep`` node that no run or search can follow, before anything starts. It needs nothing of
+the extra ``bench``, because a plan of a sweep works without it."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def check_settings(sweep: Sweep) -> None:
 
 
 def _search_problems(sweep: Sweep) -> Iterator[tuple[str, ...]]:
-    """Yields what of the settings no search along one key can follow: the message, what to type, the keys."""
+    """Yields the settings that no search along one key can follow: the message, what to type, the keys."""
     settings = sweep.settings
     kind, key = settings["search"], settings["search_key"]
     if kind is None:

@@ -1,18 +1,19 @@
-"""Where a sweep's results lie: a folder that any number of runners, and the report, read and write.
+"""Stores a sweep's results in a folder that any number of runners, and the report, read and write.
 
     multirun/<sweep>/
-      sweep.json                      what was planned: its points, its servers, the words that were typed
+      sweep.json                      the plan: its points, its servers, the typed words
       servers/<server_id>/            plan.json, server.log
-      points/<point_id>/result.json   what was measured; written once, never over another
-      points/<point_id>/failed/N.json attempts that brought no measurement, with their class and the end of the log
+      points/<point_id>/result.json   the measurement; written once, never replaced
+      points/<point_id>/failed/N.json attempts without a measurement: failure class and end of the log
       points/<point_id>/raw/          single requests
-      points/<point_id>/superseded/N.json  results that were taken again on request
-      searches/<id>.json              the steps of a search, which are points like others
+      points/<point_id>/superseded/N.json  results that were measured again on request
+      searches/<id>.json              the steps of a search, which are normal points
       claims/                         who works on what
-      jobs/                           what a Hydra launcher leaves of its jobs
-  **/*.damaged-N                  what could not be read, set aside and taken or made again
+      jobs/                           files of a Hydra launcher's jobs
 
-Everything is keyed by ids, never by how an override was spelled.
+  **/*.damaged-N                  unreadable files, set aside and replaced
+
+Ids are the only keys, never the spelling of an override.
 """
 
 from __future__ import annotations
@@ -42,42 +43,42 @@ DONE, FAILED, OPEN = "done", "failed", "open"
 
 
 _OURS = ("claims", "servers", "points", "searches", "jobs", "report.html", "points.csv")
-"""What a sweep's folder holds beside sweep.json."""
+"""The entries of a sweep's folder besides sweep.json."""
 
 
 class DamagedError(ConfigError):
-    """A record that cannot be read; one that another release wrote is a plain ConfigError."""
+    """An unreadable record. A record of another release is a plain ConfigError."""
 
 
 class State(NamedTuple):
-    """The state of a point: done (a result is there, valid or not), failed (the last failure was final), or open.
-    ``record`` is that result or failure; of an open point its last failure, if there is one."""
+    """The state of a point: done (it has a result, valid or not), failed (its last failure was final), or open.
+    ``record`` is that result or failure, or the last failure of an open point."""
 
     state: str
     record: JsonObject | None = None
 
     @property
     def outcome(self) -> str:
-        """Returns the same, of a point that is done its result's: valid or invalid."""
+        """Returns the state, or the result's own for a finished point: valid or invalid."""
         return str(self.record["state"]) if self.state == DONE and self.record else self.state
 
 
 def answer_of(found: JsonObject) -> str:
-    """Returns one of ``search_answers`` in words."""
+    """Renders one of ``search_answers`` in words."""
     what = f"the {found['search']} search of {found['key']}"
     return f"{what} found {' '.join(found['words'])}" if found["words"] else f"{what} found no good point"
 
 
 class Store:
-    """One sweep's folder. Raises ConfigError for a folder that holds something else."""
+    """One sweep's folder. Raises ConfigError for a folder with other content."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.damaged: dict[Path, Finding] = {}
-        """What was met that cannot be read, and was read as if it were not there."""
+        """The unreadable files found so far, which count as missing."""
 
     def check(self) -> None:
-        """Raises ConfigError for a folder that holds something else, and for a sweep that cannot be read."""
+        """Raises ConfigError for a folder with other content, and for an unreadable sweep."""
         if (self.folder / "sweep.json").exists():
             self._planned()
         elif self.folder.exists() and not (self.folder.is_dir() and all(map(_is_begun, os.listdir(self.folder)))):
@@ -85,9 +86,9 @@ class Store:
             raise ConfigError(Finding("error", "STO001", message, ("sweep.folder",), "sweep.folder=multirun/NAME"))
 
     def begin(self, sweep: Sweep) -> None:
-        """Makes the folder, or adds to the one that is there: points that an earlier command planned stay.
+        """Makes the folder, or adds to an existing one: points of earlier commands stay.
 
-        Raises ConfigError for a folder that is no sweep's, OSError where it cannot be written.
+        Raises ConfigError for a folder that is not a sweep's, OSError if it cannot be written.
         """
         self.check()
         file = self.folder / "sweep.json"
@@ -99,8 +100,8 @@ class Store:
             write_below(file, _dumped(record))
 
     def read_sweep(self) -> JsonDict:
-        """Reads what was planned, with the steps of a search in place of its point. Raises ConfigError, saying which,
-        for a folder without it, an older or a broken one."""
+        """Reads the plan, with the steps of a search in place of its point. Raises ConfigError for a missing
+        sweep.json, one of another release, and a broken one."""
         record = self._planned()
         points = dict(record["points"])
         for file in sorted((self.folder / "searches").glob("*.json")):
@@ -111,8 +112,8 @@ class Store:
         return {**record, "points": points}
 
     def search_answers(self) -> list[JsonDict]:
-        """Returns what each search that is over found: ``search`` and ``key`` say which it was, ``words`` are those of
-        its best point, null where no point was good."""
+        """Returns the answer of each finished search: ``search`` and ``key`` identify it, ``words`` are those of its
+        best point, None without a good one."""
         files = sorted((self.folder / "searches").glob("*.json"))
         ended = [record for file in files if (record := self.read_search(file.stem)) is not None and record["over"]]
         points = [(record, record["steps"].get(record.get("best"))) for record in ended]
@@ -125,19 +126,19 @@ class Store:
         return self.folder / "searches" / f"{id}.json"
 
     def read_search(self, id: str) -> JsonDict | None:
-        """Returns the steps of a search so far, None before its first, and where its file cannot be read: what was
-        measured is in the results. Raises ConfigError for one of another release."""
+        """Returns the steps of a search so far; None before the first one and for an unreadable file, because the
+        results hold the measurements. Raises ConfigError for another release's file."""
         return self._tolerant(self.search_file(id), SEARCH_SCHEMA)
 
     def keep_search(self, id: str, record: Mapping[str, object]) -> None:
-        """Writes the steps of a search; a file that could not be read is set aside."""
+        """Writes the steps of a search; sets an unreadable file aside first."""
         file = self.search_file(id)
         if self.damaged.pop(file, None) is not None:
             set_aside(file)
         write_below(file, _dumped(record))
 
     def reopen_search(self, id: str) -> None:
-        """Reopens a search that is over where one of its steps is to be taken again."""
+        """Reopens a finished search if one of its steps will be measured again."""
         record = self.read_search(id)
         if record is not None and record["over"] and any(self.standing(step).state == OPEN for step in record["steps"]):
             self.keep_search(id, {**record, "over": False, "best": None})
@@ -158,7 +159,7 @@ class Store:
         return record
 
     def _points_there(self) -> JsonDict:
-        """Returns the points that have a record, as sweep.json has them."""
+        """Returns the points with a record, in the format of sweep.json."""
         found: dict[str, object] = {}
         for folder in sorted((self.folder / "points").glob("*")):
             record = self.standing(folder.name).record
@@ -173,7 +174,7 @@ class Store:
         return self.folder / "points" / point_id
 
     def state(self, point_id: str) -> State:
-        """Returns whether a point is done, failed or open. Raises ConfigError for a result that cannot be read or is of
+        """Returns whether a point is done, failed or open. Raises ConfigError for a result that is unreadable or of
         another schema: it is not replaced."""
         file = self.point(point_id) / "result.json"
         record = _read(file, RESULT_SCHEMA)
@@ -187,8 +188,8 @@ class Store:
         return State(FAILED if last and last["final"] else OPEN, last)
 
     def standing(self, point_id: str) -> State:
-        """Returns the same, with a result that cannot be read as none: it is noted in ``damaged``, and whoever takes
-        the point again sets it aside. Raises ConfigError for one of another release."""
+        """Returns the same, but treats an unreadable result as missing: notes it in ``damaged``, and the next runner
+        sets it aside. Raises ConfigError for another release's result."""
         file = self.point(point_id) / "result.json"
         try:
             found = self.state(point_id)
@@ -199,7 +200,7 @@ class Store:
         return found
 
     def set_aside_damaged(self, point_id: str) -> Finding | None:
-        """Renames a result that cannot be read, and says so. Only for whoever holds the claim on the point."""
+        """Renames an unreadable result and returns a warning. Only the holder of the point's claim may call it."""
         file = self.point(point_id) / "result.json"
         if self.standing(point_id).state != OPEN or file not in self.damaged:
             return None
@@ -215,7 +216,7 @@ class Store:
             return None
 
     def failures(self, point_id: str) -> Iterator[Mapping[str, object]]:
-        """Yields the failed attempts at a point, first to last; one that cannot be read is left out."""
+        """Yields the failed attempts at a point, first to last; skips unreadable ones."""
         folder = self.point(point_id) / "failed"
         for number in _numbers(folder):
             record = self._tolerant(folder / f"{number}.json", FAILURE_SCHEMA)
@@ -223,7 +224,7 @@ class Store:
                 yield record
 
     def add_result(self, point_id: str, result: Mapping[str, object], details: str | None = None) -> bool:
-        """Keeps a result, and its single requests as JSON lines; says False where a result was there already."""
+        """Writes a result, and its single requests as JSON lines; returns False if a result existed already."""
         folder = self.point(point_id)
         if (folder / "result.json").exists():
             return False
@@ -232,19 +233,19 @@ class Store:
         return publish(folder / "result.json", _dumped({"schema": RESULT_SCHEMA, "point_id": point_id, **result}))
 
     def add_failure(self, point_id: str, failure: Mapping[str, object]) -> None:
-        """Keeps a failed attempt beside those before it."""
+        """Writes a failed attempt beside the earlier ones."""
         record = _dumped({"schema": FAILURE_SCHEMA, "point_id": point_id, **failure})
         number = 1
         while not publish(self.point(point_id) / "failed" / f"{number}.json", record):
             number += 1
 
     def tidy(self, point_id: str) -> None:
-        """Removes what a killed writer left unfinished. Only for whoever holds the claim on the point."""
+        """Removes unfinished files of a killed writer. Only the holder of the point's claim may call it."""
         for draft in self.point(point_id).glob("**/.*.part"):
             draft.unlink(missing_ok=True)
 
     def reopen(self, point_id: str) -> None:
-        """Sets a result, its requests and the failures aside, so that the point is taken again. Nothing is deleted."""
+        """Sets a result, its requests and the failures aside, so that the point is measured again. Deletes nothing."""
         folder = self.point(point_id)
         self.set_aside_damaged(point_id)
         record = read_json(folder / "result.json")
@@ -266,7 +267,7 @@ _AGAIN = "the bench -m command that made it, with this sweep.folder, makes it ag
 
 
 def set_aside(file: Path) -> Path:
-    """Renames what cannot be read, and returns its new name: nothing is deleted."""
+    """Renames an unreadable file instead of deleting it, and returns its new name."""
     number = 1
     while (aside := file.with_name(f"{file.name}.damaged-{number}")).exists():
         number += 1
@@ -274,12 +275,12 @@ def set_aside(file: Path) -> Path:
 
 
 def _is_begun(name: str) -> bool:
-    """Returns whether this is of a sweep's folder whose sweep.json is not there: not yet written, or moved."""
+    """Returns whether this entry belongs to a sweep's folder without its sweep.json (not yet written, or moved)."""
     return name in _OURS or name.startswith(("sweep.json.", ".sweep.json."))
 
 
 def _numbers(folder: Path) -> list[int]:
-    """Returns the numbers of the records in a folder, upwards."""
+    """Returns the sorted numbers of the records in a folder."""
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -288,8 +289,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def sweep_record(sweep: Sweep) -> JsonDict:
-    """Returns the contents of sweep.json: the words that make the sweep again, and its points and servers by their
-    ids."""
+    """Returns the contents of sweep.json: the words that recreate the sweep, and its points and servers by id."""
     return {
         "schema": SWEEP_SCHEMA,
         "words": list(sweep.words),
@@ -312,8 +312,8 @@ def _dumped(record: Mapping[str, object]) -> str:
 
 
 def _read(file: Path, schema: str) -> JsonDict | None:
-    """Returns a record of the schema; None where there is none. Raises ConfigError for one of another release,
-    DamagedError for anything else."""
+    """Reads a record of the schema; None without a file. Raises ConfigError for another release's record, DamagedError
+    for any other content."""
     again = "move the file away, and it is made again"
     try:
         record = read_json(file)
@@ -341,20 +341,20 @@ PLANNED = ("server_id", "workload_id", "repeat", "words")
 
 
 def planned_record(point: Point) -> JsonDict:
-    """Returns which measurement a point of the plan, or a step of a search, is."""
+    """Returns the identity of a planned point, or of a step of a search."""
     return {name: getattr(point, name) for name in PLANNED} | {"words": list(point.words)}
 
 
 def point_record(point: Point) -> JsonDict:
-    """Returns which measurement a point is, and its load."""
+    """Returns the identity of a point, and its load."""
     return {**planned_record(point), "workload": dict(point.workload)}
 
 
 def failure_record(
     point: Point, kind: str, error: SglangHydraError, *, retryable: bool, final: bool, log_tail: Sequence[str] = ()
 ) -> JsonDict:
-    """Returns why a point brought no measurement: the class of the failure, its findings, and the end of the server's
-    log. ``final``: it is not tried again in this run."""
+    """Returns the record of a failure: its class, its findings, and the end of the server's log. ``final``: it is not
+    tried again in this run."""
     return {
         **point_record(point),
         "kind": kind,
@@ -376,11 +376,11 @@ _NEEDED: Mapping[str, Mapping[str, Sequence[str]]] = {
     "failure": {"": ("kind", "final")},
     "search": {"": ("planned", "over", "steps"), "steps.*": PLANNED},
 }
-"""What the readers of each kind of record cannot do without."""
+"""The keys of each kind of record that its readers require."""
 
 
 def shape_problem(record: JsonObject, schema: str) -> str | None:
-    """Returns what in a record does not fit ``schema`` (``sglang_hydra.result/1``); None for a good one."""
+    """Returns what in a record contradicts ``schema`` (``sglang_hydra.result/1``); None for a good one."""
     kind = schema.partition(".")[2].partition("/")[0]
     problem = misfit(kind, record, _NEEDED[kind])
     is_other = kind == "result" and problem is None and record["state"] not in ("valid", "invalid")

@@ -1,4 +1,4 @@
-"""Shows a planned sweep: how many points, which are left out and why, what starts, what it takes."""
+"""Shows a planned sweep: its points, the reasons for omissions, the servers, the estimated time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SHOWN_WORDS = 100
 
 
 def outcome_lines(outcome: Outcome, *, ours: bool = True, done: int = 0) -> list[Line]:
-    """Returns the table. Every number that is an assumption says so. Of a task that is not ``ours`` nobody knows what
-    it takes, or where its results go. ``done`` points have been taken already."""
+    """Returns the table. It marks assumed numbers. For a task that is not ``ours`` it omits time and folder, which are
+    unknown. ``done`` points already have results."""
     keys = ", ".join(outcome.grid.keys)
     heading = f"Sweep of {plural(outcome.total, 'point')}" + (f" over {keys}" if keys else "; nothing varies")
     lines: list[Line] = [
@@ -34,7 +34,7 @@ def outcome_lines(outcome: Outcome, *, ours: bool = True, done: int = 0) -> list
 
 
 def outcome_record(outcome: Outcome, findings: Sequence[Finding] = ()) -> dict[str, object]:
-    """Returns the same for programs. ``servers`` is null where there are too many points to be listed."""
+    """Returns the table for programs. ``servers`` is None if there are too many points to list."""
     estimate, settings = outcome.estimate, outcome.grid.settings
     return {
         "schema": SCHEMA,

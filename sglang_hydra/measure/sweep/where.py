@@ -1,7 +1,7 @@
-"""``sweep.where``: a constraint on points, read with ``ast`` and computed by us. Nothing in it is ever executed.
+"""Evaluates ``sweep.where``, a constraint on points. Parses it with ``ast`` and computes it; never executes it.
 
-It has comparisons, arithmetic on numbers, ``and``, ``or``, ``not``, ``in`` and ``not in`` over the keys of a plan.
-Their values at a point are what was planned, and not what was typed.
+It allows comparisons, arithmetic on numbers, ``and``, ``or``, ``not``, ``in`` and ``not in`` over the keys of a plan. A
+key has its planned value at a point, not the typed one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sglang_hydra.text.json_types import value_at
 from sglang_hydra.text.words import nearest, short
 
 Lookup = Callable[[str], Any]
-"""The value of a key of one point."""
+"""Returns the value of a key at one point."""
 
 _LONGEST = 4000
 _DEEPEST = 200
@@ -63,11 +63,11 @@ _ELSEWHERE = (("&&", "and"), ("||", "or"), ("!", "not"), ("=", "=="))
 
 
 class Uncomputable(Exception):
-    """The constraint has no value for this point; says why."""
+    """The constraint has no value for this point; the text says why."""
 
 
 class Where:
-    """A constraint that has been read. ``keys`` are those that it names, with their columns, in their order."""
+    """A parsed constraint. ``keys`` maps the keys in it to their columns, in order."""
 
     def __init__(self, text: str, node: ast.expr, keys: Mapping[str, int]) -> None:
         self.text = text
@@ -75,19 +75,19 @@ class Where:
         self._node = node
 
     def holds(self, lookup: Lookup) -> bool:
-        """Returns whether a point meets it. Raises Uncomputable where a key has no fitting value there."""
+        """Returns whether a point meets it. Raises Uncomputable if a key has no suitable value there."""
         value = _value(self._node, lookup)
         if not isinstance(value, bool):
             raise Uncomputable(f"it gives {value!r}, neither true nor false")
         return value
 
     def refusal(self, key: str, why: str, hint: str | None = None) -> ConfigError:
-        """Returns the error for a key that it names."""
+        """Returns the error for a key of the constraint."""
         return _error(self.text, self.keys[key], why, hint)
 
 
 def read_where(text: str) -> Where:
-    """Reads a constraint. Raises ConfigError, with the column, for what is none."""
+    """Parses a constraint. Raises ConfigError, with the column, for an invalid one."""
     text = text.replace("\n", " ").strip()
     if len(text) > _LONGEST:
         raise _error(text, 0, f"it is longer than {_LONGEST} characters")
@@ -106,8 +106,8 @@ def read_where(text: str) -> Where:
 
 
 def _check(node: ast.expr, keys: dict[str, int], text: str, *, must_be_true: bool = False, depth: int = 0) -> None:
-    """Raises ConfigError for what is not part of a constraint, with what to type; its keys go into ``keys``. One that
-    ``must_be_true`` or false is no number, text or list whatever the point."""
+    """Raises ConfigError, with what to type, for anything that is not part of a constraint; collects its keys in
+    ``keys``. ``must_be_true`` also refuses numbers, texts and lists, which are neither true nor false."""
 
     def refuse(why: str, hint: str | None = None) -> ConfigError:
         return _error(text, _column(text, node), why, hint)
@@ -142,7 +142,7 @@ def _check(node: ast.expr, keys: dict[str, int], text: str, *, must_be_true: boo
 
 
 def _key(node: ast.expr) -> str:
-    """Returns ``gpu.count``; empty for what is written otherwise."""
+    """Returns the key of a node, as ``gpu.count``; empty for other expressions."""
     if isinstance(node, ast.Attribute):
         inner = _key(node.value)
         return f"{inner}.{node.attr}" if inner else ""
@@ -150,7 +150,7 @@ def _key(node: ast.expr) -> str:
 
 
 def _value(node: ast.expr, lookup: Lookup) -> Any:
-    """Computes an expression that ``_check`` has passed."""
+    """Computes an expression that ``_check`` has accepted."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, (ast.List, ast.Tuple)):
@@ -178,7 +178,7 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
 
 
 def _never_true(node: ast.expr) -> str:
-    """Returns what a node gives, where that is neither true nor false whatever the keys are; empty where it may be."""
+    """Returns the kind of a node that is never true or false, such as ``a number``; empty for others."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return "a list"
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
@@ -229,7 +229,7 @@ def _unreadable(text: str, failure: SyntaxError) -> ConfigError:
         found = re.search(rf"(?<![=!<>]){re.escape(wrong)}(?!=)", text)
         if found:
             return _error(text, found.start(), f"{wrong} is written {right} here", right)
-    # Python has no place for what is missing at the end.
+    # Python gives no offset for a missing end.
     column = failure.offset - 1 if failure.offset else len(text)
     return _error(text, column, failure.msg or "it cannot be read", _ALLOWED)
 
@@ -239,7 +239,7 @@ def _quoted(text: str, node: ast.AST) -> str:
 
 
 def _column(text: str, node: ast.AST) -> int:
-    """Returns where a node begins, in characters; ``ast`` counts bytes."""
+    """Returns the column of a node in characters; ``ast`` counts bytes."""
     return len(text.encode()[: getattr(node, "col_offset", 0)].decode(errors="replace"))
 
 
@@ -262,7 +262,7 @@ _FIT: Mapping[str, Callable[[Fit], Any]] = {
     "mem_fraction_low": lambda fit: None if fit.interval is None else fit.interval.low,
     "mem_fraction_high": lambda fit: None if fit.interval is None else fit.interval.high,
 }
-"""What the memory fit says of one GPU, beside the settings of the ``fit`` node."""
+"""The results of the memory fit for one GPU, in addition to the settings of the ``fit`` node."""
 
 
 def check_keys(where: Where) -> None:
@@ -274,7 +274,7 @@ def check_keys(where: Where) -> None:
 
 
 def value_of(key: str, plan: Plan, bench: Mapping[str, object]) -> Any:
-    """Returns the value of a key that ``check_keys`` has passed; None where it is not set, or not known."""
+    """Returns the value of a key that ``check_keys`` has accepted; None if it is unset or unknown."""
     if key in EVERY:
         return plan.values[key]
     node, *rest = key.split(".")
@@ -297,7 +297,7 @@ def _of_gpu(name: str, plan: Plan) -> object:
 
 
 def _problem(key: str) -> tuple[str, str | None] | None:
-    """Returns why no plan has this key, and what to type."""
+    """Returns why no plan has this key, and what to type; None for a valid key."""
     if key in EVERY:
         return None
     node, *rest = key.split(".")

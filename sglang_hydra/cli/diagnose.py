@@ -1,4 +1,4 @@
-"""The verb ``diagnose FILE|- [overrides]``: reads logs, says why each server failed and what to change."""
+"""The verb ``diagnose FILE|FOLDER|NAME|- [overrides]``: says why each server failed, from its log and plan."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show, typed_words
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
-from sglang_hydra.run.diagnose.remedy import with_remedies
+from sglang_hydra.run.diagnose.remedy import with_plan, with_remedies
+from sglang_hydra.run.diagnose.replan import offline
 from sglang_hydra.run.diagnose.report import record, screen
 from sglang_hydra.run.launch.log import opened_log
+from sglang_hydra.run.launch.server_info import written_plan
+from sglang_hydra.run.launch.servers import named, records
 from sglang_hydra.text.budget import READERS, OverBudget, cpu_limit
-from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.exit_codes import STILL_LOADING, UNKNOWN_FAILURE
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
@@ -39,13 +44,38 @@ def run(invocation: Invocation) -> int:
     files, exit_code, overrides = _sorted(invocation.requests)
     composer = composer_of(invocation)
     results: list[tuple[str, Diagnosis]] = []
-    for name in files:
+    for word in files:
+        name = _folder_of(word)
         with opened(name) as file:
             found = _diagnosed(file, name, exit_code)
-        results.append(("stdin" if name == _STDIN else name, with_remedies(found, composer, overrides)))
+        started = None if overrides else _plan_of(Path(name))
+        if isinstance(started, tuple):
+            found = with_plan(found, started[0], composer, started[1])
+        else:
+            found = with_remedies(found, composer, overrides)
+            found = replace(found, notes=(*found.notes, started)) if started else found
+        results.append(("stdin" if name == _STDIN else word, found))
     show(invocation, lambda: record(results), lambda: screen(results))
     states = {found.state for _, found in results}
     return UNKNOWN_FAILURE if states & {"unknown", "foreign", "empty"} else STILL_LOADING if "loading" in states else 0
+
+
+def _folder_of(word: str) -> str:
+    """Returns the run folder of a detached server that a word names; a file, a folder and ``-`` stay as they are."""
+    if word == _STDIN or os.path.exists(word):
+        return word
+    meant = named(word, records())
+    return meant[0].run_folder if len(meant) == 1 else word
+
+
+def _plan_of(folder: Path) -> tuple[Plan, list[Request]] | str | None:
+    """Makes the plan again that a server of ours left in its run folder; why that is impossible, None without one."""
+    if not (folder / "plan.json").is_file():
+        return None
+    try:
+        return written_plan(folder, env=offline())
+    except SglangHydraError as failure:
+        return f"its plan.json was not used: {failure}"
 
 
 def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:

@@ -15,12 +15,14 @@ from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.fit.overheads import GIB
+from sglang_hydra.fit.result import Fit, gib
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.run.diagnose.advice import in_release, with_costs
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import FailureClass
-from sglang_hydra.run.diagnose.log_advice import SAID, changes_of
+from sglang_hydra.run.diagnose.log_advice import SAID, LogNumbers, changes_of
 from sglang_hydra.run.diagnose.replan import RULES, Replanned, is_replanned, offline, replan
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.errors import ConfigError
@@ -28,6 +30,10 @@ from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import shown
 
 MOST_OFFERED = 4
+_ODD_GIB = 1.0
+"""By how much less than the plan's lowest figure free memory may be before somebody else is named."""
+_OTHER_WEIGHTS = 0.05
+"""The share by which the fit of a checkpoint is never off (docs/measured.md): beyond it, it is another one."""
 _STEP = 0.04
 _LEAST_STEP = 0.01
 _TRIED = 12
@@ -51,14 +57,24 @@ def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[
 
     Keeps the advice of the class when nothing can be planned or no change is clean; ``notes`` say why.
     """
-    failure, by_code = diagnosis.failure, list(_by_code(diagnosis))
-    if failure is None or not (by_code or _can_be_planned(failure)):
+    if not _may_have_changes(diagnosis):
         return diagnosis
     planned = replan(diagnosis, composer, overrides)
     if isinstance(planned, str):
         return replace(diagnosis, notes=(*diagnosis.notes, planned))
-    by_class = offered(failure, diagnosis, planned, composer) if _can_be_planned(failure) else []
-    offers, notes = in_its_release([*by_code, *by_class], diagnosis, planned, composer)
+    return _with_changes(diagnosis, planned, composer)
+
+
+def _may_have_changes(diagnosis: Diagnosis) -> bool:
+    failure = diagnosis.failure
+    return failure is not None and (_can_be_planned(failure) or any(_by_code(diagnosis)))
+
+
+def _with_changes(diagnosis: Diagnosis, planned: Replanned, composer: Composer) -> Diagnosis:
+    """Returns the diagnosis with the changes that are clean in the plans of its server."""
+    failure = diagnosis.failure
+    by_class = offered(failure, diagnosis, planned, composer) if failure and _can_be_planned(failure) else []
+    offers, notes = in_its_release([*_by_code(diagnosis), *by_class], diagnosis, planned, composer)
     return with_offers(replace(diagnosis, notes=(*diagnosis.notes, *planned.remarks, *notes)), offers)
 
 
@@ -126,13 +142,44 @@ def _typed_only(plan: Plan) -> list[str]:
 
 
 def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Sequence[Request]) -> Diagnosis:
-    """Adds remedies to the diagnosis of a server that was started from ``plan``; ``requests`` compose that plan."""
-    failure = diagnosis.failure
-    if failure is None:
+    """Adds the plan's predictions beside the log's measurements, and changes of the plan that were planned without errors.
+
+    The server was started from ``plan``; ``requests`` compose that plan.
+    """
+    missing = _missing_gib(diagnosis.numbers, plan.fit)
+    diagnosis = replace(diagnosis, notes=(*diagnosis.notes, *_beside_the_plan(diagnosis.numbers, plan.fit)))
+    if _may_have_changes(diagnosis):
+        diagnosis = _with_changes(diagnosis, Replanned((plan,), (tuple(requests),), ()), composer)
+    if not missing or diagnosis.failure is None or not diagnosis.failure.memory:
         return diagnosis
-    planned = Replanned((plan,), (tuple(requests),), ())
-    offers = offered(failure, diagnosis, planned, composer)
-    return with_offers(diagnosis, with_costs([offer.text for offer in offers], failure.kind))
+    first = f"nvidia-smi names the process that holds {missing:,.1f} GiB: end it, and start the server again"
+    return replace(diagnosis, finding=diagnosis.finding.said([first, *diagnosis.finding.shown]))
+
+
+def _beside_the_plan(numbers: LogNumbers, fit: Fit | None) -> Iterator[str]:
+    """Yields the plan's figures beside the log's, in GiB of one rank, and the meaning of a difference."""
+    if fit is None:
+        return
+    free, weights = gib(fit.free.mid) if fit.free else None, gib(fit.weights.total)
+    both = (
+        (free, numbers.before_gb, "{:,.1f} GiB free before loading, {:,.1f} measured"),
+        (weights, numbers.weights_gb, "{:,.1f} GiB of weights, {:,.1f} measured"),
+        (fit.kv_tokens, numbers.tokens, "{:,} KV tokens, {:,} measured"),
+    )
+    said = [text.format(planned, seen) for planned, seen, text in both if planned is not None and seen is not None]
+    if said:
+        yield f"planned {'; '.join(said)}"
+    if missing := _missing_gib(numbers, fit):
+        yield f"{missing:,.1f} GiB fewer were free than planned: another process held them"
+    if weights and numbers.weights_gb and abs(numbers.weights_gb / weights - 1) > _OTHER_WEIGHTS:
+        yield "the weights are not those of the plan: another checkpoint, format or size of the tensor parallel group"
+
+
+def _missing_gib(numbers: LogNumbers, fit: Fit | None) -> float | None:
+    """Returns the free memory before loading that the plan expects and the log lacks, in GiB; None if it was there."""
+    if fit is None or fit.free is None or numbers.before_gb is None:
+        return None
+    return fit.free.mid / GIB - numbers.before_gb if numbers.before_gb < fit.free.low / GIB - _ODD_GIB else None
 
 
 def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:

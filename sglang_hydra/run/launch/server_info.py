@@ -123,20 +123,28 @@ def compared_with_written_plan(launch: Launch, folder: Path, server: LocalServer
 
 
 def _written_plan(launch: Launch, folder: Path) -> Plan | Finding:
-    from sglang_hydra.planning.recorded.input_files import read_document
-
     try:
-        document = read_document(folder / "plan.json")
-        requests = list(document.requests)
-        if launch.command.secret is not None:
-            requests.append(Request.typed("api_key", launch.command.secret, "the server's own", "lock"))
-        recorded = document.recorded
-        seed = recorded.seed if recorded is not None else None
-        return make_plan(Composer([], PRIMARY_NAME), requests, recorded=recorded, seed=seed)
+        return written_plan(folder, launch.command.secret)[0]
     except SglangHydraError as failure:
         return not_compared(str(failure))
     except Exception as failure:  # noqa: BLE001 - as above
         return not_compared(f"a mistake of this program: {type(failure).__name__}: {failure}")
+
+
+def written_plan(
+    folder: Path, key: str | None = None, env: Mapping[str, str] | None = None
+) -> tuple[Plan, list[Request]]:
+    """Makes the plan that is in a run folder again, with the server's API ``key``; and the requests that it is made of.
+
+    Raises SglangHydraError for a file that is no plan, or cannot be planned here.
+    """
+    from sglang_hydra.planning.recorded.input_files import read_document
+
+    document = read_document(folder / "plan.json")
+    requests = [*document.requests, *([Request.typed("api_key", key, "the server's own", "lock")] if key else ())]
+    recorded = document.recorded
+    seed = recorded.seed if recorded is not None else None
+    return make_plan(Composer([], PRIMARY_NAME), requests, recorded=recorded, seed=seed, env=env), requests
 
 
 def read_server_info(

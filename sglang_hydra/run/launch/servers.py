@@ -233,13 +233,13 @@ def chosen(words: Sequence[str], known: Sequence[ServerRecord], verb: str) -> li
         return list(known)
     found: list[ServerRecord] = []
     for word in words:
-        named = list(known) if word == "all" else _named(word, known)
-        if not named and word != "all":
+        meant = list(known) if word == "all" else named(word, known)
+        if not meant and word != "all":
             raise ConfigError(_no_such(word, known, verb))
-        if len(named) > 1 and word != "all":
-            names = ", ".join(record.name for record in named)
-            raise ConfigError(Finding("error", "LCH007", f"{word} may be {names}", hint=f"{verb} {named[0].name}"))
-        found += [record for record in named if record not in found]
+        if len(meant) > 1 and word != "all":
+            names = ", ".join(record.name for record in meant)
+            raise ConfigError(Finding("error", "LCH007", f"{word} may be {names}", hint=f"{verb} {meant[0].name}"))
+        found += [record for record in meant if record not in found]
     return found
 
 
@@ -250,7 +250,8 @@ def short_name(model: str, port: int) -> str:
     return f"{plain or 'server'}-{port}"
 
 
-def _named(word: str, known: Sequence[ServerRecord]) -> list[ServerRecord]:
+def named(word: str, known: Sequence[ServerRecord]) -> list[ServerRecord]:
+    """Returns the servers that a word means: by name or its beginning, port, url or the beginning of a server_id."""
     exactly = [record for record in known if word in (record.name, record.url, record.url.rpartition(":")[2])]
     if exactly or not word:
         return exactly

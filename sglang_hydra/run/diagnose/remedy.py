@@ -142,7 +142,7 @@ def _typed_only(plan: Plan) -> list[str]:
 
 
 def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Sequence[Request]) -> Diagnosis:
-    """Adds the plan's predictions beside the log's measurements, and changes of the plan that were planned without errors.
+    """Adds the plan's predictions beside the log's measurements, and changes that were planned without errors on it.
 
     The server was started from ``plan``; ``requests`` compose that plan.
     """

@@ -1,7 +1,7 @@
-"""The line of an export that says what it was made for: the GPU class, the release, the plan, a seed that was drawn,
-and of several servers how many there are and the router.
+"""Writes and reads an export's line on what it was made for: the GPU class, the release, the plan, a drawn seed, and
+for several servers their number and the router.
 
-A comment, in Kubernetes an annotation. Whoever reads the file back reads its flags; this line adds what no flag says.
+It is a comment, in Kubernetes an annotation. A reader takes the file's flags; this line adds facts that no flag holds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORD = re.compile(r"[\w.+-]+")
 
 
 def made_for(plan: Plan) -> str:
-    """Returns ``gpu=h200 engine.version=0.5.23 plan=0123456789abcdef seed=drawn``, without what is not known."""
+    """Returns ``gpu=h200 engine.version=0.5.23 plan=0123456789abcdef seed=drawn``, without unknown parts."""
     words: dict[str, object] = {"gpu": plan.choices.get("gpu")}
     if plan.probed:
         words |= {"gpu.count": plan.gpu.count, "gpu.memory_mib": plan.gpu.memory_mib}
@@ -36,7 +36,7 @@ def made_for(plan: Plan) -> str:
 
 
 def made_for_all(topology: Topology) -> str:
-    """Returns the same for several servers, with their number and the router's settings."""
+    """Returns the words for several servers, with their number and the router's settings."""
     node, router = topology.common.nodes.topology, topology.common.nodes.topology.router
     words: dict[str, object] = {"topology": topology.name, "host": topology.router.host, "port": topology.router.port}
     words["replicas"] = topology.common.nodes.replicas
@@ -63,7 +63,7 @@ def _line(words: Mapping[str, object]) -> str:
 
 
 def words_in(text: str) -> Mapping[str, str]:
-    """Reads the words of the first such line; none where there is no such line. Other keys are not read."""
+    """Reads the known keys of the first such line; empty without one."""
     found = _LINE.search(text)
     pairs = (word.partition("=")[::2] for word in found[1].split()) if found is not None else ()
     return {key: value for key, value in pairs if _KEYS.fullmatch(key)}

@@ -1,4 +1,4 @@
-"""The webhook that judges objects as a cluster takes them: AdmissionReviews in and out, over HTTPS.
+"""Answers a cluster's AdmissionReviews as a webhook over HTTPS.
 
-What belongs here is how a review is read and answered. Judging a manifest is ``check``'s.
+What goes here: reading and answering a review. What does not: judging a manifest, which is ``check``'s.
 """

@@ -1,4 +1,4 @@
-"""One AdmissionReview: what it asks, and the answer. Nothing that its object names is run, fetched or read."""
+"""Reads and answers one AdmissionReview. Runs, fetches and reads nothing that its object names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LONGEST_UID = 128
 
 
 class Asked(NamedTuple):
-    """What a review asks: its uid and, where there is something to judge, the object as a manifest, with its name for
+    """The content of a review: its uid and, if there is something to judge, the object as a manifest and its name for
     people."""
 
     uid: str
@@ -42,14 +42,14 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``message`` says why the object is denied, empty where it is not."""
+    """The answer to a review. ``message`` says why the object is denied; empty for an allowed one."""
 
     message: str = ""
     warnings: tuple[str, ...] = ()
 
 
 def asked(body: bytes) -> Asked:
-    """Reads a review. Raises ValueError for what is none."""
+    """Reads a review. Raises ValueError for anything else."""
     review = read_json(body, "manifest")
     request = review.get("request") if isinstance(review, Mapping) else None
     if not isinstance(request, Mapping) or (review.get("apiVersion"), review.get("kind")) != (API_VERSION, KIND):
@@ -79,18 +79,18 @@ def response(uid: str, answer: Answer) -> dict[str, object]:
 
 
 class Judge:
-    """Judges manifests with the same overrides, and keeps the last ``most`` answers."""
+    """Judges manifests with the same overrides, and caches the last ``most`` answers."""
 
     def __init__(self, composer: Composer, overrides: Sequence[Request], most: int = 1024) -> None:
         self._composer, self._overrides, self._most = composer, overrides, most
         self._answers: OrderedDict[bytes, Answer] = OrderedDict()
 
     def known(self, manifest: str) -> Answer | None:
-        """Returns the answer on a manifest that was judged before."""
+        """Returns the cached answer for a manifest, or None."""
         return self._answers.get(hashlib.sha256(manifest.encode()).digest())
 
     def answer(self, name: str, manifest: str) -> Answer:
-        """Returns the answer on a manifest. Nothing is raised for what the manifest says."""
+        """Returns the answer for a manifest. Raises nothing for its content."""
         known = self.known(manifest)
         if known is None:
             known = self._judged(name, manifest)
@@ -118,7 +118,7 @@ class Judge:
 
 
 def _answer(name: str, findings: Sequence[Finding]) -> Answer:
-    """Errors deny, warnings warn. That the GPU is not known is no fault of the object."""
+    """Makes the answer: errors deny, warnings warn. An unknown GPU is only a warning."""
     found = list(dict.fromkeys(findings))
     errors = [_said(item) for item in found if item.level == "error" and item.id != _NO_GPU]
     warnings = [short(_said(item), _LONGEST_WARNING) for item in found if item.level == "warning"]
@@ -135,7 +135,7 @@ def _said(finding: Finding) -> str:
 
 
 def _without_state(stored: Mapping[str, object]) -> dict[str, object]:
-    """Returns the object without what the cluster keeps in it, so that its manifest is the same each time."""
+    """Removes the cluster's own state from the object, so that its manifest is the same each time."""
     about = {key: value for key, value in _mapping(stored.get("metadata")).items() if key in _KEPT_OF_METADATA}
     if notes := _mapping(about.get("annotations")):
         about["annotations"] = {key: value for key, value in notes.items() if key != _LAST_APPLIED}

@@ -1,4 +1,4 @@
-"""The HTTPS server of the webhook: threads read and answer, one judges. Every wait and every size has a limit."""
+"""Serves the webhook over HTTPS: threads read and answer, one judges. Every wait and every size has a limit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from urllib.parse import parse_qs, urlsplit
 from sglang_hydra.convert.admission.reviews import Answer, Asked, Judge, asked, response
 
 MOST_BYTES = 3 << 20
-"""Of one review: the object is at most 1.5 MiB, and may be there twice."""
+"""The most bytes of one review: the object has at most 1.5 MiB, and may occur twice."""
 _MOST_CONNECTIONS, _MOST_WAITING = 64, 32
 _SOCKET_S = 5.0
 _USUAL_S, _LEAST_S, _MOST_S = 8.0, 0.1, 25.0
 _ANSWERING_S = 1.0
-"""What is left of the time that the API server waits, to send the answer."""
+"""The part of the API server's timeout reserved to send the answer."""
 _LATE = Answer(warnings=("sglang-hydra: it was not judged in time",))
 
 
@@ -33,8 +33,8 @@ class _Job:
 
 
 class Webhook(ThreadingHTTPServer):
-    """Listens with the certificate and the key in two files, which are read again where they were replaced. ``said``
-    is called with a line for each object that is denied."""
+    """Listens with the certificate and the key in two files; reads these again after a change. Calls ``said`` with a
+    line for each denied object."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -50,7 +50,7 @@ class Webhook(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def judge_forever(self, stop: threading.Event | None = None) -> None:
-        """Listens, and judges in this thread, where reading has its limit on the processor's time."""
+        """Listens, and judges in this thread, whose CPU time is limited while reading."""
         threading.Thread(target=self.serve_forever, daemon=True).start()
         while stop is None or not stop.is_set():
             with contextlib.suppress(queue.Empty):
@@ -66,7 +66,7 @@ class Webhook(ThreadingHTTPServer):
             job.done.set()
 
     def answered(self, about: Asked, seconds: float) -> Answer:
-        """Returns the answer on a review: at once where the object was judged before, else within ``seconds``."""
+        """Returns the answer to a review: at once for a cached object, else within ``seconds``."""
         answer = self._judge.known(about.manifest) if about.manifest else Answer()
         if answer is None:
             job = _Job(about)
@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, response(about.uid, self.server.answered(about, until - time.monotonic())))
 
     def _seconds(self) -> float:
-        """Returns how long the API server waits, by its ``?timeout=10s``, less the time to answer."""
+        """Returns the API server's timeout from its ``?timeout=10s``, less the time to answer, in seconds."""
         stated = parse_qs(urlsplit(self.path).query).get("timeout", [""])[0]
         with contextlib.suppress(ValueError):
             return max(_LEAST_S, min(float(stated.removesuffix("s")), _MOST_S) - _ANSWERING_S)
@@ -149,4 +149,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Logs no requests: their paths are from outside."""
+        """Logs no requests, because their paths come from outside."""

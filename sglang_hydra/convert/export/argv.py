@@ -1,7 +1,7 @@
-"""``export argv``: SGLang's own flags as a JSON list, for programs that start it themselves.
+"""Writes ``export argv``: SGLang's flags as a JSON list, for programs that start it themselves.
 
-JSON, because every other way to separate arguments is an argument's own content somewhere: spaces, and also line ends
-can be in a name. Each argument still has a line of its own.
+Uses JSON because any separator may occur inside an argument: spaces, and even line ends in names. Each argument still
+has its own line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def export(job: Job) -> Artifact:
 
 
 def unknown_head(job: Job) -> list[Finding]:
-    """Returns the warning for data that needs the address of node 0: data cannot ask for it when it is used."""
+    """Returns a warning if the data needs node 0's address: data cannot ask for it at run time."""
     if not job.needs_head:
         return []
     message = f"{nodes.unknown_head(job.plan)} is a placeholder for the address of node 0, which the plan does not name"

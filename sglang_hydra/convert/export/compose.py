@@ -1,4 +1,4 @@
-"""``export compose``: a Compose file for one host; of several nodes the same file runs on each."""
+"""Writes ``export compose``: a Compose file for one host; with several nodes each runs the same file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.yaml_text import Block, yaml_text
 
 _HEALTH_S, _EACH_S = 30, 30
-"""How long /health may take (it generates a token, and waits in line for it), and how long until it is asked again."""
+"""Seconds that /health may take (it generates a token, and queues for it), and seconds between two requests."""
 
 
 def export(job: Job) -> Artifact:
@@ -46,8 +46,8 @@ def service(
     flags: Sequence[Word] | None = None,
     host_network: bool = False,
 ) -> JsonDict:
-    """Builds the service of one server, or of this host's rank. ``gpu_ids`` are its own GPUs where others run
-    beside it, ``flags`` its own where they are not the job's. Without ``published`` only other services reach it."""
+    """Builds the service of one server, or of this host's rank. ``gpu_ids`` are its GPUs if others run beside it,
+    ``flags`` replace those of the job. Without ``published`` only other services reach it."""
     settings = job.plan.nodes.launch
     ask = f"import urllib.request as ask; ask.urlopen('http://127.0.0.1:{job.port}/health', timeout={_HEALTH_S})"
     return {
@@ -85,7 +85,7 @@ def in_command(job: Job, word: Word) -> str:
 
 
 def _asked(job: Job, variable: Variable) -> str:
-    """Returns a variable that whoever starts the file has to set, with the message for where it is not set."""
+    """Returns a variable that the user must set, with the error message for an unset one."""
     own = job.plan.intent.get("node_rank")
     if variable == RANK and own is not None:
         return f"${{{variable.name}:-{own}}}"
@@ -97,7 +97,7 @@ def _asked(job: Job, variable: Variable) -> str:
 def _image(job: Job) -> str:
     if job.image is not None:
         return compose(job.image.image)
-    # Compose reads the message too: no braces and no dollars in it.
+    # Compose parses the message too, so it contains no braces or dollars.
     message = re.sub(r"[^\w .,:()=/-]", "", missing_image(job.plan).message)
     return f"${{{IMAGE_VARIABLE}:?{message}}}"
 
@@ -120,7 +120,7 @@ def _volume(mount: Mount) -> dict[str, object]:
 
 
 def environment(job: Job) -> dict[str, str | None]:
-    """Returns the variables: values as they are, secrets by name, which Compose takes from its own environment."""
+    """Returns the variables: values as they are; secrets by name, so that Compose takes them from its environment."""
     found: dict[str, str | None] = {name: compose(value) for name, value in job.contained_environment().items()}
     for name in job.secret_names:
         needed = name == KEY_VARIABLE or name in job.plan.environment

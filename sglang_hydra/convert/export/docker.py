@@ -1,4 +1,4 @@
-"""``export docker``: a bash script that runs the server in a container, or one rank on each of several hosts."""
+"""Writes ``export docker``: a bash script that runs the server, or one rank per host, in a container."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def export(job: Job) -> Artifact:
     more = ["", *listening_lines(job, published_port(job)), *driver_lines(job.image), *each_node(job)]
     options = "".join(f"  {option} \\\n" for option in _options(job))
     start = job.start(["python3"], job.image.entry if job.image else LAUNCH_SERVER)
-    # The program is long and stands above, as a variable.
+    # The long program is defined above, as a variable.
     shown = [Variable("program") if word == start[-1] and job.has_key else word for word in start]
     parts = [
         "#!/usr/bin/env bash\n",
@@ -32,7 +32,7 @@ def export(job: Job) -> Artifact:
         required_secrets(job),
         _image(job),
         "cache=${HF_HOME:-$HOME/.cache/huggingface}\n",
-        # Docker mounts only folders that exist.
+        # Docker mounts only existing folders.
         "mkdir -p " + " ".join(['"$cache"', *(bash(mount.path) for mount in job.mounts if mount.writable)]) + "\n",
         key_program(job),
         "\nexec docker run \\\n",
@@ -75,8 +75,8 @@ def _devices(job: Job) -> Iterator[str]:
 
 
 def needs_host_network(job: Job) -> bool:
-    """Returns whether the host's network is needed: ranks on several hosts meet on ports drawn at start, RDMA needs the
-    host's devices."""
+    """Returns whether containers need the host's network: ranks on several hosts connect by random ports, and RDMA
+    needs the host's devices."""
     return job.nodes > 1 or fabric.is_rdma(job.fabric)
 
 
@@ -93,7 +93,7 @@ def _csv(field: str) -> str:
 
 
 def published_port(job: Job) -> str:
-    """Returns the published port: where the plan's server would listen on the host."""
+    """Returns the published port: on the host address where the plan's server would listen."""
     return f"{job.port}:{job.port}" if job.is_public else f"127.0.0.1:{job.port}:{job.port}"
 
 
@@ -108,7 +108,7 @@ _VENDORS = ("nvidia", "amd")
 
 
 def require_container_vendor(job: Job) -> None:
-    """Raises ConfigError (EXP010) for GPUs whose use in containers is not known here."""
+    """Raises ConfigError (EXP010) for GPUs of a vendor whose use in containers is unknown here."""
     vendor = job.plan.gpu.vendor
     if job.gpus and vendor not in _VENDORS:
         message = f"how a container gets the accelerators of {vendor} is not known here; of {', '.join(_VENDORS)} it is"
@@ -117,7 +117,7 @@ def require_container_vendor(job: Job) -> None:
 
 
 def listening_lines(job: Job, published: str) -> list[str]:
-    """Explains that the server listens on every address inside, and how it is reached from outside."""
+    """Explains that the server listens on every address inside the container, and how to reach it from outside."""
     lines = ["Inside the container the server listens on every address (0.0.0.0)."]
     if job.nodes > 1:
         return [*lines, "The containers use the network of their hosts: who can reach a host reaches the server."]
@@ -127,7 +127,7 @@ def listening_lines(job: Job, published: str) -> list[str]:
 
 
 def driver_lines(image: Image | None) -> list[str]:
-    """Explains what the image contains, and which driver it needs on its host."""
+    """Explains the image's content, and the driver that its host needs."""
     if image is None or image.toolkit is None:
         return []
     needs = f"; the host needs driver {image.driver} or newer" if image.driver else ""

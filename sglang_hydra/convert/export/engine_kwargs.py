@@ -1,10 +1,10 @@
-"""``export engine-kwargs``: the arguments of ``sglang.Engine`` as a JSON object, for programs that embed SGLang.
+"""Writes ``export engine-kwargs``: the arguments of ``sglang.Engine`` as a JSON object, for programs that embed SGLang.
 
     engine = sglang.Engine(**json.load(open("kwargs.json")))
 
-The engine takes what the server takes. It has no HTTP server: ``host`` and the API key mean nothing to it, and ``port``
-only decides where its processes meet. It logs errors only unless ``log_level`` is set, and is to be made under
-``if __name__ == "__main__":`` because its processes import the program again (SGLang 0.5.2: entrypoints/engine.py).
+The engine takes the server's arguments. It has no HTTP server: it ignores ``host`` and the API key, and ``port`` only
+sets the ports of its processes. It logs only errors unless ``log_level`` is set. Create it under ``if __name__ ==
+"__main__":``, because its processes import the program again (SGLang 0.5.2: entrypoints/engine.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _logs(job: Job) -> list[Finding]:
 
 
 def left_out(job: Job) -> list[Finding]:
-    """Returns the findings on what keyword arguments cannot say: variables and a key."""
+    """Returns findings about variables and a key, which keyword arguments cannot express."""
     found = []
     if job.environment():
         names = ", ".join(job.environment())
@@ -49,11 +49,11 @@ def left_out(job: Job) -> list[Finding]:
 
 
 def server_args(config: Plan | Sequence[str] | Mapping[str, object] = (), node: int = 0) -> JsonDict:
-    """Returns the arguments of ``sglang.Engine(**arguments)`` on a node, as the plan's release of SGLang names them.
+    """Returns the arguments of ``sglang.Engine(**arguments)`` on a node, named as in the plan's release of SGLang.
 
-    ``config`` is what ``plan`` takes: words, or a DictConfig that holds our tree at its root or under a node; or a
-    plan. Planned is for the SGLang that is installed, unless ``engine.version`` names one. What nobody asked for is
-    left to SGLang. Raises ConfigError with every error of a plan that cannot be launched.
+    ``config`` is what ``plan`` takes: words, or a DictConfig with our tree at its root or under a node; or a plan.
+    Plans for the installed SGLang unless ``engine.version`` names one. Leaves unset arguments to SGLang. Raises
+    ConfigError with every error of a plan that cannot be launched.
     """
     made = config if isinstance(config, Plan) else plan(config)
     if made.errors:

@@ -1,6 +1,6 @@
-"""``export verl``, ``nemo-rl``, ``slime``, ...: the node or the options by which a framework starts the plan's server.
+"""Writes ``export verl``, ``nemo-rl``, ``slime``, ...: the node or options by which a framework starts the server.
 
-What a framework sets itself is left out. Ports, ranks and addresses are left to it too: it places its servers.
+Omits arguments that the framework sets, and ports, ranks and addresses, because it places its servers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _findings(adapter: Adapter, job: Job, lost: Mapping[str, object]) -> Iterato
 
 
 def _options(job: Job, keys: Mapping[str, object]) -> str:
-    """Returns the options as a bash array, and the command that takes it."""
+    """Returns the options as a bash array, and the command that uses it."""
     lines = []
     for name, value in keys.items():
         if name.startswith("--"):

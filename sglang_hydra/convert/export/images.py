@@ -1,4 +1,4 @@
-"""Which container image holds a release of SGLang for a kind of hardware: a table with sources, never a formula."""
+"""Finds the container image of an SGLang release for a kind of hardware, in a table with sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.locations import conf_dir
 
 LAUNCH_SERVER = ("python3", "-m", "sglang.launch_server")
-"""What starts the server in every release from 0.4 to 0.5.23."""
+"""Starts the server in every release from 0.4 to 0.5.23."""
 
 # The grammar of distribution/reference: [registry[:port]/]path[:tag][@digest].
 _REFERENCE = re.compile(
@@ -23,16 +23,16 @@ _REFERENCE = re.compile(
     r"(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?",
     re.ASCII,
 )
-# Grace hosts: conf/gpu/gb200.yaml and gb300.yaml say so.
+# Boards with Arm (Grace) hosts, as in conf/gpu/gb200.yaml and gb300.yaml.
 _ARM_BOARDS = ("GB200", "GB300")
 
 
 @dataclass(frozen=True)
 class Image:
-    """One row of the table, or the image that ``launch.image`` names (then without a source).
+    """One row of the table, or the image of ``launch.image`` (without a source).
 
-    ``toolkit`` is CUDA's or ROCm's version, ``driver`` the oldest driver on the host with all of its features, None
-    where none is needed or known. ``entry`` starts the server inside.
+    ``toolkit`` is the version of CUDA or ROCm. ``driver`` is the oldest host driver with all of its features, None if
+    none is needed or known. ``entry`` starts the server inside.
     """
 
     version: str
@@ -48,15 +48,15 @@ class Image:
 
 @cache
 def images() -> tuple[Image, ...]:
-    """Returns the table, conf/images.json: of several rows for the same hardware the first counts."""
+    """Returns the table conf/images.json; of several rows for the same hardware the first one counts."""
     content = json.loads((conf_dir() / "images.json").read_text(encoding="utf-8"))
     return tuple(_row(row) for row in content["images"])
 
 
 def image_of(plan: Plan) -> Image | None:
-    """Returns the image for a plan's release and hardware: ``launch.image`` if set, else the table's; None if none.
+    """Returns the image for a plan's release and hardware: ``launch.image`` if set, else the table's, or None.
 
-    Raises ConfigError (EXP003) for a ``launch.image`` that is no image reference.
+    Raises ConfigError (EXP003) for an invalid ``launch.image``.
     """
     wanted = plan.nodes.launch.image
     known = _in_table(plan.engine.version, plan.gpu.vendor, _capability(plan), _arch(plan))
@@ -67,13 +67,13 @@ def image_of(plan: Plan) -> Image | None:
         example = known.image if known is not None else images()[0].image
         hint = f"launch.image={example}, or with @sha256:... for one build"
         raise ConfigError(Finding("error", "EXP003", message, ("launch.image",), hint))
-    # An image of the user's own: what starts the server is what that release has everywhere.
+    # A user's own image starts the server as the release does everywhere.
     entry = known.entry if known is not None and wanted.partition("@")[0] == known.image else LAUNCH_SERVER
     return Image(plan.engine.version, plan.gpu.vendor, None, None, (), wanted, entry, None, "launch.image")
 
 
 def missing_image(plan: Plan) -> Finding:
-    """Returns the warning for a plan without a row in the table of images; offers the newest release with one."""
+    """Returns the warning for a plan without an image in the table; offers the newest release with one."""
     capability, arch = _capability(plan), _arch(plan)
     versions = {row.version for row in images() if _in_table(row.version, plan.gpu.vendor, capability, arch)}
     ordered = sorted(versions, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
@@ -117,6 +117,6 @@ def _capability(plan: Plan) -> str | None:
 
 
 def _arch(plan: Plan) -> str:
-    """Returns the processor of the plan's hosts: amd64, and arm64 for boards with an Arm processor."""
+    """Returns the host architecture of the plan: arm64 for boards with an Arm processor, else amd64."""
     named = " ".join([plan.gpu.name, *plan.nodes.gpu.device_names]).upper()
     return "arm64" if any(board in named for board in _ARM_BOARDS) else "amd64"

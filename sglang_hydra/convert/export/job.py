@@ -1,4 +1,4 @@
-"""What every artifact needs of a plan: its flags, variables, GPUs and paths, in no format's own syntax."""
+"""Extracts from a plan what every artifact needs: flags, variables, GPUs and paths, in no format's syntax."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from sglang_hydra.text.version import VERSION
 
 RANK, HEAD = Variable("NODE_RANK"), Variable("HEAD_ADDRESS")
 HEAD_PORT = 20000
-"""Where the nodes meet if neither ``dist_init_addr`` nor ``launch.head_port`` says: below the ports of outgoing
-connections and SGLang's."""
+"""The rendezvous port without ``dist_init_addr`` and ``launch.head_port``: below the ports of outgoing connections and
+below SGLang's."""
 
 CACHE = "/cache/huggingface"
-"""Where a container keeps what is downloaded, and HF_HOME in it: no user's home, so that any user may run it."""
+"""A container's download folder, and its HF_HOME: outside any home folder, so that any user may run it."""
 CACHE_VARIABLE = "HF_HOME"
 
 _ANYWHERE = {4: "0.0.0.0", 6: "::"}
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# Arguments that name files to read (a hub id, a built-in template and "trivial" name none), and folders to write to.
+# Arguments that may name files to read (or a hub id, a built-in template, "trivial"), and folders to write to.
 _READ = (
     "model_path",
     "tokenizer_path",
@@ -49,7 +49,7 @@ _LONGEST_NAME = 40
 
 
 class Artifact(NamedTuple):
-    """What an export writes: its text, the findings about it, and whether it is a program."""
+    """The result of an export: its text, its findings, and whether it is executable."""
 
     text: str
     findings: tuple[Finding, ...] = ()
@@ -57,7 +57,7 @@ class Artifact(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A path of the host that a container sees under the same name."""
+    """A host path that a container sees under the same name."""
 
     path: str
     writable: bool = False
@@ -65,14 +65,14 @@ class Mount(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A plan to be run elsewhere. ``overrides`` are the words that it was made from, without variables."""
+    """A plan to run elsewhere. ``overrides`` are its typed words, without secrets."""
 
     plan: Plan
     overrides: Sequence[str]
 
     @cached_property
     def name(self) -> str:
-        """Returns a name of small letters, digits and dashes, after the model."""
+        """Returns a name after the model, of lowercase letters, digits and dashes."""
         served = str(self.plan.values["served_model_name"] or self.plan.values["model_path"])
         plain = re.sub(r"[^a-z0-9]+", "-", served.rstrip("/").rpartition("/")[2].lower()).strip("-")
         return f"sglang-{plain[:_LONGEST_NAME].strip('-')}".strip("-")
@@ -92,7 +92,7 @@ class Job:
 
     @cached_property
     def gpus(self) -> int:
-        """Returns how many GPUs each node must have, 0 for the CPU engine."""
+        """Returns the GPUs that each node needs, 0 for the CPU engine."""
         return gpus_per_node(self.plan)
 
     @property
@@ -101,7 +101,7 @@ class Job:
 
     @property
     def is_public(self) -> bool:
-        """Returns whether the plan's server listens on more than the loopback address."""
+        """Returns whether the plan's server listens beyond the loopback address."""
         return is_public(self.plan.values["host"])
 
     @cached_property
@@ -109,7 +109,7 @@ class Job:
         return image_of(self.plan)
 
     def header(self, format: str, *more: str) -> list[str]:
-        """Returns the first lines of an artifact: what it runs, what it was made from, how to make it again."""
+        """Returns the first lines of an artifact: its server, its source, and the command that makes it again."""
         plan = self.plan
         hardware = plan.gpu.name if not self.gpus else f"{self.gpus} x {plan.gpu.name}"
         each = f"{self.nodes} nodes, each with {hardware}" if self.nodes > 1 else hardware
@@ -126,12 +126,12 @@ class Job:
         ]
 
     def environment(self, *, interface: str | None = None) -> dict[str, str]:
-        """Returns the variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
+        """Returns the variables to set, with values. The plan's fabric variables override those of ``fabric``."""
         return environment_of(self.plan, interface=interface)
 
     @property
     def cache(self) -> str:
-        """Returns where a container keeps downloads: the plan's own HF_HOME, else ``CACHE``."""
+        """Returns a container's download folder: the plan's own HF_HOME, else ``CACHE``."""
         own = self.plan.environment.get(CACHE_VARIABLE, "")
         return own if own.startswith("/") and ":" not in own else CACHE
 
@@ -141,20 +141,20 @@ class Job:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """Returns the variables to hand over by name, the API key's first."""
+        """Returns the names of the secret variables to pass on, the API key's first."""
         own = variables.secret_variables(self.plan)
         key = [KEY_VARIABLE] * self.has_key
         token = [variables.HUB_TOKEN] * (variables.HUB_TOKEN not in own)
         return (*key, *token, *own)
 
     def start(self, python: Sequence[Word], entry: Sequence[str]) -> list[Word]:
-        """Returns the words before the server's flags: ``entry``, or the program that adds the key under ``python``."""
+        """Returns the words before the server's flags: ``entry``, or ``python`` with the program that adds the key."""
         return [*python, "-c", variables.KEY_PROGRAM] if self.has_key else list(entry)
 
     def flags(self, *, contained: bool, meeting: Word | None = None, rank: Word | None = RANK) -> list[Word]:
         """Returns SGLang's flags. ``contained``: for a container, where the server listens on every address and paths
-        are absolute. Of several nodes, ``rank`` is this one's number (None: the caller adds it) and ``meeting`` the
-        address and port of node 0; without it the plan's, or HEAD where the plan has none."""
+        are absolute. For several nodes, ``rank`` is this node's number (None: the caller adds it) and ``meeting`` is
+        the address and port of node 0; its default is the plan's, or HEAD without one."""
         intent = dict(self.intent)
         if contained:
             intent |= self._contained(intent)
@@ -169,23 +169,23 @@ class Job:
 
     @property
     def head_port(self) -> str | None:
-        """Returns the port of ``dist_init_addr``, else ``launch.head_port``; None where the plan has neither."""
+        """Returns the port of ``dist_init_addr``, else ``launch.head_port``, or None."""
         address, port = self.intent.get("dist_init_addr"), self.plan.nodes.launch.head_port
         return str(address).rpartition(":")[2] if address is not None else str(port) if port else None
 
     @property
     def needs_head(self) -> bool:
-        """Returns whether the address of the first node must be given where the artifact runs."""
+        """Returns whether the artifact needs the first node's address at run time."""
         return self.nodes > 1 and self.intent.get("dist_init_addr") is None
 
     @cached_property
     def intent(self) -> JsonObject:
-        """Returns the arguments that SGLang gets, without the key: the plan's intent and the seed, drawn or not."""
+        """Returns SGLang's arguments without the key: the plan's intent and the seed."""
         return intent_of(self.plan)
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
-        """Returns the host's paths that a container needs, each once, parents first."""
+        """Returns the host paths that a container needs, each once, parents first."""
         found: dict[str, bool] = {}
         for name, path in _paths(self.intent):
             found[path] = found.get(path, False) or name in _WRITTEN
@@ -210,7 +210,7 @@ class Job:
         return changed
 
     def path_findings(self) -> list[Finding]:
-        """Returns the warning about relative paths outside of a container: they are found from one folder only."""
+        """Returns a warning about relative paths outside a container: they exist only from one folder."""
         relative = [name for name in (*_READ, *_WRITTEN) if _is_relative(self.intent.get(name), name in _WRITTEN)]
         if not relative:
             return []
@@ -219,7 +219,7 @@ class Job:
         return [Finding("warning", "EXP019", message, tuple(relative), hint)]
 
     def container_findings(self) -> list[Finding]:
-        """Returns the findings about any container: where it listens, an image that is not known."""
+        """Returns the findings about any container: its listening address, and an unknown image."""
         found = []
         if not self.is_public and self.intent.get("host") is not None:
             message = f"host={self.intent['host']}: in a container the server listens on every address of the container"
@@ -230,12 +230,12 @@ class Job:
 
 
 def is_public(host: object) -> bool:
-    """Returns whether a server that listens on ``host`` is reached from other machines."""
+    """Returns whether other machines can reach a server that listens on ``host``."""
     return host not in _LOOPBACK
 
 
 def job_of(plan: Plan, overrides: Sequence[str]) -> Job:
-    """Returns the job of a plan. Raises ConfigError (EXP004) for text that no UTF-8 file can hold."""
+    """Returns the job of a plan. Raises ConfigError (EXP004) for text that is not valid UTF-8."""
     job = Job(plan, variables.without_secrets(overrides, plan))
     texts = {
         **{name: str(value) for name, value in job.intent.items()},
@@ -263,7 +263,7 @@ def _paths(intent: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _local(text: str, *, certain: bool = False) -> str | None:
-    """Returns the absolute path that ``text`` names on this machine; None for a hub id, a URL, another name."""
+    """Returns the absolute path that ``text`` names here; None for a hub id, a URL or another name."""
     if "://" in text or not text:
         return None
     if certain or text.startswith(("/", "./", "../", "~")) or text in (".", "..") or os.path.exists(text):
@@ -276,7 +276,7 @@ def _is_relative(value: object, certain: bool) -> bool:
 
 
 def _adapters(value: object) -> list[str]:
-    """Returns the paths of ``lora_paths``, in each of the shapes that it may have."""
+    """Returns the paths in ``lora_paths``, which may have several shapes."""
     if isinstance(value, Mapping):
         return [str(path) for path in value.values()]
     return [_adapter_path(item) for item in value] if isinstance(value, (list, tuple)) else []

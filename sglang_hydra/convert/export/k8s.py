@@ -1,4 +1,4 @@
-"""``export k8s``: a Deployment for one node, a LeaderWorkerSet for several, with a Service and a volume for weights."""
+"""Writes ``export k8s``: a Deployment (one node) or LeaderWorkerSet (several), a Service, a volume for weights."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from sglang_hydra.text.yaml_text import Block, yaml_text
 
 GROUP = "leaderworkerset.x-k8s.io/v1"
 LEADER_ADDRESS, WORKER_INDEX = "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX"
-"""Set by LeaderWorkerSet in every container of a group, the second from its release 0.6 on."""
+"""LeaderWorkerSet sets them in every container of a group; the second one since its release 0.6."""
 NEEDS_GROUPS = "Needs LeaderWorkerSet 0.6 or newer in the cluster"
 
 _STARTUP_EACH_S, _LIVE_EACH_S, _HEALTH_S = 10, 60, 30
-"""How often /health is asked while it starts and later, and how long it may take: it generates a token, which takes a
-second on an idle server and waits in line on a busy one (SGLang itself gives up after 20 s)."""
+"""Seconds between two requests to /health during startup and later, and its timeout: it generates a token, which takes
+a second on an idle server and queues on a busy one (SGLang itself gives up after 20 s)."""
 
 _GRACE_S = 30
 DISK_GIB = 10
-"""Of a node's disk, for compiled kernels and logs: a choice, not a measurement."""
+"""Disk of a node for compiled kernels and logs: a choice, not a measurement."""
 PRODUCT = "nvidia.com/gpu.product"
-# Names as Kubernetes has them: RFC 1123, and DOMAIN/NAME for what a device plugin offers.
+# Names in Kubernetes: RFC 1123, and DOMAIN/NAME for resources of a device plugin.
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -47,7 +47,7 @@ _CHECKED: Sequence[tuple[str, Callable[[Any], object], str, str]] = (
     ("storage_class", _NAME.fullmatch, "is no name of a storage class", "null"),
     ("rdma_resource", _RESOURCE.fullmatch, "is no name of a resource", K8sNode().rdma_resource),
 )
-"""Settings of ``launch.k8s``: what Kubernetes takes, what is wrong otherwise, and what to type."""
+"""Settings of ``launch.k8s``: the check, the error, and what to type instead."""
 _ROOM, _UNKNOWN_GIB, _STEP_GIB = 1.25, 500, 10
 _POD_INTERFACE = "eth0"
 
@@ -65,7 +65,7 @@ def export(job: Job) -> Artifact:
 
 
 def manifest(job: Job, documents: Sequence[JsonObject]) -> str:
-    """Returns the documents as YAML, each in the namespace that is asked for."""
+    """Returns the documents as YAML, each in the requested namespace."""
     namespace = _settings(job).namespace
     inside = {"namespace": namespace} if namespace else {}
     return yaml_text([{**each, "metadata": {**each["metadata"], **inside}} for each in documents])
@@ -78,7 +78,7 @@ def _deployment(job: Job, pod: dict[str, object]) -> dict[str, object]:
         "metadata": metadata(job),
         "spec": {
             "replicas": 1,
-            # A second server would wait for the GPUs that the first one holds.
+            # A second server would wait for the GPUs of the first one.
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": labels(job)},
             "template": {"metadata": {"labels": labels(job)}, "spec": serving(job, pod)},
@@ -94,8 +94,8 @@ def leader_worker_set(
     worker_labels: Mapping[str, str],
     servers: int = 1,
 ) -> dict[str, object]:
-    """Builds ``servers`` groups of pods, each the nodes of one server. LeaderWorkerSet makes a Service of its own name,
-    by which leader N is found as NAME-N.NAME."""
+    """Builds ``servers`` groups of pods, each with the nodes of one server. LeaderWorkerSet makes a Service with its
+    own name, in which leader N is NAME-N.NAME."""
     leader = {"metadata": {"labels": leader_labels}, "spec": serving(job, pod)}
     worker = {"metadata": {"labels": worker_labels}, "spec": pod}
     return {
@@ -107,7 +107,7 @@ def leader_worker_set(
             "startupPolicy": "LeaderCreated",
             "leaderWorkerTemplate": {
                 "size": job.nodes,
-                # One rank that ends takes all others with it.
+                # A rank that ends takes all others with it.
                 "restartPolicy": "RecreateGroupOnPodRestart",
                 "leaderTemplate": leader,
                 "workerTemplate": worker,
@@ -175,14 +175,14 @@ def pod_of(job: Job) -> dict[str, object]:
         **_security(job),
         "volumeMounts": seen,
     }
-    # Otherwise Kubernetes sets SGLANG_..._PORT and its like for the Service: variables of SGLang begin so too.
+    # Otherwise Kubernetes sets SGLANG_..._PORT and others for the Service, which look like SGLang's variables.
     base = {"enableServiceLinks": False, "terminationGracePeriodSeconds": grace, **own_network}
     return {**base, **_nodes(job), "containers": [container], "volumes": volumes}
 
 
 def _nodes(job: Job) -> JsonDict:
-    """Names the nodes of the plan's GPU class by the label that NVIDIA's GPU feature discovery gives them; of other
-    vendors' no label is known."""
+    """Selects nodes of the plan's GPU class by the label of NVIDIA's GPU feature discovery; other vendors have no known
+    label."""
     asked = _settings(job).node_selector
     if asked is not None:
         return {"nodeSelector": dict(asked)} if asked else {}
@@ -197,7 +197,7 @@ def _nodes(job: Job) -> JsonDict:
 
 
 def serving(job: Job, pod: JsonDict) -> dict[str, object]:
-    """Adds probes to the pod whose server answers requests."""
+    """Adds probes to the pod that answers requests."""
     health = {"path": "/health", "port": job.port}
     budget = math.ceil(job.plan.nodes.launch.ready_timeout / _STARTUP_EACH_S)
     later = {"httpGet": health, "timeoutSeconds": _HEALTH_S, "periodSeconds": _LIVE_EACH_S, "failureThreshold": 3}
@@ -232,14 +232,14 @@ def kubernetes_text(word: Word) -> str:
 def _literal_env(job: Job) -> list[dict[str, str]]:
     several = job.nodes > 1
     interface = None if _is_rdma(job) or not several else _POD_INTERFACE
-    # Nothing is downloaded where the model is the node's own: no volume is there for it.
+    # A local model needs no download, so it has no volume.
     wanted = job.environment if job.is_local_model else job.contained_environment
     found = wanted(interface=interface)
     return [{"name": name, "value": kubernetes(value)} for name, value in found.items()]
 
 
 def secret_env(job: Job) -> list[dict[str, object]]:
-    """Takes each secret from the one Secret of this server; only the hub's token may be missing there."""
+    """Reads each secret from this server's one Secret; only the hub's token may be missing there."""
     return [{"name": name, "valueFrom": {"secretKeyRef": _secret_key(job, name)}} for name in job.secret_names]
 
 
@@ -260,7 +260,7 @@ def _resources(job: Job) -> dict[str, object]:
 
 
 def _memory_gib(job: Job) -> int | None:
-    """Returns what a pod requests; None where the plan does not tell, as for the CPU engine."""
+    """Returns the memory request of a pod in GiB; None if the plan does not show it, as for the CPU engine."""
     host = _node_memory(job)
     return None if host is None or host.requested is None else math.ceil(host.requested / 2**30)
 
@@ -320,7 +320,7 @@ def _cache_name(job: Job) -> str:
 
 
 def _weights_gib(job: Job) -> int:
-    """Returns the size of the checkpoint in GiB, with space for temporary files of the download."""
+    """Returns the size of the checkpoint in GiB, plus temporary files of the download."""
     plan = job.plan
     stages = plan.fit.weights.stages if plan.fit is not None else ()
     if not stages:
@@ -334,14 +334,14 @@ def _is_rdma(job: Job) -> bool:
 
 
 def nodes_line(job: Job) -> list[str]:
-    """Explains the label by which a pod is given a node of the GPU class."""
+    """Explains the label that selects nodes of the GPU class."""
     if _settings(job).node_selector is not None or not _nodes(job):
         return []
     return [f"Nodes are chosen by {PRODUCT} of NVIDIA's GPU feature discovery; launch.k8s.node_selector names others."]
 
 
 def secret_line(job: Job) -> str:
-    """Explains how to make the Secret that the pods read."""
+    """Explains how to make the Secret for the pods."""
     keys = [name for name in job.secret_names if "optional" not in _secret_key(job, name)]
     named = (*keys, *[HUB_TOKEN] * (HUB_TOKEN not in keys))
     literal = " ".join(f"--from-literal={name}=..." for name in named)

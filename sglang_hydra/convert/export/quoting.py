@@ -1,7 +1,7 @@
-"""Words of a command line in each language that an artifact is written in: bash, Compose, Kubernetes, a comment.
+"""Quotes words for each language of an artifact: bash, Compose, Kubernetes, a comment.
 
-A model path or a served name can hold anything: quotes, newlines, ``$(...)``, terminal escapes. Whatever it holds
-reaches SGLang letter by letter, and nothing on the way reads it.
+A model path or a served name may contain anything: quotes, newlines, ``$(...)``, terminal escapes. It reaches SGLang
+unchanged, and nothing on the way interprets it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from sglang_hydra.arguments.rendering import by_option
 from sglang_hydra.text.screen import printable
 
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
-# Inside single quotes these are what they are, but shellcheck and people stumble over them.
+# Legal inside single quotes, but confusing to shellcheck and people.
 _STUMBLING = set("'\\$`!~‘’“”")
 _EXPANDED_BY_KUBERNETES = re.compile(r"\$+(?=\()|\${2,}")
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A word that is known only where the artifact runs: the value of a variable, with text around it. ``before`` is
-    plain text, of which no shell reads anything."""
+    """A word whose value is known only at run time: a variable with text around it. ``before`` is plain text that no
+    shell interprets."""
 
     name: str
     after: str = ""
@@ -34,7 +34,7 @@ Word = str | Variable
 
 
 def bash(word: Word) -> str:
-    """Returns ``word`` for bash, on one line."""
+    """Quotes ``word`` for bash, on one line."""
     if isinstance(word, Variable):
         return f'"{word.before}${{{word.name}}}{word.after}"' if word.before or word.after else f'"${word.name}"'
     if _BARE.fullmatch(word):
@@ -45,7 +45,7 @@ def bash(word: Word) -> str:
 
 
 def typed(word: str) -> str:
-    """Returns ``word`` as people type it in a shell, on one line; for comments, where nothing else reads it."""
+    """Quotes ``word`` as people type it in a shell, on one line; only for comments."""
     return shlex.quote(word) if word.isprintable() else bash(word)
 
 
@@ -55,19 +55,19 @@ def _ansi_c(char: str) -> str:
     if char.isprintable() and char.isascii():
         return char
     named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
-    # Three octal digits end there; a letter after two hexadecimal ones could be read as a third.
+    # Three octal digits always end; another letter may extend a hexadecimal escape.
     return named or "".join(f"\\{byte:03o}" for byte in char.encode("utf-8"))
 
 
 def compose(word: Word) -> str:
-    """Returns ``word`` for a value in a Compose file, where every ``$`` begins a variable."""
+    """Quotes ``word`` for a Compose file, where every ``$`` begins a variable."""
     if isinstance(word, Variable):
         return f"{word.before}${{{word.name}}}{compose(word.after)}"
     return word.replace("$", "$$")
 
 
 def kubernetes(word: Word) -> str:
-    """Returns ``word`` for the command, args or env of a container: Kubernetes replaces ``$(NAME)`` there and reads
+    """Quotes ``word`` for the command, args or env of a container: Kubernetes replaces ``$(NAME)`` there and reads
     ``$$`` as one ``$`` (kubernetes, pkg/third_party/forked/golang/expansion)."""
     if isinstance(word, Variable):
         return f"$({word.name}){kubernetes(word.after)}"
@@ -75,15 +75,15 @@ def kubernetes(word: Word) -> str:
 
 
 def comment(text: str) -> str:
-    """Returns ``text`` for one line of a comment."""
+    """Makes ``text`` fit one line of a comment."""
     return printable(text)
 
 
 def commented(lines: Iterable[str]) -> str:
-    """Lines of a comment in bash and YAML."""
+    """Writes lines of a comment for bash and YAML."""
     return "".join(f"# {comment(line)}".rstrip() + "\n" for line in lines)
 
 
 def bash_lines(words: Sequence[Word], indent: str = "  ") -> str:
-    """Returns the words of a command, an option and its values to a line, each but the last continued."""
+    """Returns the words of a command with one option and its values per line, joined by continuations."""
     return " \\\n".join(indent + " ".join(map(bash, group)) for group in by_option(words))

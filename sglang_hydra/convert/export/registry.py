@@ -1,4 +1,4 @@
-"""The formats: a name, the file that writes it, and what it is."""
+"""Lists the formats: a name, the file that writes it, and a description."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sglang_hydra.text.words import nearest, program, short
 
 
 class Format(NamedTuple):
-    """One format: what it is, the name of its file in docs/exports, and the function that writes it."""
+    """One format: its description, the name of its file in docs/exports, and the function that writes it."""
 
     about: str
     file: str
@@ -43,12 +43,12 @@ FORMATS: Mapping[str, Format] = {
 
 
 def render(format: str, job: Job) -> Artifact:
-    """Returns the artifact of a known format. Raises ConfigError for what it cannot say."""
+    """Returns the artifact of a known format. Raises ConfigError for a plan that it cannot express."""
     return FORMATS[format].export(job)
 
 
 def check_format(word: str | None) -> str:
-    """Returns ``word``, the name of a format. Raises ConfigError (EXP012) for another word."""
+    """Returns ``word`` if it names a format. Raises ConfigError (EXP012) for another word."""
     if word is not None and word in FORMATS:
         return word
     hint = f"formats: {', '.join(FORMATS)}"

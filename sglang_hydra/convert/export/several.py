@@ -1,7 +1,7 @@
-"""A topology as a Compose file or as Kubernetes manifests: a container for each server, and the router before them.
+"""Writes a topology as a Compose file or Kubernetes manifests: a container per server, and the router.
 
-Each server is alone in its container: it counts the GPUs that it is given from 0 and has the network to itself, so the
-GPU numbers and the NCCL port that keep servers apart on one machine are left out.
+Each server is alone in its container: it counts its GPUs from 0 and has its own network. The GPU numbers and NCCL port
+that separate servers on one machine are therefore omitted.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Member:
 
 
 def export_topology(format: str, topology: Topology, overrides: Sequence[str]) -> Artifact:
-    """Exports all servers and the router. Raises ConfigError (EXP021) for formats of one server."""
+    """Exports all servers and the router. Raises ConfigError (EXP021) for formats of a single server."""
     writers: Mapping[str, Callable[[Topology, Sequence[Member], Sequence[str]], Artifact]] = {
         "compose": _compose,
         "k8s": _kubernetes,
@@ -83,7 +83,7 @@ def members_of(topology: Topology) -> list[Member]:
 
 
 def _alone(plan: Plan) -> Plan:
-    """Returns the plan of a server that shares nothing with others."""
+    """Returns the plan of a server that shares no machine with others."""
     intent = {name: value for name, value in plan.intent.items() if name not in _PLACING}
     values = {**plan.values, "base_gpu_id": 0, "gpu_id_step": 1, "nccl_port": None}
     return replace(plan, resolution=replace(plan.resolution, intent=intent, values=values))
@@ -109,13 +109,13 @@ def _compose(topology: Topology, members: Sequence[Member], overrides: Sequence[
 def _service(member: Member) -> JsonDict:
     service = compose.service(member.job, member.gpus, published=False)
     if member.gpus and member.job.plan.gpu.vendor == "amd":
-        # The devices are there for all; the runtime shows a server its own.
+        # All servers get the devices; the runtime shows each one its own.
         service["environment"]["HIP_VISIBLE_DEVICES"] = ",".join(map(str, member.gpus))
     return service
 
 
 def _service_on_nodes(member: Member) -> dict[str, object]:
-    """Returns the service of one server, or of a rank. Its profiles say which nodes start it."""
+    """Returns the service of one server, or of a rank. Its profiles name the nodes that start it."""
     meeting = Variable(f"{NODE}{member.nodes[0]}", f":{member.head_port}")
     flags = member.job.flags(contained=True, meeting=meeting)
     own = compose.service(member.job, member.gpus, published=False, flags=flags, host_network=True)
@@ -141,7 +141,7 @@ def _node_host(member: Member) -> str:
 
 
 def located(word: str) -> Word:
-    """Returns a URL with the address of a node as a word with a variable in it."""
+    """Turns a URL with a node's address into a word with a variable."""
     found = _NODE_URL.fullmatch(word)
     return Variable(found[1], found[2], "http://") if found else word
 
@@ -172,7 +172,7 @@ def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequen
     documents = k8s.claim(first, shared=len(members) > 1)
     for role, servers in roles.items():
         documents += _stateful_set(role, servers)
-    # Every pod of a StatefulSet has the same command: that of the first server of a role.
+    # All pods of a StatefulSet have the command of the role's first server.
     alike = [replace(member, job=roles[member.role][0].job) for member in members]
     documents += _router_deployment(topology, first, _router_words(topology, alike, _pod_host))
     reach = "The router is reached through the Service of the same name, its servers by the router."
@@ -184,7 +184,7 @@ def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequen
 
 
 def _pod_host(member: Member) -> str:
-    """Returns the name by which a pod of a StatefulSet is found: its own, then its Service's."""
+    """Returns the DNS name of a pod in a StatefulSet: its own name, then its Service's."""
     name = _set_name(member.job, member.role)
     return f"{name}-{member.index}.{name}"
 
@@ -194,7 +194,7 @@ def _set_name(job: Job, role: str) -> str:
 
 
 def _stateful_set(role: str, servers: Sequence[Member]) -> list[dict[str, object]]:
-    """Returns the servers of one role: all alike, each with a name that stays its own."""
+    """Returns the equal servers of one role, each with a stable name."""
     job = servers[0].job
     name, labels = _set_name(job, role), {**k8s.labels(job), "role": role}
     ports = [{"name": "http", "port": job.port}]
@@ -210,7 +210,7 @@ def _stateful_set(role: str, servers: Sequence[Member]) -> list[dict[str, object
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": k8s.serving(job, k8s.pod_of(job))},
     }
-    # The router asks for them before they are ready.
+    # The router queries them before they are ready.
     found = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": labels, "ports": ports}
     return [
         {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec},
@@ -256,7 +256,7 @@ def _router_deployment(topology: Topology, job: Job, words: Sequence[str]) -> li
 
 
 def _router_words(topology: Topology, members: Sequence[Member], host: Callable[[Member], str]) -> list[str]:
-    """Returns the command that installs the router's release and runs it with the addresses of the servers."""
+    """Returns the command that installs the router's release and runs it with the servers' addresses."""
     release = release_of(topology)
     install = _INSTALL.format(package=PACKAGE, release=release)
     start = ["-c", key_program(MODULE)] if is_keyed(topology) else ["-m", MODULE]
@@ -276,7 +276,7 @@ def router_flags(topology: Topology, members: Sequence[Member], host: Callable[[
 
 
 def patient_router(topology: Topology) -> Router:
-    """Returns the router, which waits for its servers as long as they may take to start."""
+    """Returns the router with a startup timeout as long as its servers may take."""
     router = topology.router
     if _STARTUP in router.settings or not flags()[_STARTUP].is_in(release_of(topology)):
         return router
@@ -285,7 +285,7 @@ def patient_router(topology: Topology) -> Router:
 
 
 def release_of(topology: Topology) -> str:
-    """Returns the router's release that belongs to this SGLang, unless a setting needs the installed one."""
+    """Returns the router release that belongs to this SGLang, or the installed one if a setting needs it."""
     belongs = topology.router.belongs
     if belongs is not None and all(flags()[name].is_in(belongs) for name in topology.router.settings):
         return belongs
@@ -312,7 +312,7 @@ def _header(format: str, topology: Topology, job: Job, overrides: Sequence[str],
 
 
 def first_lines(topology: Topology, job: Job, format: str, overrides: Sequence[str]) -> list[str]:
-    """Returns the first lines of an artifact: what it runs, what it was made from, how to make it again."""
+    """Returns the first lines of an artifact: its servers, its source, and the command that makes it again."""
     roles = [server.role for server in topology.servers]
     counted = " and ".join(f"{roles.count(role)} x {role}" for role in dict.fromkeys(roles))
     nodes = f" on {topology.nodes} nodes" if topology.nodes > 1 else ""

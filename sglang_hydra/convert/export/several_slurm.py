@@ -1,4 +1,4 @@
-"""A topology as a script for sbatch: each server a step on its nodes of the job, the router on the first node."""
+"""Writes a topology as a script for sbatch: each server is a step on its nodes, the router runs on the first node."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def export(topology: Topology, overrides: Sequence[str]) -> Artifact:
 
 
 def _step(server: Server, job: Job, several: bool) -> str:
-    """Returns the step of one server, in the background. Its nodes are shared with other steps."""
+    """Returns the step of one server, in the background. It shares its nodes with other steps."""
     count = len(server.nodes)
     words = ["--overlap", "--mem=0", f"--nodes={count}", f"--ntasks={count}"]
     if several:
@@ -73,7 +73,7 @@ def _step(server: Server, job: Job, several: bool) -> str:
 
 
 def _router(topology: Topology, job: Job) -> str:
-    """Returns the router, in the background of the batch script: it waits for its servers by itself."""
+    """Returns the router, in the background of the batch script; it waits for its servers itself."""
     own = topology.common.nodes.topology.router.python or job.plan.nodes.engine.python or "python3"
     keyed = is_keyed(topology)
     argv = replace(topology, router=patient_router(topology)).router_argv

@@ -1,4 +1,4 @@
-"""``export shell``: a bash script that starts the server on this machine, or one rank on each of several."""
+"""Writes ``export shell``: a bash script that starts the server here, or one rank on each of several machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sglang_hydra.text.findings import Finding
 
 PYTHON = Variable("python")
 
-# Variables of the scripts themselves, and those that bash does not let anyone set.
+# Variables of the scripts themselves, and variables that bash does not let anyone set.
 _OWN = ("python", "program", "first", "address", "head", "nodes", "found", "router", "router_program")
 _OF_NODES = ("NODE_RANK", "HEAD_ADDRESS", rf"{NODE}\d+")
 _OF_BASH = ("UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
@@ -42,23 +42,23 @@ def export(job: Job) -> Artifact:
 
 
 def server_words(job: Job, python: Word) -> list[Word]:
-    """Returns the words that start the server outside of a container, before its flags."""
+    """Returns the words that start the server outside a container, before its flags."""
     return [python, "-c", Variable("program")] if job.has_key else [python, "-m", "sglang.launch_server"]
 
 
 def interpreter(job: Job) -> str:
     wanted = job.plan.nodes.engine.python or "python"
     default = bash(wanted)
-    # Quotes inside of ${...} are read once more.
+    # Quotes inside ${...} are parsed again.
     if default != wanted:
         return f"python={default}\npython=${{{PYTHON_VARIABLE}:-$python}}\n"
     return f"python=${{{PYTHON_VARIABLE}:-{default}}}\n"
 
 
 def environment(job: Job) -> str:
-    """Returns the plan's variables by value, and of those with a secret that they must be set.
+    """Returns the plan's variables with values, and checks that the secret ones are set.
 
-    Raises ConfigError (EXP022) for names that the script needs itself.
+    Raises ConfigError (EXP022) for names that the script itself needs.
     """
     taken = [name for name in job.environment() if _TAKEN.fullmatch(name)]
     if taken:
@@ -69,7 +69,7 @@ def environment(job: Job) -> str:
 
 
 def required_secrets(job: Job) -> str:
-    """Ends the script where a secret variable of the plan is not set."""
+    """Returns lines that end the script if a secret variable of the plan is unset."""
     lines = ""
     for name in job.secret_names:
         if name == KEY_VARIABLE:
@@ -80,7 +80,7 @@ def required_secrets(job: Job) -> str:
 
 
 def key_program(job: Job, name: str = "program", program: str = KEY_PROGRAM) -> str:
-    """Defines a variable with the program that starts SGLang, or another, with its key."""
+    """Defines a variable with the program that starts SGLang, or another module, with its key."""
     if not job.has_key:
         return ""
     why = commented(KEY_WHY) if program == KEY_PROGRAM else ""
@@ -88,7 +88,7 @@ def key_program(job: Job, name: str = "program", program: str = KEY_PROGRAM) -> 
 
 
 def each_node(job: Job) -> list[str]:
-    """Returns the header's lines on what to type on each node."""
+    """Returns the header's lines with the command for each node."""
     if job.nodes == 1:
         return []
     given = " HEAD_ADDRESS=ADDRESS" if job.needs_head else ""
@@ -98,7 +98,7 @@ def each_node(job: Job) -> list[str]:
 
 
 def asked_nodes(job: Job) -> str:
-    """Lines that end the script where the number of this node is not given."""
+    """Returns lines that end the script without this node's number."""
     if job.nodes == 1:
         return ""
     own = job.plan.intent.get("node_rank")

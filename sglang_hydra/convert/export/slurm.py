@@ -1,4 +1,4 @@
-"""``export slurm``: a script for sbatch that finds the head's address itself and starts one rank on each node."""
+"""Writes ``export slurm``: a script for sbatch that finds the head's address and starts one rank on each node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sglang_hydra.planning.passing.slurm_options import (
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
-# Two jobs on one node must not meet: their ports differ by their numbers.
+# The ports of two jobs on one node differ by the jobs' numbers.
 _PORTS = 9000
 SUBMIT = "Submit it with: sbatch THIS_FILE"
 _HEAD = """
@@ -42,7 +42,7 @@ def export(job: Job) -> Artifact:
 
 
 def beginning(job: Job, options: Mapping[str, str | bool], header: Sequence[str]) -> str:
-    """Returns the script as far as its first step: what Slurm is asked for, the header, the set-up, the environment."""
+    """Returns the script up to its first step: the requests to Slurm, the header, the set-up, the environment."""
     settings = job.plan.nodes.launch.slurm
     return "".join(
         (
@@ -60,9 +60,9 @@ def beginning(job: Job, options: Mapping[str, str | bool], header: Sequence[str]
 
 
 def step(job: Job, meeting: Variable | None, words: Sequence[str] = ()) -> str:
-    """Returns the server as one step, without the end of its last line. ``meeting`` is where its nodes meet, ``words``
-    go to srun beside its own."""
-    # Which variables each rank expands is for each rank to know, and not for this script.
+    """Returns the server as one step, without the last line end. ``meeting`` is the rendezvous of its nodes; ``words``
+    are further words for srun."""
+    # Each rank expands its variables itself, not this script.
     quoted = "# shellcheck disable=SC2016\n" if job.nodes > 1 else ""
     return (
         f"{quoted}srun {' '.join([*words, *_srun_words(job)])} \\\n"
@@ -79,7 +79,7 @@ def check_settings(job: Job) -> None:
 
 
 def _srun_words(job: Job) -> list[str]:
-    """Returns srun's own words; for several nodes also the shell that knows its rank."""
+    """Returns srun's own words; for several nodes also the shell that adds the rank."""
     mounts = [mount.path for mount in job.mounts]
     words = ["--ntasks-per-node=1", "--kill-on-bad-exit=1", *map(bash, srun_settings(job.plan, mounts))]
     return [*words, "bash -c", _RANK] if job.nodes > 1 else words
@@ -95,7 +95,7 @@ def _start_words(job: Job) -> Sequence[Word]:
 
 
 def _directive(name: str, value: str | bool) -> str:
-    """Returns a line for sbatch, which reads double quotes and backslashes in it."""
+    """Returns a line for sbatch, which interprets double quotes and backslashes in it."""
     if value is True:
         return f"--{name}"
     text = str(value)

@@ -1,4 +1,4 @@
-"""The variables of an artifact, and how secrets reach its server: by the name of a variable, never by value."""
+"""Provides an artifact's variables, and passes secrets to its server by the names of variables, never by value."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def key_program(module: str) -> str:
 KEY_PROGRAM = key_program("sglang.launch_server")
 """Starts SGLang with its API key.
 
-SGLang 0.5.2 to 0.5.23 take the key from ``--api-key`` only. On the command line of a process everyone on the machine
-reads it; added to ``sys.argv`` inside the process it stays there. SGLang logs all of its arguments when it starts: the
-key is taken out of what is logged. The rest is what ``python3 -m sglang.launch_server`` does.
+SGLang 0.5.2 to 0.5.23 take the key only from ``--api-key``. Everyone on the machine can read the command line of a
+process, but not ``sys.argv`` inside it, where this program adds the key. SGLang logs all its arguments at startup, so
+the program masks the key in the log. The rest equals ``python3 -m sglang.launch_server``.
 """
 
 KEY_WHY = (
@@ -51,12 +51,12 @@ def has_key(plan: Plan) -> bool:
 
 
 def secret_variables(plan: Plan) -> tuple[str, ...]:
-    """Returns the names of the plan's own variables that hold secrets, without the API key's."""
+    """Returns the names of the plan's own secret variables, without the API key's."""
     return tuple(sorted(name for name in plan.environment if is_secret_name(name)))
 
 
 def without_secrets(words: Sequence[str], plan: Plan) -> list[str]:
-    """Returns the overrides with each secret replaced by a reference to a variable."""
+    """Replaces each secret in the overrides by a reference to a variable."""
     known = [*plan.secrets.literals(), *(value for name, value in plan.environment.items() if is_secret_name(name))]
     return [_without_secret(word, [value for value in known if value]) for word in words]
 

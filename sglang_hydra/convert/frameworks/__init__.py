@@ -1,8 +1,8 @@
-"""Frameworks that start SGLang themselves: what each calls its arguments, which node has them, what it sets itself.
+"""Describes frameworks that start SGLang themselves: their names for arguments, their config nodes, their own settings.
 
-What goes here: facts about frameworks as data (each with its source), and the one reader and the one
-writer that go by them. What does not: what a framework makes of its whole tree when it runs (``convert.verl``), and
-anything that imports a framework.
+What goes here: facts about frameworks as data (each with its source), and the one reader and the one writer that use
+them. What does not: how a framework processes its whole tree at run time (``convert.verl``), and anything that imports
+a framework.
 
 adapters                 the table, the servers of a tree, the node for a plan
 """

@@ -1,4 +1,4 @@
-"""The table of frameworks, the servers that a composed tree starts, and the node that a framework wants for a plan."""
+"""Holds the table of frameworks, finds the servers in a composed tree, and writes a framework's node for a plan."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 from sglang_hydra.text.words import nearest
 
 OWN_KEYS = ("gpu", "model", "engine", "fit", "colocate", "extra", "ignore")
-"""Keys of ours that may stand in a framework's node: they tell the plan what the tree does not say."""
+"""Keys of ours that a framework's node may contain: they add facts that the tree lacks."""
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _LEAST_KNOWN = 0.5
 
 REPLICAS = "dp_size"
-"""The argument that frameworks count their servers of a model by."""
+"""The argument by which frameworks count their servers of a model."""
 
 
 @dataclass(frozen=True)
 class Adapter:
     """How one framework passes arguments to SGLang.
 
-    ``node`` is the key that holds them, where ``chosen`` holds too; ``target`` a class that any node may name instead,
-    ``flags`` the prefix of options in a shell script, ``mark`` what a script of overrides has. The keys ``own`` are no
-    arguments of SGLang, and ``passes`` are all that reach it (every one where that is empty).
-    ``names`` says which other keys it passes as which argument,
-    ``defaults`` what it sets below all of that and ``sets`` above it; ``wins`` says whether its names beat the node.
-    ``writes`` are keys that its tree needs beside them. ``release`` is what it pins, ``source`` where all of it was
-    read. Trees are handed on as flags (``by_flags``) or as keyword arguments.
+    ``node`` is the key that holds them, if ``chosen`` holds too; ``target`` is a class that any node may name instead,
+    ``flags`` the prefix of options in a shell script, ``mark`` a text in scripts of overrides. The keys ``own`` are no
+    arguments of SGLang; only the keys ``passes`` reach it (all, if empty). ``names`` maps arguments to the framework's
+    other keys for them. ``defaults`` are overridden by all of these, and ``sets`` override them; ``wins`` says whether
+    ``names`` override the node. ``writes`` are further keys that its tree needs. ``release`` is its pinned release of
+    SGLang, ``source`` the source of these facts. A tree is passed on as flags (``by_flags``) or as keyword arguments.
     """
 
     name: str
@@ -58,7 +57,7 @@ class Adapter:
 
     @property
     def keys(self) -> dict[str, str]:
-        """Returns the framework's own keys, by the argument that it passes them as; the first where it has several."""
+        """Maps arguments to the framework's own keys; the first key if there are several."""
         return {name: keys[0] for name, keys in self.all_keys.items()}
 
     @property
@@ -71,8 +70,8 @@ ADAPTERS: Mapping[str, Adapter] = {name: Adapter(name, **facts) for name, facts 
 
 @dataclass(frozen=True)
 class Server:
-    """One server of a tree: its arguments, the node that holds them, and what of that node SGLang never sees.
-    ``mentions`` are texts that name the GPU."""
+    """One server of a tree: its arguments, their node, and remarks on keys that SGLang never gets. ``mentions`` are
+    texts that name the GPU."""
 
     adapter: Adapter
     at: str
@@ -83,15 +82,15 @@ class Server:
 
 
 def servers_in(tree: Mapping[str, object]) -> Iterator[Server]:
-    """Yields the servers that frameworks start from a tree. A reference to another key is followed, one that leads
-    nowhere stays as it is written."""
+    """Yields the servers that frameworks start from a tree. Follows references to other keys; keeps unresolvable ones
+    as text."""
     for adapter in ADAPTERS.values():
         for at in _nodes(adapter, tree):
             yield _server(adapter, tree, at)
 
 
 def trainer_in(script: str) -> Adapter | None:
-    """Returns the framework whose options or overrides a script has; of several, the one that the script names most."""
+    """Returns the framework whose options or overrides a script contains; of several, the most mentioned one."""
     found = [one for one in ADAPTERS.values() if (mark := one.flags or one.mark) and mark in script]
     return max(found, key=lambda one: script.count(one.name), default=None)
 
@@ -111,7 +110,7 @@ def _nodes(adapter: Adapter, tree: Mapping[str, object]) -> Iterator[str]:
 
 
 def _targets(tree: object, above: str = "") -> Iterator[tuple[str, str]]:
-    """Yields each node of a tree that names a class, and the class."""
+    """Yields each node of a tree that names a class, with the class."""
     for key, value in tree.items() if isinstance(tree, Mapping) else ():
         if key == "_target_":
             yield above, str(value)
@@ -152,7 +151,7 @@ def _spec(how: object) -> JsonObject:
 
 
 def _named(tree: JsonObject, how: Json) -> Json:
-    """Returns the value that the framework's own keys give an argument, the first that is there; None for none."""
+    """Returns the argument's value from the first of the framework's own keys that is set, or None."""
     spec = _spec(how)
     value = next(
         (found for key in spec["keys"].split() if (found := _meant(tree, value_at(tree, key))) is not None), None
@@ -168,7 +167,7 @@ def _named(tree: JsonObject, how: Json) -> Json:
 
 
 def _meant(tree: Mapping[str, object], value: object) -> Json:
-    """Returns the value that a reference (``${actor.path}``) leads to; another value as it is."""
+    """Resolves a reference (``${actor.path}``); returns other values unchanged."""
     for _ in range(8):
         found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         there = value_at(tree, found[1]) if found else None
@@ -179,8 +178,8 @@ def _meant(tree: Mapping[str, object], value: object) -> Json:
 
 
 def keys_for(adapter: Adapter, arguments: JsonObject) -> tuple[JsonDict, JsonDict]:
-    """Returns the keys of a framework that make it pass ``arguments`` to SGLang, and arguments that it would change.
-    Where the framework has options instead of a tree, an argument without one of its own keeps its name."""
+    """Returns the framework's keys that make it pass ``arguments`` to SGLang, and the arguments that it would change.
+    In a framework with options instead of a tree, arguments without their own option keep their names."""
     sizes = {"tp_size": 1, "pp_size": 1, REPLICAS: 1, **arguments}
     keys = {key: how.format_map(sizes) if isinstance(how, str) else how for key, how in adapter.writes.items()}
     keys |= adapter.chosen
@@ -202,7 +201,7 @@ def keys_for(adapter: Adapter, arguments: JsonObject) -> tuple[JsonDict, JsonDic
 
 def unknown_keyword(place: str, name: str, value: object, version: str, mount: str = "") -> Finding:
     """Returns the error for a key that ``ServerArgs(**...)`` of a release refuses. ``place`` says who set it; ``mount``
-    is the node that takes keys of ours, where there is one."""
+    is the node for our keys, if there is one."""
     since = first_with(name)
     if since is not None and mount and at_least(since, version):
         message = f"{place}: {name!r} is an argument of SGLang {since}, and {version} does not have it"
@@ -218,7 +217,7 @@ def unknown_keyword(place: str, name: str, value: object, version: str, mount: s
 
 
 def refused_keywords(at: str, values: Mapping[str, object], version: str) -> dict[str, Finding]:
-    """Returns the errors on keys that ``ServerArgs(**values)`` of a release refuses, by the key."""
+    """Returns the errors for keys that ``ServerArgs(**values)`` of a release refuses, by key."""
     has = release(nearest_known(version) or known_versions()[0]).arguments
     gone = {name: value for name, value in values.items() if name not in has}
     return {name: unknown_keyword(at, name, value, version) for name, value in gone.items()}

@@ -1,4 +1,4 @@
-"""Finds commands inside other files: Markdown, a Dockerfile."""
+"""Finds commands in Markdown and Dockerfiles."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _FROM = re.compile(r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)?(\S+)", re.IGNORECASE | re
 _STARTS = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]", re.IGNORECASE | re.MULTILINE)
 _INSTRUCTION = re.compile(r"^[ \t]*(FROM|ARG|ENV|CMD|ENTRYPOINT)[ \t]+(.*)$", re.IGNORECASE)
 _NO_LINE = re.compile(r"^[ \t]*(?:#.*)?\r?\n", re.MULTILINE)
-"""A remark or an empty line, which Docker passes over inside an instruction as well."""
+"""A comment or an empty line; Docker ignores them inside an instruction too."""
 
 
 def fenced(text: str) -> Iterator[str]:
-    """Yields the code blocks of Markdown, with blank lines in front so that line numbers stay right."""
+    """Yields the code blocks of Markdown, with blank lines in front to keep the line numbers."""
     for found in _FENCED.finditer(text):
         yield "\n" * text.count("\n", 0, found.start(2)) + found[2]
 
 
 def on_one_line(text: str) -> str:
-    """Joins flags with one on each line; returns any other text unchanged."""
+    """Joins flags that are written one per line; returns any other text unchanged."""
     lines = [line.strip() for line in text.splitlines()]
     flags = [line for line in lines if line and not line.startswith("#")]
     if len(flags) > 1 and all(line.startswith("--") for line in flags) and not has_launch_command(text):
@@ -40,7 +40,7 @@ def is_dockerfile(text: str) -> bool:
 
 
 def launches_of_dockerfile(text: str, place: str) -> list[Launch]:
-    """Returns the server that the last stage starts: ENTRYPOINT and CMD, with its variables."""
+    """Returns the servers that the last stage starts, by ENTRYPOINT and CMD, with its variables."""
     image, entry, command = "", [""], [""]
     arguments: dict[str, str] = {}
     environment: dict[str, str] = {}
@@ -69,7 +69,7 @@ def launches_of_dockerfile(text: str, place: str) -> list[Launch]:
 
 
 def _words(written: str) -> list[str]:
-    """Reads a JSON list of words; any other text is a line for the shell."""
+    """Parses a JSON list of words; makes any other text a command of the shell."""
     try:
         words = read_json(written, "argument")
     except ValueError:

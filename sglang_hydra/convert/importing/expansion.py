@@ -1,7 +1,7 @@
-"""Expands the words of a shell script, and answers its tests.
+"""Expands the words of a shell script, and evaluates its tests.
 
-No command is run: what only running would tell (the output of a command, a variable that nobody set) is marked open,
-and the answer of a test that rests on it is not known.
+Runs no command. A value that only a run would show (the output of a command, an unset variable) is marked open, and a
+test that depends on it has no answer.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _NOTHING = re.compile(r"\$\{\w+:?[-=]\}")
 _BLANKS = re.compile(f"({OPEN}[^{CLOSE}]*{CLOSE})|\\s+")
 _PARTING, _THERE = "\ue002", "\ue003"
-"""Between two fields, and before what is a field also where it is empty."""
+"""Marks between two fields, and before a field that counts even if it is empty."""
 _BRACES = re.compile(r"(?<!\$)\{[\w./:=-]*(?:\.\.|,)[\w./:=,-]*\}", re.ASCII)
 _QUOTED = re.compile(r"\\.|'[^']*'|\"[^\"]*\"|\$\{[^{}]*\}")
 _DEEPEST = 8
 _LONGEST = 1 << 18
-"""Characters that a word may come to: variables that double each other would fill any memory."""
+"""The most characters of a word: variables that double each other would exhaust the memory."""
 
 
 def fields_of(written: str, variables: Mapping[str, Value]) -> list[str]:
     """Expands a word as the shell does: usually to one field, to several for an array or an unquoted list, to none for
-    an empty variable. One with braces (``{1..4}``) is open."""
+    an empty variable. Braces (``{1..4}``) make it open."""
     if _BRACES.search(_QUOTED.sub("", written)):
         return [opened(written)]
     joined = ""
@@ -63,14 +63,14 @@ def fields_of(written: str, variables: Mapping[str, Value]) -> list[str]:
 
 
 def text_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> str:
-    """Expands a word where the shell does not split it: in an assignment, as a target."""
+    """Expands a word without splitting, as in an assignment or a target."""
     return "".join(
         value if isinstance(value, str) else " ".join(value) for value, _ in _pieces(written, variables, depth)
     )
 
 
 def replaced(text: str, variables: Mapping[str, Value]) -> str:
-    """Puts variables into a text, as in a heredoc; quotes stay as they are."""
+    """Replaces variables in a text, as in a heredoc; keeps quotes."""
     made: list[str] = []
     at = length = 0
     while at < len(text) and length < len(text) + _LONGEST:
@@ -148,7 +148,7 @@ def _double(inner: str, variables: Mapping[str, Value], depth: int) -> Iterator[
 
 
 def _expansion(text: str, at: int, variables: Mapping[str, Value], depth: int) -> tuple[Value, int]:
-    """Expands the ``$`` or backtick at ``at``; returns the value and the place after it."""
+    """Expands the ``$`` or backtick at ``at``; returns the value and the position after it."""
     if text[at] == "`":
         end = end_of_piece(text, at)
         return "" if text[at + 1 : at + 2] == "#" else opened(text[at:end]), end
@@ -190,7 +190,7 @@ def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: 
 
 
 def _item(value: Value | None, index: str) -> Value | None:
-    """Returns what ``[index]`` selects of an array, by number or key: everything for @ and *, the first item without an
+    """Returns the item of an array for ``[index]``, by number or key: everything for @ and *, the first item without an
     index."""
     if not isinstance(value, list) or index in ("@", "*"):
         return value
@@ -222,7 +222,7 @@ def _computed(expression: str, variables: Mapping[str, Value], written: str) -> 
 
 
 def _number(node: ast.expr, depth: int = 0) -> int:
-    """Returns the value of an expression. Raises ValueError for what is none over whole numbers."""
+    """Evaluates an expression. Raises ValueError unless it uses only whole numbers."""
     if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1 << 62:
         return node.value
     if depth < 50 and isinstance(node, ast.BinOp) and (compute := _COMPUTING.get(type(node.op))):
@@ -248,13 +248,13 @@ _COMPARED = re.compile(r"(.+?)\s*(==|!=|<=|>=|<|>)\s*(.+)")
 
 
 def is_test(words: Sequence[str]) -> bool:
-    """Returns whether a command is ``[ ... ]``, ``[[ ... ]]``, ``(( ... ))`` or ``test ...``, also behind ``!``."""
+    """Returns whether a command is ``[ ... ]``, ``[[ ... ]]``, ``(( ... ))`` or ``test ...``, also after ``!``."""
     first = next((word for word in words if word != "!"), "")
     return first in ("[", "test") or first.startswith(("[[", "(("))
 
 
 def tested(words: Sequence[str], variables: Mapping[str, Value]) -> bool | None:
-    """Returns the answer of a test; None where it is not known."""
+    """Returns the answer of a test; None if it is unknown."""
     plain = [word for word in words if word != "!"]
     text = " ".join(plain)
     arithmetic = text.startswith("((")
@@ -270,7 +270,7 @@ def tested(words: Sequence[str], variables: Mapping[str, Value]) -> bool | None:
 
 
 def compared(words: Sequence[str], variables: Mapping[str, Value], *, arithmetic: bool = False) -> bool | None:
-    """Returns the answer of one comparison; None where a value is unknown, or unsupported."""
+    """Returns the answer of one comparison; None for an unknown value or an unsupported operator."""
     negated = words[:1] == ["!"]
     words = [word.strip("'") if word.strip("'")[:1] in "<>" else word for word in words[negated:]]
     if arithmetic and (match := _COMPARED.fullmatch(" ".join(words))):
@@ -284,7 +284,7 @@ def compared(words: Sequence[str], variables: Mapping[str, Value], *, arithmetic
 
 
 def _compare(value: str, sign: str, other: str) -> bool | None:
-    """Compares two known values; None for an operator that is not supported here."""
+    """Compares two known values; None for an unsupported operator."""
     if sign in _NUMERIC:
         return is_digits(value) and is_digits(other) and _NUMERIC[sign](int(value), int(other))
     if sign in ("=", "==", "!="):

@@ -1,4 +1,4 @@
-"""An imported server as YAML for conf/experiment/ and as a command."""
+"""Writes an imported server as YAML for conf/experiment/ and as a command."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def experiment_yaml(
     remarks: Mapping[str, str],
     heading: Sequence[str],
 ) -> str:
-    """Returns an option of an ``experiment`` group; ``check FILE`` reads it as it is.
+    """Returns an option of an ``experiment`` group, which ``check FILE`` reads directly.
 
     ``choices`` are options of groups, ``values`` arguments, ``nodes`` dotted keys of ours. A text that is one
-    ``${oc.env:NAME}`` is a reference, every other text means itself. ``remarks`` are behind their arguments.
+    ``${oc.env:NAME}`` is a reference; every other text is literal. ``remarks`` follow their arguments.
     """
-    # Hydra looks for the package in the first line alone.
+    # Hydra looks for the package only in the first line.
     lines = ["# @package _global_"]
     lines += [f"# {printable(line)}".rstrip() for line in heading]
     if choices:
@@ -55,7 +55,7 @@ def command_line(choices: Mapping[str, str], values: Mapping[str, object], nodes
 
 
 def override(key: str, value: object) -> str:
-    """Returns ``key=value`` in Hydra's grammar, bare where that means the same."""
+    """Returns ``key=value`` in Hydra's grammar, without quotes if possible."""
     plain = _plain(value)
     if is_reference(plain):
         return f"{key}={plain}"
@@ -68,7 +68,7 @@ def override(key: str, value: object) -> str:
 
 
 def _takes_text(key: str) -> bool:
-    """Returns whether everything behind this key is text, so that 0.0.0.0 and 1 need no quotes."""
+    """Returns whether every value of this key is text, so that 0.0.0.0 and 1 need no quotes."""
     field = EVERY.get(key)
     if field is not None:
         return field.kind == "str" and not field.is_list

@@ -1,4 +1,4 @@
-"""SGLang's flags of a launch as arguments, by the parser of the release that it is for."""
+"""Reads a launch's flags as arguments, with the parser of its release."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ from sglang_hydra.text.words import short
 _OF_THE_NODE = ("node_rank", "dist_init_addr")
 _CONFIG_LONGEST = 1 << 20
 _MORE = ("...", "[...]", "\u2026", "\\n")
-"""What documentation writes for more flags, or for the end of a line."""
+"""Documentation writes these for more flags, or for the end of a line."""
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 
 
 @dataclass
 class Arguments:
-    """What the flags say. ``version`` is the release that the source is for, None where nothing tells; ``values`` are
-    by the names of ``read_by``, which is then the release that a plan is for where none is named.
-
-    ``left_open`` are arguments whose value only the machine knows, with what is there. ``unread`` is what of the
-    flags is in none of these, ``idle`` what the release accepts and ignores, and why; ``old`` the words of flags that
-    it only still accepts, by their arguments. ``words`` are the flags as they are in the source."""
+    """The arguments in the flags. ``version`` is the release of the source, None if unknown; ``values`` use the names
+    of ``read_by``, which is then the release to plan for. ``left_open`` are arguments with a value that only the
+    machine knows, with their text. ``unread`` are flags in none of these. ``idle`` are flags that the release ignores,
+    with the reason; ``old`` maps arguments to the words of their deprecated flags. ``words`` are the flags of the
+    source."""
 
     values: JsonDict = field(default_factory=dict)
     version: str | None = None
@@ -64,9 +63,9 @@ def read_arguments(
     folder: Path | None = None,
     architectures: Callable[[Sequence[Typed]], Sequence[str]] = lambda options: (),
 ) -> Arguments:
-    """Returns the arguments of a launch. ``version`` is the release that its source names; without it, it is guessed,
-    also from the ``architectures`` of the model that the options name. ``folder`` is where its paths start. Nothing is
-    raised: what cannot be read is in the findings."""
+    """Returns the arguments of a launch. ``version`` is the release that its source names; without it, guesses the
+    release, also by the ``architectures`` of the model that the options name. ``folder`` is the base of its paths.
+    Raises nothing: unreadable parts become findings."""
     made = Arguments(version=version, read_by=version or release_meant())
     words = list(launch.words)
     if launch.values is not None and launch.resolved:
@@ -95,7 +94,7 @@ def read_arguments(
 
 
 def _refused(flags: Sequence[str], version: str) -> list[Typed]:
-    """Returns the flags that a release does not have, whatever value a variable gives them."""
+    """Returns the flags that a release refuses, with any value."""
     found = options_in(flags, version)
     return [item for item in found if item.option is None or (item.option.old and item.option.old.refused)]
 
@@ -114,8 +113,8 @@ def _take(made: Arguments, read: Reading, options: Sequence[Typed]) -> None:
 
 
 def _take_open(made: Arguments, option: Typed) -> bool:
-    """Leaves out an option whose value is known only where it runs, unless it is a secret. Returns whether it was
-    one."""
+    """Leaves out an option whose value is known only at run time, unless it is a secret. Returns whether it was such an
+    option."""
     if option.words[0] in _MORE:
         message = f"{option.words[0]} is a placeholder for flags that the source leaves out"
         made.findings.append(Finding("warning", "IMP005", message, hint="put them behind the source as key=value"))
@@ -163,7 +162,7 @@ def _masked(finding: Finding, options: Sequence[Typed]) -> Finding:
 
 
 def _words_of(made: Arguments, values: Mapping[str, object]) -> list[str]:
-    """Turns keys and values into the flags that SGLang's --config makes of them."""
+    """Turns keys and values into flags, as SGLang's --config does."""
     words: list[str] = []
     for key, value in values.items():
         if value is None or value is False:
@@ -220,7 +219,7 @@ def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mappin
 
 
 def _take_resolved(made: Arguments, values: Mapping[str, object]) -> None:
-    """Takes the arguments of a log, without defaults."""
+    """Takes the non-default arguments of a log."""
     defaults = release(nearest_known(made.read_by) or SPECIFIED_VERSION).arguments
     for name, value in named(values).items():
         if name in defaults and name not in (*SECRET_FIELDS, "model_path") and defaults[name].default == value:

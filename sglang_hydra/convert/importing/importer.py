@@ -1,4 +1,4 @@
-"""From a text to experiments: the servers in it, each with its nearest preset and the fewest overrides."""
+"""Turns a text into experiments: finds its servers, and for each the nearest preset and the fewest overrides."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _PORT = re.compile(r":(\d{1,5})\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class State:
-    """What became of one argument of the source: kept, preset, overridden (kept, and a rule replaces it), deprecated
-    (kept), undone (a preset has it, the source has not), extra, open, secret, unknown. ``note`` says who or why."""
+    """The fate of one argument of the source: kept, preset, overridden (kept, but a rule replaces it), deprecated
+    (kept), undone (set only by the preset), extra, open, secret, unknown. ``note`` says who or why."""
 
     name: str
     value: Json
@@ -48,13 +48,12 @@ class State:
 
 @dataclass(frozen=True)
 class Imported:
-    """One server as an experiment. ``arguments`` are all that the source says, ``overrides`` which are needed on top
-    of ``choices``; ``nodes`` are dotted keys of ours. ``equal`` says that both were planned to the same server;
-    ``server_id`` is its identity where the GPU is known. ``argv`` are SGLang's flags for everything, without secrets.
-    ``differences`` are what the exported flags say otherwise than the source, ``old`` the words of flags that the
-    release only still accepts, by their arguments, ``refused`` that its release was asked and does not take it,
-    ``image_version`` the release of the image that it names. ``fits`` are the first and the last release that read the
-    source, where it names none."""
+    """One server as an experiment. ``arguments`` are all those of the source, ``overrides`` those needed on top of
+    ``choices``; ``nodes`` are dotted keys of ours. ``equal``: both plan to the same server; ``server_id`` is its
+    identity on a known GPU. ``argv`` are SGLang's flags for all of it, without secrets. ``differences`` are deviations
+    of the exported flags from the source. ``old`` maps arguments to the words of deprecated flags, ``refused``: the
+    plan's release rejects it. ``image_version`` is the release of the named image. ``fits`` are the first and the last
+    release that can read a source without a release."""
 
     name: str
     kind: str
@@ -79,23 +78,23 @@ class Imported:
 
     @property
     def taken_over(self) -> bool:
-        """Returns whether everything that the source says could be read."""
+        """Returns whether every part of the source could be read."""
         return not any(finding.level == "error" for finding in self.findings)
 
     @property
     def held(self) -> bool:
-        """Returns whether the flags that are exported mean what the source's do."""
+        """Returns whether the exported flags mean the same as the source's."""
         return all(item.harmless for item in self.differences)
 
     @property
     def complete(self) -> bool:
-        """Returns whether everything was read, the exported flags mean the same, and the release takes them where that
-        is known."""
+        """Returns whether everything was read, the exported flags mean the same, and the release, if known, accepts
+        them."""
         return self.taken_over and self.held and not self.refused
 
 
 def import_source(source: Source, typed: Typed, composer: Composer) -> list[Imported]:
-    """Imports every server of a source. ``typed`` are the overrides behind the source, which win over it.
+    """Imports every server of a source. ``typed`` are the overrides after the source, which win.
 
     Raises ConfigError for a source that starts no server.
     """
@@ -167,8 +166,8 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
 
 
 def _facts_of_hidden(known: Mapping[str, object], typed: Typed, composer: Composer) -> dict[str, str]:
-    """Returns the preset with the facts of a model that has none by its path: the one that served_model_name names
-    where the path is a folder of another machine, or whose checkpoint is spelled otherwise."""
+    """Returns the preset with the facts of a model without a preset of its path: by served_model_name for a folder of
+    another machine, or by another spelling of the checkpoint's name."""
     path, served = str(known.get("model_path") or ""), str(known.get("served_model_name") or "")
     is_named = "model" in typed.choices or any(key.startswith("model.") for key in typed.nodes)
     preset = None if is_named or os.path.exists(path) else preset_for(served if path[:1] == "/" else path, composer)
@@ -182,7 +181,7 @@ def _facts_findings(facts: Mapping[str, str], known: Mapping[str, object]) -> It
 
 
 def _without_secrets(known: Mapping[str, object], arguments: Arguments) -> tuple[dict[str, object], dict[str, str]]:
-    """Returns the arguments without those that hold a secret, and references for these."""
+    """Returns the arguments without secrets, and references for the secret ones."""
     kept = dict(known)
     secrets = {name: API_KEY_REFERENCE for name in SECRET_FIELDS if kept.pop(name, None) is not None}
     secrets |= arguments.secrets
@@ -203,8 +202,8 @@ def _guess_findings(arguments: Arguments) -> Iterator[Finding]:
 def _nodes(
     version: str | None, environment: Mapping[str, str], extra: Mapping[str, object], left_open: Mapping[str, str]
 ) -> JsonDict:
-    """Returns the keys of the engine: its release, its variables and what only later releases take; and the port at
-    which the nodes meet where their address is known only where they run."""
+    """Returns the keys of the engine: its release, its variables and arguments of other releases; and the rendezvous
+    port if the nodes' address is known only at run time."""
     nodes: dict[str, object] = {}
     if version is not None:
         nodes["engine.version"] = nearest_known(version) or version
@@ -215,7 +214,7 @@ def _nodes(
 
 
 def _as_meant(name: str, value: object) -> object:
-    """Converts a switch that SGLang's command line reads as text: any text switches it on, also false."""
+    """Converts a switch that SGLang's command line reads as text: any text, even false, switches it on."""
     return bool(value) if EVERY[name].is_flag and isinstance(value, str) else value
 
 
@@ -236,8 +235,8 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
 
 
 def _all_classes(launch: Launch, known: Mapping[str, object], composer: Composer) -> list[str]:
-    """Returns the classes on which a reduction must hold where the GPU is not known: all of the device, or those
-    that fit a log."""
+    """Returns the classes on which a reduction must hold if the GPU is unknown: those that fit a log, or all of the
+    device."""
     if launch.gpu_classes:
         return list(launch.gpu_classes)
     classes = [gpu for gpu in gpu_classes(composer) if gpu.name not in _NO_GPU]
@@ -251,8 +250,8 @@ def _usual_count(gpu: str, composer: Composer) -> int | None:
 
 
 def _environment(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Returns the variables to set, and the names of those that hold secrets. Variables that are known only where it
-    runs are left out."""
+    """Returns the variables to set, and the names of the secret ones. Omits variables that are known only at run
+    time."""
     kept: dict[str, str] = {}
     secrets: list[str] = []
     for name, value in given.items():
@@ -358,10 +357,10 @@ def _named(servers: Sequence[Imported]) -> list[Imported]:
 
 
 def classes_named_in(texts: Iterable[str], options: Sequence[str]) -> list[str]:
-    """Returns the classes (``options`` of ``gpu``) that these texts name, each once, the first named first.
+    """Returns the classes (``options`` of ``gpu``) that these texts name, each once, in order.
 
-    hardware.json has the patterns. ``instances`` are the families of the clouds, by their own documentation of GPU
-    instances: docs.aws.amazon.com/dlami/latest/devguide/gpu.html, cloud.google.com/compute/docs/gpus,
+    hardware.json has the patterns. ``instances`` are families of cloud instances, from the providers' documentation:
+    docs.aws.amazon.com/dlami/latest/devguide/gpu.html, cloud.google.com/compute/docs/gpus,
     learn.microsoft.com/azure/virtual-machines/sizes/overview. ``words`` are parts of tags and labels that are no
     class's own name; AMD's images are for an architecture (gfx942, gfx950).
     """

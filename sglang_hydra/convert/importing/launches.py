@@ -1,5 +1,5 @@
-"""One server that a text starts, before its flags are read; also with the paths of another machine, by which nothing
-here is found."""
+"""Represents one server that a text starts, before its flags are read; can also move its paths to a place where no file
+exists."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sglang_hydra.convert.frameworks.adapters import ADAPTERS
 from sglang_hydra.text.json_types import Json, JsonObject
 
 OPEN, CLOSE = "\ue000", "\ue001"
-"""Around what only the machine that runs the text would know: a variable that nobody set, the output of a command."""
+"""Surround a part that only the running machine knows: an unset variable, the output of a command."""
 
 _MODULES = ("sglang.launch_server", "sglang.srt.launch_server", "dynamo.sglang", "dynamo.sglang.worker")
 CONTAINERS = ("docker", "podman", "nerdctl", "apptainer", "singularity")
 """Programs that run a container."""
 _RUN_BY_PYTHON = re.compile(r"run_module\([\"']sglang\.launch_server[\"']")
 _KEY = ("--api-key", "***")
-"""A key that the program takes from a variable: a secret that has no text here."""
+"""A key that the program takes from a variable: its value is not in the text."""
 _SCRIPTS = ("launch_server.py", "launch_server")
 _MARKER = re.compile(
     r"sglang(?:\.srt)?\.launch_server|\blaunch_server\.py\b|dynamo\.sglang\b|\bsglang\s+serve\b"
@@ -35,7 +35,7 @@ _TRAINERS = {
     for name, keys in adapter.all_keys.items()
     for key in keys
 }
-"""What frameworks pass to SGLang by other names, as flags of a script or as overrides."""
+"""Frameworks' other names for SGLang's arguments, as flags of a script or as overrides."""
 _VERLS = "actor_rollout_ref.rollout.name=sglang"
 _OF_DIFFUSION = re.compile(
     r"--(?:(?:dit|vae|hsdp|cache-dit)-.+|(?:text|image)-encoder-.+|(?:ulysses|ring|sp)-degree|enable-cfg-parallel"
@@ -51,7 +51,7 @@ _OF_DYNAMO = re.compile(
     r"|(?:embedding|image-diffusion|video-generation)-worker"
     r"|health-check-payload|engine-request-limit|use-sglang-tokenizer|frontend-decoding)(?:=.*)?"
 )
-"""Flags that ``dynamo.sglang`` takes out before SGLang's parser reads the others (ai-dynamo/dynamo,
+"""Flags that ``dynamo.sglang`` removes before SGLang's parser reads the others (ai-dynamo/dynamo,
 components/src/dynamo/sglang/backend_args.py and common/configuration/groups, 2026)."""
 _IMAGE = re.compile(r"(?![-/.])[\w.${}()/-]*sglang[\w./-]*(?:[:@][\w.@:-]+)?")
 _OF_A_NODE = ("--node-rank", "--dist-init-addr", "--nccl-init-addr")
@@ -59,7 +59,7 @@ MODEL_FLAGS = ("--model-path", "--model", "--config")
 _NAME = re.compile(
     r"\$[{(]?(\w+)(?::?-([^{}()]*))?[})]?|\$?\{\{-?\s*[.\w]*?(\w+)\s*(?:\|[^{}]*)?-?\}\}|[{<]([\w-]+)[}>]"
 )
-# What a template, a program or a reader fills in.
+# Placeholders for a template, a program or a reader.
 _TEMPLATE = re.compile(
     r"\$?\{\{-?\s*[\w.$(][^{}]*\}\}|\{%[^%\n]*%\}"
     r"|(?<![\w$\"':{])\{[A-Za-z_][\w.\[\]]*\}|(?<![\w<])<[A-Za-z][\w ./|-]*>(?![\w>])"
@@ -78,14 +78,14 @@ _OPENED = re.compile(f"{OPEN}([^{CLOSE}]*){CLOSE}")
 
 @dataclass(frozen=True)
 class Launch:
-    """One server. ``words`` are SGLang's flags, or ``values`` its arguments where the source has them typed (by any
-    spelling that SGLang knows); ``resolved`` where these are what SGLang made of them.
+    """One server. ``words`` are SGLang's flags, or ``values`` its arguments if the source has typed ones (in any
+    spelling that SGLang knows); ``resolved``: SGLang itself resolved them.
 
-    ``keywords`` says that ``values`` go to ``ServerArgs(**values)``, and ``pinned`` is the release that their framework
-    pins. ``environment`` is what the source sets for the process. ``mentions`` are texts that may name the hardware or
-    the release; ``gpu_count`` the GPUs that the process gets, ``nodes`` how many machines run it. ``files`` are texts
-    that the source writes, by their paths, ``model`` is the name on the hub that the source has beside a path.
-    ``remarks`` say what of the source was passed over.
+    ``keywords``: ``values`` go to ``ServerArgs(**values)``; ``pinned`` is the release that their framework pins.
+    ``environment`` are the process's variables in the source. ``mentions`` are texts that may name the hardware or the
+    release. ``gpu_count`` is the number of GPUs of the process, ``nodes`` the number of machines. ``files`` maps paths
+    to texts that the source writes; ``model`` is the hub name beside a path. ``remarks`` list ignored parts of the
+    source.
     """
 
     kind: str
@@ -108,7 +108,7 @@ class Launch:
 
 
 def of_every_node(words: Sequence[str], also: Sequence[str] = ()) -> tuple[str, ...]:
-    """Returns the words of a server that are the same on each of its nodes, without those of the flags ``also``."""
+    """Returns the words that are the same on each node of a server, without those of the flags ``also``."""
     ranks = [at for at, word in enumerate(words) if word.partition("=")[0] in (*_OF_A_NODE, *also)]
     left_out = {place for at in ranks for place in ((at,) if "=" in words[at] else (at, at + 1))}
     return tuple(word for at, word in enumerate(words) if at not in left_out)
@@ -120,19 +120,19 @@ def has_launch_command(text: str) -> bool:
 
 
 def opened(name: str) -> str:
-    """Marks ``name`` as unknown, as it is written in the source."""
+    """Marks ``name``, as written in the source, as unknown."""
     return f"{OPEN}{name.replace(OPEN, '').replace(CLOSE, '')}{CLOSE}"
 
 
 def with_placeholders(text: str) -> tuple[str, bool]:
-    """Marks what a template or a reader would fill in (``{{ .Values.tp }}``, ``{model}``, ``<model>``), and removes a
-    template's conditions. Returns whether it had some."""
+    """Marks placeholders of a template or a reader (``{{ .Values.tp }}``, ``{model}``, ``<model>``) as open, and
+    removes a template's conditions. Also returns whether it removed some."""
     plain = _WITHIN_A_LINE.sub(r"\1", _DIRECTIVE.sub("", text))
     return _TEMPLATE.sub(lambda found: opened(found[0]), plain), plain != text
 
 
 def filled(launch: Launch, variables: Mapping[str, str]) -> Launch:
-    """Puts variables that the caller gives into the words that wait for them (``${NAME}``, ``$NAME``, ``$(NAME)``)."""
+    """Puts the caller's variables into the words that refer to them (``${NAME}``, ``$NAME``, ``$(NAME)``)."""
     if not variables:
         return launch
 
@@ -174,18 +174,17 @@ def is_open(text: str) -> bool:
 
 
 def open_names(text: str) -> list[str]:
-    """Returns the unknown parts of a text, as the source writes them."""
+    """Returns the unknown parts of a text, as written in the source."""
     return _OPENED.findall(text)
 
 
 def without_marks(text: str) -> str:
-    """Returns the text as the source has it, without marks."""
+    """Removes the marks from a text of the source."""
     return text.replace(OPEN, "").replace(CLOSE, "")
 
 
 def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """Splits a command into the words before SGLang's flags and the flags; None for a command that starts no SGLang
-    server."""
+    """Splits a command into the words before SGLang's flags and the flags; None if it starts no SGLang server."""
     for at, word in enumerate(words):
         if word in _MODULES or (word.rpartition("/")[2] in _SCRIPTS and at > 0 and word != "launch_server"):
             flags = list(words[at + 1 :])
@@ -200,7 +199,7 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 
 def _without_dynamo(flags: Sequence[str]) -> list[str]:
-    """Leaves out the flags of Dynamo itself, each with its values: SGLang's parser never sees them."""
+    """Removes Dynamo's own flags with their values: SGLang's parser never gets them."""
     kept: list[str] = []
     is_own = False
     for word in flags:
@@ -210,8 +209,8 @@ def _without_dynamo(flags: Sequence[str]) -> list[str]:
 
 
 def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """Splits the command of a trainer that starts its own servers: slime's ``--sglang-FLAG``, and verl's
-    ``engine_kwargs.sglang.KEY=VALUE``, with what both call otherwise."""
+    """Splits the command of a trainer that starts its own servers: slime's ``--sglang-FLAG``, verl's
+    ``engine_kwargs.sglang.KEY=VALUE``, and both trainers' other names for arguments."""
     flags: list[str] = []
     for at, word in enumerate(words):
         name, equals, value = word.lstrip("+").partition("=")
@@ -230,19 +229,19 @@ def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 
 def _is_passed(word: str) -> bool:
-    """Returns whether a flag is SGLang's or a trainer's own: ``--sglang-only`` of a test run is neither."""
+    """Returns whether a flag is SGLang's or a trainer's: ``--sglang-only`` of a test run is neither."""
     name = word.partition("=")[0].removeprefix("--sglang-").replace("-", "_")
     own = word.startswith(_OF_FRAMEWORKS)
     return own or (word.startswith("--sglang-") and canonical_name(name) is not None)
 
 
 def _with_value(flag: str, value: str) -> list[str]:
-    """Returns a flag with what Hydra's KEY=VALUE gives it: alone for true, none for false and null."""
+    """Returns a flag for Hydra's KEY=VALUE: alone for true, nothing for false and null."""
     return [] if value.lower() in ("false", "null") else [flag] if value.lower() == "true" else [flag, value]
 
 
 def _with_model(flags: list[str]) -> list[str]:
-    """Adds the flag for ``sglang serve MODEL``, which names the model without one."""
+    """Adds the flag to ``sglang serve MODEL``, which names the model without it."""
     return ["--model-path", *flags] if flags and not flags[0].startswith("-") else flags
 
 
@@ -260,22 +259,22 @@ def _by_image(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 
 def bare_flags(words: Sequence[str]) -> list[str] | None:
-    """Returns the words if all of them are SGLang's flags, else None."""
+    """Returns the words if all are SGLang's flags, else None."""
     if words and words[0].startswith("--") and any(word.partition("=")[0] in MODEL_FLAGS for word in words):
         return list(words)
     return None
 
 
 ROOT = "/.of-another-machine"
-"""No file is here."""
+"""A folder that does not exist."""
 _START = re.compile(r"(?<![\w.:/~-])(?=[/~]|\.{1,2}(?:/|$))")
 _UP = re.compile(r"(?<![\w.])\.\.(?![\w.])")
 _DOWN = "\u2025"
-"""Two dots in one sign, which lead nowhere."""
+"""Two dots as one character, which lead nowhere."""
 
 
 def elsewhere(launch: Launch) -> Launch:
-    """Returns the launch with all of its paths below ``ROOT``: of its words, values, variables and files."""
+    """Moves all paths of a launch below ``ROOT``: in its words, values, variables and files."""
     return replace(
         launch,
         words=tuple(map(_moved, launch.words)),
@@ -286,7 +285,7 @@ def elsewhere(launch: Launch) -> Launch:
 
 
 def as_written(text: str) -> str:
-    """Returns a text with the paths as they were."""
+    """Restores the original paths in a text."""
     return text.replace(f"{ROOT}/", "").replace(ROOT, "").replace(_DOWN, "..")
 
 

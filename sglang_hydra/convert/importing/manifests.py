@@ -1,4 +1,4 @@
-"""The servers that a Kubernetes manifest or a Compose file starts: containers, wherever they are in it."""
+"""Finds the servers that a Kubernetes manifest or a Compose file starts: containers, at any depth."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 from sglang_hydra.text.words import is_digits
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
-# What is marked open already stays as it is.
+# Skips parts that are already marked open.
 _COMPOSE = re.compile(f"(?<!{OPEN})" + r"\$(?:\$|\{([A-Za-z_]\w*)(?:(:?[-?])([^{}]*))?\}|([A-Za-z_]\w*))")
 _OPENED_SPACE, _KEPT_SPACE = re.compile(rf"[ ](?=[^{OPEN}{CLOSE}]*{CLOSE})"), "\ue002"
 _GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "huawei.com/Ascend910")
 _PLACED_BY = ("nodeSelector", "affinity", "labels", "annotations", "tolerations", "runtimeClassName")
 _LONGEST = 1 << 14
 _HUB, _MOUNTED = "hf://", "/mnt/models"
-"""What KServe mounts a model from, and where."""
+"""KServe's prefix for models on the hub, and its mount point."""
 _WORKERS = ("workerTemplate", "worker")
 
 
 @dataclass
 class _Pod:
-    """What a container inherits in its manifest: the names above it, texts that name the machine, and for one that has
-    no image, a role upon a template, the one image of SGLang in the object; the model on the hub that KServe mounts."""
+    """The context of a container in its manifest: the names above it, texts that name the machine, the model on the hub
+    that KServe mounts, and, for a container without an image (a role on a template), the object's one SGLang image."""
 
     kind: str
     names: tuple[str, ...] = ()
@@ -52,8 +52,8 @@ class _Pod:
 
 
 def launches_of_kubernetes(document: JsonObject, place: str) -> list[Launch]:
-    """Returns every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server;
-    those with other flags or variables of SGLang stay apart."""
+    """Returns every server of one object. Workers of a LeaderWorkerSet are further nodes of the leader's server;
+    workers with other SGLang flags or variables stay separate."""
     images = {text for text in _texts(document, key="image") if "sglang" in text.lower()}
     pod = _Pod(str(document.get("kind", "")), image=next(iter(images)) if len(images) == 1 else "")
     found = list(_walk(document, pod, place, set()))
@@ -64,14 +64,14 @@ def launches_of_kubernetes(document: JsonObject, place: str) -> list[Launch]:
 
 
 def _of_every_node(launch: Launch) -> tuple[list[str], Mapping[str, str]]:
-    """Returns the words of a server that are the same on each of its nodes, in any order, and SGLang's variables. Its
-    leader alone listens."""
+    """Returns the sorted words that are the same on each node of a server, and SGLang's variables. Ignores host and
+    port, because only the leader listens."""
     variables = {name: value for name, value in launch.environment.items() if name.startswith(("SGLANG_", "SGL_"))}
     return sorted(of_every_node(launch.words, ("--host", "--port"))), variables
 
 
 def _walk(node: Json, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[Launch, _Pod]]:
-    """Finds containers at any depth. ``seen`` are the nodes visited before: YAML's aliases may lead back to one."""
+    """Finds containers at any depth. ``seen`` are visited nodes, because YAML's aliases may form cycles."""
     if not isinstance(node, (list, Mapping)) or id(node) in seen:
         return
     seen.add(id(node))
@@ -93,8 +93,8 @@ def _walk(node: Json, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[L
 
 
 def _of_runtime(node: JsonObject, pod: _Pod) -> JsonObject:
-    """Returns the model of an InferenceService as the container that its runtime makes of it: the runtime has the image
-    and the path of the model (KServe, ServingRuntime)."""
+    """Returns the model of an InferenceService as the container that its runtime makes: the runtime has the image and
+    the path of the model (KServe, ServingRuntime)."""
     args = words_of(node.get("args"))
     named = any(word.partition("=")[0] in MODEL_FLAGS for word in args)
     return {**node, "image": "sglang", "args": args if named else ["--model-path", pod.model or _MOUNTED, *args]}
@@ -121,7 +121,7 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
     environment, unknown = _environment(node.get("env"))
     written = (*words_of(node.get("command")), *words_of(node.get("args")))
     words = [_with_references(word, environment, unknown) for word in written]
-    # What is only there to be put into the words has done its work.
+    # Variables used only inside the words have served their purpose.
     environment = {
         key: value
         for key, value in environment.items()
@@ -148,8 +148,7 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
 
 
 def started(words: Sequence[str], environment: Mapping[str, str], place: str, image: str) -> Iterator[Launch]:
-    """Finds the servers in a container's words: SGLang itself, a shell that starts it, or flags for an image that
-    does."""
+    """Finds the servers in a container's words: SGLang itself, a shell that starts it, or flags for an SGLang image."""
     split = split_launch(words)
     if split is None and "sglang" in image.lower():
         flags = bare_flags(words) or bare_flags(words[1:])  # the image's own entry point starts it
@@ -164,7 +163,7 @@ def started(words: Sequence[str], environment: Mapping[str, str], place: str, im
 
 
 def launches_of_compose(document: JsonObject, place: str) -> list[Launch]:
-    """Returns every service that starts a server."""
+    """Returns the servers of all services."""
     found: list[Launch] = []
     services = document.get("services")
     for name, service in services.items() if isinstance(services, Mapping) else ():
@@ -182,9 +181,8 @@ def launches_of_compose(document: JsonObject, place: str) -> list[Launch]:
 
 
 def _compose_words(value: Json) -> list[str]:
-    """Returns the words of ``entrypoint`` or ``command``: variables are replaced, then a text is split as a shell
-    splits words. No shell runs it, so that the end of a line parts words as a space does (the Compose specification,
-    command)."""
+    """Returns the words of ``entrypoint`` or ``command``: replaces variables, then splits a text as a shell does. No
+    shell runs it, so a line end separates words like a space (the Compose specification, command)."""
     if not isinstance(value, str):
         return [_interpolated(word) for word in words_of(value)]
     text = _OPENED_SPACE.sub(_KEPT_SPACE, _interpolated(value).replace("\\\n", " "))
@@ -196,7 +194,7 @@ def _compose_words(value: Json) -> list[str]:
 
 
 def words_of(value: Json) -> list[str]:
-    """Returns a list of words; a string is split as the shell splits it."""
+    """Returns a list of words; splits a string as the shell does."""
     if isinstance(value, str):
         if "\n" in value.strip() or has_launch_command(value):
             commands = commands_of(value)
@@ -210,7 +208,7 @@ def words_of(value: Json) -> list[str]:
 
 
 class _AsWritten(JsonDict):
-    """Leaves variables as they are written, to be replaced later."""
+    """Keeps variables as written, to replace them later."""
 
     def get(self, name: Json, default: Json = None) -> Json:
         return f"${{{name}}}"
@@ -244,7 +242,7 @@ def _with_references(word: str, known: Mapping[str, str], unknown: set[str]) -> 
             return opened(found[0])
         return known.get(found[1], opened(f"$({found[1]})"))
 
-    # In a shell's text $(...) is a command of its own, unless it is a variable of the container.
+    # In a shell's text $(...) is a command, unless it names a variable of the container.
     if has_launch_command(word) and " " in word:
         return _REFERENCE.sub(lambda found: put(found) if found[1] in {*known, *unknown} else found[0], word)
     return _REFERENCE.sub(put, word)
@@ -256,7 +254,7 @@ def _compose_environment(value: Json) -> dict[str, str]:
 
 
 def _interpolated(text: str) -> str:
-    """Replaces ``${NAME:-default}`` as Compose does; a name without a default is known only where it runs."""
+    """Replaces ``${NAME:-default}`` as Compose does; a name without a default is known only at run time."""
 
     def put(found: re.Match[str]) -> str:
         if found[0] == "$$":
@@ -295,7 +293,7 @@ def _gpus(resources: Json) -> int | None:
 
 
 def _texts(node: Json, seen: set[int] | None = None, key: str | None = None) -> Iterator[str]:
-    """Yields the texts below a node; with a ``key`` the values that have it."""
+    """Yields the texts below a node; with ``key`` only the values of that key."""
     seen = set() if seen is None else seen
     if isinstance(node, str) and key is None:
         yield node

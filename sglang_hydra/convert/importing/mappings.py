@@ -1,4 +1,4 @@
-"""Servers whose arguments are keys and values: srtctl recipes, SGLang's own --config, keyword arguments."""
+"""Reads servers whose arguments are keys and values: srtctl recipes, SGLang's own --config, keyword arguments."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sglang_hydra.text.json_types import Json, JsonObject
 _ROLES = ("prefill", "decode", "aggregated")
 _MOST_VARIANTS = 64
 _LEAST_KNOWN = 0.5
-"""The share of keys that must be arguments of SGLang for a mapping to be taken for them."""
+"""The smallest share of keys that must be SGLang's arguments for a mapping to count as arguments."""
 
 
 def is_recipe(document: Mapping[str, object]) -> bool:
-    """Returns whether this is a recipe of srtctl, or one that other recipes are made from."""
+    """Returns whether this is a recipe of srtctl, or a base of other recipes."""
     return _sglang_block(_base(document)) is not None
 
 
 def launches_of_recipe(document: Mapping[str, object], place: str) -> list[Launch]:
-    """Returns the servers of each role: prefill and decode, or one kind for both; of the base and of each variant, each
+    """Returns the servers of each role (prefill and decode, or one kind for both), of the base and each variant, each
     server once."""
     base = _base(document)
     found = {_key(launch): launch for launch in _launches_of_base(base, place, "")}
@@ -41,7 +41,7 @@ def _key(launch: Launch) -> str:
 
 
 def _variants(document: JsonObject, base: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """Yields each ``override_NAME`` upon the base, and each point of ``zip_override_NAME``, whose lists go together."""
+    """Yields each ``override_NAME`` on the base, and each point of ``zip_override_NAME``, whose lists are paired."""
     for key, change in document.items():
         name = str(key).removeprefix("zip_").removeprefix("override_")
         if not isinstance(change, Mapping) or name == key or not str(key).startswith(("override_", "zip_override_")):
@@ -60,7 +60,7 @@ def _points(change: object) -> int:
 
 
 def _changed(base: object, change: object, at: int | None = None) -> Json:
-    """Returns ``base`` with a change: null removes a key, ``at`` chooses of each list."""
+    """Applies a change to ``base``: null removes a key, ``at`` selects an item of each list."""
     if isinstance(change, list) and at is not None:
         return change[min(at, len(change) - 1)] if change else None
     if not isinstance(change, Mapping):
@@ -104,7 +104,7 @@ def _launches_of_base(base: JsonObject, place: str, variant: str) -> Iterator[La
 
 
 def _nodes(resources: Mapping[str, object], role: str, each: object, gpus: object) -> int | None:
-    """Returns how many machines one worker takes: the nodes of its role, divided by its workers."""
+    """Returns the machines of one worker: the nodes of its role, divided by its workers."""
     if isinstance(each, int) and isinstance(gpus, int) and gpus > 0:
         return max(1, -(-each // gpus))
     nodes, workers = resources.get(f"{role}_nodes"), resources.get(f"{role}_workers")
@@ -114,7 +114,7 @@ def _nodes(resources: Mapping[str, object], role: str, each: object, gpus: objec
 
 
 def launches_of_config(document: Mapping[str, object], place: str) -> list[Launch]:
-    """Returns the server of a file for SGLang's --config, or of Engine(**kwargs); none where few keys are arguments."""
+    """Returns the server of a file for SGLang's --config, or of Engine(**kwargs); none if few keys are arguments."""
     keys = [str(key) for key in document]
     known = [key for key in keys if _argument(key) is not None]
     plain = all(not isinstance(value, Mapping) or _argument(str(key)) for key, value in document.items())
@@ -124,7 +124,7 @@ def launches_of_config(document: Mapping[str, object], place: str) -> list[Launc
 
 
 def launches_below_keys(document: JsonObject, place: str) -> list[Launch]:
-    """Returns the servers whose arguments are, alone, below a key (``server: {tp: 4}``) or in a list below one."""
+    """Returns the servers whose arguments form a mapping below a key (``server: {tp: 4}``), or a list of these."""
     found = []
     for key, value in document.items():
         for item in value if isinstance(value, list) else [value]:
@@ -135,7 +135,7 @@ def launches_below_keys(document: JsonObject, place: str) -> list[Launch]:
 
 
 def launches_of_frameworks(document: Mapping[str, object], place: str) -> list[Launch]:
-    """Returns the servers that a training framework starts from its tree, or ``hydra.utils.instantiate``."""
+    """Returns the servers that a training framework, or ``hydra.utils.instantiate``, starts from a tree."""
     found = list(servers_in(document))
     return [
         Launch(
@@ -157,14 +157,14 @@ def launches_of_frameworks(document: Mapping[str, object], place: str) -> list[L
 
 
 def launch_of_words(words: list[str], place: str) -> Launch | None:
-    """Returns a list of words: SGLang's flags alone, or the whole command."""
+    """Returns the launch in a list of words, SGLang's flags alone or the whole command; else None."""
     split = split_launch(words)
     flags = split[1] if split else words if words and words[0].startswith("--") else None
     return Launch("flags", place, words=tuple(flags)) if flags is not None else None
 
 
 def _argument(key: str) -> str | None:
-    """Returns the argument that a key names, by any of its flags, or short as ``tp``; also one of a later release."""
+    """Returns the argument that a key names, by any flag or in short as ``tp``; also one of a later release."""
     name = key.lstrip("-").replace("-", "_")
     for spelled in (name, f"{name}_size"):
         option = parser_of(None).options.get(flag_like(spelled))

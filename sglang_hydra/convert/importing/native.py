@@ -1,4 +1,4 @@
-"""Files of others as documents to plan: manifests, Compose files, scripts, recipes, and what ``export`` writes."""
+"""Reads foreign files as documents to plan: manifests, Compose files, scripts, recipes, and exports."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from sglang_hydra.text.words import program
 _UNSAFE = re.compile(r"[^\w./-]")
 _RELEASE = "engine.version"
 _OF_IMPORT = ("IMP009", "IMP016")
-"""On secrets in the file that import writes, and its verdict on the plan: the plan has its own."""
+"""Findings on secrets in the imported file, and import's verdict on the plan: the plan has its own."""
 _GIVEN = (
     *("port", "host", "base_gpu_id", "nccl_port", "dist_init_addr", "node_rank"),
     *("disaggregation_mode", "disaggregation_bootstrap_port"),
     *("disaggregation_decode_tp", "disaggregation_decode_dp", "disaggregation_prefill_pp"),
 )
-"""What a topology gives its servers itself."""
+"""Arguments that a topology gives its servers."""
 
 
 def native_reader(
@@ -47,12 +47,12 @@ def native_reader(
     variables: Mapping[str, str] = MappingProxyType({}),
     elsewhere: bool = False,
 ) -> ReadOthers:
-    """Returns the reader of every server in a file of others, before them all together where an export says how they
-    belong together. All that the file says is kept.
+    """Returns the reader of all servers in a foreign file, preceded by their topology if an export describes it. Keeps
+    all settings of the file.
 
-    The flags are read by the release that is ``typed`` beside the file, else by the file's own. ``variables`` are those
-    that the file leaves to its caller. Nothing of the file is run, and no variable of this process is read. Where
-    it is for ``elsewhere``, its paths are those of another machine, and no file of this one is read.
+    Reads the flags with the release in ``typed``, else with the file's own. ``variables`` are those that the file
+    leaves to its caller. Runs nothing of the file, and reads no variable of this process. With ``elsewhere`` its paths
+    belong to another machine, and no local file is read.
     """
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
@@ -76,7 +76,7 @@ def native_reader(
             elif "model" not in server.choices and "model_path" not in kept:
                 kept |= _open_model(server.states)
             version = {} if server.version is None else {_RELEASE: server.version}
-            # A variable that holds a secret is given where the server runs.
+            # Secret variables are set where the server runs.
             nodes = {
                 key: value
                 for key, value in server.nodes.items()
@@ -104,21 +104,21 @@ def native_reader(
 
 
 def _open_model(states: Sequence[State]) -> dict[str, str]:
-    """Returns the model that a variable names, by that variable: only the flags are judged."""
+    """Returns the model as a reference to the variable that names it: only the flags are judged."""
     written = next((str(item.value) for item in states if (item.name, item.state) == ("model_path", "open")), "")
     name = _UNSAFE.sub("", written)
     return {"model_path": f"${{{name}}}"} if name else {}
 
 
 def _of_reading(findings: Sequence[Finding], named: set[str]) -> Iterator[Finding]:
-    """Yields the findings on how a server was read that a plan has not itself, but for what was typed beside it."""
+    """Yields the findings about reading a server that its plan does not repeat, except about typed fields."""
     for item in findings:
         if item.level != "info" and item.id not in _OF_IMPORT and not (item.fields and named.issuperset(item.fields)):
             yield item
 
 
 def _of_image(name: str, image: str | None, stated: str | None, typed: str | None) -> Iterator[Finding]:
-    """Yields the error on an export whose image is of another release than its comment says: the image is what runs."""
+    """Yields an error for an export whose image has another release than its comment: the image is what runs."""
     if typed is None and stated is not None and image is not None and not same_release(image, stated):
         message = f"{name} was made for SGLang {stated}, and its image is of {image}, which is what runs"
         hint = f"{program()} upgrade --from {stated} --to {image} --in-place {name}", f"an image of SGLang {stated}"
@@ -126,7 +126,7 @@ def _of_image(name: str, image: str | None, stated: str | None, typed: str | Non
 
 
 def typed_beside(requests: Sequence[Request], text: str, composer: Composer) -> Typed:
-    """Returns the settings beside the flags of a source: those of ``requests``, else of a comment in ``text``."""
+    """Returns the settings beside a source's flags: those of ``requests``, else of a comment in ``text``."""
     typed, written = read_typed(requests, composer), beside_flags(words_in(text), composer)
     return replace(typed, choices={**written.choices, **typed.choices}, nodes={**written.nodes, **typed.nodes})
 
@@ -138,14 +138,14 @@ def beside_flags(made_for: Mapping[str, str], composer: Composer, release: str |
     nodes: dict[str, object] = {_RELEASE: version} if version else {}
     if gpu not in composer.options("gpu"):
         return Typed(nodes=nodes)
-    # A container gets a part of the machine; the plan was made for all of it.
+    # A container gets a part of the machine; the plan covers all of it.
     count = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes.gpu.count
     nodes["gpu.count"] = int(made_for.get("gpu.count") or count or 1)
     return Typed({"gpu": gpu}, nodes=nodes)
 
 
 def together(servers: Sequence[Mapping[str, object]]) -> JsonDict:
-    """Returns the settings of a topology: what all ``servers`` share, and what each role has for itself."""
+    """Returns the settings of a topology: what all ``servers`` share, and what each role has alone."""
     roles: dict[str, dict[str, object]] = {}
     for server in servers:
         own = {key: value for key, value in server.items() if key not in _GIVEN}
@@ -166,8 +166,8 @@ def together(servers: Sequence[Mapping[str, object]]) -> JsonDict:
 
 
 def counted(servers: Sequence[JsonObject], content: str) -> dict[str, int]:
-    """Returns how many servers there are, by the key that says so: those that the file starts; in Kubernetes those of
-    the sets, by the label ``role``."""
+    """Returns the number of servers by its key: those that the file starts; in Kubernetes the replicas of the sets, by
+    the label ``role``."""
     counts = Counter(_count_of(_role(server)) for server in servers)
     try:
         documents = read_documents(content, "manifest") if "kind:" in content else []

@@ -1,4 +1,4 @@
-"""Passwords inside addresses (``redis://user:password@host``): no file and no screen of ours shows them."""
+"""Finds and hides passwords inside addresses (``redis://user:password@host``): no file and no screen shows them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PASSWORD = re.compile(r"""(?<=://)([^/@:\s]*:)[^/\s"']+(?=@)""")
 
 
 def holds_a_password(value: object) -> bool:
-    """Returns whether a text, or a text inside a list or a mapping, is an address with a password."""
+    """Returns whether a text, or one inside a list or a mapping, is an address with a password."""
     if isinstance(value, str):
         return _PASSWORD.search(value) is not None
     if isinstance(value, Mapping):
@@ -22,17 +22,17 @@ def holds_a_password(value: object) -> bool:
 
 
 def without_passwords(text: str) -> str:
-    """Returns ``text`` with every password of an address hidden, the user's name left."""
+    """Hides every password of an address in ``text``; keeps the user's name."""
     return _PASSWORD.sub(rf"\1{HIDDEN}", text)
 
 
 def variable_for(name: str) -> str:
-    """Returns the variable that a file refers to instead of an argument's address."""
+    """Returns the variable that replaces an argument's secret address in a file."""
     return f"SGLANG_HYDRA_{name.upper()}"
 
 
 def hidden_in(findings: Iterable[Finding]) -> list[Finding]:
-    """Returns the findings, without the passwords of addresses that they quote."""
+    """Hides the passwords of addresses in findings."""
     return [
         replace(finding, message=without_passwords(finding.message)).reworded(without_passwords) for finding in findings
     ]

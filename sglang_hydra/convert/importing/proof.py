@@ -1,5 +1,5 @@
-"""Compares the words of a source with the words of its export: the parser of the release groups both, and converts none
-of their values."""
+"""Compares the words of a source with those of its export: the release's parser groups both, without converting
+values."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _STRAY = "words"
 
 
 class Deviation(NamedTuple):
-    """An argument of the source that the export has not (``after`` is null), or has with another value; a value is the
-    words behind the flag. ``why`` is the reason, null where there is none; ``harmless`` where it is the same server."""
+    """An argument of the source that the export lacks (``after`` is None) or changes; a value is the words after the
+    flag. ``why`` is the reason, if any; ``harmless``: the server is the same."""
 
     name: str
     before: Json
@@ -38,7 +38,7 @@ class Deviation(NamedTuple):
 
 
 def requests_of(settings: Mapping[str, object], place: str) -> list[Request]:
-    """Returns what was imported (``choices``, ``overrides`` and ``nodes`` in one), as overrides."""
+    """Returns the imported settings (``choices``, ``overrides`` and ``nodes`` together) as overrides."""
     return [
         Request.typed(key, value, place or "the source", "experiment", interpolate=is_reference(value))
         for key, value in settings.items()
@@ -46,7 +46,7 @@ def requests_of(settings: Mapping[str, object], place: str) -> list[Request]:
 
 
 def argv_of(arguments: Mapping[str, object], version: str | None) -> tuple[str, ...] | None:
-    """Returns SGLang's flags for arguments, else for what the release takes of them; None if no command line can."""
+    """Returns SGLang's flags for arguments, or for the ones that the release accepts; None if no command line can."""
     known = version or known_versions()[0]
     given = {name: value for name, value in arguments.items() if value is not None}
     try:
@@ -67,9 +67,9 @@ def compared(
     typed: Typed,
     composer: Composer,
 ) -> Iterator[Deviation]:
-    """Exports what was imported and compares it with the words of the source; each difference with its reason.
+    """Exports the imported settings and compares them with the source's words; yields each difference with its reason.
 
-    ``states`` are those of the arguments by their names; ``arguments`` and ``typed`` are what the import was made of.
+    ``states`` maps arguments to their states; ``arguments`` and ``typed`` are the inputs of the import.
     """
     requests = [item for item in requests_of(settings, "") if not is_reference(item.value) and item.key != "gpu"]
     try:
@@ -86,7 +86,7 @@ def compared(
 
 
 def _reason(item: Deviation, states: Mapping[str, str], arguments: Arguments, typed: Typed) -> tuple[str | None, bool]:
-    """Returns why the export says otherwise, and whether it is the same server nevertheless."""
+    """Returns the reason for a difference, and whether the server is the same nevertheless."""
     name, state = item.name, states.get(item.name)
     flag = "--" + name.replace("_", "-")
     if name in typed.values or (name == "model_path" and "model" in typed.choices):
@@ -107,7 +107,7 @@ def _reason(item: Deviation, states: Mapping[str, str], arguments: Arguments, ty
 
 
 def _shown(is_known: bool, name: str, value: object) -> object:
-    """Returns a value for people and programs: without marks, and without what may be a secret."""
+    """Returns a value to show: without marks and possible secrets."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if not is_known or is_secret_name(name) or holds_a_password(value):
@@ -116,8 +116,8 @@ def _shown(is_known: bool, name: str, value: object) -> object:
 
 
 def differences(source: Sequence[str], export: Sequence[str], version: str | None) -> list[Deviation]:
-    """Returns what of the ``source`` is not in the ``export``, by the names and the defaults of ``version`` (0.5.2 for
-    none).
+    """Returns the parts of ``source`` that ``export`` lacks or changes, by the names and defaults of ``version`` (None:
+    the oldest known release).
 
     An argument at its default in one of them may be missing in the other.
     """
@@ -133,8 +133,8 @@ def differences(source: Sequence[str], export: Sequence[str], version: str | Non
 
 
 def _meaning_of(words: Sequence[str], version: str) -> dict[str, object]:
-    """Returns what words say under a release, by its arguments: a switch by what it sets, values by their text. An
-    option that the release does not have is there by its own name, what belongs to none as words."""
+    """Returns the meaning of words under a release, by argument: a switch by its effect, values by their text. An
+    unknown option has its own name; words without an option are under ``words``."""
     made: dict[str, object] = {}
     for typed in options_in(words, version):
         option, values = typed.option, typed.values
@@ -151,7 +151,7 @@ def _meaning_of(words: Sequence[str], version: str) -> dict[str, object]:
 
 
 def _canonical(value: object) -> object:
-    """Returns one spelling for each value: numbers by value, JSON without blanks, else text."""
+    """Returns one canonical spelling per value: numbers by value, JSON without blanks, else text."""
     if isinstance(value, (list, tuple)):
         return [_canonical(item) for item in value]
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Reads the flags of every server of a source: under the release that it names, else under one that fits them all."""
+"""Reads the flags of all servers of a source: with the release that it names, else with one that fits all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sglang_hydra.releases.records import default_release
 from sglang_hydra.text.findings import Finding
 
 _BUILD = r"(?:\.dev\d+)?(?:\+[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)?"
-"""What a version has behind its release where it is a build of one's own."""
+"""A version's suffix in a private build."""
 _VERSION = re.compile(
     rf"sglang(?:\[[\w,-]{{0,80}}\])?(?:[:@](?:[\w-]+-)?v?|==|\+v|-v)(\d+\.\d+\.\d+(?:[.-]?(?:post|rc)\d+)?{_BUILD})"
 )
@@ -33,7 +33,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 def read_launches(
     launches: Sequence[Launch], typed: Typed, source: Source, composer: Composer
 ) -> Iterator[tuple[Launch, Arguments]]:
-    """Reads the flags of every server of a source under its release, each server once."""
+    """Reads the flags of a source's servers with its release, each server once."""
     read = [_read(launch, typed, source, composer) for launch in launches]
     return _of_one_server(_of_one_release(read, source, composer))
 
@@ -45,7 +45,7 @@ def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> t
     version = named or _installed_by(source.text) or pinned
 
     def classes(options: Sequence[TypedOption]) -> Sequence[str]:
-        """Returns the classes of the model that is typed behind the source, or that a flag names."""
+        """Returns the architectures of the model that is typed after the source, or that a flag names."""
         flags = ("served_model_name", "model_path")  # the path counts first
         paths = [item.values[-1] for item in options if item.values and item.name in flags]
         named = (preset for preset in models(composer) if preset.name == typed.choices.get("model"))
@@ -74,7 +74,7 @@ def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> t
 
 
 def _take_hidden_model(launch: Launch, arguments: Arguments) -> None:
-    """Takes the hub name that the source has elsewhere, where the path is a variable or the short name of a recipe."""
+    """Takes the hub name from elsewhere in the source if the path is a variable or a recipe's short name."""
     path = arguments.values.get("model_path")
     is_short = launch.kind == "srtctl" and isinstance(path, str) and "/" not in path
     if not is_short and "model_path" not in arguments.left_open:
@@ -94,7 +94,7 @@ def _take_hidden_model(launch: Launch, arguments: Arguments) -> None:
 def _of_one_release(
     read: Sequence[tuple[Launch, Arguments]], source: Source, composer: Composer
 ) -> Sequence[tuple[Launch, Arguments]]:
-    """Gives servers of one source the same release: where several were guessed, the newest that fits all of them."""
+    """Gives all servers of one source the same release: of several guesses, the newest that fits all."""
     guesses = [arguments.guess for _, arguments in read if arguments.guess is not None]
     known = known_versions()
     first = max((known.index(guess.first) for guess in guesses), default=0)
@@ -114,7 +114,7 @@ def _of_one_release(
 
 
 def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[Launch, Arguments]]:
-    """Merges the commands of several nodes into one server: they differ in their rank alone."""
+    """Merges the commands of several nodes into one server: they differ only in their rank."""
     seen: list[tuple[object, ...]] = []
     for launch, arguments in sorted(read, key=lambda item: int(item[1].values.get(_NODE_RANK) or 0)):
         same = {name: value for name, value in arguments.values.items() if name != _NODE_RANK}
@@ -130,13 +130,13 @@ def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[L
 
 
 def _installed_by(text: str) -> str | None:
-    """Returns the one release that the source itself installs (``pip install sglang==0.5.10``)."""
+    """Returns the one release that the source itself installs (``pip install sglang==0.5.10``), or None."""
     found = set(_PIN.findall(_REMARK.sub("", text)))
     return found.pop() if len(found) == 1 else None
 
 
 def version_in(texts: Sequence[str]) -> str | None:
-    """Returns the release that an image or a package among ``texts`` is of."""
+    """Returns the release of an image or a package in ``texts``, or None."""
     for text in texts:
         if found := _VERSION.search(text):
             return found[1].replace("-", ".")

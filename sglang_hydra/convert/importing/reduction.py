@@ -1,4 +1,4 @@
-"""The nearest preset, and the overrides that make the same server, verified by planning."""
+"""Finds the nearest preset, and the overrides that make the same server, checked by planning."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ _ALWAYS_KEPT = ("model_path", "random_seed")  # without the seed another one is 
 
 @dataclass(frozen=True)
 class Reduced:
-    """The ``overrides`` on top of the ``model`` preset (None: the model by its path), with their plan where one GPU
-    class is known. ``equal``: they are the same server as the source's. ``known``: the model's facts are here.
-    ``needless`` are arguments without which the source's own release, asked exactly, makes the same server; they are
-    kept."""
+    """The ``overrides`` on top of the ``model`` preset (None: the model by its path), with their plan for a single GPU
+    class. ``equal``: they plan to the source's server. ``known``: the model's facts are known. ``needless`` are
+    arguments without which the source's own release, asked exactly, makes the same server; they are kept."""
 
     model: str | None
     overrides: JsonObject
@@ -42,7 +41,7 @@ class Reduced:
 
 
 def preset_for(path: str, composer: Composer) -> Model | None:
-    """Returns the model preset of this checkpoint, else the one that spells it with other capitals."""
+    """Returns the preset of this checkpoint, or one that differs only in capitals, or None."""
     presets = [preset for preset in models(composer) if "${" not in preset.path]
     exact = next((preset for preset in presets if preset.path == path), None)
     if exact is not None or os.path.exists(path) or path.count("/") != 1 or path[:1] in "./~":
@@ -53,11 +52,11 @@ def preset_for(path: str, composer: Composer) -> Model | None:
 def reduce_to_preset(
     arguments: JsonObject, settings: JsonObject, gpus: Sequence[str], composer: Composer, env: Mapping[str, str]
 ) -> Reduced:
-    """Keeps all ``arguments`` of a source, and takes the preset where it is the same server. ``settings`` are keys of
-    the nodes and options of groups that hold for every plan. It is planned where one GPU class is known; else what is
-    composed is compared, from which every class makes the same.
+    """Keeps all ``arguments`` of a source, and replaces some by the preset if the server stays the same. ``settings``
+    are keys of the nodes and options of groups for every plan. Plans for a single GPU class; for several, compares the
+    composed intents, from which every class makes the same server.
 
-    Raises ConfigError where the arguments cannot be composed at all.
+    Raises ConfigError if the arguments do not compose.
     """
     given = {name: value for name, value in arguments.items() if name not in SECRET_FIELDS}
     model = named = settings.get("model")
@@ -85,7 +84,7 @@ def reduce_to_preset(
 
 
 def _undone(intents: Iterable[Mapping[str, object]], given: Mapping[str, object]) -> dict[str, object]:
-    """Returns what presets alone set and the source does not, at its default."""
+    """Returns the arguments that only presets set, at their defaults."""
     return {
         name: default_of(name)
         for intent in intents
@@ -97,7 +96,7 @@ def _undone(intents: Iterable[Mapping[str, object]], given: Mapping[str, object]
 def _needless(
     planner: _Planner, gpu: str, model: str | None, overrides: Mapping[str, object], full: Plan
 ) -> frozenset[str]:
-    """Returns the arguments at their release's defaults, where the server is the same without them."""
+    """Returns the arguments at their release's defaults if the server is the same without them."""
     arguments = release(nearest_known(full.engine.version) or SPECIFIED_VERSION).arguments
     wanted = {
         **overrides,
@@ -118,19 +117,19 @@ def _needless(
 
 @lru_cache(maxsize=256)
 def _of_preset(composer: Composer, gpus: tuple[str, ...], model: str) -> tuple[Mapping[str, object], ...]:
-    """Returns what a model's preset sets by itself on each of the GPU classes."""
+    """Returns what a model's preset alone sets on each of the GPU classes."""
     planner = _Planner(composer, {}, {})
     return tuple(planner.intent(gpu, model, {}) for gpu in gpus)
 
 
 def _passed(intent: Mapping[str, object]) -> dict[str, object]:
-    """Returns what of an intent is passed on: no switch that is off, and nothing that is null."""
+    """Returns the effective part of an intent: without switches that are off and without None."""
     return {name: value for name, value in intent.items() if value is not None and value != default_of(name)}
 
 
 def nearest_preset(path: str, composer: Composer) -> str | None:
-    """Returns ``model=NAME (its checkpoint)`` of the preset whose name begins with a path's last part, or the other
-    way."""
+    """Returns ``model=NAME (its checkpoint)`` of the preset whose name begins with a path's last part, or the
+    reverse."""
     name = path.rstrip("/").rpartition("/")[2].lower()
     for preset in models(composer):
         known = preset.path.rpartition("/")[2].lower()

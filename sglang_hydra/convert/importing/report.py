@@ -1,4 +1,4 @@
-"""Shows what was imported, for people and for programs."""
+"""Shows imported servers to people and programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS = {
 
 
 def yaml_of(server: Imported) -> str:
-    """Returns the experiment, with what became of the source's arguments beside them."""
+    """Returns the experiment, with the fate of the source's arguments as remarks."""
     remarks = {
         state.name: f"{state.state}: {state.note}" if state.note else state.state
         for state in server.states
@@ -55,7 +55,7 @@ def _heading(server: Imported) -> Iterator[str]:
 
 
 def summary(server: Imported) -> Line:
-    """Returns one line: how many overrides are left of how many arguments, and whether they are the same server."""
+    """Returns one line: the number of overrides and arguments, and whether the server is the same."""
     name = f"{server.name}: " if server.name else ""
     total = len(server.arguments) + len(server.extra)
     kept = len(server.overrides) + len(server.extra)
@@ -106,7 +106,7 @@ def _server_record(server: Imported) -> JsonDict:
 
 
 def shown_findings(servers: Sequence[Imported]) -> list[Finding]:
-    """Returns the findings of all, each with the server's name where there are several."""
+    """Returns all findings, each with the server's name if there are several."""
     return [
         replace(finding, message=f"{server.name}: {finding.message}") if len(servers) > 1 else finding
         for server in servers

@@ -1,7 +1,7 @@
-"""The servers that a shell script starts, without running it.
+"""Finds the servers that a shell script starts, without running it.
 
-Assignments are followed, and branches by conditions over known values. What only a caller or a program would tell is
-taken to hold, and named beside the servers.
+Follows assignments, and branches whose conditions depend on known values. Assumes that conditions on a caller or a
+program hold, and reports them beside the servers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sglang_hydra.text.words import short
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _WRAPPERS = ("sudo", "command", "exec", "time", "nohup")
-# Programs to which a launch command is only a text.
+# Programs that treat a launch command only as text.
 _TEXT_PROGRAMS = (
     "echo", "printf", "pkill", "pgrep", "kill", "killall", "grep", "egrep", "fgrep", "rg", "awk", "sed", "ps", "test",
     "[", "[[", "which", "pip", "pip3", "apt", "apt-get", "git", "curl", "wget", "cat", "tail", "head", "tee", "alias",
@@ -46,7 +46,7 @@ _OPENING = ("if", "while", "until", "{", "case", "for", "select")
 _CLOSING = ("fi", "done", "esac", "}")
 _WITHIN = ("then", "elif", "else", "do")
 _OF_A_CALLER = re.compile(r"\$\{?[@*#1-9]|\bgetopts\b")
-"""A loop over these reads the options of a caller: it is run as without any."""
+"""A loop over these reads a caller's options: it is read as without any."""
 _ONE_OF_TWO = re.compile(r"\$\(\s*(\[.*\])\s*&&\s*echo\s+([^\s;&|]+)\s*\|\|\s*echo\s+([^\s;&|]+)\s*\)")
 UNREAD = "a server is not read: "
 _LISTENS = ("--host", "--port")
@@ -55,9 +55,9 @@ _IF_SET = re.compile(r"\$\{([A-Za-z_]\w*):?\+[^{}]*--", re.ASCII)
 
 @dataclass
 class _Block:
-    """A branch, loop or group around the next command: whether that ``runs``, whether a branch was ``taken``, and
-    the ``unknown`` condition that is taken to hold for that; ``default`` is the variable whose default decides it. A
-    ``for`` has its ``name``; a ``case`` its ``subject``, and while its patterns are read these."""
+    """A branch, loop or group around the next command: whether that command ``runs``, whether a branch was ``taken``,
+    and the ``unknown`` condition that is assumed to hold; ``default`` is the variable whose default decides. A ``for``
+    has its ``name``, a ``case`` its ``subject`` and, while they are read, its patterns."""
 
     kind: str
     runs: bool = True
@@ -74,8 +74,8 @@ class _Block:
 
 @dataclass
 class _Frame:
-    """One text that is being read. ``status`` is the answer of the last command, None where that is not known,
-    ``last`` that command and ``default`` the variable whose default it rests on."""
+    """One text in progress. ``status`` is the answer of the last command, None if unknown, ``last`` that command and
+    ``default`` the variable whose default decides it."""
 
     shell: Shell
     depth: int
@@ -87,28 +87,28 @@ class _Frame:
 
     @property
     def runs(self) -> bool:
-        """Returns whether the next command is in branches that run."""
+        """Returns whether the next command is in running branches only."""
         return all(block.runs for block in self.blocks)
 
     def passes_over(self, command: Command) -> bool:
-        """Returns whether the answer before ``&&`` or ``||`` is known, and one that passes the command over."""
+        """Returns whether the known answer before ``&&`` or ``||`` skips the command."""
         return command.joined and self.status is not None and self.status == (command.after == "||")
 
     @property
     def passed_by_default(self) -> str:
-        """Returns the variable whose default alone passes the next command over; empty for none."""
+        """Returns the variable whose default alone skips the next command; empty for none."""
         off = [block.default for block in self.blocks if not block.runs]
         return (off[0] if all(off) else "") if off else self.default
 
     @property
     def unknown(self) -> str:
-        """Returns the last command where its answer is not known."""
+        """Returns the last command if its answer is unknown, else an empty text."""
         return self.last if self.status is None else ""
 
 
 class Script:
-    """Reads one script. ``other`` reads texts in it that are no script: a manifest that is piped to kubectl. ``home``
-    is what ``~`` and ``$HOME`` come to, None where that is another machine's."""
+    """Reads one script. ``other`` reads embedded texts that are no scripts, such as a manifest piped to kubectl.
+    ``home`` replaces ``~`` and ``$HOME``, None for another machine."""
 
     def __init__(self, place: str, other: Callable[[str, str], Sequence[Launch]], *, home: str | None = None) -> None:
         self.place = place
@@ -119,8 +119,8 @@ class Script:
         self.cut: dict[str, list[tuple[str, Command]]] = {}
 
     def launches(self, text: str, given: Mapping[str, str] | None = None) -> list[Launch]:
-        """Returns every server that the script starts. ``given`` are the variables that its process has already.
-        Conditions that they do not decide are taken to hold, and named in a remark where something rests on one."""
+        """Returns every server that the script starts. ``given`` are the variables of its process. Assumes that
+        undecided conditions hold, and adds a remark if a server depends on one."""
         variables = {"#": "0", **set_by_slurm(text), **(given or {})}
         variables |= {"HOME": variables.get("HOME", self.home)} if self.home else {}
         shell = Shell(dict(variables), set(given or ()), all_for_process=bool(words_in(text)))
@@ -172,8 +172,7 @@ class Script:
         return block
 
     def _begin_loop(self, block: _Block, words: Sequence[str], frame: _Frame) -> None:
-        """Reads ``NAME in ITEMS``: the body is read once, with an item that is not known; for the options of a caller
-        not at all."""
+        """Reads ``NAME in ITEMS``: the body is read once, with an unknown item; for a caller's options not at all."""
         block.name = words[0] if words else ""
         block.runs = len(words) > 2 and not any(map(_OF_A_CALLER.search, words))
         if block.runs:
@@ -181,7 +180,7 @@ class Script:
             frame.shell.variables[block.name] = opened(f"${block.name}")
 
     def _turn(self, word: str, block: _Block, frame: _Frame) -> None:
-        """Decides at ``then``, ``elif``, ``else`` and ``do`` whether what follows runs."""
+        """Decides at ``then``, ``elif``, ``else`` and ``do`` whether the next commands run."""
         if word in ("then", "do") and frame.runs and not block.name:
             block.unknown = block.unknown or frame.unknown
             block.default = block.default or frame.default
@@ -192,7 +191,7 @@ class Script:
         frame.status, frame.last = None, ""
 
     def _match(self, block: _Block, words: Sequence[str], ended: str, frame: _Frame) -> None:
-        """Reads patterns of a ``case``, and decides behind the last of them whether what follows runs."""
+        """Reads patterns of a ``case``, and decides after the last one whether its commands run."""
         block.patterns = [*(block.patterns or ()), *words]
         if ended != ")":
             return
@@ -206,7 +205,7 @@ class Script:
         block.patterns = None
 
     def _command(self, command: Command, frame: _Frame) -> Iterator[Launch]:
-        """Reads a command where it runs, and notes its answer."""
+        """Reads a command if it runs, and records its answer."""
         shell = frame.shell
         sets = ASSIGNMENT.fullmatch(command.words[-1]) is not None
         around = [block.unknown for block in frame.blocks]
@@ -232,7 +231,7 @@ class Script:
             frame.status = True if sets else None
 
     def _passed(self, command: Command, frame: _Frame) -> None:
-        """Notes a server that a default alone passes over."""
+        """Records a server that only a default skips."""
         name = frame.passed_by_default
         split = split_launch([item for word in command.words for item in fields_of(word, frame.shell.variables)])
         if name and split and command.words[0] not in _TEXT_PROGRAMS:
@@ -240,7 +239,7 @@ class Script:
             self.unread.setdefault(of_every_node(split[1], _LISTENS), place)
 
     def _rests_on(self, conditions: Iterable[str]) -> None:
-        """Notes conditions that are not known and that decide a variable or a server."""
+        """Records unknown conditions that decide a variable or a server."""
         self.unknown |= dict.fromkeys(filter(None, conditions))
 
     def _one(self, command: Command, frame: _Frame) -> Iterator[Launch]:
@@ -296,7 +295,7 @@ class Script:
             yield from self._started(fields, own, shell, depth, line)
 
     def _fed(self, command: Command, shell: Shell, depth: int, line: int) -> Iterator[Launch]:
-        """Reads the texts in a script: files that it writes, scripts and manifests that it pipes to a program."""
+        """Reads the texts in a script: written files, and scripts and manifests piped to a program."""
         for heredoc in command.heredocs:
             body = heredoc.body if heredoc.literal else replaced(heredoc.body, shell.variables)
             if command.target is not None:
@@ -355,8 +354,7 @@ class Script:
 
 
 def _tokens(commands: Sequence[Command]) -> Iterator[tuple[str, Command]]:
-    """Yields each command with the keyword that it begins with, "" for none; keywords before a command are on their
-    own."""
+    """Yields each command with its first keyword, or ""; keywords before a command come alone."""
     for command in commands:
         words = list(command.words)
         while words and words[0] in (*_OPENING[:4], *_WITHIN, *_CLOSING, "time"):
@@ -370,7 +368,7 @@ def _tokens(commands: Sequence[Command]) -> Iterator[tuple[str, Command]]:
 
 
 def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
-    """Yields each server once: a script that prints the command before it runs it has it twice."""
+    """Yields each server once: a script may print its command before running it."""
     seen: list[tuple[object, ...]] = []
     for launch in launches:
         key = (launch.words, launch.values, launch.environment, launch.name)

@@ -1,5 +1,5 @@
-"""The state of a shell script when a command runs: its variables and files, and what a program around SGLang's command,
-or Slurm, adds to them."""
+"""Tracks the state of a shell script at a command: its variables and files, and additions by Slurm or by a program
+around SGLang's command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 1 << 16
 _BY_DEFAULT = re.compile(r"\"?\$\{(\w+):?-[^{}]+\}\"?", re.ASCII)
 _ASKED = re.compile(r"\$\{?(\w+)(:?-)?", re.ASCII)
 _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?=(.*)\}", re.ASCII | re.DOTALL)
-# Variables that are for the server process and not for the script alone.
+# Variables for the server process, not only for the script.
 FOR_PROCESS = re.compile(
     r"(SGLANG|SGL|NCCL|CUDA|HIP|ROCR|HSA|HF|HUGGING_FACE|TORCH|TORCHINDUCTOR|PYTORCH|MC|MOONCAKE|NVSHMEM|GLOO|UCX|NIXL"
     r"|NVIDIA|NVTE|TRITON|FLASHINFER|AITER|VLLM|OMP|MKL|TOKENIZERS|TRANSFORMERS|TVM|DG|DEEPEP|ASCEND|HCCL|HABANA|PT"
@@ -27,8 +27,8 @@ FOR_PROCESS = re.compile(
 
 @dataclass
 class Shell:
-    """The state of the script so far. ``all_for_process``: every exported variable is the server's, as in what
-    ``export`` writes. ``defaults`` are the variables that have only a default, with the one that a caller sets."""
+    """The state of the script so far. ``all_for_process``: every exported variable is the server's, as in exports.
+    ``defaults`` maps variables with only a default to the one that a caller sets."""
 
     variables: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
@@ -76,21 +76,21 @@ class Shell:
         self.variables[name] = made
 
     def default_in(self, words: Sequence[str]) -> str:
-        """Returns the variable of a caller that decides a condition by its default alone; empty for none."""
+        """Returns the caller's variable whose default alone decides a condition; empty for none."""
         asked = (match.groups() for word in words for match in _ASKED.finditer(word))
         found = (name if default and name not in self.variables else self.defaults.get(name) for name, default in asked)
         return next(filter(None, found), "")
 
     def pass_over(self, words: Sequence[str], conditions: Sequence[str] = ()) -> None:
-        """Takes note of assignments that are not made: a variable that nothing else sets is empty, and not known where
-        one of the ``conditions`` that are taken to hold asks for it."""
+        """Records assignments that are skipped: a variable without another value is empty, or unknown if one of the
+        assumed ``conditions`` reads it."""
         for match in filter(None, map(ASSIGNMENT.fullmatch, words)):
             is_asked = any(re.search(rf"\$\{{?{match[1]}\b", condition) for condition in conditions)
             self.variables.setdefault(match[1], opened(f"${match[1]}") if is_asked else "")
 
 
 def defaults_of(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns the variables that ``: ${NAME:=value}`` sets where they have no value."""
+    """Returns the variables that ``: ${NAME:=value}`` sets if they have no value."""
     found = [_DEFAULT.fullmatch(word.strip('"')) for word in words]
     return [(match[1], match[2]) for match in found if match]
 
@@ -104,15 +104,15 @@ _SLURM = {
 
 
 def set_by_slurm(text: str) -> dict[str, str]:
-    """Returns the variables that Slurm sets by the script's own ``#SBATCH`` lines."""
+    """Returns the variables that Slurm sets for the script's own ``#SBATCH`` lines."""
     lines = " ".join(_SBATCH.findall(text))
     found = {names: match[1] for names, pattern in _SLURM.items() if (match := re.search(pattern, lines))}
     return {name: value for names, value in found.items() for name in names.split()}
 
 
 def set_for_child(fields: Sequence[str]) -> dict[str, str]:
-    """Returns the variables that ``env A=B``, ``docker run -e A=B`` and ``srun --export=A=B`` set, up to SGLang's
-    own flags; ``mpirun -x A=B`` as well."""
+    """Returns the variables that ``env A=B``, ``docker run -e A=B``, ``srun --export=A=B`` and ``mpirun -x A=B`` set,
+    up to SGLang's own flags."""
     found: dict[str, str] = {}
     split = split_launch(fields)
     before = split[0] if split else list(fields)
@@ -137,7 +137,7 @@ def set_for_child(fields: Sequence[str]) -> dict[str, str]:
 
 
 def gpus_of_container(words: Sequence[str]) -> int | None:
-    """Returns how many GPUs ``docker run --gpus`` gives; None for all of them, or where it does not say."""
+    """Returns the number of GPUs in ``docker run --gpus``; None for all of them or without the option."""
     for at, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option == "--gpus":

@@ -1,4 +1,4 @@
-"""Finds out what kind of text a source is, and reads the servers in it."""
+"""Recognizes the kind of a source's text, and reads the servers in it."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ from sglang_hydra.text.words import program, short
 
 
 def has_server_arguments(text: str) -> bool:
-    """Returns whether a text has a line in which a server writes its arguments."""
+    """Returns whether a text has a line in which a server logs its arguments."""
     return "server_args=ServerArgs(" in text or "server_args={" in text
 
 
 def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
-    """Returns every server of the log, one for equal arguments, with the release and the GPU that the log shows."""
+    """Returns the servers of a log, one for equal arguments, with the release and the GPU in the log."""
     lines = list(read_lines(BytesIO(text.encode("utf-8", "replace"))))
     found = list(_logged(lines))
     if not found:
@@ -109,8 +109,8 @@ _MODEL_FLAGS = ("--model-path", "--model")
 
 @dataclass(frozen=True)
 class Source:
-    """A text to import: its name for people, the folder that its paths are relative to, and whether it was typed.
-    ``variables`` are those that it leaves to its caller. ``elsewhere``: its paths are those of another machine."""
+    """A text to import: its name for people, the base folder of its paths, and whether it was typed. ``variables`` are
+    those that it leaves to its caller. ``elsewhere``: its paths belong to another machine."""
 
     name: str
     text: str
@@ -121,8 +121,7 @@ class Source:
 
 
 def read_source(word: str) -> Source:
-    """Reads what the word names: standard input, a file, or the text itself. Raises ConfigError for what cannot be
-    read."""
+    """Reads standard input, a file, or the word itself as text. Raises ConfigError for an unreadable file."""
     if word == _STDIN:
         return Source("stdin", _decoded(sys.stdin.buffer.read(_LONGEST + 1), "stdin"))
     if _is_path(word):
@@ -139,8 +138,8 @@ def read_source(word: str) -> Source:
 
 
 def launches_of(source: Source, composer: Composer) -> list[Launch]:
-    """Returns every server that the source starts. Raises ConfigError, with what was looked for, where there is none,
-    and for a source that costs more to read than its budget."""
+    """Returns every server that the source starts. Raises ConfigError, listing the recognized kinds, for none, and for
+    a source over its reading budget."""
     if _has_commands_of_others(source):
         raise StartsNothing(_not_read(source))
     try:
@@ -155,7 +154,7 @@ def launches_of(source: Source, composer: Composer) -> list[Launch]:
 
 @contextlib.contextmanager
 def within_budget(source: Source) -> Iterator[None]:
-    """Raises ConfigError (IMP002) where the source is too large, or reading it in this block takes too long."""
+    """Raises ConfigError (IMP002) if the source is too large, or the block takes too long to read it."""
     reader = "log" if has_server_arguments(source.text) else "script"
     try:
         check_size(source.text, reader)
@@ -215,8 +214,8 @@ def _launches(
 
 
 def _of_texts(documents: Sequence[object], read: Callable[[str], list[Launch]]) -> list[Launch]:
-    """Returns the servers of commands that a document holds as text, at any place (``start_command`` of Truss, a task's
-    ``run``)."""
+    """Returns the servers of commands that a document contains as text, at any depth (``start_command`` of Truss, a
+    task's ``run``)."""
     texts = list(_texts_in(documents))
     mentions = tuple(text for text in texts if "sglang" in text and len(text.split()) == 1)
     found = [launch for text in texts if has_launch_command(text) for launch in read(text)]
@@ -234,7 +233,7 @@ def _texts_in(node: object) -> Iterator[str]:
 
 
 def _config_maps(document: object) -> Iterator[tuple[str, str]]:
-    """Yields the files of the ConfigMaps of a document, by their names."""
+    """Yields the files in a document's ConfigMaps, by name."""
     items = [document, *document.get("items", ())] if isinstance(document, dict) else []
     for item in items:
         data = item.get("data") if isinstance(item, dict) and item.get("kind") == "ConfigMap" else None
@@ -253,8 +252,8 @@ def _variables_of(documents: Sequence[object]) -> dict[str, str]:
 
 
 def _accelerators(documents: Sequence[object]) -> list[tuple[str, int]]:
-    """Returns the GPUs of each node of a SkyPilot task (``accelerators: H100:8``) and their number; none for a task
-    that takes one of several kinds."""
+    """Returns the GPUs per node of a SkyPilot task (``accelerators: H100:8``) with their number; none for a task with
+    alternatives."""
     resources = [document.get("resources") for document in documents if isinstance(document, dict)]
     wanted = [node.get("accelerators") for node in resources if isinstance(node, dict)]
     texts = [f"{name}:{count}" for each in wanted if isinstance(each, dict) for name, count in each.items()]
@@ -264,7 +263,7 @@ def _accelerators(documents: Sequence[object]) -> list[tuple[str, int]]:
 
 
 def _documents(text: str, *, is_manifest: bool) -> list[object]:
-    """Returns the documents of YAML or JSON; none for other text. Raises OverBudget for a manifest above its budget."""
+    """Returns the documents of YAML or JSON; none for other text. Raises OverBudget for a manifest over its budget."""
     try:
         return [document for document in read_documents(text, "manifest") if isinstance(document, (dict, list))]
     except OverBudget:
@@ -293,7 +292,7 @@ def _of_document(document: Json, place: str) -> list[Launch]:
 
 
 def _of_list(document: Sequence[object], place: str) -> list[Launch]:
-    """Reads a list of words, or of such lists and mappings: one for each server."""
+    """Reads a list of words, or a list of such lists and mappings, each one server."""
     if document and all(isinstance(item, str) for item in document):
         launch = launch_of_words([str(item) for item in document], place)
         return [launch] if launch else []
@@ -306,7 +305,7 @@ def _of_list(document: Sequence[object], place: str) -> list[Launch]:
 
 
 def _is_path(word: str) -> bool:
-    """Returns whether the word names a file: the file exists, or the word looks like nothing else."""
+    """Returns whether the word names a file: it exists, or the word looks like a path."""
     if "\0" in word or len(word) > 4096 or "\n" in word:
         return False
     try:
@@ -328,8 +327,8 @@ def _unreadable(name: str, why: str, hint: str) -> ConfigError:
 
 
 def _has_commands_of_others(source: Source) -> bool:
-    """Returns whether a text is a unit of systemd or supervisor, a makefile or a Python program: these have rules of
-    their own for a command."""
+    """Returns whether a text is a unit of systemd or supervisor, a makefile or a Python program, which have their own
+    rules for commands."""
     is_other = source.name.endswith((".mk", ".py")) or source.text.startswith(("import ", "from "))
     is_other = is_other or source.name.rpartition("/")[2].lower() in ("makefile", "gnumakefile")
     is_other = is_other or _UNIT.search(source.text) is not None

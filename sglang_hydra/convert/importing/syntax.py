@@ -12,8 +12,8 @@ _TRAILING_BLANKS = re.compile(r"\\[ \t]+\n|(?<=[ \t])[`^][ \t]*\n(?=[ \t]*-)")  
 _OPERATORS = "\n;&|()"
 _BEFORE_TESTS = ("if", "then", "elif", "else", "while", "until", "do", "for", "!", "{")
 _LONGEST_TEST = 1000
-# What ends where it says so itself: a marked text, an escaped letter, texts in which nothing is expanded; to the end of
-# the script where they are never closed.
+# These end by themselves: a marked text, an escaped letter, texts without expansion; or at the script's end if
+# unclosed.
 _FLAT = re.compile(rf"{OPEN}[^{CLOSE}]*{CLOSE}|\\.?|'[^']*'?|\$'(?:\\.|[^'\\])*'?|`[^`]*`?", re.DOTALL)
 _QUOTED = re.compile(r"\\.?|'[^']*'?|\"(?:\\.|[^\"\\])*\"?", re.DOTALL)
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([\w.-]+)\2")
@@ -21,9 +21,9 @@ _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([\w.-]+)\2")
 
 @dataclass
 class Command:
-    """One simple command: its words as they are written, with the line and column of each, where it writes to, and the
-    texts that it is fed. ``after`` and ``ended`` are the operators before and behind it, ``follower`` the first word of
-    the next command and its line."""
+    """One simple command: its words as written, with the line and column of each, the target of its output, and the
+    texts of its input. ``after`` and ``ended`` are the operators around it, ``follower`` the first word of the next
+    command with its line."""
 
     line: int
     words: list[str] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Command:
 
 @dataclass
 class Heredoc:
-    """A text in the script, from ``line`` on. ``literal``: nothing in it is replaced."""
+    """A text in the script, beginning at ``line``. ``literal``: nothing in it is expanded."""
 
     delimiter: str
     indented: bool
@@ -52,7 +52,7 @@ class Heredoc:
 
 
 def commands_of(text: str) -> list[Command]:
-    """Returns the simple commands of a script, in order. An open quote is taken to the end."""
+    """Returns the simple commands of a script, in order. An open quote extends to the end."""
     return _Cutter(_TRAILING_BLANKS.sub("\\\\\n", text.replace("\r\n", "\n"))).cut()
 
 
@@ -181,7 +181,7 @@ class _Cutter:
 
 
 def end_of_piece(text: str, at: int) -> int:
-    """Returns the end of the piece of a word that begins here: a quoted text, an expansion, or one letter."""
+    """Returns the end of the piece of a word at ``at``: a quoted text, an expansion, or one letter."""
     if flat := _FLAT.match(text, at):
         return flat.end()
     if text.startswith(("$(", "${"), at):
@@ -195,7 +195,7 @@ def end_of_piece(text: str, at: int) -> int:
 
 
 def end_of_group(text: str, at: int) -> int:
-    """Returns the place after the bracket that closes the one at ``at``."""
+    """Returns the position after the bracket that closes the one at ``at``."""
     closing = [")" if text[at] == "(" else "}"]
     at += 1
     while at < len(text) and closing:

@@ -1,4 +1,4 @@
-"""Reads the overrides behind a source: choices and values that win over it."""
+"""Reads the overrides after a source: choices and values that win over it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Typed:
 
 
 def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
-    """Sorts the overrides into choices, values and keys of ours. Raises ConfigError for others, and for what an
-    experiment of one server does not have."""
+    """Sorts the overrides into choices, values and keys of ours. Raises ConfigError for others, and for keys that an
+    experiment of one server lacks."""
     if not requests:
         return Typed()
     composer.check(requests)

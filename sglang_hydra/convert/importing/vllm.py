@@ -1,4 +1,4 @@
-"""Commands that start vLLM: the first one of a text as a command that starts SGLang."""
+"""Translates the first vLLM command of a text into a command that starts SGLang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _START = re.compile(
 
 
 def from_vllm(text: str) -> tuple[str, list[Finding]] | None:
-    """Returns SGLang's command for vLLM's, with what has no counterpart; None for a text that starts no vLLM."""
+    """Returns SGLang's command for vLLM's, with findings on parts without a counterpart; None without vLLM."""
     found = _START.search(re.sub(r"\\\n\s*", " ", text))
     try:
         words = shlex.split(found["words"]) if found else next(_of_containers(text), None)
@@ -30,7 +30,7 @@ def from_vllm(text: str) -> tuple[str, list[Finding]] | None:
 
 
 def _of_containers(text: str) -> Iterator[list[str]]:
-    """Yields the flags of each container of a manifest whose image is vLLM's."""
+    """Yields the flags of each container of a manifest that has vLLM's image."""
     if _IMAGE not in text:
         return
     import yaml

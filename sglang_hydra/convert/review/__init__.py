@@ -1,5 +1,5 @@
-"""``check`` for a change: what it does to launch files, against the revision that it is based on, as a comment.
+"""Implements ``check`` for a change: compares launch files with the base revision, and describes it as a comment.
 
-What belongs here is how two states of a repo are compared and described. Judging one file is ``check``'s,
-comparing two plans ``diff``'s.
+What goes here: comparing and describing two states of a repo. What does not: judging one file (``check``) and comparing
+two plans (``diff``).
 """

@@ -1,4 +1,4 @@
-"""The state of a repo that a change is compared with: another folder, or a git revision written out beside it."""
+"""Provides the base of a comparison of repo states: another folder, or a git revision in a temporary folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _OWN_FOLDER = "sglang-hydra-base-"
 
 @dataclass(frozen=True)
 class Tree:
-    """Where the base is: ``root`` is its root, ``here`` what the working directory is there."""
+    """The base's location: its ``root``, ``here`` (the counterpart of the working directory), and ``ours``, our
+    root."""
 
     name: str
     root: Path
@@ -31,23 +32,23 @@ class Tree:
     ours: Path
 
     def counterpart(self, path: str) -> str:
-        """Returns the same path in the base, absolute; a path outside of the repo is returned as it is."""
+        """Returns the absolute path of the counterpart in the base; a path outside the repo stays itself."""
         full = Path(os.path.abspath(path))
         with contextlib.suppress(ValueError):
             return str(self.root / full.relative_to(self.ours))
         return str(full)
 
     def without_place(self, content: str) -> str:
-        """Returns a text with paths as they are in the repo."""
+        """Removes the base's location from the paths in a text."""
         return content.replace(f"{self.here}{os.sep}", "").replace(f"{self.root}{os.sep}", "")
 
 
 @contextlib.contextmanager
 def base_tree(named: str) -> Iterator[Tree]:
-    """Yields the folder or the git revision that ``--base`` names; a folder wins over a revision of its name.
+    """Yields the folder or git revision that ``--base`` names; a folder wins over a revision of the same name.
 
-    A folder is another checkout, in which the working directory has its counterpart. A revision is written into a
-    temporary folder, which is gone when the block ends; the repo itself is not touched. Raises ConfigError.
+    A folder is another checkout that contains a counterpart of the working directory. A revision is written to a
+    temporary folder, which is removed after the block; the repo itself is not touched. Raises ConfigError.
     """
     if os.path.isdir(named):
         folder = Path(named).resolve()
@@ -64,7 +65,7 @@ def base_tree(named: str) -> Iterator[Tree]:
 
 @contextlib.contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Makes ``folder`` the working directory for a while. A folder that does not exist changes nothing."""
+    """Makes ``folder`` the working directory during the block; does nothing for a missing folder."""
     before = Path.cwd()
     if folder.is_dir():
         os.chdir(folder)
@@ -75,22 +76,22 @@ def working_in(folder: Path) -> Iterator[None]:
 
 
 _GIT_S = 120.0
-# A checkout may hold another repository, whose settings name programs: it is not taken for the one that is meant.
+# A checkout may contain another repository, whose settings name programs: git must not use that one.
 _NO_PROGRAMS = ("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-# No protocol has that name; git before 2.44 knows only this way to fetch nothing.
+# No protocol has this name; before 2.44 it is git's only way to prevent fetching.
 _NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 _AS_COMMITTED = "* -export-ignore -export-subst -text -crlf -eol -ident -filter -working-tree-encoding\n"
-"""Attributes of ours win over those of the tree, by which git would leave files out or change them."""
+"""These attributes override those of the tree, by which git would omit or change files."""
 
 
 @dataclass(frozen=True)
 class Revision:
-    """A commit of the repo that the working directory is in, read as the bytes that are committed.
+    """A commit of the working directory's repo, read as the committed bytes.
 
-    A checkout's own config names programs: filters, hooks, a monitor, the remote of a partial clone. So git is asked by
-    the repo for a name and a folder alone, and for the objects under a config of ours, which knows no filter and no
-    remote. ``prefix`` is the working directory below ``top``,
-    ``objects`` the repo's folder of objects, ``hash_name`` what names them (sha1)."""
+    A checkout's own config names programs: filters, hooks, a monitor, the remote of a partial clone. So git reads from
+    the repo only a name and a folder, and reads the objects under a config of ours, without filters and remotes.
+    ``prefix`` is the working directory below ``top``, ``objects`` the repo's folder of objects, ``hash_name`` its hash
+    (sha1)."""
 
     named: str
     commit: str
@@ -101,7 +102,7 @@ class Revision:
 
     @classmethod
     def named_here(cls, named: str) -> Revision:
-        """Returns the commit that ``named`` means (``HEAD~2``). Raises ConfigError (REV002)."""
+        """Resolves ``named`` (``HEAD~2``) to a commit. Raises ConfigError (REV002)."""
         asked = ("--show-toplevel", "--show-prefix", "--git-path", "objects", "--show-object-format")
         top, prefix, objects, hash_name = _asked_here(named, *asked).split("\n")[:4]
         commit = _asked_here(named, "--verify", "--quiet", "--end-of-options", f"{named}^{{commit}}").strip()
@@ -110,7 +111,7 @@ class Revision:
     def write_into(self, root: Path) -> None:
         """Writes the files into the new folder ``root``: links last, nothing outside, no file above 256 MiB.
 
-        Raises ConfigError (REV002), also where blobs are not in this clone.
+        Raises ConfigError (REV002), also for blobs that are missing in this clone.
         """
         root.mkdir()
         with _own_repo(self) as env:
@@ -123,7 +124,7 @@ class Revision:
 
 
 def unusable(named: str, why: str, hint: str | None = None) -> ConfigError:
-    """Returns REV002, with what to type instead."""
+    """Returns REV002 with what to type instead."""
     message = f"--base {printable(short(named))} cannot be used: {printable(short(why, 300))}"
     usual = "--base origin/main after git fetch origin main", "--base FOLDER, a checkout of the base"
     return ConfigError(Finding("error", "REV002", message, hint=hint or usual))
@@ -134,7 +135,7 @@ def _asked_here(named: str, *asked: str) -> str:
 
 
 def _run(named: str, words: Sequence[str], env: Mapping[str, str], cwd: str | None, hint: str | None = None) -> str:
-    """Returns what git prints. Raises ConfigError with its last line."""
+    """Returns git's output. Raises ConfigError with its last line."""
     command = ["git", *_NO_PROGRAMS, *words]
     quiet = subprocess.DEVNULL
     try:
@@ -149,7 +150,7 @@ def _run(named: str, words: Sequence[str], env: Mapping[str, str], cwd: str | No
 
 @contextlib.contextmanager
 def _own_repo(revision: Revision) -> Iterator[Mapping[str, str]]:
-    """Yields the environment of a git that has the revision's objects and no config but ours."""
+    """Yields the environment of a git with the revision's objects and only our config."""
     with tempfile.TemporaryDirectory(prefix="sglang-hydra-git-") as made:
         own = Path(made)
         for folder in ("objects", "refs", "info"):
@@ -165,10 +166,10 @@ def _own_repo(revision: Revision) -> Iterator[Mapping[str, str]]:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
-    """Writes one file or link below ``root``; none that would be outside or in a folder of git's."""
+    """Writes one file or link below ``root``; skips paths outside and git's own folders."""
     file = root / member.name
     stays_inside = not {"", ".", "..", ".git"} & {part.lower() for part in member.name.split("/")}
-    # A tree that git did not make may name a file and a folder alike; what came first stays.
+    # A crafted tree may give a file and a folder the same name; the first one stays.
     with contextlib.suppress(FileExistsError, NotADirectoryError, ValueError):
         if stays_inside and member.issym():
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Every launch file as it is, and as it was in the base: two verdicts, and in which values the plans differ."""
+"""Judges every launch file now and in the base, and compares the plans' values."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.locations import file_of
 
 State = Literal["same", "changed", "added", "removed", "new"]
-# All sides draw the same seed, so that it is no difference.
+# All sides use the same seed, so that it makes no difference.
 _SEED = 42
 
 
 @dataclass(frozen=True)
 class Review:
-    """One file. ``before`` is its verdict in the base, None without one or where the file is not there; ``state``
-    is ``new`` where nothing is compared with, ``same`` where nothing of the plan moved."""
+    """One file. ``before`` is its verdict in the base, None without a base or without the file there; ``state`` is
+    ``new`` without a comparison, ``same`` if the plan did not change."""
 
     name: str
     state: State
@@ -46,8 +46,8 @@ def review(
     base: Tree | None,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Review]:
-    """Judges what ``requests`` name (files and folders one by one, with the overrides on top; or the overrides alone),
-    and compares each with the same name in ``base``. ``variables`` are those that files leave to their caller."""
+    """Judges the files and folders in ``requests`` one by one with the overrides on top, or the overrides alone, and
+    compares each with its counterpart in ``base``. ``variables`` are those that files leave to their caller."""
     after = _verdicts(config_dirs, config_name, requests, variables)
     if base is None:
         return [Review(name, "new", None, verdict) for name, verdict in after]
@@ -84,7 +84,7 @@ def _verdicts_of_base(
     base: Tree,
     variables: Mapping[str, str],
 ) -> Iterator[tuple[str, Checked]]:
-    """Judges the same names in the base. Files that the base does not have are left out."""
+    """Judges the counterparts in the base. Skips files that the base lacks."""
     named = [
         replace(request, text=base.counterpart(request.text)) if is_document(request.text) else request
         for request in requests
@@ -98,7 +98,7 @@ def _verdicts_of_base(
             found = _verdicts(folders, config_name, there, variables)
         except ConfigError as failure:
             found = [("overrides", Checked(None, failure.findings))]
-        # A folder without a file in it is no launch file of the base.
+        # A folder without files is no launch file of the base.
         found = [(name, verdict) for name, verdict in found if not os.path.isdir(name)]
     yield from found
 
@@ -117,14 +117,14 @@ _MAY_START = re.compile(rf"sglang|model[-_]path|{_OURS}".encode(), re.MULTILINE)
 
 
 def without_others(requests: Sequence[Request], composer: Composer) -> list[Request]:
-    """Returns the overrides, and of the files and folders those that are experiments or start a server of SGLang's.
-    What there is a file of is no override: a change may bring one that is called ``engine.python=x.sh``."""
+    """Returns the overrides, and the files and folders that are experiments or start an SGLang server. A word that
+    exists as a file is no override: a change may add a file called ``engine.python=x.sh``."""
     typed = [item for item in requests if is_document(item.text) or not os.path.lexists(item.text)]
     return [item for item in typed if not is_document(item.text) or _may_start(Path(item.text), composer)]
 
 
 def _may_start(path: Path, composer: Composer) -> bool:
-    """Returns whether ``check`` judges a path; unclear ones yes, links no."""
+    """Returns whether ``check`` judges a path: unclear ones yes, links no."""
     if not path.is_file():
         return path.is_dir()
     with path.open("rb") as file:

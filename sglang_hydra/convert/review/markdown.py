@@ -1,6 +1,6 @@
-"""A review as Markdown for a comment on a change. Text from outside can neither format, link, mention nor break out.
+"""Renders a review as a Markdown comment. Foreign text cannot format, link, mention or break out.
 
-GitHub cuts comments at 65536 characters: what is left out is counted at the end.
+GitHub cuts comments at 65536 characters, so the end counts the omitted parts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sglang_hydra.text.words import number, plural, short
 
 _MOST_MOVES = 4
 _WHERE = ("topology", "servers", "gpu.name", "engine")
-# They follow the model that is named already.
+# These follow the model, which is already named.
 _FOLLOWING = ("tokenizer_path", "served_model_name")
 
 Word = Callable[[str], str]
@@ -29,7 +29,7 @@ Word = Callable[[str], str]
 def sentence(review: Review, word: Word = str) -> str:
     """Returns ``This change moves mem_fraction_static from 0.831 to 0.78 and no longer fits l40s.``
 
-    ``word`` makes text from outside harmless in what the sentence is written into.
+    ``word`` escapes foreign text for the target format.
     """
     before, after = review.before, review.after
     if review.state == "removed":
@@ -60,7 +60,7 @@ def _state(verdict: Checked) -> str:
 
 
 def _moves(review: Review, word: Word) -> Iterator[str]:
-    """Yields the changes: first where it runs, then what was typed otherwise, then what the rules changed."""
+    """Yields the changes: of the platform first, then typed values, then values that rules changed."""
     facts = [item for item in review.differences if item.key.rpartition(": ")[2] in _WHERE]
     values = [item for item in review.differences if item.kind in ("value", "environment")]
     values = [item for item in values if item.key.rpartition(": ")[2] not in _FOLLOWING]
@@ -77,7 +77,7 @@ def _moves(review: Review, word: Word) -> Iterator[str]:
 
 
 def _is_typed(item: Difference) -> bool:
-    """Returns whether a layer, and no rule, decided the value on a side."""
+    """Returns whether a layer, not a rule, decided the value on either side."""
     return any(reason != "default" and not reason[:6].rstrip("0123456789:").isupper() for reason in item.why)
 
 
@@ -121,21 +121,21 @@ def _listed(pieces: list[str]) -> str:
 
 
 MARK = "<!-- sglang-hydra check -->"
-"""The first line: by it a workflow finds the comment that it wrote before."""
+"""The first line, by which a workflow finds its earlier comment."""
 
 _LONGEST = 60_000
 _MOST_ROWS = 30
 _MOST_FINDINGS = 20
 _WIDEST = 200
 _LONGEST_LINE = 1000
-# An HTML block is no Markdown: only what is HTML, or a mention, needs to be spelled out.
+# Inside an HTML block only HTML and mentions need escapes, not Markdown.
 _IN_PRE = " \n_,.:;/=+()%{}'\"-?"
 _PLAIN = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*|-?\d{1,15}\.\d{1,15}")
 _IN_TICKS = re.compile(r"(?!.*(?:://|www\.))[\w .,:;/=+()%{}\"'-]*")
 
 
 def comment(reviews: Sequence[Review], base: str | None, good: bool) -> str:
-    """Returns the whole comment. ``good`` is the verdict of ``check`` on everything."""
+    """Returns the whole comment. ``good`` is the overall verdict of ``check``."""
     parts = [MARK, f"### sglang-hydra check: {_headline(reviews, good)}", ""]
     parts += [_summary(reviews, base), ""]
     length, left_out = sum(map(len, parts)), 0
@@ -155,12 +155,12 @@ def comment(reviews: Sequence[Review], base: str | None, good: bool) -> str:
 
 
 def word(content: str) -> str:
-    """Writes text from outside within a sentence: bare where it is a plain word or number, else as code."""
+    """Writes foreign text within a sentence: a plain word or number bare, others as code."""
     return content if _PLAIN.fullmatch(content) and len(content) < _WIDEST else code(content)
 
 
 def code(content: str) -> str:
-    """Writes text as code: in backticks where nothing ends them or a cell, else spelled in entities."""
+    """Writes text as code: in backticks if the text cannot end them or a table cell, else as entities."""
     content = printable(short(content, _WIDEST))
     if content.strip() and content.isascii() and _IN_TICKS.fullmatch(content):
         return f"`{content}`"
@@ -168,7 +168,7 @@ def code(content: str) -> str:
 
 
 def entities(content: str, kept: str = " ,") -> str:
-    """Returns every character that Markdown, HTML or a forge could act upon, as a number; those of ``kept`` stay."""
+    """Encodes every character that Markdown, HTML or a forge may interpret as a number, except those in ``kept``."""
     return "".join(char if char.isalnum() or char in kept else f"&#{ord(char)};" for char in content)
 
 
@@ -190,7 +190,7 @@ def _summary(reviews: Sequence[Review], base: str | None) -> str:
 
 
 def _rank(review: Review) -> tuple[bool, bool]:
-    """Sorts what broke first, then what was broken before, then what merely changed."""
+    """Sorts newly broken files first, then those that were broken before, then other changes."""
     broken = review.after is not None and review.after.launchable is False
     return (not (broken and review.before is not None and review.before.launchable is not False), not broken)
 

@@ -1,6 +1,6 @@
-"""Where in its file a finding is: the line and the columns of the word that it is about.
+"""Locates a finding in its file: the line and columns of its word.
 
-A YAML or JSON file is read by its nodes, anything else as a shell reads it; a command inside a text is read as well.
+Reads YAML and JSON by their nodes, other files as a shell does, and also commands inside a text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DEEPEST = 4
 
 
 class Place(NamedTuple):
-    """A word in a file; lines and columns count from 1, ``end`` is the column behind the word."""
+    """A word in a file; lines and columns count from 1, ``end`` is the column after the word."""
 
     file: str
     line: int = 1
@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A word of a text without its quotes, and the line on which its command begins."""
+    """A word of a text without its quotes, and the first line of its command."""
 
     text: str
     line: int
@@ -55,13 +55,13 @@ class Word(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """Returns the word without a value behind an equals sign."""
+        """Returns the word without a value after an equals sign."""
         return self.text.partition("=")[0]
 
 
 def placed(verdicts: Sequence[tuple[str, Checked]]) -> list[list[tuple[Finding, Place | None]]]:
-    """Returns the errors and warnings of each verdict, each with its place; None for one on overrides alone. A file
-    that takes too long to look through is the place of each of its findings."""
+    """Returns the errors and warnings of each verdict with their places; None for a verdict on overrides alone. A file
+    that takes too long to search is the place of all its findings."""
     files = [file_of(name) for name, _ in verdicts]
     found: list[list[tuple[Finding, Place | None]]] = [[] for _ in files]
     for file in dict.fromkeys(files):
@@ -86,7 +86,7 @@ def _everywhere(place: Place | None, judged: Sequence[Checked]) -> list[list[tup
 
 
 def _placed_in(file: str, judged: Sequence[Checked]) -> list[list[tuple[Finding, Place | None]]]:
-    """Returns the findings on the servers of one file, of a manifest each in its container."""
+    """Returns the findings on the servers of one file; in a manifest each in its container."""
     if not any(map(_shown, judged)):
         return [[] for _ in judged]
     text = _read(file)
@@ -102,7 +102,7 @@ def _placed_in(file: str, judged: Sequence[Checked]) -> list[list[tuple[Finding,
 
 
 def words_of(text: str, file: str) -> Iterator[Word]:
-    """Yields every word of a text, in order; of YAML and JSON the keys and the values."""
+    """Yields every word of a text, in order; for YAML and JSON the keys and the values."""
     if file.endswith(_STRUCTURED):
         try:
             yield from sorted(_of_nodes(text), key=lambda word: (word.line, word.column))
@@ -142,7 +142,7 @@ def _of_shell(text: str, line: int = 1, column: int = 1, depth: int = 0) -> Iter
 
 
 def _of_piece(written: str, line: int, column: int, command: int, depth: int) -> Iterator[Word]:
-    """Yields a word without what is around it, or the words of a text that is written as one word."""
+    """Yields a word without its brackets and quotes, or the words of a text written as one word."""
     opened = _OPENING.match(written)
     start = opened.end() if opened else 0
     inner = written[start:].rstrip(_CLOSING) if start else written.rstrip(",")
@@ -162,7 +162,7 @@ def _read(file: str) -> str:
 
 
 def _place(finding: Finding, file: str, verdict: Checked, words: Sequence[Word]) -> Place:
-    """Returns where the first word is that a finding speaks of; else where its server starts."""
+    """Returns the place of the first word that a finding is about, else the start of its server."""
     name = shown_path(file)
     stated = re.match(rf"{re.escape(name)}:(\d+)(?::(\d+))?", finding.message)
     if stated and stated[2]:
@@ -184,7 +184,7 @@ def _at(name: str, word: Word) -> Place:
 
 
 def _lines_of(finding: Finding, verdict: Checked, name: str) -> set[int]:
-    """Returns the line of the first argument of a finding that the file sets; else where the server starts."""
+    """Returns the line of the finding's first argument that the file sets; else of any argument of the plan."""
     for plan in plans_of(verdict.made).values():
         for field in (*finding.fields, *plan.origins):
             for origin in reversed(plan.origins.get(field, ())):
@@ -194,8 +194,8 @@ def _lines_of(finding: Finding, verdict: Checked, name: str) -> set[int]:
 
 
 def _meanings(finding: Finding) -> Iterator[Callable[[Word], bool]]:
-    """Yields whether a word is the one that a finding is about: a flag or a word that its message quotes, or what sets
-    its first argument, then its next."""
+    """Yields tests for the word that a finding is about: a word that sets one of its arguments, in order, then a flag
+    or word that its message quotes."""
     yield from (partial(_sets, field) for field in finding.fields)
     for found in _QUOTED.finditer(finding.message):
         yield partial(_reads, found[1] or found[0])
@@ -206,7 +206,7 @@ def _reads(text: str, word: Word) -> bool:
 
 
 def _sets(field: str, word: Word) -> bool:
-    """Returns whether a word is the flag or the key of an argument, or the last part of a dotted key."""
+    """Returns whether a word is the flag or key of an argument, or the last part of a dotted key."""
     if word.text.startswith("--"):
         return field in map(_name_of, (word.flag, *parser_of(None).word(word.flag).options))
     return field == _name_of(word.flag) or word.flag == field.rpartition(".")[2]

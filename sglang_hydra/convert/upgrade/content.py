@@ -1,4 +1,4 @@
-"""The new file: an experiment with its changes made in place, a plan, a script; never over one that is there."""
+"""Makes the new file: an experiment edited in place, a plan, or a script; never overwrites a file."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _RELEASE = "engine.version"
 
 
 def kind_of(made: Upgrade, output: Path | None) -> str | None:
-    """Returns what is written for ``output``, by its name, and what is shown where there is none: the experiment of a
-    file that was read; None for overrides, a recipe and a plan, whose command says it all."""
+    """Returns the kind of the file ``output`` by its name. Without ``output`` returns the kind to show: the experiment
+    of a source file; None for overrides, a recipe and a plan, whose command says it all."""
     if output is not None:
         return _SUFFIXES.get(output.suffix, YAML)
     return YAML if made.subject.kind in (EXPERIMENT, IMPORTED) else None
 
 
 def content_of(made: Upgrade, kind: str, composer: Composer) -> str:
-    """Returns the new file. Raises ConfigError where a plan cannot be written as a script."""
+    """Returns the new file. Raises ConfigError for a plan that no script can start."""
     if kind == JSON:
         return json.dumps(made.plan.to_json(), indent=2, allow_nan=False) + "\n"
     if kind == SHELL:
@@ -88,8 +88,8 @@ def _without_secrets(name: str, value: object) -> object:
 
 
 def _edited(made: Upgrade, content: str) -> str | None:
-    """Edits the text of an experiment line by line and comments out what is gone; None where its form cannot be
-    edited so."""
+    """Edits the text of an experiment line by line and comments out removed keys; None if its form does not allow
+    that."""
     try:
         (root,) = yaml_nodes(content, "config", yaml.SafeLoader)
     except (yaml.YAMLError, ValueError):
@@ -123,7 +123,7 @@ def _edited(made: Upgrade, content: str) -> str | None:
 
 
 def _rename(lines: list[str], first: int, last: int, name: str, made: Upgrade) -> None:
-    """Gives an argument its new name in place, and its new value where that fits one line."""
+    """Renames an argument in place, and puts its new value there if that fits one line."""
     now = made.steps.renamed[name]
     matched = re.match(r"(\s*)[\w.-]+(\s*:\s*)[^#\n]*?(\s*(#.*)?\n)", lines[first])
     if first == last and matched is not None:
@@ -133,7 +133,7 @@ def _rename(lines: list[str], first: int, last: int, name: str, made: Upgrade) -
 
 
 def _places(node: Json, above: tuple[str, ...]) -> Json:
-    """Returns the first and last line of every key of block mappings, by its dotted name."""
+    """Yields the first and last line of every key of block mappings, by its dotted name."""
     for key, value in node.value:
         name = (*above, str(key.value))
         last = value.end_mark.line
@@ -145,7 +145,7 @@ def _places(node: Json, above: tuple[str, ...]) -> Json:
 
 
 def _put_release(lines: list[str], places: Mapping[str, tuple[int, int]], version: str) -> bool:
-    """Sets ``engine.version``: in its line, below ``engine``, or at the end. False where ``engine`` is on one line."""
+    """Sets ``engine.version``: in its line, below ``engine``, or at the end. False if ``engine`` is on one line."""
     inside = [at for key, (at, _) in places.items() if key.startswith("engine.")]
     if _RELEASE in places:
         at = places[_RELEASE][0]
@@ -163,8 +163,8 @@ def _put_release(lines: list[str], places: Mapping[str, tuple[int, int]], versio
 
 
 def _is_the_same(content: str, made: Upgrade, file: Path, composer: Composer) -> bool:
-    """Returns whether the edited text and the new requests make the same plan. Overrides behind the file are in
-    neither."""
+    """Returns whether the edited text and the new requests make the same plan; False with overrides after the file,
+    which the text lacks."""
     typed = [request for request in made.requests if request.place.startswith("argument ")]
     if typed:
         return False

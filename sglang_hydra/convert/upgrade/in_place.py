@@ -1,8 +1,8 @@
-"""Changes a file of others in place: arguments, the image and pinned releases, and nothing else.
+"""Changes a foreign file in place: only arguments, the image and pinned releases.
 
-The text is edited at the places of the flags, so that comments, order and everything beside the servers stay. The new
-text is read again, by the release that its image holds: where it does not come to the servers that were planned, or
-cannot be launched, nothing is written.
+Edits the text at the places of the flags, so that comments, order and everything outside the servers stay. Reads the
+new text again, with the release of its image: writes nothing if it does not start the planned servers, or cannot be
+launched.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _MARKED = re.compile(
 def changed_text(
     file: Path, text: str, made: Sequence[Upgrade], composer: Composer, variables: Mapping[str, str]
 ) -> str:
-    """Returns the text of a file with the changes of all of its servers. Raises ConfigError (UPG007) for one whose text
-    cannot be changed at the places of its flags."""
+    """Returns the text of a file with the changes of all its servers. Raises ConfigError (UPG007) if the text cannot be
+    changed at the places of its flags."""
     changed = text
     spans = server_spans(text)
     edits = [list(_edits(one)) for one in made]
@@ -84,8 +84,8 @@ def changed_text(
 
 
 def image_findings(file: Path, text: str, made: Sequence[Upgrade], composer: Composer) -> list[Finding]:
-    """Returns the error for each image of the changed ``text`` that is of another release than its flags now are, the
-    warning for each that does not say which it holds (UPG008)."""
+    """Returns an error for each image of the changed ``text`` with another release than its flags, and a warning for
+    each with an unknown release (UPG008)."""
     new = made[0].version
     hint = f"launch.image=REPOSITORY:TAG, an image of SGLang {new}; {_TAGS} has what is published"
     found = []
@@ -108,7 +108,7 @@ def _images_in(file: Path, text: str, composer: Composer) -> list[str]:
 def refusals(
     file: Path, text: str, composer: Composer, typed: Sequence[Request], variables: Mapping[str, str]
 ) -> list[Finding]:
-    """Returns why ``check`` would refuse the changed ``text`` of a file, with what is ``typed`` beside it (UPG009)."""
+    """Returns why ``check`` would refuse the changed ``text`` of a file with the ``typed`` overrides (UPG009)."""
     found = native_reader(composer, typed, variables)(file, text)
     found = found[:1] if found[0][0] == WHOLE else found
     verdicts = [(name or str(file), judged(composer, document, typed).verdict) for name, document in found]
@@ -120,7 +120,7 @@ def refusals(
 
 
 def _images_of(version: str) -> str:
-    """Returns a pattern for the images of a release, by their tags; a digest behind the tag belongs to them."""
+    """Returns a pattern for the images of a release by their tags, with an optional digest."""
     name = r"(?<![\w.-])(?=[\w./-]{0,200}(?:sglang|:[\w.-]{0,80}sgl-dev))\w[\w./-]{0,200}"
     tag = rf"(?:[\w.-]{{0,80}}[-_])?v?{re.escape(version)}(?:-[\w.-]*)?"
     return rf"{name}:{tag}(?:@sha256:[0-9a-f]{{64}})?(?![\w.-])"
@@ -133,8 +133,7 @@ def difference(name: str, before: str, after: str) -> list[str]:
 
 
 class _Change(NamedTuple):
-    """An argument that is written otherwise: its flags in the old release, its values there, and the new words, none
-    where it is gone."""
+    """A changed argument: its flags in the old release, its values there, and the new words, none for a removed one."""
 
     flags: Sequence[str]
     values: Sequence[str]
@@ -175,7 +174,7 @@ def _listed(value: object) -> list[str]:
 
 
 def _outside_of_comments(text: str, change: Callable[[str], str]) -> str:
-    """Applies ``change`` to the text, which sees a number in place of each comment."""
+    """Applies ``change`` to the text with a number in place of each comment."""
     comments: list[str] = []
 
     def number(found: re.Match[str]) -> str:
@@ -205,7 +204,7 @@ def _with_words(change: _Change, text: str) -> str:
         return re.sub(of_key, _comment_alone, text, flags=re.M)
 
     def respelled(found: re.Match[str]) -> str:
-        """Puts the new words where the old ones were, parted as these or as the words before them."""
+        """Replaces the old words by the new ones, with the same separators as these or the words before."""
         before = text[: found.start()]
         gaps: list[str] = re.findall(_GAP, found[0]) or re.findall(rf"{_GAP}$", before)
         gap = re.sub(r"[ \t]*(?:#[^\n]*)?(?=\n)", "", gaps[0]) if gaps else ", " if before.endswith("[") else " "
@@ -225,7 +224,7 @@ def _with_words(change: _Change, text: str) -> str:
 
 
 def _comment_alone(found: re.Match[str]) -> str:
-    """Returns the comment behind what is gone, on a line of its own."""
+    """Returns the comment after a removed flag as a line of its own."""
     return f"{found['indent']}{found['comment']}\n" if found["comment"] else ""
 
 
@@ -234,9 +233,9 @@ def _in_list(word: str, quote: str) -> str:
 
 
 def _with_release(text: str, one: Upgrade, held: Collection[str]) -> str:
-    """Returns the images of releases that are ``held``, pinned packages and the line of an export, for the new release.
-    Without a published image for it, the image stays, and so does one of another's making unless ``launch.image`` names
-    the new one. What a comment says of an image stays, and so does the registry before a name."""
+    """Replaces the images of releases in ``held``, pinned packages and an export's line by those of the new release.
+    Keeps an image without a published counterpart, and a foreign one unless ``launch.image`` names its successor. Keeps
+    comments about images, and the registry before a name."""
     old, new = one.start.version, one.version
     text = re.sub(rf"{_PIN}{re.escape(old)}(?![\w.])", rf"\g<1>{new}", text)
     image = image_of(one.plan)
@@ -267,7 +266,7 @@ def _with_release(text: str, one: Upgrade, held: Collection[str]) -> str:
 def _check(
     file: Path, before: str, after: str, made: Sequence[Upgrade], read_file: ReadOthers, composer: Composer
 ) -> None:
-    """Raises ConfigError unless ``after`` starts the servers that were planned, with every comment of ``before``."""
+    """Raises ConfigError unless ``after`` starts the planned servers and keeps every comment of ``before``."""
     lost = [line.strip() for line in _COMMENT.findall(before) if line.strip() not in after and not _MARKED.search(line)]
     try:
         read = [item for item in read_file(file, after) if item[0] != WHOLE]
@@ -293,7 +292,7 @@ def _check(
 
 
 def _stale(file: Path, text: str, one: Upgrade, composer: Composer) -> str | None:
-    """Returns a flag that is left and that only the old release has."""
+    """Returns a remaining flag that only the old release has, or None."""
     old, new = (_all_flags(release(nearest_known(each) or each)) for each in (one.start.version, one.version))
     for launch in launches_of(Source(str(file), text), composer):
         keys = [f"--{key.replace('_', '-')}" for key in launch.values or ()]
@@ -316,7 +315,7 @@ def _refused(why: str) -> ConfigError:
 
 _WORDS = ("entrypoint", "command", "args")
 Span = tuple[int, int]
-"""The offsets of the first character and of that behind the last."""
+"""The offsets of the first character and of the one after the last."""
 
 
 def server_spans(text: str) -> list[Span]:
@@ -347,7 +346,7 @@ def _spans(node: yaml.Node | None, seen: set[int]) -> Iterator[Span]:
 
 
 def _plain(node: yaml.Node) -> str | list[str] | None:
-    """Returns the text of a scalar, the texts of a list."""
+    """Returns the text of a scalar, or the texts of a list."""
     if isinstance(node, yaml.SequenceNode):
         return [str(item.value) for item in node.value if isinstance(item, yaml.ScalarNode)]
     return str(node.value) if isinstance(node, yaml.ScalarNode) else None

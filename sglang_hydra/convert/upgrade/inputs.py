@@ -1,4 +1,4 @@
-"""Reads what is to be upgraded: overrides, a recipe, a plan, an experiment, or what others wrote to launch a server."""
+"""Reads the configuration to upgrade: overrides, a recipe, a plan, an experiment, or a foreign launch file."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _SHOWN = ("IMP007", "IMP010", "IMP017")
 
 @dataclass(frozen=True)
 class Subject:
-    """One server to upgrade. ``requests`` make its plan; ``written_for`` is the release that it says it is for, in its
-    own words, and ``by`` who says so; ``words`` are what one types for it, where that is not what was typed.
+    """One server to upgrade. ``requests`` make its plan; ``written_for`` is its release in its own words, ``by`` the
+    source of that; ``words`` are the words to type for it, if they differ from the typed ones.
 
-    ``recorded`` are the facts of a saved plan; ``file`` is the experiment that was read, ``content`` what was in it.
-    ``old`` are the words of flags that its release only still accepts, by their arguments.
+    ``recorded`` are the facts of a saved plan. ``file`` is the experiment's file, ``content`` its text. ``old`` maps
+    arguments to the words of deprecated flags.
     """
 
     name: str
@@ -63,10 +63,10 @@ def subjects_of(
     composer: Composer,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Subject]:
-    """Returns every server that was named. ``argv`` is what came after a bare ``--``; ``written_for`` is ``--from``, by
-    which the flags of a launch command are read, ``variables`` those that a script leaves to its caller. Raises
-    ConfigError for what names none."""
-    # With a flag between them, the overrides' own reader says what to type.
+    """Returns all named servers. ``argv`` are the words after a bare ``--``; ``written_for`` is ``--from``, the release
+    to read flags with; ``variables`` are those that a script leaves to its caller. Raises ConfigError for words that
+    name no server."""
+    # If a flag is among them, the overrides' own reader says what to type.
     mistyped = any(request.is_flag for request in requests)
     rest = [request for request in requests if mistyped or _is_override(request.text)]
     sources = [request for request in requests if request not in rest]
@@ -151,7 +151,7 @@ def _imported(
     composer: Composer,
     variables: Mapping[str, str],
 ) -> Iterator[Subject]:
-    """Yields the servers that a text of others starts, reduced to the nearest preset."""
+    """Yields the servers that a foreign text starts, reduced to the nearest preset."""
     if word is not None:
         source = read_source(word)
     else:

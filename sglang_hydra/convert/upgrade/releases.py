@@ -1,4 +1,4 @@
-"""Finds the releases of an upgrade, and what changed between them beside the arguments."""
+"""Finds the releases of an upgrade, and their differences outside the arguments."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _FAMILY = re.compile(r"\d+\.\d+\b")
 
 
 class Start(NamedTuple):
-    """The release that a configuration was written for, as the table has it, and how that is known. ``is_assumed``:
-    nothing names it."""
+    """The release that a configuration was written for, from the table, with the reason. ``is_assumed``: nothing names
+    it."""
 
     version: str
     why: str
@@ -26,8 +26,7 @@ class Start(NamedTuple):
 
 
 def release_named(version: str | None, flag: str) -> str:
-    """Returns the release of the table that was typed behind ``flag``. Raises ConfigError, with all that are known, for
-    one that is not in it."""
+    """Returns the known release typed after ``flag``. Raises ConfigError, with the known releases, for another one."""
     known = known_versions()
     if version is None:
         hint = f"{program()} upgrade --to {known[-1]} ...", f"{program()} release list shows all {len(known)}"
@@ -43,7 +42,7 @@ def release_named(version: str | None, flag: str) -> str:
 
 
 def _meant(version: str) -> str | None:
-    """Finds the release that was surely meant: none for one that is older than all of the table."""
+    """Finds the release that was meant; None for one older than the table."""
     known = known_versions()
     if release_key(version) is not None:
         return nearest_known(version)
@@ -51,9 +50,9 @@ def _meant(version: str) -> str | None:
 
 
 def started_from(written_for: str | None, by: str) -> Start | None:
-    """Reads what a source says about itself (``0.5.6+``, ``>=0.5.0rc2``, ``0.5.x``) as a release of the table.
+    """Converts a source's own statement (``0.5.6+``, ``>=0.5.0rc2``, ``0.5.x``) to a release of the table.
 
-    What is older than the table counts as its first release; None where the source says nothing of use.
+    A release older than the table becomes its first one; None for a statement without a release.
     """
     if not written_for:
         return None
@@ -68,8 +67,8 @@ def started_from(written_for: str | None, by: str) -> Start | None:
 
 
 def assumed_start(meant: str, arguments: Iterable[str]) -> Start:
-    """Returns the release of what names none: ``meant``, for which it would be planned, where that has all of its
-    ``arguments``; else the newest one that has them."""
+    """Returns the release of a configuration that names none: ``meant``, the one it is planned for, if that has all of
+    its ``arguments``; else the newest one that has them."""
     meant = nearest_known(meant) or known_versions()[-1]
     wanted = {name for name in arguments if any(name in release(version).arguments for version in known_versions())}
     if wanted.issubset(release(meant).arguments):
@@ -80,16 +79,16 @@ def assumed_start(meant: str, arguments: Iterable[str]) -> Start:
 
 
 class Changes(NamedTuple):
-    """What came and went between two releases, whatever the configuration. ``names`` has for scripts, pages, variables
-    and arguments those that are ``added`` and ``removed``; ``serve_since`` is the first release with the command
-    ``sglang serve``, where only the later of the two has it."""
+    """The changes between two releases, independent of the configuration. ``names`` lists the ``added`` and ``removed``
+    scripts, pages, variables and arguments; ``serve_since`` is the first release with ``sglang serve``, if only the
+    later one of the two has it."""
 
     names: Mapping[str, Mapping[str, list[str]]]
     serve_since: str | None
 
 
 def changes_between(old: str, new: str) -> Changes:
-    """Compares the names of two releases. Raises KeyError for a release that is not in the table."""
+    """Compares the names of two releases. Raises KeyError for a release outside the table."""
     before, after = release(old), release(new)
     both: dict[str, tuple[Iterable[str], Iterable[str]]] = {
         "scripts": (_commands(before), _commands(after)),
@@ -108,7 +107,7 @@ def changes_between(old: str, new: str) -> Changes:
 
 
 def _commands(known: Release) -> list[str]:
-    """Returns the commands that can be typed: ``sglang serve`` is a word of the program ``sglang``."""
+    """Returns the commands to type: ``sglang serve`` is a word of the program ``sglang``."""
     return [f"{name} serve" if name == "sglang" else name for name in known.scripts]
 
 

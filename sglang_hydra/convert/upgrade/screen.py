@@ -1,4 +1,4 @@
-"""Shows an upgrade to people, what breaks first and the new command last, and makes the record of ``--json``."""
+"""Shows an upgrade to people, breaks first and the new command last, and makes the record of ``--json``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sglang_hydra.text.words import plural, program
 
 _MOST_PAGES = 6
 _NO_OPTION = "ARG010"
-"""A flag that is left out of the new command, as the release has none."""
+"""The id for a flag that the new command omits, because the release lacks it."""
 _PACKAGES = ("torch", "transformers")
 _PLACES_OF_VARIABLES = {"renamed": "{0} reads {1}", "gone": "{0} no longer reads it", "unknown": "{0} does not read it"}
 
 
 def upgrade_screen(made: Upgrade, *, changes: bool = True) -> list[Line]:
-    """Returns one server; without ``changes`` where another server has shown them already."""
+    """Renders one server; without ``changes`` if another server has already shown them."""
     lines: list[Line] = [*_heading(made), []]
     lines += finding_lines(made.subject.findings)
     lines += _broken(made)
@@ -81,7 +81,7 @@ def _respelled(made: Upgrade) -> Iterator[Line]:
 
 
 def _resolved(made: Upgrade) -> Iterator[Line]:
-    """Shows the values that move by both releases' code, else the defaults that move by the table."""
+    """Shows the values that move between both releases' own code, else the defaults that move in the table."""
     if isinstance(made.comparison, Moves):
         yield from _compared(made.comparison)
         return
@@ -146,7 +146,7 @@ def _variables(made: Upgrade) -> Iterator[Line]:
 
 
 def _release(made: Upgrade) -> Iterator[Line]:
-    """Shows what does not depend on this configuration: what the release needs, its commands and pages."""
+    """Shows the facts independent of this configuration: the release's requirements, commands and pages."""
     changes, needs = made.changes, release(made.version).needs
     wanted = [f"Python {needs['python']}", *(f"{name}{needs['packages'][name]}" for name in _PACKAGES)]
     wanted += [f"CUDA {needs['cuda']}, driver {needs['driver']} or newer"] if made.plan.gpu.vendor == "nvidia" else []
@@ -179,7 +179,7 @@ def _each_once(rows: Sequence[list[Span]]) -> list[list[Span]]:
 
 
 def _plan_errors(made: Upgrade) -> Iterator[Line]:
-    """Shows errors that do not depend on the release: the command will not serve."""
+    """Shows errors independent of the release: the command will not serve."""
     shown_before = {item.message for item in made.steps.broken}
     errors = [finding for finding in made.plan.errors if finding.message not in shown_before]
     if errors:
@@ -208,7 +208,7 @@ def _handed_over(made: Upgrade) -> str:
 
 
 def summary(made: Upgrade) -> Line:
-    """Returns one line: what it costs, and the verdict."""
+    """Returns one line: the number of changes, and the verdict."""
     steps = made.steps
     count, what = len(steps.moved), "default"
     if isinstance(made.comparison, Moves):
@@ -235,7 +235,7 @@ SCHEMA = "sglang_hydra.upgrade/1"
 
 
 def record(made: Sequence[Upgrade], files: Sequence[tuple[str | None, Path | None, str | None]]) -> JsonDict:
-    """Returns the record of all servers. ``files`` has for each the kind of the new file, its path and its content."""
+    """Returns the record of all servers. ``files`` holds each one's new file: its kind, path and content."""
     return {
         "schema": SCHEMA,
         "to": made[0].version,
@@ -274,7 +274,7 @@ def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | N
 
 
 def _values(found: Moves | str) -> dict[str, object]:
-    """Returns the values of both releases; ``why`` says why that is not known."""
+    """Returns the values of both releases; ``why`` says why they are unknown."""
     if isinstance(found, str):
         return {"asked": False, "why": found, "moves": [], "steps": [], "before_id": None, "after_id": None}
     moves = [plain(item) for item in found.moves]

@@ -24,7 +24,7 @@ _OURS = "SGLANG_HYDRA_"
 
 @dataclass(frozen=True)
 class Broken:
-    """An argument that the new release refuses: ``gone``, or its ``choice`` is."""
+    """An argument that the new release refuses: it is ``gone``, or its ``choice`` is."""
 
     key: str
     value: Json
@@ -35,7 +35,7 @@ class Broken:
 
 @dataclass(frozen=True)
 class Respelled:
-    """An argument with another flag or value in the new release; ``after`` is empty where it is the default there."""
+    """An argument with another flag or value in the new release; ``after`` is empty for the default there."""
 
     key: str
     value: Json
@@ -45,8 +45,8 @@ class Respelled:
 
 @dataclass(frozen=True)
 class Moved:
-    """A default that nobody set and that is another one now. ``keep`` is what to type for the old one, None where that
-    cannot be typed; ``since`` the release that changed it, None on the way back."""
+    """A default that nobody set and that has changed. ``keep`` is what to type for the old value, None if that cannot
+    be typed; ``since`` is the release that changed it, None for a downgrade."""
 
     name: str
     before: Json
@@ -57,8 +57,8 @@ class Moved:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable that is set and that the new release does not read: ``renamed`` (``instead``), ``gone``, or
-    ``unknown`` where the table has it for neither release. ``place`` is engine.env or this shell."""
+    """A set variable that the new release does not read: ``renamed`` (``instead``), ``gone``, or ``unknown`` in both
+    releases. ``place`` is engine.env or this shell."""
 
     name: str
     state: str
@@ -68,8 +68,8 @@ class Variable:
 
 @dataclass(frozen=True)
 class Steps:
-    """Everything that changes for one configuration. ``arguments`` are what remains, by the new release's names;
-    ``renamed`` has the new name of each argument that the old release called otherwise."""
+    """All changes for one configuration. ``arguments`` are the remaining ones, by the new release's names; ``renamed``
+    maps old names to new ones."""
 
     arguments: JsonObject
     renamed: Mapping[str, str]
@@ -82,15 +82,15 @@ class Steps:
 def steps_between(
     intent: JsonObject, old: str, new: str, typed: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 ) -> Steps:
-    """Returns what becomes of ``intent`` (arguments of ``old``) in ``new``. ``typed`` are the words of arguments that
-    were typed with an old flag.
+    """Converts ``intent`` (arguments of ``old``) to ``new``. ``typed`` are the words of arguments that were typed with
+    an old flag.
 
-    Raises KeyError for a release that is not in the table.
+    Raises KeyError for a release outside the table.
     """
     secret = {name for name in intent if name in SECRET_FIELDS or is_secret_name(name)}
     given = {name: value for name, value in intent.items() if value is not None and name not in secret}
     before = accepted(given, old)
-    # What the old release did not have either says nothing about the new one.
+    # Arguments that the old release also lacked say nothing about the new one.
     made = _Renaming(old, new)
     for name, value in given.items():
         made.take(name, value, given)
@@ -111,8 +111,8 @@ def steps_between(
 
 
 class _Renaming:
-    """The arguments of one release under the names of another. ``names`` has the new name of each that has another one,
-    ``beside`` the argument that the successor of one needs beside it."""
+    """The arguments of one release under the names of another. ``names`` maps old names to changed ones, ``beside``
+    maps an argument to another one that its successor needs."""
 
     def __init__(self, old: str, new: str) -> None:
         self.old, self.new = old, new
@@ -155,7 +155,7 @@ def _has_flag(name: str, version: str) -> bool:
 
 
 def _beside(name: str, old: str, new: str) -> JsonDict:
-    """Returns what the new release needs beside the successor of ``name``, and the old one had by default."""
+    """Returns the argument that the successor of ``name`` also needs, with the old release's default."""
     if direction(old, new) != "upgrade":
         return {}
     also = successor(name, new).also
@@ -166,7 +166,7 @@ def _beside(name: str, old: str, new: str) -> JsonDict:
 
 
 def _name_in(name: str, value: Json, old: str, new: str) -> tuple[str, Json] | str:
-    """Returns the name and value of an argument of ``old`` in ``new``, or advice where ``new`` does not have it."""
+    """Returns the name and value of an argument of ``old`` in ``new``, or advice if ``new`` lacks it."""
     known = release(new)
     if direction(old, new) == "downgrade":
         for candidate in known.arguments:
@@ -208,7 +208,7 @@ def _respelled(
     gone: set[str],
     typed: Mapping[str, tuple[str, ...]],
 ) -> Iterator[Respelled]:
-    """Yields each argument with other words now. Two spellings of one flag count as the same."""
+    """Yields each argument whose words change. Two spellings of one flag count as the same."""
     for name, value in given.items():
         now = made.names.get(name, name)
         if name in gone or now in gone:
@@ -241,8 +241,8 @@ def _moved(old: str, new: str, after: Accepted, kept: JsonObject) -> Iterator[Mo
 
 
 def variables_between(planned: Mapping[str, str], inherited: Mapping[str, str], old: str, new: str) -> list[Variable]:
-    """Variables of SGLang that are set and that ``new`` does not read. ``planned`` is what the launch sets,
-    ``inherited`` what this shell has."""
+    """Returns SGLang's set variables that ``new`` does not read. ``planned`` are those of the launch, ``inherited``
+    those of this shell."""
     before, after = release(old).variables, release(new).variables
     found = []
     for name in dict.fromkeys([*planned, *inherited]):
@@ -259,7 +259,7 @@ def variables_between(planned: Mapping[str, str], inherited: Mapping[str, str], 
 
 
 def _other_spelling(name: str) -> str:
-    """Returns the name with SGLang's other prefix: releases after 0.5.2 have SGLANG_ where it had SGL_."""
+    """Returns the name with SGLang's other prefix: releases after 0.5.2 changed SGL_ to SGLANG_."""
     if name.startswith(_PREFIX):
         return _OLD_PREFIX + name.removeprefix(_PREFIX)
     return _PREFIX + name.removeprefix(_OLD_PREFIX)

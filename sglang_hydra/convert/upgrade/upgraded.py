@@ -1,4 +1,4 @@
-"""One server from one release to the other: its steps, its plan for the new release, the new command."""
+"""Upgrades one server to another release: its steps, its new plan, its new command."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from sglang_hydra.text.words import program
 
 
 class Moves(NamedTuple):
-    """Two exact resolutions: the identities of both servers, and what moves: values, variables and figures of the
-    memory. ``steps`` are the releases that were asked between."""
+    """Two exact resolutions: the identities of both servers, and the moved values, variables and memory figures.
+    ``steps`` are the releases asked in between."""
 
     before_id: str
     after_id: str
@@ -46,8 +46,8 @@ class Moves(NamedTuple):
 
 
 def compare(old: str, after: Plan, plan_in: Callable[[str], Plan], *, with_steps: bool = False) -> Moves | str:
-    """Compares what ``old`` makes of the configuration with ``after``, its plan for the new release. Returns, in a
-    clause, why that is not possible where one of them was not asked."""
+    """Compares the resolution of ``old`` with ``after``, the plan for the new release. Returns the reason as a clause
+    if one of them was not asked."""
     if after.engine.version == old:
         return "both are one release"
     try:
@@ -77,7 +77,7 @@ def _moves(before: Plan, after: Plan, steps: Sequence[Plan]) -> Iterator[Differe
 
 
 def _between(old: str, new: str) -> Iterator[str]:
-    """Yields the releases between two that can be asked: whose answers ship, or whose wheels are here."""
+    """Yields the releases between two that can answer: recorded ones, and those with a local wheel."""
     first, last = (old, new) if at_least(new, old) else (new, old)
     for version in known_versions() if first == old else reversed(known_versions()):
         inside = at_least(version, first) and at_least(last, version)
@@ -97,9 +97,9 @@ _VERSION = "engine.version"
 
 @dataclass(frozen=True)
 class Upgrade:
-    """One server for the release ``version``. ``requests`` make ``plan``, which is for that release; ``flags`` are the
-    folders and the config that they need. ``set_by`` says of an argument who named it. ``comparison`` is the
-    values of both releases themselves, or why that is not known."""
+    """One server upgraded to the release ``version``. ``requests`` make ``plan`` for that release; ``flags`` are their
+    config folders and name. ``set_by`` maps arguments to who set them. ``comparison`` holds both releases' values, or
+    why they are unknown."""
 
     subject: Subject
     start: Start
@@ -115,19 +115,19 @@ class Upgrade:
 
     @property
     def ok(self) -> bool:
-        """Returns whether nothing breaks: everything was read, nothing had to be left out, and the release takes it."""
+        """Returns whether nothing breaks: everything was read, nothing was left out, and the release accepts it."""
         read = all(finding.level != "error" for finding in self.subject.findings)
         return self.plan.ok and read and not self.steps.broken
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Returns the arguments with a secret that somebody gave: no command that is shown has them."""
+        """Returns the secret arguments that were given; no shown command has them."""
         given = [*self.plan.secrets, *(request.name for request in self.subject.requests)]
         return tuple(dict.fromkeys(name for name in given if name in SECRET_FIELDS))
 
     @property
     def words(self) -> list[str]:
-        """Returns our command as words, without the program. No secret is in it."""
+        """Returns our command as words, without the program and without secrets."""
         if self.subject.words is not None:
             return [*_changed_words(self.subject.words, self), *self.flags]
         return [*(_shown_word(request) for request in self.requests if request.place != _CHOSEN), *self.flags]
@@ -138,7 +138,7 @@ class Upgrade:
 
 
 def _by_the_new_release(finding: Finding, version: str) -> Finding:
-    """Returns the finding on a flag that a variable gives its value: an error where ``version`` has no such flag."""
+    """Turns the finding on a flag with a variable's value into an error if ``version`` lacks the flag."""
     name = finding.fields[0] if finding.id == "IMP005" and finding.fields else ""
     if name not in EVERY or (now := name_in(name, version)) == name:
         return finding
@@ -157,10 +157,10 @@ def upgraded(
     with_values: bool = True,
     with_steps: bool = False,
 ) -> Upgrade:
-    """Takes ``subject`` to ``version``, a release of the table; ``written_for`` is what ``--from`` names.
+    """Upgrades ``subject`` to ``version``, a release of the table; ``written_for`` is the release of ``--from``.
 
-    With ``with_values`` both releases are asked for their values, ``with_steps`` those between as well.
-    Raises ConfigError for what cannot be composed, or is no server of SGLang's.
+    ``with_values`` asks both releases for their values, ``with_steps`` also those in between. Raises ConfigError for a
+    configuration that does not compose or is no SGLang server.
     """
     env = os.environ
     subject = replace(subject, findings=[_by_the_new_release(item, version) for item in subject.findings])
@@ -225,7 +225,7 @@ def _refuse_others(composition: Composition) -> None:
 
 
 def _start(subject: Subject, composition: Composition, written_for: str | None) -> Start:
-    """Returns the release of --from, else that of the source, else engine.version, else the one that is assumed."""
+    """Returns the release of --from, else of the source or recipe, else engine.version, else the assumed one."""
     if written_for is not None:
         return Start(written_for, "--from")
     recipe = _recipe_of(composition)
@@ -253,7 +253,7 @@ def _environment(composition: Composition) -> dict[str, str]:
 def _new_requests(
     requests: Sequence[Request], composition: Composition, steps: Steps, variables: Sequence[Variable], version: str
 ) -> Iterator[Request]:
-    """Yields the requests without what is gone, for the new release."""
+    """Yields the requests for the new release, without removed arguments."""
     gone = {item.key for item in steps.broken}
     renamed = [item for item in variables if item.state == "renamed" and item.place == "engine.env"]
     dropped = {_VERSION, *gone, *steps.renamed, *(f"engine.env.{item.name}" for item in renamed)}
@@ -261,7 +261,7 @@ def _new_requests(
         if request.name.removeprefix("extra.") not in dropped:
             yield request
     for name in (*gone, *steps.renamed):
-        # What a preset or a recipe sets cannot be unset, only set to null.
+        # A value of a preset or a recipe cannot be unset, only set to null.
         if any(origin.layer in _OF_PRESETS or origin.file for origin in composition.origins.get(name, ())):
             yield Request.typed(name, None if EVERY[name].optional else EVERY[name].default, _PLACE)
     yield Request.typed(_VERSION, version, _PLACE)
@@ -285,7 +285,7 @@ def _leaves(requests: Sequence[Request]) -> Iterator[Request]:
 
 
 def composable(requests: Sequence[Request]) -> list[Request]:
-    """Removes references to variables that are not set here: a secret changes no plan."""
+    """Removes references to variables that are unset here: a secret changes no plan."""
     return [request for request in requests if not _is_open(request)]
 
 
@@ -295,7 +295,7 @@ def _is_open(request: Request) -> bool:
 
 
 def _shown_word(request: Request) -> str:
-    """Returns a request as an override, a secret as a reference."""
+    """Returns a request as an override, with a secret as a reference."""
     key = request.name
     if is_secret_name(key.rpartition(".")[2]):
         refers = isinstance(request.value, str) and request.value.startswith("${oc.env:")

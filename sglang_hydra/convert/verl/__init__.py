@@ -1,13 +1,12 @@
-"""verl's SGLang rollout: what verl will start from its ``rollout`` node, planned before any of its workers run.
+"""Plans verl's SGLang rollout from verl's ``rollout`` node, before any worker of verl runs.
 
-What goes here: what verl passes to SGLang, and the node of SGLang's arguments in verl's tree. What does not: anything
-that imports verl, ray or SGLang.
+What goes here: the arguments that verl passes to SGLang, and the node of SGLang's arguments in verl's tree. What does
+not: anything that imports verl, ray or SGLang.
 
-    plan_rollout(config)    -> Rollout: the plan, the keys that were set, what verl adds itself
-    main                    the decorator between @hydra.main and verl's own task: plans, refuses, hands the keys on
+    plan_rollout(config)    -> Rollout: the plan, the set keys, verl's own additions
+    main                    the decorator between @hydra.main and verl's own task: plans, refuses, passes the keys on
     Rollout                 .plan, .engine_kwargs, .passed, .server_args, .leave(config), .as_text()
-
-    passed.py               what verl passes itself, what it refuses, and what of its rollout node never reaches SGLang
+    passed.py               what verl passes itself, what it refuses, and which rollout keys never reach SGLang
     rollout.py              what was set below engine_kwargs.sglang, by whom, and all of it as one plan
 """
 

@@ -1,13 +1,13 @@
-"""What verl itself passes to ``ServerArgs``, from its rollout and model nodes and of its own accord; what it refuses of
-these nodes, and what of them never reaches SGLang.
+"""Determines the arguments that verl passes to ``ServerArgs`` from its rollout and model nodes and on its own; the
+values that it refuses; and the keys that never reach SGLang.
 
-verl builds one dictionary: its own arguments, then everything of ``engine_kwargs.sglang`` over them, then what depends
-on features that are switched on elsewhere (LoRA, Prometheus, multi-token prediction, ...), which nobody can override.
+verl builds one dictionary: its own arguments, then ``engine_kwargs.sglang`` over them, then arguments of features that
+are enabled elsewhere (LoRA, Prometheus, multi-token prediction, ...), which nobody can override.
 
 Source: verl-project/verl@00c3c04 verl/workers/rollout/sglang_rollout/async_sglang_server.py (SGLangHttpServer
 .launch_server, SGLangReplica.launch_servers) and utils.py; @065ef9b verl/workers/rollout/replica.py (sizes, nodes);
-@005f273 verl/trainer/config/rollout/rollout.yaml and verl/workers/config/rollout.py (the defaults,
-and what ``RolloutConfig.__post_init__`` refuses).
+@005f273 verl/trainer/config/rollout/rollout.yaml and verl/workers/config/rollout.py (the defaults, and the refusals of
+``RolloutConfig.__post_init__``).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ OF_ITS_OWN = "verl itself"
 # The rollout's defaults, for trees of releases that lack a key.
 _DEFAULTS: JsonObject = json_beside(__file__)
 _OF_ITS_OWN: JsonObject = _DEFAULTS["of its own"]
-# Block-wise FP8 for a checkpoint that is none: quantized as it is loaded, and at each update of the weights.
+# Block-wise FP8 for another checkpoint: quantized at loading and at each weight update.
 _FP8 = {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}
 
 
 @dataclass(frozen=True)
 class Passed:
-    """One argument that verl passes itself. ``place`` is the key of verl's tree that it comes from; what is set after
-    ``engine_kwargs`` is ``final`` and wins over them."""
+    """An argument that verl passes. ``place`` is its key in verl's tree; a ``final`` one is set after ``engine_kwargs``
+    and overrides them."""
 
     value: Any
     place: str
@@ -46,18 +46,18 @@ class Passed:
 
 @dataclass(frozen=True)
 class Tree:
-    """verl's composed tree, read key by key: an interpolation elsewhere in it may lead nowhere yet. ``at`` is the node
-    that holds ``rollout`` and ``model``."""
+    """verl's composed tree, read key by key, because interpolations elsewhere may not resolve yet. ``at`` is the node
+    that contains ``rollout`` and ``model``."""
 
     config: Any
     at: str
 
     def get(self, key: str, default: object = None) -> Any:
-        """Returns the value at ``key`` below ``at`` as plain containers; ``default`` where there is none."""
+        """Returns the value at ``key`` below ``at`` as plain containers, or ``default``."""
         return self.select(f"{self.at}.{key}", default)
 
     def select(self, key: str, default: Any = None) -> Any:
-        """Returns the same for a key of the whole tree. Raises ConfigError where an interpolation leads nowhere."""
+        """Returns the value at a key of the whole tree. Raises ConfigError for an unresolvable interpolation."""
         from omegaconf import OmegaConf
 
         with hydra_errors_as_findings():
@@ -75,17 +75,17 @@ class Tree:
 
     @property
     def ranks(self) -> int:
-        """Returns GPUs of one server: tensor times data parallel."""
+        """Returns the GPUs of one server: tensor times data parallel size."""
         return int(self.rollout("tensor_model_parallel_size")) * int(self.rollout("data_parallel_size"))
 
     @property
     def gpus_of_node(self) -> int:
-        """Returns GPUs that one server sees on each of its nodes."""
+        """Returns the GPUs that one server sees on each of its nodes."""
         return max(1, min(int(self.rollout("n_gpus_per_node")), self.ranks))
 
     @property
     def shares_gpus(self) -> bool:
-        """Returns whether the trainer lives on the same GPUs (verl's hybrid mode)."""
+        """Returns whether the trainer runs on the same GPUs (verl's hybrid mode)."""
         return bool(self.get("hybrid_engine", True)) and not self.rollout("nnodes")
 
     @property
@@ -117,7 +117,7 @@ def _first(tree: Tree, version: str, vendor: str) -> Iterator[tuple[str, Passed]
 
 
 def _last(tree: Tree, knows: Collection[str]) -> Iterator[tuple[str, Passed]]:
-    """Yields the arguments that win over ``engine_kwargs``."""
+    """Yields the arguments that override ``engine_kwargs``."""
     if tree.lora_rank and not tree.get("model.lora.merge", False):
         place = tree.place("model.lora.rank" if tree.get("model.lora.rank", 0) else "model.lora_rank")
         modules = tree.get("model.target_modules", "all-linear")
@@ -148,12 +148,12 @@ def _last(tree: Tree, knows: Collection[str]) -> Iterator[tuple[str, Passed]]:
 
 
 def local_path(path: object) -> object:
-    """Returns where verl looks for the model: a home folder spelled out. HDFS has its place only at start-up."""
+    """Returns verl's path of the model, with the home folder expanded. HDFS paths are known only at startup."""
     return os.path.expanduser(path) if isinstance(path, str) else path
 
 
 def _attention_backend(version: str, vendor: str) -> str:
-    """Returns verl's own choice, which it does not leave to SGLang."""
+    """Returns verl's choice, which it does not leave to SGLang."""
     if vendor == "amd":
         return "aiter"
     return "flashinfer" if at_least(version, "0.5.12") else "fa3"
@@ -161,7 +161,7 @@ def _attention_backend(version: str, vendor: str) -> str:
 
 _SIZES = ("tensor_model_parallel_size", "data_parallel_size", "expert_parallel_size", "pipeline_model_parallel_size")
 
-# verl's defaults of keys that only its other engines read, and what SGLang calls the same.
+# verl's defaults of keys that only its other engines read, with SGLang's names.
 _UNREAD: Mapping[str, tuple[object, str]] = {
     "max_num_batched_tokens": (8192, "chunked_prefill_size"),
     "enable_chunked_prefill": (True, "chunked_prefill_size"),
@@ -172,7 +172,7 @@ _UNREAD: Mapping[str, tuple[object, str]] = {
 
 
 def unplannable(tree: Tree) -> list[Finding]:
-    """Returns the errors that leave nothing to plan: no rollout, another engine, invalid sizes."""
+    """Returns the errors that prevent planning: no rollout, another engine, invalid sizes."""
     rollout = tree.get("rollout")
     if not isinstance(rollout, dict) or not isinstance(tree.get("model"), dict):
         message = f"{tree.at} has no rollout and model nodes: this is not verl's tree"
@@ -195,7 +195,7 @@ def unplannable(tree: Tree) -> list[Finding]:
 
 
 def refused(tree: Tree, version: str) -> Iterator[Finding]:
-    """Yields what verl refuses in its workers, when the rollout is built."""
+    """Yields the errors that verl raises in its workers, when it builds the rollout."""
 
     def refusal(key: str, message: str, hint: str) -> Finding:
         return Finding("error", "VRL004", f"verl refuses {tree.place(key)}={tree.get(key)}: {message}", (), hint)
@@ -226,7 +226,7 @@ def refused(tree: Tree, version: str) -> Iterator[Finding]:
 
 
 def unread(tree: Tree, set_here: Mapping[str, object]) -> Iterator[Finding]:
-    """Yields keys of the rollout node with a value that verl's SGLang rollout does not pass on."""
+    """Yields warnings for set keys of the rollout node that verl's SGLang rollout does not pass on."""
     for key, (default, argument) in _UNREAD.items():
         value = tree.get(f"rollout.{key}", default)
         if value != default and argument not in set_here:

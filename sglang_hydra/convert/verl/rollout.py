@@ -1,7 +1,7 @@
-"""From verl's composed tree to the plan of the server that verl will start, and the keys that verl is to get.
+"""Plans the server that verl will start from its composed tree, and returns the keys for verl.
 
-Arguments of SGLang leave the node below ``engine_kwargs.sglang`` for verl. Keys of our own (``gpu``, ``engine``,
-``fit``, ``model``, ``ignore``) tell the plan what it cannot know from verl's tree, and never leave it.
+verl gets SGLang's arguments in the node ``engine_kwargs.sglang``. Our own keys (``gpu``, ``engine``, ``fit``,
+``model``, ``ignore``) give the plan facts that verl's tree lacks; verl never gets them.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from sglang_hydra.text.screen import columns, shown, text, write
 
 C = TypeVar("C")
 
-# What verl sets in the process of its server (the source of passed.py).
+# verl sets this in its server's process (the source of passed.py).
 _ENVIRONMENT = {"SGLANG_BLOCK_NONZERO_RANK_CHILDREN": "0"}
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """What verl will start, before it does.
+    """The server that verl will start.
 
-    ``engine_kwargs`` are the keys that were set in the node, with their values: keys out are keys in. ``passed`` is
-    what verl adds itself; ``server_args`` what ``ServerArgs(**...)`` will be called with. ``said`` has the settings of
-    the node, each with the place where it was set.
+    ``engine_kwargs`` are the set keys of the node with their values, unchanged. ``passed`` is what verl adds;
+    ``server_args`` are the arguments for ``ServerArgs(**...)``. ``said`` has the settings of the node, each with the
+    place that set it.
     """
 
     plan: Plan
@@ -60,13 +60,13 @@ class Rollout:
 
     @property
     def server_args(self) -> JsonDict:
-        """Returns the keyword arguments of SGLang's ``ServerArgs`` on node 0: the last of verl's words wins."""
+        """Returns the keyword arguments of SGLang's ``ServerArgs`` on node 0: verl's final ones win."""
         first = {name: own.value for name, own in self.passed.items() if not own.final}
         last = {name: own.value for name, own in self.passed.items() if own.final}
         return {**first, **self.engine_kwargs, **last}
 
     def leave(self, config: C) -> C:
-        """Returns a copy of verl's tree in which the node holds ``engine_kwargs`` and nothing else."""
+        """Returns a copy of verl's tree whose node contains only ``engine_kwargs``."""
         from omegaconf import OmegaConf, flag_override
 
         left: Any = copy.deepcopy(config)
@@ -82,7 +82,7 @@ class Rollout:
         return cast(C, left)
 
     def as_text(self) -> str:
-        """Returns every argument that ``ServerArgs`` gets, with who set it, and the findings of the plan."""
+        """Returns every argument for ``ServerArgs`` with who set it, and the findings of the plan."""
         rows = [[text("  " + name, "bold"), text(value), text(who, "dim")] for name, value, who in self._rows()]
         lines = [*columns(rows, indent=""), [], *finding_lines(self.plan.findings, self.plan), summary(self.plan)]
         return "\n".join("".join(part for part, _ in line).rstrip() for line in lines)
@@ -106,12 +106,11 @@ def plan_rollout(
 ) -> Rollout:
     """Plans the SGLang server that verl starts from its composed ``config`` (a DictConfig or plain containers).
 
-    ``at`` is the node that holds ``rollout`` and ``model``. In its ``rollout.engine_kwargs.sglang`` are arguments of
-    SGLang, and for the plan alone ``gpu``, ``engine``, ``fit``, ``model``, ``ignore``. ``config_dirs`` are searched
-    for GPU classes before ours; in a Hydra app its own folders are. ``seed`` and ``env`` are as in ``plan``.
-
-    Raises ConfigError with every finding for keys that SGLang has not, values that do not fit and trees that are not
-    verl's; what SGLang or verl would refuse later is in the plan's ``findings`` instead.
+    ``at`` is the node with ``rollout`` and ``model``. Its ``rollout.engine_kwargs.sglang`` contains SGLang's arguments,
+    and for the plan alone ``gpu``, ``engine``, ``fit``, ``model``, ``ignore``. GPU classes are searched in
+    ``config_dirs``, and in a Hydra app in its own folders, before ours. ``seed`` and ``env`` are as in ``plan``. Raises
+    ConfigError with every finding for keys that SGLang lacks, unsuitable values and trees that are not verl's; later
+    refusals by SGLang or verl are in the plan's ``findings`` instead.
     """
     from omegaconf import OmegaConf
 
@@ -143,14 +142,14 @@ def plan_rollout(
 
 
 def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Returns the decorator between ``@hydra.main`` and verl's task.
+    """Decorates verl's task, below ``@hydra.main``.
 
         @hydra.main(version_base=None, config_path="conf", config_name="trainer")
         @sglang_hydra.convert.verl.main
         def train(config): run_ppo(config)
 
-    The task gets verl's tree with a node ``engine_kwargs.sglang`` that holds what was set there and nothing else. It
-    is not called where the server could not be launched: the findings are shown and the exit code is 2.
+    The task gets verl's tree with a node ``engine_kwargs.sglang`` that contains only the keys set there. For a server
+    that cannot be launched the task is not called: the findings are shown and the exit code is 2.
     """
     hide_typed_keys(sys.argv, os.environ)
 
@@ -168,7 +167,7 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _checked(composer: Composer, typed: list[Request], findings: Sequence[Finding]) -> list[Request]:
-    """Returns ``typed``. Raises ConfigError with the findings and, beside them, every value that does not fit."""
+    """Returns ``typed``. Raises ConfigError with the findings and every unsuitable value."""
     try:
         composer.check(typed)
     except ConfigError as failure:
@@ -179,7 +178,7 @@ def _checked(composer: Composer, typed: list[Request], findings: Sequence[Findin
 
 
 def _folders_of_app() -> list[str]:
-    """Returns where a running Hydra app finds its configs, so that a GPU class of its own is known."""
+    """Returns the config folders of a running Hydra app, so that its own GPU classes are known."""
     from hydra.core.hydra_config import HydraConfig
 
     if not HydraConfig.initialized():
@@ -189,7 +188,7 @@ def _folders_of_app() -> list[str]:
 
 
 def _arguments_of(version: str) -> frozenset[str]:
-    """Returns the arguments of a release of SGLang; those of 0.5.2 for a release that the table does not have."""
+    """Returns the arguments of a release of SGLang, or those of 0.5.2 for one outside the table."""
     near = nearest_known(version)
     return frozenset(release(near).arguments) if near else frozenset(FIELDS)
 
@@ -204,14 +203,14 @@ def _of_verl(own: Mapping[str, Passed], knows: frozenset[str], *, final: bool) -
 
 
 def _leaving(settings: Mapping[str, Setting]) -> JsonDict:
-    """Returns the arguments that verl gets, those of ``extra`` under their own names."""
+    """Returns the arguments that verl gets, those in ``extra`` under their own names."""
     kept = {name: word.value for name, word in settings.items() if name not in OWN_KEYS}
     extra = settings["extra"].value if "extra" in settings else None
     return {**kept, **(extra if isinstance(extra, Mapping) else {})}
 
 
 def _with(plan: Plan, found: Sequence[Finding]) -> Plan:
-    """Returns the plan with the findings about verl, without those that ``ignore`` names."""
+    """Adds the findings about verl to the plan, except those that ``ignore`` names."""
     ignore = plan.nodes.ignore
     silent = tuple(finding for finding in found if finding.id in ignore)
     kept = tuple(finding for finding in found if finding.id not in ignore)
@@ -234,9 +233,9 @@ class Setting:
 
 
 def settings_in(tree: Tree) -> dict[str, Setting]:
-    """Returns every key that was set in the node. Inside a Hydra app its own configs and command line say by whom.
+    """Returns every set key of the node. Inside a Hydra app its configs and command line say who set it.
 
-    Raises ConfigError for a node that holds every argument of SGLang where nobody can tell which of them were set.
+    Raises ConfigError for a node with every argument of SGLang if nobody can tell which ones were set.
     """
     from omegaconf import OmegaConf
 
@@ -262,9 +261,9 @@ def _setting(name: str, value: Any, mount: str, origins: Mapping[str, Origin]) -
 
 
 def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator[tuple[str, Setting]]:
-    """Yields the keys that were set in a mount of everything (``sglang_hydra@...``), which has a value for every key.
+    """Yields the set keys of a full mount (``sglang_hydra@...``), which has a value for every key.
 
-    Raises ConfigError outside of a Hydra app.
+    Raises ConfigError outside a Hydra app.
     """
     if not origins:
         message = f"{mount} holds every argument of SGLang, and outside of a Hydra app nobody knows which were set"
@@ -276,11 +275,9 @@ def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator
 
 
 def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
-    """Returns the last word on each key right below ``mount``: the file and line or the override, in a running Hydra
-    app.
+    """Returns who last set each key directly below ``mount``, a file and line or an override, in a running Hydra app.
 
-    What an option of a group brings (``gpu@NODE.gpu: h200``) counts as one word on the group's key. Empty outside of
-    an app.
+    A choice of a group option (``gpu@NODE.gpu: h200``) counts as one entry for the group's key. Empty outside an app.
     """
     from hydra.core.hydra_config import HydraConfig
 
@@ -296,8 +293,8 @@ def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
 def requests_of(
     settings: Mapping[str, Setting], tree: Tree, knows: Collection[str], version: str
 ) -> tuple[list[Request], list[Finding]]:
-    """Returns the arguments in the node as requests for a plan, and the keys that are none. ``knows`` are the arguments
-    of the SGLang that it is for."""
+    """Returns the arguments in the node as requests for a plan, and findings for unknown keys. ``knows`` are the
+    arguments of the SGLang release."""
     requests: list[Request] = []
     findings: list[Finding] = []
     for name, word in settings.items():
@@ -309,7 +306,7 @@ def requests_of(
 
 
 def own_requests(settings: Mapping[str, Setting], preset: Callable[[str], JsonObject]) -> list[Request]:
-    """Returns what the node says for the plan alone. ``preset`` gives the facts of a GPU class by its name.
+    """Returns the node's requests for the plan alone. ``preset`` returns the facts of a GPU class by name.
 
     Raises ConfigError for a choice that a rollout does not have.
     """
@@ -333,9 +330,8 @@ def own_requests(settings: Mapping[str, Setting], preset: Callable[[str], JsonOb
 
 
 def _inside(name: str, word: Setting, preset: Callable[[str], JsonObject]) -> Iterator[Request]:
-    """Yields the keys of one of our nodes. ``gpu.name`` chooses the class, as ``gpu@NODE.gpu: h200`` leaves it, and
-    what is as in the class needs no word; the flags of a preset (``args``) do not reach verl, so they are none of the
-    plan's."""
+    """Yields the keys of one of our nodes. ``gpu.name`` chooses the class, as ``gpu@NODE.gpu: h200`` leaves it; values
+    equal to the class's are skipped. A preset's flags (``args``) do not reach verl, so the plan skips them too."""
     known: JsonObject = {}
     if name == "gpu" and word.value.get("name"):
         chosen = Setting(word.value["name"], word.layer, word.place)

@@ -286,8 +286,7 @@ def status(folder: str, *, as_json: bool = False) -> int:
 
 
 def status_record(folder: Path) -> JsonDict:
-    """Returns the counts, the runners, the best valid point that met its SLO, the answers of searches, and all
-    failures.
+    """Returns the counts, the runners, the best valid point that met its SLO, the searches' answers, all failures.
 
     Raises ConfigError for a folder without a sweep.
     """

@@ -10,8 +10,7 @@
       searches/<id>.json              the steps of a search, which are normal points
       claims/                         who works on what
       jobs/                           files of a Hydra launcher's jobs
-
-  **/*.damaged-N                  unreadable files, set aside and replaced
+      **/*.damaged-N                  unreadable files, set aside and replaced
 
 Ids are the only keys, never the spelling of an override.
 """

@@ -418,6 +418,11 @@ HELPERS = DECIDES.replace(
         for _, declared in self._resolved_overrides:
             for name, value in declared.items():
                 setattr(self, name, value)
+        renamed = {}
+        for attr in ("backend", "kept"):
+            if getattr(self, attr) == "slow":
+                renamed[attr] = "torch"
+        declare(self, **renamed)
 """,
 ).replace(
     "def decide_graph(args):\n    declared = {}\n",
@@ -478,6 +483,14 @@ def test_a_field_within_a_value_is_written_where_it_is_written(helped: Answer) -
     assert change.after == {"decode": {"most": 0}}
     assert change.step is not None
     assert change.step.function == "stop_graphs"
+
+
+def test_an_item_of_a_mapping_that_is_declared_has_its_place_and_the_operands_of_its_turn(helped: Answer) -> None:
+    step = next(change for change in helped.changes if (change.field, change.after) == ("backend", "torch")).step
+    assert step is not None
+    assert HELPERS.splitlines()[step.line - 1].strip() == 'renamed[attr] = "torch"'
+    assert step.inputs == {"attr": "backend"}
+    assert step.conditions[0].operands == {"attr": "backend"}, "it is kept when the loop ends"
 
 
 def test_what_was_declared_is_no_change_again_when_it_is_written_down(helped: Answer) -> None:

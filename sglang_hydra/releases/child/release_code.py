@@ -82,6 +82,9 @@ class Head:
         self.dynamic = [each for each in names if not isinstance(each, ast.Constant)]
         self.read = [item for item in expressions if item not in targets and not _is_within_tuple(item, targets)]
         self.read += targets if isinstance(node, ast.AugAssign) else []
+        indices = (each.slice for each in targets if isinstance(each, ast.Subscript))
+        self.items = [each for each in indices if isinstance(each, ast.Name)]
+        self.read += self.items
         self.parts = [(each.attr, each) for each in targets if isinstance(each, ast.Attribute)]
 
     @functools.cached_property

@@ -34,10 +34,23 @@ _CALLS = {
     "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None), "fchown": (93, 55),
     "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
     "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
-    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "shmget": (29, 194),
+    "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191),
+    "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
+    "mq_open": (240, 180), "setpriority": (141, 140), "setpgid": (109, 154), "ioprio_set": (251, 30),
+    "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274), "migrate_pages": (256, 238), "move_pages": (279, 239), "process_madvise": (440, 440),
+    "process_mrelease": (448, 448), "kcmp": (312, 272), "settimeofday": (164, 170), "clock_settime": (227, 112),
+    "adjtimex": (159, 171), "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
+    "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "acct": (163, 89), "quotactl": (179, 60),
+    "syslog": (103, 116), "iopl": (172, None), "ioperm": (173, None), "inotify_init": (253, None),
+    "inotify_init1": (294, 26), "fanotify_init": (300, 262),
 }  # fmt: skip
-"""The system calls that are refused, by their numbers on x86-64 and on 64-bit ARM: sockets, programs, other processes,
-what only a system's tools need, and rights and times of files, which Landlock leaves open."""
+"""The system calls that are refused, by their numbers on x86-64 and on 64-bit ARM: sockets, programs, other processes
+and what they share, what only a system's tools need, and rights and times of files, which Landlock leaves open."""
+_LIMIT = (302, 261)
+"""prlimit64: limits of this process alone."""
 _CLONE, _CLONE3, _THREAD = (56, 220), (435, 435), 0x10000
 """A thread can be made, by the older of the two calls, and no process."""
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_BIT, _END = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -113,7 +126,8 @@ def _refuse_calls(libc: ctypes.CDLL) -> bool:
     steps = [(_LOAD, 0, 0, 4), (_IF_EQUAL, 1, 0, _ARCHITECTURES[machine]), (_END, 0, 0, _EPERM), (_LOAD, 0, 0, 0)]
     for number in (each[mine] for each in _CALLS.values()):
         steps += [(_IF_EQUAL, 0, 1, number), (_END, 0, 0, _EPERM)] if number is not None else []
-    steps += [(_IF_AT_LEAST, 0, 1, 1 << 30), (_END, 0, 0, _EPERM), (_IF_EQUAL, 0, 1, _CLONE3[mine])]
+    steps += [(_IF_EQUAL, 0, 4, _LIMIT[mine]), (_LOAD, 0, 0, 16), (_IF_EQUAL, 1, 0, 0), (_END, 0, 0, _EPERM)]
+    steps += [(_LOAD, 0, 0, 0), (_IF_AT_LEAST, 0, 1, 1 << 30), (_END, 0, 0, _EPERM), (_IF_EQUAL, 0, 1, _CLONE3[mine])]
     steps += [(_END, 0, 0, _ENOSYS), (_IF_EQUAL, 0, 3, _CLONE[mine]), (_LOAD, 0, 0, 16), (_IF_BIT, 1, 0, _THREAD)]
     steps += [(_END, 0, 0, _EPERM), (_END, 0, 0, _ALLOW)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))

@@ -86,6 +86,7 @@ class Why:
         self.defaults: dict[str, Any] = {}
         self.changes: list[dict[str, Any]] = []
         self.named: dict[str, tuple[Run, ast.stmt]] = {}
+        self.filled: dict[str, tuple[Run, ast.stmt, dict[ast.stmt, Done]]] = {}  # items that may be those of fields
         self.raised: dict[int, tuple[BaseException, Run, ast.stmt | None]] = {}
         self.failed: str | None = None
         self.runs: dict[FrameType, Run] = {}
@@ -212,6 +213,8 @@ class Why:
             run.assigned[name] = [*earlier[1 - _LONGEST_CHAIN :], run.done]
         for name in head.named:
             self.named[name] = (run, node)
+        for index in head.items:  # fields[name] = value, in a loop: what held then
+            self.filled[self._name_of(index, frame)] = (run, node, dict(run.last))
 
     def _finish(self, run: Run, frame: FrameType) -> None:
         """Finishes the statement that ran last: its calls have answered, and fields may have new values."""
@@ -312,7 +315,14 @@ class Why:
             at = at.caller
         if name in self.named:
             return self._step(*self.named.pop(name), name)
-        return self._here(name, run)
+        if name not in self.filled:
+            return self._here(name, run)
+        run, node, then = self.filled.pop(name)
+        now, run.last = run.last, then
+        try:
+            return self._step(run, node, name)
+        finally:
+            run.last = now
 
     def _here(self, name: str, run: Run) -> dict[str, Any]:
         return self._step(run, run.node) if run.node is not None else {}
@@ -339,7 +349,7 @@ class Why:
     def _inputs(self, run: Run, node: ast.stmt, value: ast.expr | None, done: Done) -> dict[str, Any]:
         if value is None:
             return {}
-        before = [node.target] if isinstance(node, ast.AugAssign) else []
+        before = [node.target] if isinstance(node, ast.AugAssign) else run.code.head(node).items
         mine = {source.text_of(each) for each in source.operands([value, *before])}
         return {text: read for text, read in self._operands(run, node, done).items() if text in mine}
 

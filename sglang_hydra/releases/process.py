@@ -7,7 +7,9 @@ import contextlib
 import importlib.util
 import json
 import os
+import secrets
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -209,7 +211,8 @@ def changed_file(path: str) -> MachineError:
     """Returns the error for a file that is not what its wheel had."""
     place = next((above for above in Path(path).parents if above.parent.name == "wheels"), path)
     message = f"{path} is not what its wheel had: it was changed or added"
-    return MachineError(Finding("error", "REL003", message, hint=f"rm -r {place}, and fetch the release again"))
+    hint = f"rm -r {shlex.quote(str(place))}, and fetch the release again"
+    return MachineError(Finding("error", "REL003", message, hint=hint))
 
 
 def codes_of(record: Record) -> Path:
@@ -221,7 +224,7 @@ def _scratch() -> Path:
     """Returns a new folder for this user alone, without a small letter in its name: transformers reads a config without
     ``model_type`` by the first type that occurs anywhere in the model's path, and a random name has one at times
     (``tmp`` and ``t``: MPT)."""
-    folder = Path(tempfile.gettempdir(), f"SGLANG_HYDRA-{os.getpid()}-{time.time_ns()}")
+    folder = Path(tempfile.gettempdir(), f"SGLANG_HYDRA-{secrets.token_hex(16).upper()}")
     folder.mkdir(mode=0o700)
     return folder
 

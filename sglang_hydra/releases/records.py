@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,7 +160,7 @@ def pinned_records() -> Mapping[str, Record]:
 
 def _not_ours(path: Path, why: str) -> MachineError:
     message = f"{path} is not read: {why}"
-    return MachineError(Finding("error", "REL007", message, hint=f"chmod go-w {path}, or remove it"))
+    return MachineError(Finding("error", "REL007", message, hint=f"chmod go-w {shlex.quote(str(path))}, or remove it"))
 
 
 def _read(path: Path) -> dict[str, Record]:

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import shlex
 import shutil
 import stat
 from pathlib import Path
@@ -37,7 +38,7 @@ def require_private(folder: Path) -> None:
         if state.st_uid not in (os.getuid(), 0):
             raise _not_private(place, "another user owns it", 'export SGLANG_HYDRA_CACHE="$HOME/.sglang_hydra"')
         if state.st_mode & 0o022 and not is_sticky:
-            raise _not_private(place, "group or others can write it", f"chmod go-w {place}")
+            raise _not_private(place, "group or others can write it", f"chmod go-w {shlex.quote(str(place))}")
 
 
 def make_private(folder: Path) -> None:

@@ -56,7 +56,7 @@ def test_the_file_is_a_sweep(tmp_path: Path) -> None:
 
 
 def test_every_key_that_a_constraint_can_name_exists() -> None:
-    table = PAGE[PAGE.index("| key | is |") : PAGE.index("Where a key is not known")]
+    table = PAGE[PAGE.index("| key | is |") : PAGE.index("If a key is unknown")]
     rows = [row for row in table.splitlines()[2:] if row.startswith("|")]
     keys = [key for row in rows for key in re.findall(r"`([\w.]+)`", row.split("|")[1])]
     assert len(keys) > 10

@@ -25,7 +25,7 @@ from tests.run.diagnose.recent import lines_of, rows  # noqa: E402
 PAGE = ROOT / "docs" / "diagnosis.md"
 _INTRO = """# Diagnosis
 
-`diagnose` reads the log of a server that failed, whoever started it, and says why, quoting the line that decides.
+`diagnose` reads the log of a failed server of any launcher, says why it failed, and quotes the line that decides.
 
 ```bash
 sglang-hydra diagnose server.log
@@ -33,45 +33,63 @@ kubectl logs --previous POD | sglang-hydra diagnose -
 sglang-hydra diagnose server.log exit_code=137 gpu=h100 model=qwen3_8b
 ```
 
-Any release of SGLang from 0.4 to 0.5.23 is read: colours, progress bars, several ranks, and what Docker, Kubernetes,
-Slurm or Ray put in front of each line. A log may have any size. `exit_code=` is what the process ended with. What
-comes after the files are overrides: with them, or with the `server_args` line of the log, the server is planned
-again, and only changes whose plan is clean are offered: with the log's own release where it is installed or recorded
-(a log never makes us fetch one), and as the whole corrected command. Where the model is not known, the log's own
-numbers of memory are worked with. Each change says what it costs. `--json` prints `sglang_hydra.diagnosis/2`.
+It reads logs of SGLang 0.4 to 0.5.23: colours, progress bars, several ranks, and the prefixes of Docker, Kubernetes,
+Slurm and Ray. A log may have any size. `exit_code=` is the exit code of the process. Overrides go after the files.
 
-An exception is held against the code of the log's release: what it raises where (0.5.18 and 0.5.23 are recorded; of
-another release the file that the traceback names is read where its wheel was fetched, else the nearest recorded one is
-asked, and named). The answer shows the place, which of message and place agree, the arguments that the conditions above
-it read, with the log's values, and changes after which a condition no longer holds. Where the model and the GPU are
-known, each change is planned before it is offered, together with the arguments that the condition reads; else a note
-says what is missing.
-An exception that the release cannot have raised there stays `unknown`. What the log itself advises comes first, where
-the release has the flag and it is not set yet.
+If the overrides, or the `server_args` line of the log, name the server, `diagnose` plans it again and offers only
+changes with a clean plan, as the whole corrected command. It plans with the log's own release, if that is installed or
+recorded; a log never causes a fetch. If the model is unknown, it uses the log's own numbers of memory. Each change
+shows its cost. `--json` prints `sglang_hydra.diagnosis/2`.
 
-What `kubectl describe`, `docker inspect`, `nvidia-smi` and `dmesg` say may be in the same file: `OOMKilled`, exit
-codes, `ERR!`, Xid errors (13, 31, 43 and 45 are a process's, the others the hardware's).
+An exception is compared with the code of the log's release. 0.5.18 and 0.5.23 are recorded. For another release, the
+file of the traceback is read if its wheel was fetched; otherwise the nearest recorded release is used, and named. The
+answer shows the place, whether message and place agree, the arguments that the conditions above it read, with the
+log's values, and changes that make a condition false. If the model and the GPU are known, each change is planned
+first, together with those arguments. Otherwise a note says what is missing. An exception that the release cannot have
+raised there stays `unknown`. Advice of the log itself comes first, if the release has the flag and it is not set yet.
 
-The exit code is 0 where every log has a class, and 5 where one is `unknown`: then its last lines are shown. A server
-that became ready and shows no failure is `healthy`, a router that takes requests a `healthy router`: 0. One that still
-starts, with nothing failed, is `still loading`: 6. A log of vLLM, TensorRT-LLM, TGI, llama.cpp, Ollama or LMDeploy is
-said to be theirs, and no argument of SGLang's is offered: 5.
+The same file may contain output of `kubectl describe`, `docker inspect`, `nvidia-smi` and `dmesg`: `OOMKilled`, exit
+codes, `ERR!`, Xid errors (13, 31, 43 and 45 come from a process, the others from the hardware).
 
-A cause beats its consequences: an exception that ended a process beats the time-outs, watchdogs, lost peers, health
-checks and limits of Slurm that follow, wherever they are in the log; times and ranks in front of lines order them,
-and of several causes the first counts. What a server outlived is no cause. A log that came newest first, as JSON, as a
-table (CSV) or wrapped at a width is read as it was written. `explain DIA004` shows one class.
+| exit code | result |
+| --- | --- |
+| 0 | every log has a class; or the server became ready without a failure (`healthy`, `healthy router`) |
+| 5 | a log is `unknown` (its last lines are shown), or of vLLM, TensorRT-LLM, TGI, llama.cpp, Ollama or LMDeploy |
+| 6 | the server still starts, without a failure (`still loading`) |
 
-Which class it is follows from the release's own code, from the exception's name and the library that raised it; lines
-of the driver, kernels, NCCL, containers, schedulers and hubs have signatures, each held by a line of a public log
+A cause wins over its consequences. An exception that ended a process wins over the time-outs, watchdogs, lost peers,
+health checks and limits of Slurm that follow, wherever they are in the log. Times and ranks in front of lines give the
+order, and of several causes the first counts. An error that the server survived is no cause. Logs in reverse order, as
+JSON, as a table (CSV) or wrapped at a width are read too. `explain DIA004` shows one class.
+
+The class follows from the release's own code, the name of the exception and the library that raised it. Messages of
+the driver, kernels, NCCL, containers, schedulers and hubs have signatures; each is checked by a line of a public log
 (tests/run/diagnose/test_diagnose_signatures.py).
 
 Generated by `make generate`.
 """
 
+_FIRST_LOOKS = """\
+The signatures were learned from the first table. The second was held back, except one row. The third was gathered
+after the signatures had been cut from 1,247 to 155. This is the result of each first look at failures, before anything
+was learned from them (the tables in tests/data/diagnosis record it):
+
+| first look at | right | defensible | unknown | wrong | of them more than 0.8 sure |
+|---|---:|---:|---:|---:|---:|
+| 39 held back | 25 | | 9 | 5 | 2 |
+| 28 held back | 24 | | 1 | 3 | 2 |
+| 20 held back | 17 | | 2 | 1 | 1 |
+| 36 held back | 29 | | 2 | 5 | 1 |
+| 50 gathered to learn from | 34 | | 5 | 11 | 1 |
+| 25 after learning from those | 22 | | 1 | 2 | 0 |
+| 70 whole logs | 56 | 9 | 3 | 2 | 0 |
+| 29 of `gathered.yaml` | 22 | 2 | 4 | 1 | 0 |
+| 31 that are not kept here | 28 | 2 | 1 | 0 | 0 |
+"""
+
 
 def page() -> str:
-    parts = [_INTRO, *_scores(), *_table(), *(part for failure in failure_classes() for part in _section(failure))]
+    parts = [_INTRO, *_scores(), *(part for failure in failure_classes() for part in _section(failure))]
     return "\n".join(parts)
 
 
@@ -89,34 +107,16 @@ def _scores() -> Iterator[str]:
         sure = sum(one.confidence > 0.8 for one in wrong)
         yield f"| `{name}.yaml` | {len(found)} | {right} | {defensible} | {unknown} | {len(wrong)} | {sure} |"
     yield ""
-    yield "The first was learned from; the second was not, but for one row. What each opening of held-back failures"
-    yield "gave is written in the tables themselves (tests/data/diagnosis). Right, unknown, wrong, and wrong and more"
-    yield "than 0.8 sure were at first: of 39 rows 25, 9, 3, 2; then of 28 rows 24, 1, 1, 2; of 20 rows 17, 2, 0, 1; of"
-    yield "36 rows 29, 2, 5, 1; of 50 rows gathered to learn from 34, 5, 11, 1; of 25 when these had been learned from"
-    yield "22, 1, 2, 0. Of the last 70, whole logs with defensible classes named beside the right one, 56 were right,"
-    yield "9 defensible, 3 unknown and 2 wrong, none with confidence. What was wrong with confidence was learned from"
-    yield "each time. The third table was gathered after the signatures had been cut from 1,247 to 155: at the first"
-    yield "look 22 of its 29 were right, 2 defensible, 4 unknown, 1 wrong with 0.7; of 31 more, whose files are not"
-    yield "kept here, 28 were right, 2 defensible, 1 unknown."
-    yield ""
+    yield _FIRST_LOOKS
     yield "Of the places in SGLang's code whose conditions compare an argument (0.5.23: 1,685, 0.5.18: 1,069) the"
-    yield "answer names the arguments for 99.9 %, and a change that the conditions accept for 72 %."
-    yield ""
-
-
-def _table() -> Iterator[str]:
-    yield "| id | kind | what happened | again? |"
-    yield "| --- | --- | --- | --- |"
-    for failure in failure_classes():
-        again = "may succeed" if failure.retryable else ""
-        link = f"[{failure.id}](#{failure.id.lower()}-{failure.kind})"
-        yield f"| {link} | {failure.kind} | {_plain(failure.what)} | {again} |"
+    yield "answer names the arguments for 99.9 %, and an accepted change for 72 %."
     yield ""
 
 
 def _section(failure: FailureClass) -> Iterator[str]:
     yield f"## {failure.id} {failure.kind}\n"
-    yield f"{_plain(failure.what[0].upper() + failure.what[1:])}. {_plain(failure.meaning)}\n"
+    again = " A new start may succeed." if failure.retryable else ""
+    yield f"{_plain(failure.what[0].upper() + failure.what[1:])}. {_plain(failure.meaning)}{again}\n"
     yield from (f"- {_plain(piece)}" for piece in failure.advice)
     yield ""
     shown = known_by(failure)

@@ -1,4 +1,4 @@
-"""Lets Hydra find this package's config groups, in the apps that use it and in no other."""
+"""Lets Hydra find our config groups in the apps that use this package, and in no others."""
 
 import sys
 
@@ -7,10 +7,10 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 
 class SglangHydraSearchPath(SearchPathPlugin):
-    """Appends conf/ after everything the app has itself, and only if the app has imported sglang_hydra.
+    """Appends conf/ after the app's own folders, only if the app has imported sglang_hydra.
 
-    Hydra runs every search-path plugin of an environment in every Hydra app there. An app that does not know this
-    package must not find a second ``model`` group, so nothing is appended for it.
+    Hydra runs every search-path plugin of an environment in every Hydra app. An app that does not use this package must
+    not find a second ``model`` group.
     """
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:

@@ -1,6 +1,6 @@
-"""``hydra/sweeper=sglang``: every point judged before one is started, and the points of a server one after the other.
+"""``hydra/sweeper=sglang``: judges every point before one starts, and runs the points of a server one after another.
 
-Hydra imports this in every app of an environment, so nothing of sglang_hydra is imported before a sweep is made.
+Hydra imports this in every app of an environment, so it imports nothing of sglang_hydra before a sweep is made.
 """
 
 from hydra.core.config_store import ConfigStore
@@ -10,9 +10,9 @@ from omegaconf import DictConfig
 
 
 class SglangSweeper(Sweeper):
-    """Sweeps an app whose config holds SGLang's arguments: for each point that can be launched, its task.
+    """Sweeps an app with SGLang's arguments in its config: runs the task for each point that can be launched.
 
-    The settings are those of the ``sweep`` node, and win over it: ``hydra.sweeper.where='tp_size <= gpu.count'``.
+    The settings are those of the ``sweep`` node and override it: ``hydra.sweeper.where='tp_size <= gpu.count'``.
     """
 
     def __init__(self, **settings: object) -> None:

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 GROUPS = ("gpu", "model", "engine", "launch", "topology")
-"""Keys of ours whose value is an option of the group of that name."""
+"""Our keys whose value is an option of the group with the same name."""
 
 
 class Base(NamedTuple):
-    """Everything but the overrides of values. ``mount`` is the node that our tree is under, empty for the root."""
+    """A composition without the overrides of values. ``mount`` is the node above our tree, empty for the root."""
 
     config: DictConfig
     layers: Layers
@@ -73,13 +73,13 @@ class Base(NamedTuple):
         return root
 
     def origin(self, key: str) -> tuple[str, bool]:
-        """Returns where a key of ours was set, and whether that was typed; no place for what nobody named."""
+        """Returns the place that set a key of ours, and whether it was typed; an empty place for an unset key."""
         origin = self.layers.origin_at(key.removeprefix("".join(f"{name}." for name in self.mount)))
         return (origin.place, origin.file is None and origin.layer == "cli") if origin else ("", True)
 
     def _check_references(self) -> None:
-        """Raises ConfigError for each key of a node whose interpolation leads to a value of the wrong type. OmegaConf
-        2.4 refuses the first one while it resolves the tree, and does not name the key of a mapping."""
+        """Raises ConfigError for each key of a node whose interpolation has a value of the wrong type. OmegaConf 2.4
+        refuses the first one while it resolves the tree, and does not name the key of a mapping."""
         from omegaconf import OmegaConf
 
         untyped = OmegaConf.create(dict(unresolved(self.config)))
@@ -94,12 +94,12 @@ class Base(NamedTuple):
         self.layers.check_nodes(root)
 
     def _check_copies(self, root: Mapping[str, object], secrets: Mapping[tuple[str, ...], str]) -> None:
-        """Raises ConfigError for a value that is taken from a secret one: it would be shown."""
+        """Raises ConfigError for a value that refers to a secret one, because it would be shown."""
         keys = [".".join(path) for path in paths_with(root, SEAL) if path not in secrets]
         refuse_copies(keys, [self.layers.place_of(key) or "" for key in keys])
 
     def _restore(self, root: JsonDict, secrets: Mapping[tuple[str, ...], str]) -> None:
-        """Puts the texts of secret fields back; a variable that a server is handed by its name is read now."""
+        """Restores the texts of secret fields; reads a variable that a server gets by name now."""
         for path, text in secrets.items():
             node = root
             for name in path[:-1]:
@@ -112,11 +112,11 @@ class Base(NamedTuple):
 
 _ENVIRONMENT = ("engine", "env")
 SEAL = "\ue000a secret\ue000"
-"""Stands for a secret while all that may refer to it is resolved."""
+"""Replaces a secret while references to it are resolved."""
 
 
 def _sealed(tree: DictConfig) -> dict[tuple[str, ...], str]:
-    """Takes the secret fields out of ``tree``; their texts, those that only resolving can tell left where they are."""
+    """Replaces the secret fields in ``tree`` and returns their texts; skips texts that only resolving can tell."""
     from omegaconf import OmegaConf
 
     raw = unresolved(tree)
@@ -135,7 +135,7 @@ def _sealed(tree: DictConfig) -> dict[tuple[str, ...], str]:
 
 
 def refuse_copies(keys: Sequence[str], places: Sequence[str]) -> None:
-    """Raises ConfigError for values that are taken from a secret one: they would be shown."""
+    """Raises ConfigError for values that refer to a secret one, because they would be shown."""
     hint = "a value of its own, or ${oc.env:NAME}"
     findings = []
     for key, place in zip(keys, places, strict=True):
@@ -154,8 +154,8 @@ def paths_with(node: object, text: str, path: tuple[str, ...] = ()) -> Iterator[
 
 
 def make_base(repository: Repository, chosen: Sequence[Override], at: tuple[str, ...] | None = None) -> Base:
-    """Composes what is under ``at``, or under the first node that holds SGLang's arguments. Raises ConfigError with
-    every mistake that is in the files themselves."""
+    """Composes the tree under ``at``, or under the first node with SGLang's arguments. Raises ConfigError with every
+    mistake in the files themselves."""
     from hydra.core.utils import setup_globals
 
     setup_globals()  # ${now:...} and ${hydra:...}
@@ -171,7 +171,7 @@ def make_base(repository: Repository, chosen: Sequence[Override], at: tuple[str,
 
 
 def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
-    """Applies the overrides that set values, one by one, so that a failure names the one that was typed."""
+    """Applies the overrides of values one by one, so that an error names the typed override."""
     findings: list[Finding] = []
     for item in wanted:
         keys = tuple(item.override.key_or_group.split("."))
@@ -216,18 +216,18 @@ def _below(keys: tuple[str, ...], value: object, mount: tuple[str, ...]) -> dict
 
 
 def _below_node(node: str, remedy: Remedy) -> Remedy:
-    """Returns the remedy with the key that was meant below ``node``."""
+    """Puts the key in a remedy below ``node``."""
     return Remedy.meant(f"{node}.{remedy.renames}") if remedy.renames else remedy
 
 
 def _is_ours(keys: tuple[str, ...], mount: tuple[str, ...]) -> bool:
-    """Returns whether a key that an app does not have is one of ours below the node that our tree is under."""
+    """Returns whether an unknown key of an app is one of ours, to be typed below our node."""
     return bool(mount) and (keys[0] in EVERY or keys[0] in NODES)
 
 
 def _problem(path: tuple[str, ...], value: object, override: Override) -> Finding | None:
-    """Returns what is wrong with an override of one of our keys. Hydra's message has no suggestion, and with a + it
-    adds a key that nobody reads."""
+    """Returns the problem of an override of one of our keys, or None. Hydra's message has no suggestion, and with a +
+    Hydra adds a key that nobody reads."""
     name = path[0]
     if name in EVERY and override.is_delete():
         return not_deletable(name).finding
@@ -247,7 +247,7 @@ def _problem(path: tuple[str, ...], value: object, override: Override) -> Findin
 def origins_below(
     repository: Repository, chosen: Sequence[Override], leaves: Sequence[Wanted], mount: tuple[str, ...]
 ) -> dict[str, Origin]:
-    """Returns the file or the override that sets each key right below the node ``mount`` of an app."""
+    """Maps each key directly below the node ``mount`` of an app to the file or override that sets it."""
     found: dict[str, Origin] = {}
     with hydra_errors_as_findings():
         for default, loaded in loaded_configs(repository, repository.defaults(chosen).defaults):
@@ -277,7 +277,7 @@ def _apply(config: DictConfig, item: Wanted, *, is_argument: bool = False) -> No
     with hydra_errors_as_findings():
         key, value = item.override.key_or_group, item.override.value()
         parent = key.rpartition(".")[0]
-        # model.config.x=3 and model.config={x: 3} where no config is declared
+        # For model.config.x=3 and model.config={x: 3} without a declared config.
         for container in (parent, key if isinstance(value, dict) and parent and not is_argument else ""):
             if container and not item.override.is_delete() and OmegaConf.select(config, container) is None:
                 OmegaConf.update(config, container, {}, merge=False, force_add=True)
@@ -287,7 +287,7 @@ def _apply(config: DictConfig, item: Wanted, *, is_argument: bool = False) -> No
 def record_files(
     repository: Repository, defaults: Sequence[ResultDefault], mount: tuple[str, ...], layers: Layers
 ) -> None:
-    """Records in ``layers`` what every file sets in our tree, in the order in which they are merged."""
+    """Records in ``layers`` what every file sets in our tree, in merging order."""
     has_schema = False
     mounts = _schema_packages(repository, defaults) if mount else []
     for default, loaded in loaded_configs(repository, defaults):
@@ -305,7 +305,7 @@ def record_files(
 
 
 def _too_late(lost: Sequence[str], place: str | None, schema: ResultDefault, mount: tuple[str, ...]) -> Finding:
-    """Returns the finding for values that the defaults of our schema, which is merged later, overwrite."""
+    """Returns the finding for values that the defaults of our later schema overwrite."""
     entry = f"/sglang_hydra@{'.'.join(mount)}" if mount else str(schema.config_path)
     shown = ", ".join(lost[:3]) + (f" and {len(lost) - 3} others" if len(lost) > 3 else "")
     message = f"{place or 'a file'}: {shown} overwritten by {entry}, which comes later in the defaults list"
@@ -314,7 +314,7 @@ def _too_late(lost: Sequence[str], place: str | None, schema: ResultDefault, mou
 
 
 def _namesakes(default: ResultDefault, file: str, mount: tuple[str, ...], hides: Sequence[str]) -> Iterator[Finding]:
-    """Options of an app's group and of ours that have one name: ours taken for the app's, or the app's for ours."""
+    """Yields warnings for options of the same name in an app's group and in ours, with one chosen for the other."""
     group, _, option = str(default.config_path).rpartition("/")
     package, node = package_of(default), ".".join(mount)
     is_chosen = not str(default.parent).startswith(f"{group}/")  # and not a base that a preset builds on
@@ -330,7 +330,7 @@ def _namesakes(default: ResultDefault, file: str, mount: tuple[str, ...], hides:
 def record(
     layers: Layers, default: ResultDefault, content: Mapping[str, object], file: str, mount: tuple[str, ...] = ()
 ) -> None:
-    """Records in ``layers`` what one file sets in our tree, which is under ``mount``."""
+    """Records in ``layers`` what one file sets in our tree below ``mount``."""
     package = package_of(default)
     if package[:-1] == mount and package[-1:] in (("gpu",), ("model",)):
         layers.add_preset(package[-1], content, file)
@@ -345,18 +345,18 @@ def record(
 
 
 def package_of(default: ResultDefault) -> tuple[str, ...]:
-    """Returns the keys that lead to the node that a config is merged into; empty for the root."""
+    """Returns the keys of the node into which a config is merged; empty for the root."""
     return tuple(filter(None, str(default.package or "").split(".")))
 
 
 def _schema_packages(repository: Repository, defaults: Sequence[ResultDefault]) -> list[tuple[str, ...]]:
-    """Returns each node under which our schema, or an app's own extension, is."""
+    """Returns the nodes of our schema, or of an app's own extension."""
     loaded = loaded_configs(repository, defaults)
     return list(dict.fromkeys(package_of(default) for default, read in loaded if is_schema(read.config)))
 
 
 def mounts_of(repository: Repository, defaults: Sequence[ResultDefault]) -> list[tuple[str, ...]]:
-    """Returns the nodes of our schema. Raises ConfigError for none."""
+    """Returns the nodes of our schema. Raises ConfigError without any."""
     found = _schema_packages(repository, defaults)
     if found:
         return found

@@ -1,9 +1,9 @@
-"""Composes other choices without Hydra: each option is read once (``presets``) and merged as plain values.
+"""Composes other choices without Hydra: reads each option once (``presets``) and merges plain values.
 
-Hydra is asked once which configs it merges for some choices, and in which order (the outline). Another option then
-takes the place of the first one, with the presets that its own defaults list names. Everything else is composed by
-Hydra and OmegaConf: defaults lists that choose other groups, interpolations, an app's own schema or mount. ``base``
-raises NotPlain for these, and for every mistake: OmegaConf's way has the messages. Tests hold both ways equal.
+Asks Hydra once which configs it merges for some choices, and in which order (the outline). Another option then replaces
+the first one, with the presets in its own defaults list. Hydra and OmegaConf compose everything else: defaults lists
+that choose other groups, interpolations, an app's own schema or mount. ``base`` raises NotPlain for these and for every
+mistake, because OmegaConf's way has the messages. Tests compare both ways.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PlainBase:
-    """What ``by_omegaconf.Base`` is, as plain values that are shared and never written to.
+    """Corresponds to ``by_omegaconf.Base``, with plain values that are shared and never written.
 
-    ``root`` has the nodes and the arguments that some file names; ``calls`` lead to the interpolations in it.
+    ``root`` contains the nodes and the arguments that some file names; ``calls`` are the paths of its interpolations.
     """
 
     root: JsonObject
@@ -51,7 +51,7 @@ class PlainBase:
     calls: tuple[tuple[str, ...], ...] = ()
 
     def plain(self) -> JsonDict:
-        """Returns the nodes and arguments, every interpolation in them resolved."""
+        """Returns the nodes and arguments with every interpolation resolved."""
         root = dict(self.root)
         for keys in self.calls:
             if _value_at(root, keys) in CALLS:
@@ -59,8 +59,8 @@ class PlainBase:
         return root
 
     def overridden(self, wanted: Sequence[Wanted]) -> PlainBase:
-        """Returns the base with these overrides of values on top. Raises NotPlain where only OmegaConf can apply one,
-        or says what is wrong with it."""
+        """Adds these overrides of values to the base. Raises NotPlain for one that only OmegaConf can apply or
+        explain."""
         root, layers = dict(self.root), self.layers.copy()
         for item in wanted:
             _apply(root, item.override)
@@ -69,7 +69,7 @@ class PlainBase:
 
 
 class _Slot(NamedTuple):
-    """A choice whose option another one can replace: its group, how it was typed, the option's package header."""
+    """A choice whose option can be replaced: its group, the kind of its override, the option's package header."""
 
     group: str
     kind: str
@@ -77,7 +77,7 @@ class _Slot(NamedTuple):
 
 
 class _Outline(NamedTuple):
-    """The configs that are merged, in order, and the choices behind them; ``places`` says where a slot's config is."""
+    """The merged configs, in order, and the choices behind them; ``places`` maps positions of configs to slots."""
 
     defaults: Sequence[ResultDefault]
     choices: Mapping[str, str | None]
@@ -85,14 +85,14 @@ class _Outline(NamedTuple):
 
 
 class _Contribution(NamedTuple):
-    """What one config brings: its tree from the root on, and who named what in it."""
+    """The contents of one config: its tree from the root on, and who named what in it."""
 
     tree: JsonObject
     layers: Layers
 
 
 class PlainBases:
-    """All bases over one repository. It keeps what it has read."""
+    """Caches all bases over one repository."""
 
     def __init__(self, repository: Repository) -> None:
         self.presets = PlainPresets(repository)
@@ -103,7 +103,7 @@ class PlainBases:
         self._pairs: dict[str, bool] = {}
 
     def base(self, chosen: Sequence[Override]) -> PlainBase:
-        """Returns the base of these choices. Raises NotPlain where only Hydra can compose them, or they are wrong."""
+        """Returns the base of these choices. Raises NotPlain if only Hydra can compose them, or if they are wrong."""
 
         def make() -> PlainBase | None:
             try:
@@ -115,8 +115,8 @@ class PlainBases:
         return _plain(kept(self._bases, key, make), chosen)
 
     def pair(self, gpu: str, model: str) -> tuple[Content, ...]:
-        """Returns the configs of the pair file of these two, weakest first; empty where there is none. Raises NotPlain
-        where only Hydra can compose it."""
+        """Returns the configs of the pair file of these two, weakest first; empty without one. Raises NotPlain if only
+        Hydra can compose it."""
         name = f"{gpu}-{model}"
         exists = kept(self._pairs, name, lambda: self._repository.config_exists(f"{PAIR}/{name}"))
         return self.presets.preset(PAIR, name).parts if exists else ()
@@ -140,7 +140,7 @@ class PlainBases:
         return PlainBase(root, layers, {**outline.choices, **chosen_options}, calls=tuple(_calls_in(root)))
 
     def _slot(self, override: Override) -> _Slot | None:
-        """Returns the slot of a choice; None for Hydra's own (an option that chooses others, a deletion)."""
+        """Returns the slot of a choice; None for one that Hydra must handle (it chooses others, or deletes)."""
         value = override.value()
         if not isinstance(value, str) or override.package is not None or override.is_delete():
             return None
@@ -153,7 +153,7 @@ class PlainBases:
         return _Slot(override.key_or_group, str(override.type), content.package if content else None)
 
     def _without_defaults(self, override: Override) -> Override:
-        """Returns the choice of a preset that the chosen one begins with, and that has no defaults list of its own."""
+        """Returns the choice of the preset that the chosen one is based on and that has no defaults list itself."""
         group = override.key_or_group
         for config_path in self.presets.chain(f"{group}/{override.value()}"):
             content = self.presets.content(config_path)
@@ -176,7 +176,7 @@ class PlainBases:
             loaded = self._repository.load_config(str(schema.config_path))
             if loaded is None or OmegaConf.get_type(loaded.config) is not Root or package_of(schema):
                 return None
-            # What a defaults list takes from other choices is not the same for another option.
+            # A defaults list that refers to other choices differs for another option.
             contents = [self.presets.content(str(default.config_path)) for default in rest]
             if any(content is None or has_interpolation(content.defaults) for content in contents):
                 return None
@@ -192,12 +192,12 @@ class PlainBases:
         return kept(self._outlines, key, ask)
 
     def _contribution(self, default: ResultDefault, config_path: str) -> _Contribution:
-        """Raises NotPlain for a config with a mistake, or one that only OmegaConf can merge."""
+        """Returns the contents of a config. Raises NotPlain for a mistake and for what only OmegaConf can merge."""
         package = package_of(default)
 
         def make() -> _Contribution:
             content = self.presets.content(config_path)
-            # ``record`` looks at the content of the root and of presets, and nobody else at that of other nodes.
+            # ``record`` reads the content of the root and of presets; nobody checks that of other nodes.
             if content is None or (package and any(problems_at(package, content.tree))):
                 raise NotPlain(config_path)
             layers = Layers()
@@ -212,7 +212,7 @@ class PlainBases:
         return kept(self._contributions, (config_path, str(default.primary), *package), make)
 
     def _choices_of_recipes(self, chosen: Sequence[Override]) -> Iterator[Override]:
-        """Yields what a published recipe chooses, as if it had been typed: Hydra takes it where nothing else was."""
+        """Yields the choices of a published recipe as if typed; a typed choice of the same group wins."""
         typed = {override.key_or_group for override in chosen}
         for override in chosen:
             id = id_of(f"{RECIPE}/{override.value()}") if override.key_or_group == RECIPE else None
@@ -223,7 +223,7 @@ class PlainBases:
 
 
 def _apply(root: JsonDict, override: Override) -> None:
-    """Writes one override into ``root``, whose nodes are shared and so are made anew. Raises NotPlain."""
+    """Writes one override into ``root``; copies the changed nodes, because they are shared. Raises NotPlain."""
     key, value = override.key_or_group, override.value()
     adds = override.is_force_add()
     taken_away = override.is_delete() or override.is_add()

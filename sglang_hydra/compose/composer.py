@@ -1,9 +1,9 @@
-"""Composing: Hydra's defaults list and merging, without an app, a run folder or logging.
+"""Composes with Hydra's defaults list and merging, without an app, a run folder or logging.
 
-The same steps as Hydra's own loader, less its ``hydra`` node (which costs as much as all the rest and which only
-``@hydra.main`` needs), and with a record of the layer and place of everything that was set. Where no value depends on
-another one, they are taken on plain values (``by_plain_values``), which costs a hundredth; else ``by_omegaconf``.
-Tests hold both equal to Hydra's compose API.
+Takes the same steps as Hydra's own loader, without the ``hydra`` node (which costs as much as all the rest, and only
+``@hydra.main`` needs it), and records the layer and place of every set value. If no value depends on another one, works
+on plain values (``by_plain_values``) at a hundredth of the cost, else by ``by_omegaconf``. Tests compare both with
+Hydra's compose API.
 """
 
 from __future__ import annotations
@@ -44,20 +44,19 @@ if TYPE_CHECKING:
     from sglang_hydra.compose.presets import Preset
 
     PairOf = Callable[[str, str], Sequence[Content]]
-    """The configs of the pair file of a GPU and a model, weakest first."""
+    """Returns the configs of the pair file of a GPU and a model, weakest first."""
 
 
 @dataclass(frozen=True)
 class Composition:
-    """What was composed. ``intent`` holds the arguments that some layer named, and nothing else.
+    """A composed configuration. ``intent`` contains only the arguments that some layer named.
 
-    ``origins`` has for each of them every layer that named it, weakest first; the last one won. ``nodes`` are the
-    root keys that are not arguments, as plain values; ``choices`` the option taken of each group; ``named`` every
-    key that was set, also inside the nodes (``gpu.count``). ``secrets`` are the real values of what is a
-    reference in ``intent``, in memory only; ``secret_keys`` all keys with a secret. ``shadowed`` names presets that
-    hide one of ours. ``settings`` are the keys inside the nodes that were set beside a preset's own file, with who
-    set them. ``programs`` are the interpreters that are named, with who named them; ``of_app``: it is an app of the
-    user's own, whose files are trusted as Hydra trusts them.
+    ``origins`` lists every layer that named each of them, weakest first; the last one won. ``nodes`` are the other root
+    keys, as plain values; ``choices`` the option of each group; ``named`` every set key, also inside the nodes
+    (``gpu.count``). ``secrets`` are the real values of the references in ``intent``, only in memory; ``secret_keys``
+    all keys with a secret. ``shadowed`` names presets that hide one of ours. ``settings`` maps the keys inside the
+    nodes, other than those of a preset's file, to who set them. ``programs`` are the named interpreters, with who named
+    them. ``of_app``: a user's own app, whose files are trusted as Hydra trusts them.
     """
 
     intent: JsonObject
@@ -75,14 +74,13 @@ class Composition:
 
 
 class Composer:
-    """Hydra's config sources for one application: the folders that are searched, in order.
+    """The config sources of one application: the folders to search, in order.
 
-    ``config_dirs`` (folders, or Hydra's ``scheme://`` paths) are searched before ours, so that a preset of the same
-    name there hides ours. ``config_name`` names the primary config. With ``hydra_syntax`` the requests are overrides
-    that Hydra has already accepted (``gpu@server.gpu=h100``): they are taken as they are. With ``trusts_files`` (an app
-    of the user's own, as every one with ``hydra_syntax``) files may name programs and packages. A composer may be used
-    many times; it need not see what changes in the files meanwhile. Of an app with several servers, ``at`` is the node
-    of the one that is composed.
+    ``config_dirs`` (folders, or Hydra's ``scheme://`` paths) are searched before ours, so that their presets hide ours
+    of the same name. ``config_name`` names the primary config. With ``hydra_syntax`` the requests are overrides that
+    Hydra has already accepted (``gpu@server.gpu=h100``), and are used unchanged. With ``trusts_files`` (a user's own
+    app, always with ``hydra_syntax``) files may name programs and packages. A composer can be used repeatedly, but may
+    miss later changes of files. In an app with several servers, ``at`` is the node of the composed one.
     """
 
     def __init__(
@@ -116,12 +114,12 @@ class Composer:
         self._group_keys: dict[str, str] | None = None
 
     def options(self, group: str) -> list[str]:
-        """Returns the options of a config group, sorted, also in the folders that ``searched`` adds; empty for what is
-        no group."""
+        """Returns the sorted options of a config group, including folders of ``searched``; empty for an unknown
+        group."""
         return self._repository(self.searched).options(group)
 
     def is_path(self, model: str) -> bool:
-        """Returns whether the choice of a model is a folder or the name of a repository, not an option of Hydra's."""
+        """Returns whether the choice of a model is a folder or a repository name, and not an option of Hydra's."""
         return self._repository(self.searched).is_path(model)
 
     def groups(self) -> list[str]:
@@ -129,10 +127,9 @@ class Composer:
         return [name for name in self._repository().groups() if name not in ("hydra", PAIR)]
 
     def listed_groups(self) -> set[str]:
-        """Returns the groups that the primary config's defaults list chooses from, as they are typed:
-        ``gpu@server.gpu``.
+        """Returns the groups in the primary config's defaults list, as typed: ``gpu@server.gpu``.
 
-        Raises ConfigError for a list that cannot be read."""
+        Raises ConfigError for an unreadable list."""
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 
         with self._lock, hydra_errors_as_findings():
@@ -140,10 +137,10 @@ class Composer:
             return set(listed.overrides.known_choices)
 
     def preset(self, group: str, name: str, requests: Sequence[Request] = ()) -> Preset:
-        """Returns the option ``name`` of a group, composed with its defaults list and with nothing else: what the
-        primary config or an override sets beside it is not in it. ``requests`` may add a folder that is searched.
+        """Returns the option ``name`` of a group, composed only with its defaults list, without values of the primary
+        config or an override. ``requests`` may add a search folder.
 
-        Raises ConfigError for an option that is not there, and with every mistake in the preset's files.
+        Raises ConfigError for a missing option, and with every mistake in the preset's files.
         """
         from sglang_hydra.compose.plain_merge import NotPlain
         from sglang_hydra.compose.presets_by_hydra import preset_of
@@ -157,11 +154,10 @@ class Composer:
                     return preset_of(repository, self._spelled_groups().get(group, group), name)
 
     def presets(self, group: str, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Preset]:
-        """Returns the presets of a group, of each folder that is searched in turn. One that only gives another one a
-        second name is left out.
+        """Returns the presets of a group, folder by folder in search order, without mere aliases.
 
-        A broken one is left out too: its mistakes are reported where it is chosen. With ``strict`` ConfigError is
-        raised, with the findings on all of them.
+        Also omits broken presets, whose mistakes are reported when they are chosen. With ``strict`` raises ConfigError
+        with the findings on all of them.
         """
         with self._lock:
             repository = self._repository(requests)
@@ -182,7 +178,7 @@ class Composer:
         return presets
 
     def model_presets(self, requests: Sequence[Request] = ()) -> ModelPresets:
-        """Returns what the presets of the ``model`` group know of checkpoints."""
+        """Returns the facts on checkpoints in the presets of the ``model`` group."""
         with self._lock:
             key = id(self._repository(requests))
             if key not in self._models:
@@ -190,34 +186,35 @@ class Composer:
             return self._models[key]
 
     def canonical(self, requests: Sequence[Request]) -> list[str]:
-        """Returns the overrides as Hydra itself would take them, a secret as its reference; for Hydra's record.
+        """Returns the overrides in Hydra's own form for Hydra's record, with secrets as references.
 
         Raises ConfigError as ``compose`` does.
         """
         overrides = [item.override for item in self._read(requests, self._repository(requests))]
         words = [str(override.input_line) for override in overrides if not override.is_hydra_override()]
-        # What a file holds would be recorded too: the last word on every secret is what stands for it.
+        # A file's secret would be recorded too, so the last word for every secret is its reference.
         for key in self.compose(requests).secret_keys:
             name = key.rpartition(".")[2]
             words.append(f"++{key}={API_KEY_REFERENCE if name in SECRET_FIELDS else HIDDEN!r}")
         return words
 
     def with_choice(self, requests: Sequence[Request], group: str, choice: str, why: str) -> list[Request]:
-        """Returns ``requests`` with another option of ``group``, which was chosen here and not by the user: ``why``."""
+        """Replaces the option of ``group`` in ``requests`` by one that this program chose; ``why`` is its place in
+        findings."""
         key = self._spelled_groups().get(group, group)
         kept = [request for request in requests if request.name not in (group, key)]
         return [*kept, Request(f"{key}={choice}", why, group)]
 
     def spelled(self, request: Request) -> Request | None:
-        """Returns an override of ours as this app spells it: below the node that our tree is under, in Hydra's own
-        syntax. None for the choice of a group that the app has not."""
+        """Returns an override of ours as this app spells it: below our node, in Hydra's own syntax. None for the choice
+        of a group that the app lacks."""
         if not self.hydra_syntax:
             return request
         if request.key is None:
             group, _, option = request.text.partition("=")
             known = self._spelled_groups().get(group)
             return replace(request, text=f"{known}={option}") if known else None
-        # Below a node of a node the keys are free (engine.env.X), so they may be new ones.
+        # Keys below a node of a node are free (engine.env.X), so they may be new.
         prefix = "++" if request.key.count(".") > 1 else ""
         return replace(request, text=f"{prefix}{self.mount}{request.text}")
 
@@ -227,20 +224,19 @@ class Composer:
         return self._spelled_groups().get("gpu", "gpu").partition("@")[2].removesuffix("gpu")
 
     def _spelled_groups(self) -> dict[str, str]:
-        """Returns each group as this app spells it (``gpu@server.gpu``): as it was composed last, else by its defaults
+        """Returns each group as this app spells it (``gpu@server.gpu``): by its last composition, else by its defaults
         list."""
         if self._group_keys is None:
             self._group_keys = {key.partition("@")[0]: key for key in self.listed_groups()}
         return self._group_keys
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Raises ConfigError for what is wrong with a word by itself: an unknown key or option, a value of the wrong
-        type."""
+        """Raises ConfigError for the mistakes of single words: an unknown key or option, a value of the wrong type."""
         with self._lock, self._reading(requests):
             self._read(requests, self._repository(requests))
 
     def hydra_keys(self, requests: Sequence[Request]) -> dict[str, object]:
-        """Returns what the files merged here set below Hydra's own node, unresolved: ``hydra.sweep.dir``."""
+        """Returns the values that the files set below Hydra's own node, unresolved: ``hydra.sweep.dir``."""
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 
         with self._lock, self._reading(requests), hydra_errors_as_findings():
@@ -248,7 +244,7 @@ class Composer:
             return repository.hydra_keys(repository.defaults([item.override for item in chosen]).defaults)
 
     def origins_below(self, mount: tuple[str, ...], requests: Sequence[Request]) -> dict[str, Origin]:
-        """Returns who set each key right below a node of an app, also without SGLang's arguments; the last wins."""
+        """Returns who last set each key directly below a node of an app, with or without SGLang's arguments."""
         from sglang_hydra.compose.by_omegaconf import origins_below
 
         with self._lock, self._reading(requests):
@@ -256,7 +252,7 @@ class Composer:
             return origins_below(repository, [item.override for item in chosen], leaves, mount)
 
     def mounts(self, requests: Sequence[Request]) -> list[tuple[str, ...]]:
-        """Returns every node of an app under which a server's arguments are; at the root it is empty."""
+        """Returns every node of an app that contains a server's arguments; an empty path for the root."""
         from sglang_hydra.compose.by_omegaconf import mounts_of
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 
@@ -265,8 +261,7 @@ class Composer:
             return mounts_of(repository, repository.defaults([item.override for item in chosen]).defaults)
 
     def tree(self, requests: Sequence[Request]) -> tuple[DictConfig, tuple[str, ...]]:
-        """Composes our tree from these requests, unresolved within the whole config, and names the node that it is
-        under.
+        """Composes our tree from these requests, unresolved within the whole config, and returns it with its node.
 
         Raises ConfigError as ``compose`` does.
         """
@@ -281,15 +276,15 @@ class Composer:
     def compose(self, requests: Sequence[Request]) -> Composition:
         """Composes the primary config with ``requests`` on top.
 
-        Raises ConfigError with every finding at once: unknown keys and options, wrong types, broken YAML.
+        Raises ConfigError with every finding at once: unknown keys and options, wrong types, invalid YAML.
         """
         with self._lock, self._reading(requests):
             return self._compose(requests)
 
     @contextlib.contextmanager
     def _reading(self, requests: Sequence[Request]) -> Iterator[None]:
-        """Lets typed ``requests`` read any variable, and so all files of a Hydra app of the user's own. Raises
-        ConfigError (CLI009) for what costs more than its budget."""
+        """Lets typed ``requests``, and all files of a user's own Hydra app, read any variable. Raises ConfigError
+        (CLI009) for a composition over its budget."""
         typed = [item.text for item in requests if item.layer == "cli"]
         places = dict.fromkeys(item.place.partition(":")[0] for item in requests if not item.is_word)
         try:
@@ -310,7 +305,7 @@ class Composer:
             return self._merged_by_omegaconf(repository, chosen, leaves)
 
     def _split(self, requests: Sequence[Request]) -> tuple[Repository, list[Wanted], list[Wanted]]:
-        """Returns what can be composed, the requests that choose options, and those that set values."""
+        """Returns the repository, the requests that choose options, and those that set values."""
         repository = self._repository(requests)
         own = [item for item in self._read(requests, repository) if not item.override.is_hydra_override()]
         chosen = [item for item in own if repository.chooses(item.override)]
@@ -319,7 +314,7 @@ class Composer:
     def _merged_plainly(
         self, repository: Repository, chosen: Sequence[Wanted], leaves: Sequence[Wanted]
     ) -> Composition:
-        """Raises NotPlain where only OmegaConf can tell the outcome, and for every mistake."""
+        """Merges plain values. Raises NotPlain if only OmegaConf can compose this, and for every mistake."""
         plain = self._plain_bases(repository)
         base = plain.base([item.override for item in chosen]).overridden(leaves)
         return self._finalized(base, plain.pair, leaves)
@@ -374,7 +369,7 @@ class Composer:
         return wanted
 
     def _keep_words(self, requests: Sequence[Request], wanted: Sequence[Wanted], release: str | None) -> None:
-        """Keeps what each word means. A word that means several things, or none, is read again."""
+        """Caches the meaning of each word. A word with several meanings, or none, is read again."""
         if len(self._words) > _MOST_WORDS:
             self._words.clear()
         for request, item in zip(requests, wanted, strict=True) if len(requests) == len(wanted) else ():
@@ -382,14 +377,14 @@ class Composer:
                 self._words[request.text, request.place, request.layer, release] = item
 
     def _is_own_key(self, key: str) -> bool:
-        """Returns whether the app's config has this key beside our tree; possible only where ours is under a node."""
+        """Returns whether the app's config has this key beside our tree; only possible if ours is under a node."""
         if self.config_name == PRIMARY_NAME:
             return False
         base = self._base(self._repository(), [])
         return bool(base.mount) and key in base.config
 
     def _repository(self, requests: Sequence[Request] = ()) -> Repository:
-        """Returns what can be composed, with the folders that a ``hydra.searchpath=...`` typed or in a file adds."""
+        """Returns the repository with the search folders of a typed ``hydra.searchpath=...``, also from a file."""
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
         from sglang_hydra.compose.hydra_internals import Repository
         from sglang_hydra.compose.override_errors import Refused
@@ -410,7 +405,7 @@ class Composer:
         return self._repositories[key]
 
     def _base(self, repository: Repository, chosen: Sequence[Wanted]) -> Base:
-        """Returns the base for these choices, the caller's own. Kept: a copy costs a seventh."""
+        """Returns a copy of the cached base for these choices: a copy costs a seventh of composing."""
         from sglang_hydra.compose.by_omegaconf import make_base
 
         key = (str(id(repository)), *(str(item.override.input_line) for item in chosen))
@@ -427,14 +422,14 @@ class Composer:
 
 
 def _own_groups(base: Base | PlainBase) -> dict[str, str]:
-    """Returns each group, and how its choice is typed: ``gpu@server.gpu``, of the server that is composed."""
+    """Maps each group to its typed key: ``gpu@server.gpu`` for the composed server."""
     below = "".join(f"{name}." for name in base.mount)
     own_last = sorted(base.choices, key=lambda key: bool(below) and key.partition("@")[2].startswith(below))
     return {key.partition("@")[0]: key for key in own_last}
 
 
 def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted], *, trusted: bool) -> Composition:
-    """Lifts what presets and the pair file say about arguments, each below every layer of the root."""
+    """Lifts the arguments of presets and the pair file, each below every layer of the root."""
     root, layers = base.plain(), base.layers
     gpu, model = root["gpu"], root["model"]
     if model["model_path"] is not None:

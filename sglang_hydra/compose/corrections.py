@@ -1,6 +1,6 @@
-"""What was probably meant by a key or an option that cannot be: the words to type in its place.
+"""Finds the meant words for an invalid key or option.
 
-``corrections.json`` has what people and other tools call an argument (``!``: the opposite).
+``corrections.json`` has the names of other tools and people for arguments (``!``: the opposite).
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 
 _TABLE: JsonObject = json_beside(__file__)
 ADVICE: Mapping[str, str] = {name: row["hint"] for row in _TABLE["advice"] for name in row["names"].split()}
-"""What to type for a name that no single key stands for."""
+"""Hints for names without a single matching key."""
 OF_TOOLS: Mapping[str, Mapping[str, str]] = _TABLE["of_tools"]
-"""The options of what runs a server, without their dashes, with our keys, by the word of ``export`` that names it."""
+"""The options of launch tools, without dashes, with our keys, by the ``export`` word of the tool."""
 LEFT_TO_TOOLS: Mapping[tuple[str, str], str] = {
     (tool, name): row["hint"]
     for row in _TABLE["left_to_tools"]
     for tool in row["tools"].split()
     for name in row["names"].split()
 }
-"""What to type in place of their other options, by that word and the option."""
+"""Hints for other options of these tools, by that word and the option."""
 SUCCESSORS: Mapping[str, str] = _TABLE["successors"]
-"""The preset that now describes the server of one that is gone."""
+"""The presets that replace removed ones."""
 FORMATS_MEANT, OF_SUGGEST, GOALS_MEANT = (
     {other: name for name, others in _TABLE[kind].items() for other in others.split()}
     for kind in ("formats", "of_suggest", "goals")
 )
-"""What people call the formats of ``export``, and the words and the goals of ``suggest``."""
+"""Common names for the formats of ``export``, and for the words and goals of ``suggest``."""
 _OF_HELP, _OF_NODE, _LEAST_SHARED = 0.6, 0.85, 0.3
-"""What a word of the help and one of a key of ours count beside one of an argument's name, and the least share of a
-name's words that makes a near name."""
+"""The weights of a word in the help and of one in a key of ours, relative to one in an argument's name, and the
+smallest share of a name's words for a near name."""
 _OF_VARIABLES = ("nccl_", "omp_", "ucx_", "sglang_")
 _USUAL = frozenset(("max", "min", "num", "size", "enable", "disable", "use"))
 _OPPOSITES = ("enable_", "disable_", "no_", "use_")
@@ -65,7 +65,7 @@ _TIMES = re.compile(r"(?:(\d+)\s*[x*]?\s*([a-z].*?)|([a-z].*?\d.*?)\s*[x*:]\s*(\
 
 
 def key_meant(name: str) -> str | None:
-    """Returns the key that a name means which is none: ``!`` before it where it means the opposite."""
+    """Returns the key that an unknown name means, with ``!`` in front for its opposite; None without one."""
     if re.fullmatch(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+", name) and name.lower() not in EVERY:
         return None if name.partition("_")[2].lower() in EVERY else f"engine.env.{name}"
     plain = name.lower().replace("-", "_")
@@ -83,8 +83,8 @@ def key_meant(name: str) -> str | None:
 
 
 def mistyped(name: str) -> str | None:
-    """Returns the key that one slip away is spelled so, by us, by SGLang's flags or elsewhere, or that has the same
-    words; None where two keys are."""
+    """Returns the key that a name misspells by one typo (of its spellings here, as SGLang's flag or elsewhere), or that
+    has the same words; None if two keys match."""
     known, words = {**_spellings(), **{key: key for key in known_keys()}}, sorted(_words(name))
     meant = {key for one in surest(name, known) if (key := known[one])}
     meant = meant or {key for one, key in known.items() if key and len(words) > 1 and sorted(_words(one)) == words}
@@ -93,7 +93,7 @@ def mistyped(name: str) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _spellings() -> Mapping[str, str | None]:
-    """Returns the key for each way in which one is known to be spelled."""
+    """Maps every known spelling to its key."""
     theirs = {
         flag.lstrip("-").replace("-", "_"): row.argument for flag, row in counterparts().items() if flag[:2] == "--"
     }
@@ -102,8 +102,8 @@ def _spellings() -> Mapping[str, str | None]:
 
 
 def keys_like(name: str, most: int) -> list[str]:
-    """Returns the keys that share the rarest words of a name that is none, in one of their spellings or in their help,
-    the likest first; none where less than half is shared."""
+    """Returns the keys that share the rarest words of an unknown name, in a spelling or in their help, likeliest first;
+    none below the smallest share."""
     typed, score = _words(name) if len(name) > 1 else set(), dict[str, float]()
     spelled = {**{key: key for key in known_keys()}, **_spellings()}
     texts = [(key.lstrip("!"), _words(one), _OF_NODE if "." in key else 1.0) for one, key in spelled.items() if key]
@@ -124,13 +124,13 @@ def keys_like(name: str, most: int) -> list[str]:
 
 
 def is_of_config(name: str) -> bool:
-    """Returns whether a config.json that we have holds a field of this name."""
+    """Returns whether one of our copies of config.json has a field of this name."""
     field = f'"{name.lower().replace("-", "_")}": '
     return any(field in path.read_text(encoding="utf-8") for path in (conf_dir() / "configs").glob("*--*.json"))
 
 
 def part_known(name: str) -> str | None:
-    """Returns the longest word of a name that some argument has in its own."""
+    """Returns the longest word of a name that also occurs in an argument's name, or None."""
     parts = sorted(_words(name) - _USUAL, key=len, reverse=True)
     return next((part for part in parts if any(part in one for one in EVERY)), None)
 
@@ -144,7 +144,7 @@ def _is_word(typed: str, word: str) -> bool:
 
 
 def _opposite(name: str) -> str | None:
-    """Returns ``disable_cuda_graph`` for ``enable_cuda_graph``."""
+    """Returns ``!disable_cuda_graph`` for ``enable_cuda_graph``; None without a counterpart."""
     stem = next((name.removeprefix(head) for head in _OPPOSITES if name.startswith(head)), None)
     same, other = ("enable_", "disable_") if name.startswith(("enable_", "use_")) else ("disable_", "enable_")
     if stem is None:
@@ -153,7 +153,7 @@ def _opposite(name: str) -> str | None:
 
 
 def _below_a_node(name: str) -> str | None:
-    """Returns ``bench.concurrency`` for ``concurrency``; none if an argument ends so, or a node is near."""
+    """Returns ``bench.concurrency`` for ``concurrency``; None if an argument ends with the name, or a node is near."""
     if any(argument.endswith(f"_{name}") for argument in EVERY) or nearest(name, NODES):
         return None
     known = list(known_keys())
@@ -173,8 +173,8 @@ def known_keys() -> Iterator[str]:
 
 
 def may_be(meant: str, value: str) -> bool:
-    """Returns whether ``value`` can be meant for the key which ``key_meant`` found: a switch takes no name, and nothing
-    else true or false."""
+    """Returns whether ``value`` suits the key that ``key_meant`` found: a switch takes no name, and other keys take
+    neither true nor false."""
     field, plain = EVERY.get(meant.lstrip("!")), value.lower()
     if meant.startswith("bench.") and re.fullmatch(r"[a-z][\w-]*\.\w+", plain):
         return meant in ("bench.path", "bench.quality")  # a file
@@ -191,7 +191,7 @@ def may_be(meant: str, value: str) -> bool:
 
 
 def switch_meant(value: str) -> str | None:
-    """Returns ``true`` or ``false`` for a word that means one of them; None for any other."""
+    """Returns ``true`` or ``false`` for a word that means one of them, else None."""
     plain = value.lower()
     if plain in (*_ON, *_OFF):
         return "true" if plain in _ON else "false"
@@ -199,7 +199,7 @@ def switch_meant(value: str) -> str | None:
 
 
 def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
-    """Returns the word that sets the key which ``key_meant`` found; ``typed`` are the other typed values."""
+    """Returns the word that sets the key found by ``key_meant``; ``typed`` are the other typed values."""
     if meant == "ep_size" and not is_digits(value):
         size = typed.get("tp_size", "")
         value = size if is_digits(size) else "${tp_size}"
@@ -218,8 +218,7 @@ def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
 
 
 def hub_page(address: str) -> tuple[str, str | None] | None:
-    """Returns the repository whose page on the Hugging Face hub this is, and its revision (None: main); None for
-    anything else."""
+    """Returns the repository of a page on the Hugging Face hub and its revision (None: main); None for other text."""
     page = _HUB_PAGE.fullmatch(address) or re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w./-]+)", address)
     if page is None or page[1].partition("/")[0] in ("datasets", "spaces"):
         return None
@@ -227,8 +226,8 @@ def hub_page(address: str) -> tuple[str, str | None] | None:
 
 
 def as_usual(model: str) -> tuple[float, int, str]:
-    """Orders presets of models by what people mean with the name of a family: the smallest first, but those below four
-    billion parameters after the others that say their size."""
+    """Orders model presets by the usual meaning of a family's name: smallest first, but those below four billion
+    parameters after the others with a size."""
     size = re.search(r"(\d+)x(\d+)b|(0_\d+|\d+)b(?:_|$)", model)
     billions = float("inf")
     if size:
@@ -237,8 +236,8 @@ def as_usual(model: str) -> tuple[float, int, str]:
 
 
 def path_meant(path: str) -> str | None:
-    """Returns a path of Windows as written here: ``./models`` for ``.\\models``, and ``/mnt/c/models`` (WSL) for
-    ``C:\\models``; None for any other text."""
+    """Converts a Windows path: ``./models`` for ``.\\models``, and ``/mnt/c/models`` (WSL) for ``C:\\models``; None for
+    other text."""
     drive = re.fullmatch(r"([A-Za-z]):[\\/](.*)", path)
     if drive is None and not re.match(r"\.{0,2}\\+[\w.]|[\w.-]+\\[\w.\\-]+$", path):
         return None
@@ -247,7 +246,7 @@ def path_meant(path: str) -> str | None:
 
 
 def presets_of(checkpoint: str) -> list[str]:
-    """Returns the presets for a checkpoint, by its name on the hub without the organisation, however it is spelled."""
+    """Returns the presets of a checkpoint by its name on the hub, without organization and in any spelling."""
     plain = re.sub(r"[\W_]", "", checkpoint).lower()
     paths = {
         path.stem: re.search(r"^model_path: .*/(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
@@ -257,8 +256,8 @@ def presets_of(checkpoint: str) -> list[str]:
 
 
 def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
-    """Returns ``gpu=h100 gpu.count=8`` for ``8xh100``; the class in ``NVIDIA H100 80GB``: the words for each class that
-    was probably meant, the likeliest first."""
+    """Returns the words for each GPU class that was probably meant, likeliest first: ``gpu=h100 gpu.count=8`` for
+    ``8xh100``, the class in ``NVIDIA H100 80GB``."""
     if family := _TABLE["families"].get(value.lower()):
         return [f"gpu={option}" for option in family.split()]
     flat = {option.replace("_", ""): option for option in options}
@@ -289,7 +288,7 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
 
 
 def _says_memory_of(option: str, words: Sequence[str]) -> bool:
-    """Returns whether words behind the name of a class say no more than its memory."""
+    """Returns whether the words after a class's name only state its memory."""
     sizes = [int(size[1]) for word in words if (size := _MEMORY.fullmatch(word)) and size[1]]
     known = _memory_mib(option)
     return all(map(_MEMORY.fullmatch, words)) and all(
@@ -305,7 +304,7 @@ def _memory_mib(option: str) -> int | None:
 
 
 def letters_behind(typed: str, name: str) -> str:
-    """Returns the letters after a name that was typed in full: another product (GLM-4.5V is no GLM-4.5)."""
+    """Returns letters after a complete name, which mean another product (GLM-4.5V is not GLM-4.5)."""
     plain, begin = (re.sub(r"[\W_]", "", text).lower() for text in (typed, name))
     rest = plain[len(begin) :] if plain.startswith(begin) else ""
     return rest if rest.isalpha() and rest not in ("it", "yaml", "exp") else ""

@@ -1,4 +1,4 @@
-"""Values as text of Hydra's override grammar, and literal text in a world where ``${...}`` means something."""
+"""Writes values in Hydra's override grammar, and escapes literal text against ``${...}``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 def quoted(text: str) -> str:
-    """Returns ``text`` as a quoted value of Hydra's override grammar, so that it comes out as the very same string."""
+    """Quotes ``text`` in Hydra's override grammar, so that it is parsed to the same string."""
     escaped = re.sub(r"(\\*)'", lambda run: run.group(1) * 2 + "\\'", text)
     trailing = len(escaped) - len(escaped.rstrip("\\"))
     return "'" + escaped + "\\" * trailing + "'"
 
 
 def literal(value: object) -> Json:
-    """Returns ``value`` with every ``${`` in its texts escaped, so that OmegaConf resolves it to the same."""
+    """Escapes every ``${`` in the texts of ``value``, so that OmegaConf resolves it to the same value."""
     if isinstance(value, str):
         return re.sub(r"(\\*)\$\{", lambda run: run.group(1) * 2 + "\\${", value)
     if isinstance(value, (list, tuple)):
@@ -32,7 +32,7 @@ def literal(value: object) -> Json:
 
 
 def has_interpolation(value: object) -> bool:
-    """Returns whether some text in ``value`` is only known once the whole configuration is (``${gpu.count}``)."""
+    """Returns whether a text in ``value`` depends on the whole configuration (``${gpu.count}``)."""
     if isinstance(value, str):
         return "${" in value
     if isinstance(value, dict):
@@ -41,21 +41,21 @@ def has_interpolation(value: object) -> bool:
 
 
 def as_override(key: str, value: object) -> str:
-    """Returns ``key=value`` in Hydra's grammar for any value of plain types: the way from typed values back to text.
+    """Writes ``key=value`` in Hydra's grammar for any value of plain types: the reverse of parsing.
 
-    The value is meant literally: a ``${`` in it is no interpolation. Raises ValueError for a mapping with a key that
-    the grammar cannot spell (one with spaces or quotes).
+    The value is literal: a ``${`` in it is no interpolation. Raises ValueError for a mapping with a key that the
+    grammar cannot spell (with spaces or quotes).
     """
     return written(key, literal(value))
 
 
 def written(key: str, value: object) -> str:
-    """Returns the same for a value in which a ``${`` means what it means to OmegaConf."""
+    """Writes ``key=value`` for a value whose ``${`` is an interpolation."""
     return f"{key}={_spelled(value)}"
 
 
 def typed_word(key: str, value: object) -> str:
-    """Returns ``written`` as one would type it: a name, and a text that is one interpolation, without quotes."""
+    """Writes ``key=value`` as people type it: a name, or a text that is one interpolation, without quotes."""
     bare = isinstance(value, str) and (_INTERPOLATION.fullmatch(value) or _is_name(value))
     return f"{key}={value}" if bare else written(key, value)
 
@@ -85,12 +85,12 @@ def _spelled_key(key: object) -> str:
 
 
 def unquoted(text: str) -> str:
-    """Returns ``text`` without the quotes around it, if it has some; the inside stays as it is."""
+    """Removes the quotes around ``text``, if any; the inside stays unchanged."""
     return text[1:-1] if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0] else text
 
 
 def unescaped(value: object) -> object:
-    """Returns the inverse of ``literal`` for a text that has no interpolation in it; anything else stays as it is."""
+    """Reverses ``literal`` for texts without interpolations; returns other values unchanged."""
     if isinstance(value, str) and "${" in value:
         plain = re.sub(r"(\\*)\\\$\{", lambda run: run.group(1)[: len(run.group(1)) // 2] + "${", value)
         return plain if literal(plain) == value else value
@@ -102,7 +102,7 @@ def unescaped(value: object) -> object:
 
 
 def split_sweep(value: str) -> list[str]:
-    """Returns the points that commas separate, those inside brackets and quotes left alone: ``h100,h200`` is two."""
+    """Splits a value at commas outside brackets and quotes: ``h100,h200`` gives two."""
     parts, depth, quote, start = [], 0, "", 0
     for position, letter in enumerate(value):
         if quote:

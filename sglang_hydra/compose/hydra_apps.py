@@ -1,13 +1,13 @@
-"""The apps that ``@hydra.main`` starts: which one it is, and what Hydra refuses.
+"""Detects the apps that ``@hydra.main`` starts, and Hydra's refusals.
 
-As in hydra_internals.py, everything here uses a part of Hydra that it does not publish.
+Like hydra_internals.py, this file uses unpublished parts of Hydra.
 
 - ``watch_apps``, ``take_starting_app``: the function that ``@hydra.main`` calls to start an app. Hydra tells a
-  search-path plugin neither the command line nor the name of the primary config, callbacks are called only after the
-  app has been composed, and a decorator below ``@hydra.main`` is called later still. So a decorator of ours is put
-  around that function. test_an_app_that_starts_*, tests/run/test_app_main.py
-- ``composed_words``, and in ``watch_apps`` ``run_and_report``: what Hydra cannot compose it prints itself and ends the
-  process, so it is asked for before; the overrides of that composition are in the frames of the loader alone.
+  search-path plugin neither the command line nor the name of the primary config; callbacks come only after the app
+  has been composed, and a decorator below ``@hydra.main`` comes even later. So we decorate that function.
+  test_an_app_that_starts_*, tests/run/test_app_main.py
+- ``composed_words``, and in ``watch_apps`` ``run_and_report``: Hydra prints its composition errors itself and ends the
+  process, so we catch them earlier; only the frames of the loader have the overrides of that composition.
   tests/run/test_app_main.py
 """
 
@@ -35,9 +35,9 @@ _STARTING: ContextVar[StartingApp | None] = ContextVar("starting", default=None)
 
 
 def watch_apps(refused: Callable[[Exception, Sequence[str] | None], None]) -> None:
-    """Puts a decorator around the function with which ``@hydra.main`` starts every app, once in a process; does nothing
-    where Hydra has no such function. ``refused`` is called with what ends the run of a task of ours, before Hydra
-    prints it, and with the overrides of the composition that failed (``composed_words``)."""
+    """Decorates the function with which ``@hydra.main`` starts every app, once per process; does nothing if Hydra lacks
+    it. Calls ``refused`` with an exception that ends the run of a task of ours, before Hydra prints it, and with the
+    overrides of the failed composition (``composed_words``)."""
     main, utils = import_module("hydra.main"), import_module("hydra._internal.utils")
     start, report = getattr(main, "_run_hydra", None), utils.run_and_report
     if start is None or hasattr(start, "__wrapped__"):
@@ -68,8 +68,8 @@ def watch_apps(refused: Callable[[Exception, Sequence[str] | None], None]) -> No
 
 
 def composed_words(failure: BaseException) -> list[str] | None:
-    """Returns the overrides of the composition in which Hydra's loader raised ``failure``, none where another part of
-    Hydra did; None for what a job raised."""
+    """Returns the overrides of the composition in which Hydra's loader raised ``failure``; empty if another part of
+    Hydra raised it, None if a job did."""
     found = None
     for frame, _ in traceback.walk_tb(failure.__traceback__):
         if frame.f_code.co_name in ("run_job", "return_value"):
@@ -81,7 +81,7 @@ def composed_words(failure: BaseException) -> list[str] | None:
 
 
 def take_starting_app() -> StartingApp | None:
-    """Returns the app that is starting, once: later search paths belong to others. None outside."""
+    """Returns the starting app once, because later search paths belong to others; else None."""
     app = _STARTING.get()
     _STARTING.set(None)
     return app

@@ -1,4 +1,4 @@
-"""Turns the errors that Hydra, OmegaConf and the YAML parser raise into findings: key, file and line, what to type."""
+"""Turns errors of Hydra, OmegaConf and the YAML parser into findings: key, file and line, what to type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sglang_hydra.text.words import nearest, short
 
 @contextlib.contextmanager
 def hydra_errors_as_findings(place_of: Callable[[str], str | None] = lambda key: None) -> Iterator[None]:
-    """Raises a ConfigError with one short finding for each error of Hydra, OmegaConf or the YAML parser in its block.
+    """Turns each error of Hydra, OmegaConf or the YAML parser in its block into a ConfigError with a short finding.
 
     ``place_of`` returns the file and line, or the override, that set a key.
     """
@@ -46,13 +46,13 @@ def hydra_errors_as_findings(place_of: Callable[[str], str | None] = lambda key:
     except OverBudget:
         raise
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, AssertionError) as failure:
-        # Hydra has no message of its own for a file or a value of an unexpected shape.
+        # Hydra has no own message for a file or a value of an unexpected shape.
         error = short(without_values(" ".join(f"{type(failure).__name__}: {failure}".split())), 300)
         raise ConfigError(Finding("error", "CLI008", f"this cannot be composed ({error})")) from failure
 
 
 def _finding_of(failure: Exception, place_of: Callable[[str], str | None]) -> Finding:
-    """Returns a finding with the message of Hydra or OmegaConf, the key that it is about and its place in front."""
+    """Returns a finding with the message of Hydra or OmegaConf, preceded by its key and place."""
     if isinstance(failure, MissingConfigException) and (unknown := _no_such_option(failure)) is not None:
         return unknown
     cause = failure.__cause__
@@ -70,8 +70,8 @@ def _finding_of(failure: Exception, place_of: Callable[[str], str | None]) -> Fi
 
 
 def _no_such_option(failure: MissingConfigException) -> Finding | None:
-    """Returns the finding for an option that its group does not have; None for another missing file. It begins with the
-    config that chose the option, as Hydra sees it: the primary one for a choice on the command line."""
+    """Returns the finding for an option that its group lacks; None for another missing file. It begins with the config
+    that chose the option in Hydra's view: the primary one for a choice on the command line."""
     from sglang_hydra.compose.override_errors import unknown_option
 
     file = failure.missing_cfg_file or ""
@@ -103,7 +103,7 @@ def _no_such_option(failure: MissingConfigException) -> Finding | None:
 
 
 def _hint_of_group(message: str) -> str | None:
-    """Returns what to type where a second option is added to a group, or where a file of a group has no package."""
+    """Returns what to type if a second option was added to a group, or if a group's file has no package."""
     if group := re.match(r"Multiple values for ([\w@.]+)\. To override a value use 'override \1: (\w+)'", message):
         return f"without the +: {group[1]}={group[2]}"
     if loose := re.match(rf"(?s)In '(bench|experiment)/([\w/.-]+)': (ConfigKeyError|{UNMATCHED} '\w+@\1\.)", message):
@@ -114,7 +114,7 @@ def _hint_of_group(message: str) -> str | None:
 
 
 def _hint_of_interpolation(message: str, key: str) -> str | None:
-    """Returns what to type where an interpolation leads nowhere."""
+    """Returns what to type for an interpolation that cannot be resolved."""
     if variable := re.search(r"Environment variable '(\w+)' not found", message):
         return f"export {variable[1]}=..., or {key}='${{oc.env:{variable[1]},DEFAULT}}'"
     if missing := re.search(r"Interpolation key '(.*)' not found", message):

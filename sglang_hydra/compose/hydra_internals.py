@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 
 def loader_of(config_dirs: Sequence[str | Path]) -> ConfigLoaderImpl:
-    """Returns Hydra's loader over the given folders (or ``scheme://`` paths), then what plugins name, then ours."""
+    """Returns Hydra's loader over the given folders (or ``scheme://`` paths), then those of plugins, then ours."""
     if version.getbase() is version._UNSPECIFIED_:  # with Hydra 1.4 it never is
         version.setbase("1.3")
     ours = f"file://{conf_dir()}"
@@ -93,9 +93,9 @@ def loader_of(config_dirs: Sequence[str | Path]) -> ConfigLoaderImpl:
 
 
 class Repository(CachingConfigRepository):
-    """Every config that can be composed, each without its values for Hydra's own node.
+    """Every config that can be composed, without its values for Hydra's own node.
 
-    Raises ConfigError for a primary config that is not there or cannot be read.
+    Raises ConfigError for a missing or unreadable primary config.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Repository(CachingConfigRepository):
         *,
         trusts_files: bool = False,
     ) -> None:
-        # Not Hydra's own initializer: it copies all sources and the ConfigStore deeply, which costs as much as merging.
+        # Not Hydra's own initializer: its deep copy of all sources and the ConfigStore costs as much as merging.
         self.delegate = loader.repository
         self.cache = {}
         self._loader = loader
@@ -127,8 +127,8 @@ class Repository(CachingConfigRepository):
         self._hydra_is_kept = False
 
     def _refuse_search_path(self) -> None:
-        """Raises ConfigError where the primary config's file adds a package to the search path: it would be imported.
-        Also for a folder outside of its own where nobody typed which config is the primary one."""
+        """Raises ConfigError if the primary config's file adds a package to the search path, because Hydra would import
+        it; also for a folder outside its own if nobody typed the name of the primary config."""
         file, loaded = self._file(self._config_name), self.load_config(self._config_name)
         if file is None or loaded is None or not isinstance(loaded.config, DictConfig):
             return
@@ -149,7 +149,7 @@ class Repository(CachingConfigRepository):
         return super().config_exists(config_path)
 
     def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
-        """Sets other sources for this repository alone, for ``hydra.searchpath``."""
+        """Replaces the sources of this repository alone, for ``hydra.searchpath``."""
         self.delegate = copy.copy(self.delegate)
         super().initialize_sources(config_search_path)
 
@@ -184,7 +184,7 @@ class Repository(CachingConfigRepository):
         return result
 
     def _outlined_schema(self) -> ConfigResult | None:
-        """Returns our schema without its keys, which only ``merged`` needs. None if the app has one of that name."""
+        """Returns our schema without its keys, which only ``merged`` needs; None if the app has such a config."""
         first = next((source for source in self.get_sources() if source.is_config(SCHEMA_NAME)), None)
         stored = [getattr(store.repo.get(f"{SCHEMA_NAME}.yaml"), "node", None) for store in self._stores()]
         if first is None or first.scheme() != "structured" or not all(isinstance(i, UnmadeSchema) for i in stored):
@@ -194,14 +194,14 @@ class Repository(CachingConfigRepository):
         return ConfigResult("sglang_hydra", "structured://", config, {"package": None}, [])
 
     def hydra_keys(self, defaults: Sequence[ResultDefault]) -> dict[str, object]:
-        """Returns what these configs set below Hydra's own node, unresolved: ``hydra.mode``, ``hydra/launcher``."""
+        """Returns the values that these configs set below Hydra's own node, unresolved, as ``hydra.mode``."""
         found: dict[str, object] = {}
         for default in defaults:
             found |= self._hydra_nodes.get(str(default.config_path), {})
         return found
 
     def _check_size(self, config_path: str) -> None:
-        """Raises ConfigError for a file of others whose aliases Hydra would follow for hours."""
+        """Raises ConfigError for a foreign file whose size or aliases exceed the budget."""
         file = self._file(config_path)
         if file is None or file.startswith(str(conf_dir())):
             return
@@ -221,7 +221,7 @@ class Repository(CachingConfigRepository):
             return  # Hydra's message is clear
 
     def _file(self, config_path: str) -> str | None:
-        """Returns the file of a config; None for what lies in no file, or nowhere."""
+        """Returns the file of a config; None if it has no file or does not exist."""
         found = next((source for source in self.get_sources() if source.is_config(config_path)), None)
         if found is None or found.scheme() != "file":
             return None
@@ -232,7 +232,7 @@ class Repository(CachingConfigRepository):
         return config_path if file is None else shown_path(file)
 
     def _offer_recipe(self, config_path: str) -> None:
-        """Makes a published recipe known to Hydra when it is asked for."""
+        """Registers a published recipe with Hydra when a config of this name is read."""
         id = recipes.id_of(config_path)
         if id is None:
             return
@@ -241,18 +241,17 @@ class Repository(CachingConfigRepository):
             recipes.register(id, store)  # with Hydra 1.3 this repository works on a copy
 
     def is_registered(self, config_path: str) -> bool:
-        """Returns whether code has registered a config of this name, which Hydra compares with a file."""
+        """Returns whether code has registered a config with this name, which Hydra would compare with a file."""
         return any(source.scheme() == "structured" and source.is_config(config_path) for source in self.get_sources())
 
     def is_ours(self, config_path: str) -> bool:
-        """Returns whether the published recipe of this name is what Hydra would find, and no config that code
-        registered."""
+        """Returns whether Hydra would find the published recipe with this name, and not a config registered by code."""
         group, _, name = config_path.partition("/")
         nodes = [store.repo.get(group, {}).get(f"{name}.yaml") for store in self._stores()]
         return bool(nodes) and all(node is None or node.provider == recipes.PROVIDER for node in nodes)
 
     def is_path(self, model: str) -> bool:
-        """Returns whether the choice of a model is no option, or one that means a path."""
+        """Returns whether the chosen model has a slash and is no option, or is an option that only means a path."""
         if "/" not in model:
             return False
         name = f"model/{model.rstrip('/')}"
@@ -260,19 +259,19 @@ class Repository(CachingConfigRepository):
         return source is None or source.load_config(name).provider == PATH_PROVIDER
 
     def _stores(self) -> list[ConfigStore]:
-        """Returns the stores that the sources read. Hydra 1.3's sources have a copy each; later ones share."""
+        """Returns the stores behind the sources. Hydra 1.3 gives each source a copy; later releases share one."""
         shared = ConfigStore.instance()
         return [getattr(source, "store", shared) for source in self.get_sources() if source.scheme() == "structured"]
 
     def options(self, group: str) -> list[str]:
-        """Returns the options of a group, sorted; empty for what is no group."""
+        """Returns the sorted options of a group; empty if there is no such group."""
         if group not in self._options:
             self._options[group] = sorted(self.options_by_source(group))
         return self._options[group]
 
     def options_by_source(self, group: str) -> list[str]:
-        """Returns the same, those of the source that is searched first in front."""
-        # A group is a folder below a search path, and no way out of it.
+        """Returns the options of a group, with those of the first searched source in front."""
+        # A group is a folder below a search path; ``..`` and absolute paths are none.
         if re.fullmatch(r"\w[\w/-]*", group) is None or not self.group_exists(group):
             return []
         sources = [source for source in self.get_sources() if source.is_group(group)]
@@ -283,12 +282,12 @@ class Repository(CachingConfigRepository):
         return sorted({*self.get_group_options("", ObjectType.GROUP), recipes.GROUP})
 
     def chooses(self, override: Override) -> bool:
-        """Returns whether an override chooses an option of a group, and does not set a value."""
+        """Returns whether an override chooses an option of a group instead of setting a value."""
         return not isinstance(override.value(), dict) and self.group_exists(override.key_or_group)
 
     def defaults(self, choices: Sequence[Override], *, skip_missing: bool = False) -> DefaultsList:
-        """Returns the expanded defaults list of the primary config under these choices. With ``skip_missing`` a choice
-        that is still to be made (``model: ???``) is left out; else it is an error."""
+        """Returns the expanded defaults list of the primary config with these choices. ``skip_missing`` leaves out a
+        choice that is still open (``model: ???``), which is an error otherwise."""
         from hydra._internal.defaults_list import create_defaults_list
 
         self.cache.clear()  # Hydra writes into what it has read: the choices into the lists, other files into a config
@@ -319,8 +318,8 @@ class Repository(CachingConfigRepository):
         return listed
 
     def _line_of_choice(self, config_path: str, any_option: str = "") -> tuple[str, str] | None:
-        """Returns place and text of the line, in what was read for this defaults list, that chooses ``config_path``, or
-        any option of its group."""
+        """Returns place and text of the line that chooses ``config_path``, or any option of its group with
+        ``any_option``. Searches the files read for this defaults list; None if no line does."""
         group, _, option = config_path.rpartition("/")
         chosen = rf"(?:override\s+|optional\s+)*/?([\w/]+)(?:@[\w.]+)?:\s*{any_option or re.escape(option)}"
         wanted = re.compile(rf"\s*-\s+({chosen})\s*(#.*)?")
@@ -346,14 +345,14 @@ class Repository(CachingConfigRepository):
 
 
 class MissingChoice(MissingConfigException):
-    """An option that is not there, with the place and the text of the line in a file that chooses it."""
+    """Raised for an option that does not exist, with place and text of the line that chooses it, if a file does."""
 
     line: tuple[str, str] | None = None
 
 
 def _refuse_second_choice(defaults: Sequence[ResultDefault], choice: Override) -> None:
-    """Raises ConfigCompositionException where an added choice (``+gpu=h100``) is the second one of its place. Hydra 1.3
-    and 1.4 do so only where the options have no defaults list of their own."""
+    """Raises ConfigCompositionException if an added choice (``+gpu=h100``) is the second one for its place. Hydra 1.3
+    and 1.4 do so only if the options have no defaults list."""
     in_group = f"{choice.key_or_group}/"
     packages = [
         entry.package
@@ -368,7 +367,7 @@ def _refuse_second_choice(defaults: Sequence[ResultDefault], choice: Override) -
 
 
 def file_of(loaded: ConfigResult | None, config_path: str) -> str:
-    """Returns the file that a config was read from; '' for what lies in no file (the ConfigStore, a package)."""
+    """Returns the file of a loaded config; '' for one without a file (from the ConfigStore or a package)."""
     if loaded is None or not str(loaded.path).startswith("file://"):
         return ""
     return str(Path(str(loaded.path).removeprefix("file://")) / f"{config_path.removesuffix('.yaml')}.yaml")
@@ -380,42 +379,42 @@ def _is_hydras(default: InputDefault) -> bool:
 
 
 def _flat(key: str, value: object) -> dict[str, object]:
-    """Returns ``{"hydra.run.dir": "x"}`` of ``{"run": {"dir": "x"}}``."""
+    """Returns ``{"hydra.run.dir": "x"}`` for the key ``hydra`` and the value ``{"run": {"dir": "x"}}``."""
     if not isinstance(value, dict) or not value:
         return {key: value}
     return {path: item for name, inner in value.items() for path, item in _flat(f"{key}.{name}", inner).items()}
 
 
 def search_path_of(config_dirs: Sequence[str]) -> ConfigSearchPath:
-    """Returns where the composer looks, in its order: the folders named, then ours; and Hydra's own beside them."""
+    """Returns the composer's search path: the named folders, then our conf/, beside Hydra's own."""
     search_path = create_config_search_path(str(conf_dir()))
     add_folders(search_path, config_dirs)
     return search_path
 
 
 UNMATCHED = r"(?:Could not override|Invalid Defaults List override .*No earlier Group Default for)"
-"""How Hydra 1.3 and 1.4 begin to say that an override in a defaults list has nothing to override."""
+"""How the messages of Hydra 1.3 and 1.4 begin if an override in a defaults list has nothing to override."""
 
 FOLDERS: ContextVar[tuple[str, ...]] = ContextVar("folders", default=())
-"""The folders that the command line names, for ``@hydra.main``, which takes one of them only."""
+"""The folders from the command line, for ``@hydra.main``, which takes only one."""
 
 
 def add_folders(search_path: ConfigSearchPath, folders: Sequence[str]) -> None:
-    """Lets Hydra search these folders first, in their order."""
+    """Puts these folders first in Hydra's search path, in their order."""
     for folder in folders:
         search_path.prepend("command-line", f"file://{os.path.abspath(folder)}", SearchPathQuery(provider="main"))
 
 
 def hydra_over(job: str, config_dirs: Sequence[str]) -> Hydra:
-    """Returns Hydra itself over ``search_path_of(config_dirs)``, for a job of this name. It is Hydra's global one until
-    the caller clears that."""
+    """Returns Hydra itself with ``search_path_of(config_dirs)``, for a job with this name. It is Hydra's global
+    instance until the caller clears that."""
     from hydra._internal.hydra import Hydra
 
     return Hydra.create_main_hydra2(job, search_path_of(config_dirs))
 
 
 def context_of(hydra: Hydra, config: DictConfig) -> HydraContext:
-    """Returns what a launcher or a sweeper is instantiated with, for a ``config`` that ``hydra`` has composed."""
+    """Returns the context for instantiating a launcher or sweeper, for a ``config`` that ``hydra`` composed."""
     from hydra._internal.callbacks import Callbacks
     from hydra.types import HydraContext
 
@@ -423,7 +422,7 @@ def context_of(hydra: Hydra, config: DictConfig) -> HydraContext:
 
 
 def error_of(job: JobReturn) -> object:
-    """Returns what a job that failed has raised."""
+    """Returns the exception of a failed job."""
     return job._return_value
 
 
@@ -438,8 +437,8 @@ def header_package(text: str) -> str | None:
 
 
 def yaml_loader() -> object:
-    """Returns the class of the loader with which OmegaConf reads YAML: ``1e5`` is a number, a date is text, and a key
-    that occurs twice is an error."""
+    """Returns the class of OmegaConf's YAML loader: it reads ``1e5`` as a number and a date as text, and raises for a
+    repeated key."""
     try:
         module = import_module("omegaconf._yaml")
     except ModuleNotFoundError:  # before OmegaConf 2.4
@@ -448,10 +447,10 @@ def yaml_loader() -> object:
 
 
 def key_and_text(node: Node | None) -> tuple[str, str]:
-    """Returns the full key of a node and its text before it is resolved; empty for none."""
+    """Returns the full key of a node and its unresolved text; two empty texts for None."""
     return ("", "") if node is None else (str(node._get_full_key(None)), str(node._value()))
 
 
 def set_parent(config: Container, parent: Container) -> None:
-    """Lets the interpolations in ``config`` refer to keys of ``parent``."""
+    """Makes ``parent`` the parent of ``config``, so that its interpolations can refer to keys there."""
     config._set_parent(parent)

@@ -1,4 +1,4 @@
-"""What the model presets of an app know of checkpoints: found by the ``model_path`` that they are for."""
+"""The facts of checkpoints in the model presets of an app, found by ``model_path``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sglang_hydra.compose.presets import Preset
 
 _LEAST = 6
-"""Letters and digits of a checkpoint's name, without its organisation: a shorter one is part of many."""
+"""The fewest letters and digits of a preset's checkpoint name that can be searched for in other names."""
 _FORMATS = frozenset(
     (
         *("gguf", "awq", "gptq", "fp8", "fp4", "nvfp4", "mxfp4", "mxfp8", "int4", "int8", "4bit", "8bit", "bnb"),
@@ -24,14 +24,14 @@ _FORMATS = frozenset(
 
 
 class ModelPresets:
-    """The facts of the checkpoints that presets are for. The presets are read when one is first looked for."""
+    """The facts of the checkpoints with presets. Reads the presets at the first question."""
 
     def __init__(self, read_presets: Callable[[], Sequence[Preset]]) -> None:
         self._read_presets = read_presets
 
     def facts_of(self, path: str) -> ModelFacts | None:
-        """Returns what is known of a hub id: a preset's model, other weights of its shapes, or its weights in another
-        published format."""
+        """Returns the facts of a hub id: from a preset, from other weights of the same shapes, or from its weights in
+        another published format."""
         from sglang_hydra.architecture.published_checkpoints import alike, facts_as, find_published, originals
 
         if path in self._facts:
@@ -44,20 +44,19 @@ class ModelPresets:
         return next((facts_as(published, facts) for facts in known if published and facts), None)
 
     def facts_named(self, named: str) -> ModelFacts | None:
-        """Returns what is known of a preset, by its name, or of a checkpoint, by its hub id."""
+        """Returns the facts of a preset by its name, or of a checkpoint by its hub id."""
         path = self._paths.get(named, named)
         return self.facts_of(path)
 
     def resembling(self, path: str) -> str | None:
-        """Returns the hub id of a preset whose name is part of that of ``path``, as of a model that was tuned
-        further; of several the longest. A name that states a format (``-AWQ``) has a preset's shapes only where that
-        states it."""
+        """Returns the hub id of a preset whose name is part of ``path``'s name, as for a fine-tuned model; the longest
+        of several. A name with a format (``-AWQ``) only matches a preset with the same format."""
         name, stated = _flat(path), _formats(path)
         known = (own for own in self._facts if len(_flat(own)) >= _LEAST and _flat(own) in name)
         return max((own for own in known if stated <= _formats(own)), key=len, default=None)
 
     def same_weights(self, path: str, other: str) -> bool:
-        """Returns whether ``path`` is the checkpoint ``other`` or one of the same shapes, in whatever format."""
+        """Returns whether ``path`` is the checkpoint ``other``, or has the same shapes in any format."""
         from sglang_hydra.architecture.published_checkpoints import find_published, originals
 
         published = find_published(path)
@@ -65,7 +64,7 @@ class ModelPresets:
 
     @cached_property
     def _paths(self) -> Mapping[str, str]:
-        """Returns the checkpoint of each preset by the preset's name."""
+        """Returns each preset's checkpoint by the preset's name."""
         return {preset.name: str(preset.node["model_path"]) for preset in self._presets}
 
     @cached_property
@@ -74,7 +73,7 @@ class ModelPresets:
 
     @cached_property
     def _facts(self) -> Mapping[str, ModelFacts]:
-        """Returns the facts by checkpoint. Of several presets for one, those that name it come first."""
+        """Returns the facts by checkpoint. If several presets have one, those that name it themselves come first."""
         found: dict[str, ModelFacts] = {}
         for preset in sorted(self._presets, key=lambda preset: "model_path" not in preset.own_keys):
             path = preset.node["model_path"]
@@ -85,11 +84,11 @@ class ModelPresets:
 
 
 def _formats(path: str) -> frozenset[str]:
-    """Returns the formats of weights that a name states: ``{"nvfp4"}`` of ``nvidia/GLM-5-NVFP4``."""
+    """Returns the weight formats in a name: ``{"nvfp4"}`` for ``nvidia/GLM-5-NVFP4``."""
     words = "".join(letter if letter.isalnum() else " " for letter in path.rpartition("/")[2].lower()).split()
     return _FORMATS.intersection(words)
 
 
 def _flat(path: str) -> str:
-    """Returns ``llama318binstruct`` of ``meta-llama/Llama-3.1-8B-Instruct``."""
+    """Returns ``llama318binstruct`` for ``meta-llama/Llama-3.1-8B-Instruct``."""
     return "".join(filter(str.isalnum, path.rpartition("/")[2])).lower()

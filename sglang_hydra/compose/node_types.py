@@ -1,6 +1,6 @@
-"""Does a value fit its place in one of our nodes (``gpu.count``, ``launch.force``)? For values that come in as text.
+"""Checks whether a value fits its place in one of our nodes (``gpu.count``, ``launch.force``).
 
-The dataclasses of ``compose.schema`` say what a node holds; OmegaConf would refuse the same values, in its own words.
+The dataclasses of ``compose.schema`` give the types. OmegaConf refuses the same values, with other messages.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sglang_hydra.text.words import nearest, program, some_of
 _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
 _TRUE, _FALSE = ("1", "on", "yes", "y"), ("0", "off", "no", "n")
 _EXAMPLES = {"gpu.compute_capability": "MAJOR.MINOR, such as gpu.compute_capability=9.0"}
-"""What to type where the type alone does not say it."""
+"""What to type if the type alone does not say it."""
 
 
 class Problem(NamedTuple):
-    """What is wrong at ``key``, what to type instead, and the key or the value that was probably meant."""
+    """A wrong value or unknown key: its key, what is wrong, what to type, and the probable key or value."""
 
     key: str
     message: str
@@ -37,15 +37,15 @@ class Problem(NamedTuple):
 
     @property
     def advice(self) -> Hint:
-        """Returns what to say where nobody typed the key."""
+        """Returns the hint for a value that nobody typed, as in a file."""
         return (Remedy.meant(self.near) if self.near else None), self.hint
 
 
 def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> Iterator[Problem]:
-    """Yields everything that is wrong with ``value`` at the place that ``keys`` lead to, from the root on.
+    """Yields everything that is wrong with ``value`` at the place ``keys``, counted from the root.
 
-    Below a mapping (``model.config``, ``engine.env``) every key is free. An interpolation fits everywhere until it is
-    ``resolved``.
+    Every key below a mapping (``model.config``, ``engine.env``) is allowed. Until ``resolved``, an interpolation fits
+    everywhere.
     """
     schema: Any = Root
     for depth, name in enumerate(keys):
@@ -69,7 +69,7 @@ def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> I
 
 
 def is_text(keys: Sequence[str]) -> bool:
-    """Returns whether the place that ``keys`` lead to holds text and nothing else."""
+    """Returns whether the place ``keys`` takes text only."""
     return not any(problems_at(keys, "")) and any(problems_at(keys, True))
 
 
@@ -106,7 +106,7 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
 
 
 def _meant(key: str, kind: Any, value: Any) -> str | None:
-    """Returns the value probably meant: ``81920`` for 80GB where MiB are counted, ``4`` for 4.0, ``true`` for on."""
+    """Returns the probable value: ``81920`` for 80GB in MiB, ``4`` for 4.0, ``true`` for on; None if unclear."""
     text = str(value).strip().lower()
     if kind is bool:
         return {**dict.fromkeys(_TRUE, "true"), **dict.fromkeys(_FALSE, "false")}.get(text)
@@ -130,13 +130,13 @@ def _fits(kind: Any, value: Any) -> bool:
         return False
     if kind is float:
         return is_number(value)
-    # A number is text where text is wanted (compute_capability: 9.0), as for OmegaConf.
+    # A number is accepted as text (compute_capability: 9.0), as by OmegaConf.
     accepted: Any = {str: (str, int, float), int: int}[kind]
     return isinstance(value, accepted) and not (isinstance(value, str) and "\0" in value)
 
 
 def types_of(schema: Any) -> Mapping[str, Any]:
-    """Returns the type of every key of a node."""
+    """Returns the type of each key of a node."""
     return _types_of(schema)
 
 
@@ -146,7 +146,7 @@ def _types_of(schema: Any) -> Mapping[str, Any]:
 
 
 def without_none(schema: Any) -> Any:
-    """Returns ``schema`` without None."""
+    """Returns the type ``schema`` without None."""
     if _optional(schema) and schema is not Any:
         return next(part for part in typing.get_args(schema) if part is not types.NoneType)
     return schema
@@ -166,7 +166,7 @@ def _described(schema: Any) -> str:
 
 
 _UNIT = re.compile(r"_[gm]i?b$")
-"""A unit of memory behind a key, in which people write what we call memory_mib."""
+"""A unit at the end of a key that was probably meant as one of our memory_mib keys."""
 
 
 def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:

@@ -1,4 +1,4 @@
-"""Errors for refused overrides: the value, the allowed values, the nearest name, what to type."""
+"""Builds the errors for refused overrides: the value, the allowed values, the nearest name, what to type."""
 
 from __future__ import annotations
 
@@ -42,34 +42,34 @@ from sglang_hydra.text.findings import Finding, Hint, Remedy
 from sglang_hydra.text.words import both_sizes, is_digits, nearest, program, short, some_of
 
 ADDED_GROUPS = ("experiment", "recipe", "sweep")
-"""Hydra groups that an app adds with ``+``; typing ``experiment=x`` means the same here."""
+"""Hydra groups that an app must add with ``+``; here ``experiment=x`` does the same."""
 
 
 _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
-"""What stands for several options in Hydra's grammar."""
+"""Functions of Hydra's grammar that mean several options."""
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
 _COMMAND = re.compile(r"(?:[A-Z_]+=\S* )*(?:\S*python[\d.]*|sglang|vllm|docker|trtllm-serve) ")
 _MAPPING = re.compile(
     r"\{[\w.\"'-]+:[^\s,:{}]+(?:,[\w.\"'-]+:[^\s,:{}]+)+\}"
     r"|\{?\s*[\w.\"'-]+\s*:\s+[^\s,:]+\s*(?:,\s*[\w.\"'-]+\s*:\s+[^\s,:]+\s*)+\}?"
 )
-"""Several pairs of YAML in one word."""
+"""Several key=value pairs in one word."""
 _SEVERAL = re.compile(r"[+\w./@]+=[^\s;]+([\s;]+[+\w./@]+=[^\s;]*)+")
 _NEXT = re.compile(r"[\s;]+|,\s*(?=([A-Za-z_]\w*)(?:\.\w+)*=)")
-"""What stands between two overrides: a comma only before a key that is known."""
+"""A separator between two overrides; a comma counts only before a key."""
 _ENDING = re.compile(r"[-_.](it|exp|ya?ml)$", re.IGNORECASE)
-"""What stands behind the name of a model and names no other."""
+"""Endings of a model's name that do not make it another model."""
 _RANGE = re.compile(r"(\d{1,6})\s*(?:\.{2,3}|:|-)\s*(\d{1,6})")
 _MOST_NEAR = 4
 _LOOKING = ("plan", "check")
-"""The verbs that people type as a flag of what would start a server: ``serve ... --dry-run``."""
+"""Verbs that people type as a flag of another verb: ``serve ... --dry-run``."""
 _NUMBERS = {"int": r"-?[0-9]{1,15}", "float": r"-?[0-9]{0,15}\.?[0-9]{1,15}"}
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the keys of a command line may be: the options of a group, the keys of an app's own, and the arguments of
-    the ``release`` that it names. ``typed`` are its values by key, as text."""
+    """The possible keys of a command line: the options of a group, an app's own keys, and the arguments of ``release``,
+    if it names one. ``typed`` has the values by key, as text."""
 
     options: Callable[[str], Sequence[str]]
     is_own_key: Callable[[str], bool]
@@ -83,7 +83,7 @@ class _Help(TypedDict, total=False):
 
 
 class Refused(CarriedError):
-    """One override is refused; the reader goes on with the next. ``fix`` is what to type in its place."""
+    """Raised for one override; the reader goes on with the next. ``fix`` is what to type instead."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Refused(CarriedError):
 
 
 def unreadable(text: str, key: str, failure: Exception) -> Refused:
-    """Returns a value that Hydra's grammar cannot read; ``failure`` is its message."""
+    """Returns the error for a value that Hydra's grammar cannot read, with its exception ``failure``."""
     if "=" not in text:
         hint = "key=value is written without spaces around ="
         return Refused("CLI004", f"{short(text)!r} has no value", key, hint=hint)
@@ -133,7 +133,7 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
 
 
 def several_values(field: Field | None, text: str, value: str) -> Refused:
-    """Returns ``tp_size=1,2,4`` where one plan is made."""
+    """Returns the error for several values of one argument, as ``tp_size=1,2,4``, outside of a sweep."""
     name = field.name if field else text.partition("=")[0]
     if value.startswith("="):
         return Refused("CLI004", f"{short(text)} has = twice", name, fix=short(word(name, value.lstrip("="))))
@@ -153,24 +153,24 @@ def several_values(field: Field | None, text: str, value: str) -> Refused:
 
 
 def list_of_values(key: str, text: str, values: Sequence[object]) -> Refused:
-    """Refuses ``bench.concurrency=[1,8]`` for a key with one value: a sweep of them was meant."""
+    """Returns the error for a list in a key with one value (``bench.concurrency=[1,8]``); a sweep was meant."""
     fix = Remedy.fixed(one := word(key, ",".join(map(str, values))), f"-m {one}")
     message = f"{short(text)}: {key} takes one value, and several were given"
     return Refused("CLI007", message, key, fix=fix if values else None)
 
 
 def _for_each(text: str) -> Remedy:
-    """Returns the commands that plan or measure several values."""
+    """Returns the remedy that names the commands to plan or measure several values."""
     return Remedy(f"{program()} bench -m ... {text} measures each of them, plan -m ... judges each", flag="-m")
 
 
 def ends_in_a_sign(value: str) -> bool:
-    """Returns whether a comma or a semicolon comes after a single value."""
+    """Returns whether a single value ends in a comma or semicolon."""
     return value.endswith((",", ";")) and not set(value.rstrip(",;")) & set(",;()")
 
 
 def several_overrides(text: str) -> Refused | None:
-    """Returns a whole line of overrides in one pair of quotes; None for one override."""
+    """Returns the error for several overrides in one word, as in one pair of quotes; None for a single override."""
     apart = _NEXT.sub(lambda sign: sign[0] if sign[1] and sign[1] not in (*EVERY, *NODES, *NO_CHOICE) else " ", text)
     if not _SEVERAL.fullmatch(apart):
         return None
@@ -188,7 +188,7 @@ def not_deletable(key: str) -> Refused:
 
 
 def no_override(text: str, known: Known) -> Refused:
-    """Returns a word that is no ``key=value``."""
+    """Returns the error for a word that is no ``key=value``."""
     from sglang_hydra.text.flags import FILLERS, VERBS
 
     if text.startswith("-") and text[1:2] != " ":
@@ -233,7 +233,7 @@ def no_override(text: str, known: Known) -> Refused:
 
 
 def _by_its_signs(text: str) -> Refused:
-    """Refuses what is several overrides in one word, or one with other signs than = between key and value."""
+    """Returns the error for several overrides in one word, or for other signs than = between key and value."""
     if _MAPPING.fullmatch(text):
         pairs = (pair.partition(":") for pair in text.strip("{} ").split(","))
         words = [word(key.strip("\"' "), value.strip("\"' ")) for key, _, value in pairs]
@@ -271,8 +271,8 @@ def _by_its_signs(text: str) -> Refused:
 
 
 def _as_a_file(text: str) -> tuple[str, ...]:
-    """Lists what takes a file: the verbs of the command line as it lies, a plan as a lock, YAML as an experiment of its
-    folder in an app."""
+    """Returns how to use a file: with a verb as it is, a plan as a lock, YAML also as an experiment in a folder of an
+    app."""
     word = short(text)
     if text.endswith(".json"):
         return f"lock={word} plans a saved plan again", f"{program()} check {word} judges it"
@@ -331,7 +331,7 @@ def _dashed(text: str, known: Known) -> Refused:
 
 
 def _without_value(key: str, known: Known) -> _Help:
-    """Returns what to type for a key without a value: a switch is meant to be on; of another nobody knows the value."""
+    """Returns what to type for a key without a value: ``=true`` for a switch, else an example."""
     path = key.split(".")
     is_switch = len(path) > 1 and any(problems_at(path, "x")) and not any(problems_at(path, True))
     if is_switch or (key in EVERY and EVERY[key].is_flag):
@@ -340,14 +340,14 @@ def _without_value(key: str, known: Known) -> _Help:
 
 
 def _example_of(key: str, known: Known) -> str:
-    """Returns a value that can follow ``key=``."""
+    """Returns an example value for ``key=``."""
     if key in EVERY:
         return _example(EVERY[key])
     return {"gpu": "h100", "model": "llama_3_1_8b"}.get(key) or next(iter(known.options(key)), "...")
 
 
 def flagged(flag: str) -> Field | None:
-    """Returns the argument that SGLang itself would take this flag for: spelled out, or the only one that begins so."""
+    """Returns the argument that SGLang itself would use for a flag: the exact one, or the only one that begins so."""
     spelled = flag.replace("_", "-")
     for known in (FIELDS, EVERY):
         meant = {field.name: field for field in known.values() if spelled in field.flags}
@@ -359,7 +359,7 @@ def flagged(flag: str) -> Field | None:
 
 
 def near_key(key: str) -> str | None:
-    """Returns the key that was probably meant by one that nothing reads, ``!`` before an opposite."""
+    """Returns the probable key for an unknown one, with ``!`` in front of an opposite; None if no name is near."""
     (name, _, rest), last = key.partition("."), key.rpartition(".")[2]
     if name == "env":
         return f"engine.{key}"
@@ -380,7 +380,7 @@ def near_key(key: str) -> str | None:
 
 
 def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | None = None) -> Refused:
-    """Returns a key that nothing reads. ``+key=1`` is refused too: Hydra would add it, and nobody would look at it."""
+    """Returns the error for an unknown key. ``+key=1`` is one too: Hydra would add a key that nothing reads."""
     name = key.partition(".")[0]
     if name in ADDED_GROUPS:
         return Refused(
@@ -447,11 +447,11 @@ _ELSEWHERE = {
     ("launch", "compose"): "export compose ...",
     ("engine", "vllm"): "import 'vllm serve ...' translates a command of vLLM",
 }
-"""Options that people type for what another verb does."""
+"""Options that people type for something that another verb does."""
 
 
 def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
-    """Returns an option that a group does not have."""
+    """Returns the error for an unknown option of a group."""
     if ends_in_a_sign(value):
         name = value.rstrip(",;")
         message = f"{group}={short(value)} ends in a sign that is no part of a name"
@@ -493,14 +493,14 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
 
 
 def _other_choices(name: str, value: str, version: str | None) -> list[str]:
-    """Returns how to type a value that the named release does not take and others do: with the first and the newest of
-    them, which a model of today may need."""
+    """Returns how to type a value that only other releases accept: with the first and the newest of these releases, as
+    a new model may need the newest."""
     having = [] if version is None else releases_with_choice(name, value)
     return [f"engine.version={one} {name}={value}" for one in dict.fromkeys([*having[:1], *having[-1:]])]
 
 
 _UNSET = ("none", "null", "auto", "default", "max", "unset", "unlimited", "infinite", "")
-"""What people type for a value that SGLang is to choose."""
+"""What people type to leave a value to SGLang."""
 
 
 def _plain(text: str) -> str:
@@ -508,20 +508,20 @@ def _plain(text: str) -> str:
 
 
 class WrongValue(NamedTuple):
-    """A value that does not fit its argument: why, further remarks, and values that do fit, as typed."""
+    """Why a value does not fit its argument, a further remark, and fitting values as typed words."""
 
     message: str
     hint: str | None = None
     offers: tuple[str, ...] = ()
 
     def finding(self, name: str, place: str | None = None) -> Finding:
-        """Returns the finding on the argument ``name``; ``place`` says where the value is."""
+        """Returns the finding for the argument ``name``; ``place`` is the file or word with the value."""
         message = f"{place}: {self.message}" if place else self.message
         return Finding("error", "CLI002", message, (name,), self.hint, offers=self.offers)
 
 
 def wrong_value(field: Field, value: object, message: str, version: str | None = None) -> WrongValue:
-    """Returns what to type for an argument whose value does not fit ``field``, as the named release has it."""
+    """Returns why a value does not fit ``field`` and what to type, for the release ``version`` if one is named."""
     name, choices = field.name, field.arg.choices
     if field.is_flag and isinstance(value, (str, int)):
         word = str(value).lower()

@@ -1,6 +1,6 @@
-"""Reads the typed overrides. A word that Hydra's grammar refuses becomes an error that names what to type.
+"""Reads the typed overrides. A word that Hydra's grammar refuses becomes an error with what to type instead.
 
-Each word is checked on its own, so that all mistakes of a command line are reported at once.
+Checks each word alone, so that all mistakes of a command line are reported at once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 _ONE_OF_ANY = ("bench.concurrency",)
-"""Keys with one value, of any type."""
+"""Keys of type Any that take one value."""
 _PATH_FIELDS = (
     *("model_path", "tokenizer_path", "download_dir", "chat_template", "speculative_draft_model_path"),
     *("speculative_token_map", "completion_template", "quantization_param_path", "init_expert_location"),
@@ -66,16 +66,16 @@ _INTERPOLATION = re.compile(r"\$\{.*\}", re.DOTALL)
 
 
 KEPT = "sweep"
-"""The layer of a word that the record of a sweep holds. It is read like a typed one, and nobody typed it now."""
+"""The layer of a word from the record of a sweep. It is read like a typed word but was not typed this time."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One override as it was given: its text, where it was, and the layer that it belongs to.
+    """One override as it was given: its text, place and layer.
 
-    Where the value came typed (from SGLang's flags, from a file), ``key`` and ``value`` hold it and ``text`` only
-    shows it; a ``${`` in it is then an interpolation only if ``interpolate``. ``words`` are what was typed where that
-    was several words.
+    If the value is already typed (from SGLang's flags or a file), ``key`` and ``value`` contain it, ``text`` only shows
+    it, and ``${`` in it is an interpolation only with ``interpolate``. ``words`` are the typed words if there were
+    several.
     """
 
     text: str
@@ -88,7 +88,7 @@ class Request:
 
     @classmethod
     def typed(cls, key: str, value: Any, place: str, layer: str = "cli", *, interpolate: bool = False) -> Request:
-        """Returns the request that sets ``key`` to ``value``, whatever is in it."""
+        """Returns a request that sets ``key`` to ``value``, whatever the value contains."""
         try:
             text = typed_word(key, value) if interpolate else as_override(key, value)
         except ValueError:
@@ -97,12 +97,12 @@ class Request:
 
     @property
     def is_word(self) -> bool:
-        """Returns whether it is read as somebody typed it."""
+        """Returns whether the request is read as a typed word."""
         return self.layer in ("cli", KEPT)
 
     @property
     def name(self) -> str:
-        """Returns the key that it sets, or the group whose option it chooses."""
+        """Returns the key that the request sets, or the group whose option it chooses."""
         return self.key or named_by(self.text)
 
     @property
@@ -112,7 +112,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A request that Hydra will understand. ``secret`` is the API key that the text meant, kept in memory."""
+    """A request that Hydra can read. ``secret`` is the secret value from the text, only in memory."""
 
     override: Override
     request: Request
@@ -120,12 +120,12 @@ class Wanted:
 
 
 def named_by(word: str) -> str:
-    """Returns the key of a typed override, or its group: ``tp_size`` of ``++tp_size=2``."""
+    """Returns the key or group of a typed override: ``tp_size`` for ``++tp_size=2``."""
     return word.lstrip("+~").partition("=")[0]
 
 
 def is_hydras(text: str) -> bool:
-    """Returns whether an override is about Hydra's own node: ``hydra.run.dir=x``, ``hydra/launcher=x``."""
+    """Returns whether an override sets something of Hydra's own node: ``hydra.run.dir=x``, ``hydra/launcher=x``."""
     return _HYDRA.match(text) is not None
 
 
@@ -135,11 +135,11 @@ def read_requests(
     group_options: Callable[[str], Sequence[str]],
     is_own_key: Callable[[str], bool] = lambda key: False,
 ) -> tuple[list[Wanted], list[Finding]]:
-    """Turns what was typed into overrides that Hydra accepts, or into findings.
+    """Returns the overrides for Hydra and the findings for the words that are wrong.
 
-    ``group_options`` gives the options of a config group, an empty sequence for what is no group; ``is_own_key``
-    says whether the app has a root key of that name beside ours. Several values for one key are reported: a sweep
-    (``-m``) is taken apart before (``sweep.axes``).
+    ``group_options`` returns the options of a config group, empty for an unknown one; ``is_own_key`` returns whether
+    the app has such a root key. Several values for one key are an error here, because ``sweep.axes`` splits a sweep
+    (``-m``) before.
     """
     requests = list(requests)
     typed = dict(_key_and_text(request) for request in requests)
@@ -163,7 +163,7 @@ def _key_and_text(request: Request) -> tuple[str, str]:
 
 
 def named_release(requests: Sequence[Request]) -> str | None:
-    """Returns the release that is named among the words; the last one counts."""
+    """Returns the SGLang release in the words, the last of several; None without one."""
     named = [
         str(request.value) if request.key else unquoted(request.text.partition("=")[2])
         for request in requests
@@ -173,8 +173,8 @@ def named_release(requests: Sequence[Request]) -> str | None:
 
 
 def parse_requests(requests: Iterable[Request], is_path: Callable[[str], bool]) -> tuple[list[Wanted], list[Finding]]:
-    """Returns the same for overrides that Hydra has already accepted, in its own syntax. A secret is taken out; a model
-    that ``is_path`` (``model=org/name``) becomes the choice of no preset and its ``model_path``."""
+    """Returns overrides and findings for words that Hydra has accepted. Takes secrets out. A model with ``is_path``
+    (``model=org/name``) becomes ``model=unset`` and its ``model_path``."""
     wanted: list[Wanted] = []
     findings: list[Finding] = []
     for request in requests:
@@ -201,7 +201,7 @@ def parse_requests(requests: Iterable[Request], is_path: Callable[[str], bool]) 
 
 
 def _typed_change(request: Request, key: str, value: Any) -> Wanted:
-    """Returns a typed value of an app's config, wherever our tree is in it."""
+    """Returns an override for a typed value in an app's config, wherever our tree is there."""
     name = key.rpartition(".")[2]
     if name in SECRET_FIELDS and value is not None:
         return Wanted(_change(key, HIDDEN, f"{key}='{HIDDEN}'"), request, secret=str(request.value))
@@ -209,8 +209,8 @@ def _typed_change(request: Request, key: str, value: Any) -> Wanted:
 
 
 def value_problem(name: str, value: Any, version: str | None = None) -> WrongValue | None:
-    """Returns what is wrong with ``value`` for the argument ``name`` in the named release, in every release where none
-    is named, and what to type; None if it fits or is not known yet."""
+    """Returns why ``value`` does not fit the argument ``name``, and what to type; None if it fits or has an
+    interpolation. Without ``version`` it is wrong only if no release accepts it."""
     if has_interpolation(value) or fitting_problem(name, value, version) is None:
         return None
     chosen = settings().release  # read only for the words of a refusal
@@ -220,7 +220,7 @@ def value_problem(name: str, value: Any, version: str | None = None) -> WrongVal
 
 
 def parsed(text: str, key: str) -> Override:
-    """Returns ``text`` read by Hydra's own grammar. Raises Refused, naming ``key``, for what it cannot read."""
+    """Returns ``text`` read by Hydra's grammar. Raises Refused, with ``key``, if it cannot be read."""
     simple = _simple(text)
     if simple is not None:
         return simple
@@ -235,8 +235,8 @@ def parsed(text: str, key: str) -> Override:
 
 
 def _simple(text: str) -> Override | None:
-    """Returns a key with a number or a name, which most overrides are; Hydra's grammar reads the same, in thirty times
-    the time. None for anything else."""
+    """Returns the override for a key with a number or a name, as Hydra's grammar would, but thirty times faster; None
+    for anything else."""
     match = _SIMPLE.fullmatch(text)
     if match is None or match["value"].lower() in _SPECIAL_WORDS:
         return None
@@ -249,14 +249,14 @@ def _simple(text: str) -> Override | None:
 
 @lru_cache(maxsize=1)
 def _parser() -> OverridesParser:
-    """Returns Hydra's parser. It keeps nothing between two texts, and making it costs more than using it."""
+    """Returns Hydra's parser. It has no state, and making it takes longer than using it."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     return OverridesParser.create()
 
 
 def _placed(finding: Finding, request: Request) -> Finding:
-    """Reports a mistake in a file with its line; what was just typed needs none, and may be typed otherwise."""
+    """Returns a finding with its place in front if it comes from a file, and with the typed words if it was typed."""
     if request.layer == "cli":
         return replace(finding, typed=request.words or (request.text,))
     return replace(finding, message=f"{request.place}: {finding.message}")
@@ -265,7 +265,7 @@ def _placed(finding: Finding, request: Request) -> Finding:
 def _read(request: Request, known: Known) -> list[Wanted]:
     text = request.text
     if _HYDRA.match(text):
-        # Where configs are searched concerns every verb; the rest of the node is for @hydra.main.
+        # ``hydra.searchpath`` matters for every verb; only @hydra.main reads the rest of the node.
         return [Wanted(parsed(text, "hydra"), request)] if "hydra.searchpath=" in text else []
     match = _KEY.match(text)
     if match is None or (match["value"] is None and match["prefix"] != "~") or request.words:
@@ -303,7 +303,7 @@ def _read(request: Request, known: Known) -> list[Wanted]:
 
 
 def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
-    """Returns a value that came typed; only the choice of a group is read like a typed word."""
+    """Returns the override for an already typed value; a choice of a group is read like a typed word."""
     name, _, rest = key.partition(".")
     value = request.value if request.interpolate else literal(request.value)
     if request.interpolate and key in _PATH_FIELDS and isinstance(value, str):
@@ -359,7 +359,7 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
 
 
 def _refuse_file_of_model(key: str, path: str) -> None:
-    """Raises Refused for the path of a config.json or of weights, as SGLang takes the folder that has them."""
+    """Raises Refused for the path of a config.json or a weights file, because SGLang takes their folder."""
     if key in ("model", "model_path") and "://" not in path and (found := _MODEL_FILE.fullmatch(path)):
         message = f"{key}={path} is one file of a model, and SGLang takes its folder"
         raise Refused("CLI006", message, key, fix=word(key, found[1].rstrip("/") or "."))
@@ -393,7 +393,7 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
 
 
 def _with_size(request: Request, typed: str) -> Request:
-    """Returns ``request`` with the number that is read beside its place, and the one that the other suffix means."""
+    """Returns ``request`` with both meanings of a size suffix (the number read and the other one) in its place."""
     return replace(request, place=f"{request.place} ({both_sizes(typed)})")
 
 
@@ -439,10 +439,10 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
 
 
 def _change(key: str, value: Any, text: str) -> Override:
-    """Returns an override made without the grammar. ``text`` is how Hydra's own record of a run spells it."""
+    """Returns an override made without the grammar. Hydra's record of a run shows it as ``text``."""
     from hydra.core.override_parser.types import Override, OverrideType, ValueType
 
-    # Below a node the keys are free (model.config.x, extra.x), so they may be new ones.
+    # Any key is allowed below some nodes (model.config.x, extra.x), so it may be new.
     new = key.count(".") > 1 or key.startswith("extra.") or (isinstance(value, dict) and ("." in key or key == "extra"))
     kind = OverrideType.FORCE_ADD if new else OverrideType.CHANGE
     text = f"++{text.lstrip('+')}" if new else text
@@ -450,7 +450,7 @@ def _change(key: str, value: Any, text: str) -> Override:
 
 
 def _expanded(path: str) -> str:
-    """Returns ``path`` with a leading ~ replaced, where it can be one at all."""
+    """Returns ``path`` with a leading ~ expanded, if that is possible."""
     try:
         return os.path.expanduser(path)
     except ValueError:  # a zero byte, half a character
@@ -462,17 +462,17 @@ def _is_text(field: Field) -> bool:
 
 
 def _has_word_null(field: Field) -> bool:
-    """Returns whether the word null is a choice: disaggregation_mode is the word null where it is off."""
+    """Returns whether the word null is a choice of the argument, as for disaggregation_mode."""
     return not field.optional and "null" in (field.arg.choices or ())
 
 
 def _is_grammar(value: str) -> bool:
-    """Returns True for a value that means more than its own letters: quoted, an interpolation, null."""
+    """Returns whether a value is more than its letters: null, quoted or with an interpolation."""
     return value == "null" or "${" in value or unquoted(value) != value
 
 
 def _unwrapped(text: str) -> str:
-    """Returns a constraint without quotes around it; it may as well begin and end with quoted words."""
+    """Returns a constraint without quotes around the whole; quotes around its first and last word remain."""
     inner = unquoted(text)
     return text if text[:1] in inner else inner
 

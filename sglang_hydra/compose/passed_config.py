@@ -1,7 +1,7 @@
-"""Reads configs that somebody else has composed: what Hydra passes to a task, and what its compose API returns.
+"""Reads configs that others have composed: what Hydra passes to a task or its compose API returns.
 
-Composing once more tells who set what. Where the config holds another value (a callback, another decorator or the app
-itself set it), that value is the plan's, with the origin ``app``.
+Composing again finds out who set what. A different value in the passed config, as from a callback, another decorator or
+the app, becomes the plan's value, with the origin ``app``.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ LAYER = "app"
 _PASSED = "the config that Hydra passed"
 _GIVEN = "the config that plan was given"
 _OURS = frozenset(("model_path", "tp_size", "gpu", "model"))
-"""Keys that tell our tree from any other node."""
+"""Keys that only our tree has together."""
 
 
 def differences(composer: Composer, requests: Sequence[Request], config: DictConfig) -> list[Request]:
-    """Returns an override for each value below our node of ``config`` that is not what ``requests`` compose to.
+    """Returns an override for each value below our node of ``config`` that differs from what ``requests`` compose.
 
-    Raises ConfigError as composing does, and for a value that cannot be resolved.
+    Raises ConfigError for the mistakes of composing and for a value that cannot be resolved.
     """
     composed, mount = composer.tree(requests)
     return _overrides(composed, _select(config, mount), mount, _PASSED)
 
 
 def composer_of_api(config_dirs: Sequence[str | Path], config_name: str) -> Composer:
-    """Returns the composer over these folders, and over those of Hydra's compose API where it is initialized."""
+    """Returns a composer with these folders, and with those of Hydra's compose API if it is initialized."""
     from hydra.core.global_hydra import GlobalHydra
 
     instance = GlobalHydra.instance()
@@ -51,10 +51,9 @@ def composer_of_api(config_dirs: Sequence[str | Path], config_name: str) -> Comp
 
 
 def requests_of(composer: Composer, config: Any) -> list[Request]:
-    """Returns what a config of the compose API holds, as overrides of our own primary config: a choice for each group
-    whose option it names, then every other value. Our tree is ``config``, or one of its nodes. Raises ConfigError
-    where no node, or more than one, is our tree.
-    """
+    """Returns a config of the compose API as overrides of our primary config: a choice for each group whose option it
+    names, then all other values. Our tree is ``config`` or one of its nodes. Raises ConfigError if not exactly one node
+    is our tree."""
     found = list(_trees(config, ()))
     if len(found) != 1:
         places = ", ".join(".".join(path) for path in found)
@@ -73,7 +72,7 @@ def requests_of(composer: Composer, config: Any) -> list[Request]:
 
 
 def _trees(config: DictConfig, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yields the paths of the nodes that hold our keys."""
+    """Yields the paths of the nodes with our keys."""
     from omegaconf import DictConfig, OmegaConf
 
     if {str(name) for name in config} >= _OURS:
@@ -95,7 +94,7 @@ def _select(config: DictConfig, path: Sequence[str]) -> DictConfig:
 
 
 def _overrides(composed: DictConfig, passed: DictConfig, mount: Sequence[str], place: str) -> list[Request]:
-    """Returns the overrides that make ``composed`` the same as ``passed``; both are our tree."""
+    """Returns the overrides that turn ``composed`` into ``passed``; both are our tree."""
     found = []
     with hydra_errors_as_findings():
         own = {name: value for name, value in unresolved(passed).items() if name in EVERY or name in NODES}
@@ -107,7 +106,7 @@ def _overrides(composed: DictConfig, passed: DictConfig, mount: Sequence[str], p
 
 
 def _different(composed: object, passed: object, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yields the keys below which two trees differ, and those of every interpolation."""
+    """Yields the keys at which two trees differ or the second one has an interpolation."""
     if isinstance(passed, Mapping) and isinstance(composed, Mapping) and not (keys and keys[0] in EVERY):
         for name, value in passed.items():
             yield from _different(composed.get(name), value, (*keys, str(name)))
@@ -125,7 +124,7 @@ def _resolved(tree: DictConfig, keys: Sequence[str]) -> object:
 
 
 def _resolved_or_none(tree: DictConfig, keys: Sequence[str]) -> object:
-    """Returns the same; None for what cannot be resolved or is not there."""
+    """Returns the resolved value; None if it is missing or cannot be resolved."""
     from omegaconf.errors import OmegaConfBaseException
 
     try:

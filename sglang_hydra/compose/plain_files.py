@@ -1,4 +1,4 @@
-"""What one config file says, as plain values, read without OmegaConf where nothing in the file needs it."""
+"""Reads one config file into plain values, without OmegaConf if nothing in it needs it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sglang_hydra.text.locations import conf_dir
 
 
 class Content(NamedTuple):
-    """One config. ``tree`` is what is in it, unresolved and without its defaults list, which is ``defaults`` (None
-    where it names no other config); ``package`` its header's; ``file`` is empty for what lies in no file."""
+    """One config. ``tree`` is its unresolved content without the defaults list, ``defaults`` that list (None without
+    one), ``package`` the package in its header, and ``file`` is empty for a config without a file."""
 
     tree: JsonObject
     file: str
@@ -25,12 +25,12 @@ class Content(NamedTuple):
     defaults: Any = None
 
     def key_paths(self) -> Iterator[tuple[str, ...]]:
-        """Yields every key, with the keys that it is below."""
+        """Yields the path of every key."""
         yield from _key_paths(self.tree, ())
 
 
 def content_of(repository: Repository, config_path: str) -> Content | None:
-    """Returns the content of a config by its name (``gpu/h100``); None for what only Hydra itself can read."""
+    """Returns the content of a config by its name (``gpu/h100``); None if only Hydra itself can read it."""
     for source in repository.get_sources():
         if source.scheme() not in ("file", "structured"):
             return None
@@ -52,7 +52,7 @@ def _of_recipe(repository: Repository, config_path: str) -> Content | None:
     id = recipes.id_of(config_path)
     if id is None or not repository.is_ours(config_path):
         return None
-    # Its defaults list holds nothing but the choice of its GPU and model: ``recipes.choices``.
+    # The defaults list of a recipe only chooses its GPU and model: ``recipes.choices``.
     node = {name: value for name, value in recipes.recipes()[id].node.items() if name != "defaults"}
     return Content(node, "", "_global_")
 
@@ -73,11 +73,11 @@ def _of_file(folder: str, config_path: str) -> Content | None:
 
 
 def _parsed(text: str, *, ours: bool) -> JsonDict | None:
-    """Returns the mapping in a YAML text; None if it is none, or none that can be read."""
+    """Returns the mapping in a YAML text; None if it is no mapping or cannot be read."""
     import yaml
 
     try:
-        # The parser in C is ten times faster. That it reads what is ours as the other one does is tested.
+        # The parser in C is ten times faster. A test checks that both read our files the same.
         tree = yaml.load(text, Loader=_fast_loader()) if ours else read_yaml(text, "config", _loader())
     except (yaml.YAMLError, ValueError):
         return None
@@ -92,7 +92,7 @@ def _loader() -> Any:
 
 @lru_cache(maxsize=1)
 def _fast_loader() -> Any:
-    """Returns OmegaConf's way of reading scalars (``1e5`` is a number, a date is text) over the parser in C."""
+    """Returns a loader with OmegaConf's rules for scalars (``1e5`` is a number, a date is text) and the parser in C."""
     import yaml
 
     if not hasattr(yaml, "CSafeLoader"):

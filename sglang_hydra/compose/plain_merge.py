@@ -1,7 +1,7 @@
-"""What OmegaConf makes of values at a place of a known type, on plain containers: merging and conversion.
+"""Merges and converts plain values at a place of known type, with the same result as OmegaConf.
 
-Only what has been checked comes here (``nodes.problems_at``, ``overrides.value_problem``), so a value fits its place.
-What depends on anything but the value and its place is not merged: ``NotPlain`` is raised, and OmegaConf does it.
+The values have been checked (``node_types.problems_at``, ``overrides.value_problem``), so each fits its place. If the
+result depends on more than value and place, ``NotPlain`` is raised and OmegaConf merges.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from sglang_hydra.compose.node_types import types_of, without_none
 from sglang_hydra.compose.schema import Root
 
 CALLS = ("${tiny_path:}",)
-"""Interpolations that depend on no other key: they stay as they are until the whole is wanted."""
+"""Interpolations that depend on no other key: they stay unresolved here."""
 
 
 class NotPlain(Exception):
-    """Only OmegaConf can tell what these values mean together."""
+    """Raised if only OmegaConf can merge these values."""
 
 
 def merged_root(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a whole tree over another one; of the arguments each holds those that somebody named."""
+    """Returns the tree ``above`` merged over ``below``; of the arguments, both contain only the named ones."""
     result = dict(below)
     types = types_of(Root)
     for name, value in above.items():
@@ -39,7 +39,7 @@ def merged_root(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
 
 
 def argument(name: str, below: Any, value: Any) -> Any:
-    """Returns the value of an argument of SGLang, as its type holds it."""
+    """Returns the value of an argument of SGLang in its type. Raises NotPlain for a mapping."""
     if isinstance(below, dict) or isinstance(value, dict):
         raise NotPlain(name)
     field = EVERY[name]
@@ -75,8 +75,8 @@ def merged(schema: Any, below: Any, above: Any) -> Any:
 
 
 def with_value(schema: Any, node: Any, keys: Sequence[str], value: Any, *, may_add: bool = False) -> Any:
-    """Returns ``node`` with ``value`` merged in below it, where ``keys`` lead. Raises NotPlain or LookupError where no
-    such place is, or only OmegaConf may make it; ``may_add`` a key of a free mapping."""
+    """Returns ``node`` with ``value`` merged at ``keys`` below it. Raises NotPlain or LookupError if there is no such
+    place or only OmegaConf may add it; ``may_add`` allows a new key in a free mapping."""
     if not keys:
         return merged(schema, node, value)
     kind, (name, *rest) = without_none(schema), keys
@@ -87,7 +87,7 @@ def with_value(schema: Any, node: Any, keys: Sequence[str], value: Any, *, may_a
 
 
 def literal(value: Any) -> Any:
-    """Returns a value that means nothing but itself, as containers that OmegaConf would give back. Raises NotPlain."""
+    """Returns a literal value in the containers that OmegaConf returns. Raises NotPlain for anything else."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
@@ -102,7 +102,7 @@ def literal(value: Any) -> Any:
 
 
 def _text(schema: Any, above: str) -> str:
-    """Reads text, which fits where text or anything is allowed; an interpolation fits anywhere."""
+    """Returns text for a place; an interpolation of ``CALLS`` stays as it is. Raises NotPlain for any other."""
     if above in CALLS and without_none(schema) is str:
         return above
     return str(literal(above))

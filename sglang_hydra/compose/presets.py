@@ -1,7 +1,7 @@
-"""Reads presets: an option of a config group (``gpu/h200.yaml``) with its defaults list, as plain values.
+"""Reads presets, each an option of a config group (``gpu/h200.yaml``) with its defaults list, as plain values.
 
-Nothing else reads the YAML of presets. Composing takes the values of options from here, and so do the lists of GPU
-classes and models, the audit, and the answer to who set a key.
+Only this module reads the YAML of presets. The composer, the lists of GPU classes and models, the audit and the search
+for who set a key use it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _NAME = re.compile(r"[\w-]+")
 class Preset(NamedTuple):
     """An option of a config group, composed with its defaults list.
 
-    ``name`` is the option (``gpu=name``). ``node`` has every key of the node that the group sets, those that no file
-    names at their default; of a pair file it has the arguments. An interpolation is the text that is in the file.
-    ``parts`` are the configs that it was composed of, weakest first; ``own_keys`` those that its own file names.
+    ``name`` is the option (``gpu=name``). ``node`` has every key of its node, unset ones at their default; a pair
+    file's node has its arguments. Interpolations are unresolved. ``parts`` are the configs it was composed of, weakest
+    first; ``own_keys`` are the keys in its own file.
     """
 
     name: str
@@ -39,13 +39,13 @@ class Preset(NamedTuple):
     own_keys: frozenset[str]
 
     def is_alias_in(self, presets: Mapping[str, Preset]) -> bool:
-        """Returns whether it only gives a second name to one of ``presets``."""
+        """Returns whether the preset is only another name for one of ``presets``."""
         other = presets.get(str(self.node.get("name")))
         return other is not None and other.name != self.name and other.node == self.node
 
 
 class PlainPresets:
-    """The presets of one repository that can be read without Hydra. It keeps what it has read."""
+    """The presets of one repository that can be read without Hydra. Keeps what it has read."""
 
     def __init__(self, repository: Repository) -> None:
         self.defaults = {item.name: _default_of(item) for item in fields(Root) if item.name in NODES}
@@ -55,14 +55,13 @@ class PlainPresets:
         self._presets: dict[str, Preset] = {}
 
     def content(self, config_path: str) -> Content | None:
-        """Returns the content of one config by its name (``gpu/h100``), without its defaults list; None if Hydra must
-        read it."""
+        """Returns the content of a config by its name (``gpu/h100``); None if Hydra must read it."""
         return kept(self._contents, config_path, lambda: content_of(self._repository, config_path))
 
     def chain(self, config_path: str) -> tuple[str, ...]:
-        """Returns the configs that an option is composed of, weakest first: those of its defaults list, and itself.
+        """Returns the names of the configs in an option, weakest first: those in its defaults list, and itself.
 
-        Raises NotPlain for a defaults list with more than names of the same group, and for a broken one.
+        Raises NotPlain for a broken defaults list, and for one with more than names of the same group.
         """
         found = kept(self._chains, config_path, lambda: self._expanded(config_path, ()))
         if found is None:
@@ -70,7 +69,7 @@ class PlainPresets:
         return found
 
     def preset(self, group: str, name: str) -> Preset:
-        """Raises NotPlain for a preset that only Hydra can compose, and for a broken one."""
+        """Returns a preset. Raises NotPlain for a broken one, and for one that only Hydra can compose."""
         try:
             return kept(self._presets, f"{group}/{name}", lambda: self._composed(group, name))
         except LookupError as failure:
@@ -134,7 +133,7 @@ def _default_of(item: Any) -> Any:
 
 
 def kept(store: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
-    """Returns the value of ``key``, made when it is first asked for. A store that has grown too large starts anew."""
+    """Returns the value of ``key``, made at the first call. Clears the store if it is full."""
     if key not in store:
         if len(store) >= _MOST_KEPT:
             store.clear()

@@ -1,4 +1,4 @@
-"""Presets that only Hydra can compose: with packages in their defaults list, interpolations or a header, or broken."""
+"""Composes presets that need Hydra: with packages in the defaults list, interpolations or a header, or broken."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[Content, ...]:
-    """Returns the configs of ``gpu_model/<gpu>-<model>.yaml``, weakest first, interpolations resolved in the whole;
-    empty where there is no such file."""
+    """Returns the configs of ``gpu_model/<gpu>-<model>.yaml``, weakest first, with interpolations resolved in the whole
+    configuration; empty without such a file."""
     name = f"{gpu}-{model}"
     if not re.fullmatch(r"[\w./-]+", name) or ".." in name:
         return ()
@@ -51,7 +51,7 @@ def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[C
 
 
 def _resolved_in(base: Base, part: Content) -> Content:
-    """Returns a config with its interpolations resolved in the whole. Raises ConfigError for a copy of a secret."""
+    """Returns a config with its interpolations resolved. Raises ConfigError if it copies a secret."""
     from omegaconf import OmegaConf
 
     own = OmegaConf.create(dict(part.tree))
@@ -67,7 +67,7 @@ def _resolved_in(base: Base, part: Content) -> Content:
 
 
 def option_defaults(repository: Repository, choice: Override) -> list[ResultDefault]:
-    """Returns the entries of Hydra's defaults list that an option brings: its own defaults list, and itself."""
+    """Returns the entries of Hydra's defaults list that come from an option: its own defaults list and itself."""
     listed = repository.defaults([choice], skip_missing=True).defaults
     own = {f"{choice.key_or_group}/{choice.value()}"}
     while more := {str(entry.config_path) for entry in listed if entry.parent in own} - own:
@@ -76,10 +76,10 @@ def option_defaults(repository: Repository, choice: Override) -> list[ResultDefa
 
 
 def preset_of(repository: Repository, group_key: str, name: str) -> Preset:
-    """Returns the option ``name`` of a group, as Hydra and OmegaConf compose it; ``group_key`` chooses one (``gpu``, or
-    ``gpu@server.gpu`` where an app has our tree under a node).
+    """Returns the option ``name`` of a group as Hydra and OmegaConf compose it. ``group_key`` is what chooses it
+    (``gpu``, or ``gpu@server.gpu`` if an app has our tree under a node).
 
-    Raises ConfigError for an option that is not there, and with every mistake in its files.
+    Raises ConfigError for an unknown option, and with every mistake in its files.
     """
     from omegaconf import OmegaConf
 
@@ -108,7 +108,7 @@ def preset_of(repository: Repository, group_key: str, name: str) -> Preset:
 
 
 def _parts(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[Content, ...]:
-    """Returns what each config of a defaults list says, unresolved, weakest first."""
+    """Returns the unresolved content of each config in a defaults list, weakest first."""
     return tuple(
         Content(unresolved(loaded.config), file_of(loaded, str(default.config_path)), str(default.package))
         for default, loaded in loaded_configs(repository, defaults)
@@ -116,7 +116,7 @@ def _parts(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[C
 
 
 def _below(part: Content, path: tuple[str, ...]) -> Mapping[str, object]:
-    """Returns what a config says of the node at ``path``."""
+    """Returns the part of a config for the node at ``path``."""
     package = tuple(filter(None, str(part.package or "").split(".")))
     if package != path[: len(package)]:
         return {}

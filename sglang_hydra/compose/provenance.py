@@ -1,7 +1,7 @@
-"""Who named what: for each argument every layer that set it, weakest first, with its place.
+"""Records who set what: for each argument every layer that set it, weakest first, with its place.
 
-The arguments that presets bring (``args`` of the ``gpu`` and ``model`` nodes, the pair file) are weaker than every
-layer that writes to the root; among those Hydra's own order of merging decides.
+Arguments from presets (``args`` of the ``gpu`` and ``model`` nodes, the pair file) are weaker than every layer at the
+root; among the others the order is Hydra's own.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from sglang_hydra.text.origins import Named, Origin
 from sglang_hydra.text.words import nearest, program
 
 HIDES = " hides "
-"""Stands between a preset and the one of ours that has its name, in every text about it."""
+"""The word between an app's preset and the one of ours with the same name, in every message about it."""
 _PRESETS = ("gpu", "model", "gpu_model")
 PROGRAMS = (("engine", "python"), ("topology", "router", "python"))
-"""The keys whose values are programs that planning may have to ask."""
+"""The keys of programs that planning may run."""
 
 
 _WORD = "{} --help WORD finds arguments"
@@ -43,8 +43,8 @@ _NOBODY = Origin("", None, where="a file")
 
 
 class Layers:
-    """Collects while composing. ``findings`` are the mistakes in files, ``shadowed`` the presets that hide ours,
-    ``warnings`` what composes and may not be meant."""
+    """Collects the origins while composing. ``findings`` are the mistakes in files, ``shadowed`` the presets that hide
+    ours, ``warnings`` are for what composes but is probably not meant."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -64,7 +64,7 @@ class Layers:
         return twin
 
     def absorb(self, above: Layers) -> None:
-        """Adds what ``above`` holds as if it was here, after everything else."""
+        """Adds everything from ``above``, after what is already here."""
         self.findings += above.findings
         self.shadowed += above.shadowed
         for name, chain in above._origins.items():
@@ -73,8 +73,8 @@ class Layers:
         self._programs.update(above._programs)
 
     def add_file(self, layer: str, content: JsonObject, file: str, at: tuple[str, ...], config: str = "") -> None:
-        """Adds what one file says below our root. ``at`` leads to that root inside the file; ``config`` is the name of
-        what is no file (``recipe/deepseek_v3-h200-8``)."""
+        """Adds the keys of one file below our root. ``at`` is the path of our root inside the file; ``config`` names a
+        config without a file (``recipe/deepseek_v3-h200-8``)."""
         for name, value in content.items():
             origin = Origin(layer, value, file=file or None, keys=(*at, name), where="" if file else config or layer)
             if name in EVERY:
@@ -85,14 +85,14 @@ class Layers:
                 self._unknown(name, origin)
 
     def add_preset(self, group: str, content: JsonObject, file: str) -> None:
-        """Adds the file of a ``gpu`` or ``model`` option, whose content is that node."""
+        """Adds the file of a ``gpu`` or ``model`` option; its content is that node."""
         self._add_node((group,), content, group, file, (), inside=True)
         ours = conf_dir() / group / f"{file.rpartition('/')[2]}"
         if file and ours.exists() and str(ours) != file:
             self.shadowed.append(f"{shown_path(file)}{HIDES}{shown_path(str(ours))} of sglang_hydra")
 
     def add_option(self, package: tuple[str, ...], content: JsonObject, file: str, config: str) -> None:
-        """Adds the file of an option of another group (``engine/mine.yaml``): it may name a program."""
+        """Adds the programs in the file of an option of another group (``engine/mine.yaml``)."""
         for path in _leaves(package, content):
             if path in PROGRAMS:
                 keys = path[len(package) :]
@@ -100,7 +100,7 @@ class Layers:
                 self._programs[path] = Origin(package[0], value, file=file or None, keys=keys, where=config)
 
     def typed(self, key: str, value: Json, request: Request) -> None:
-        """Adds what an override set. Its value has been checked where it was read."""
+        """Adds a value from an override, already checked."""
         origin = Origin(request.layer, unescaped(value), where=request.place)
         if key in EVERY:
             self._origins.setdefault(key, []).append(origin)
@@ -111,7 +111,7 @@ class Layers:
                 self._programs[path] = origin
 
     def lift(self, layer: str, name: str, value: Json, path: tuple[str, ...]) -> None:
-        """Lifts an argument that a preset brings, or an override below it (``model.args.tp_size=8``)."""
+        """Adds the origin of an argument from a preset, or from an override inside it (``model.args.tp_size=8``)."""
         inside = self._inside.get(path)
         self._named(
             name,
@@ -125,7 +125,7 @@ class Layers:
         )
 
     def lift_extra(self, name: str, value: Json, root: JsonDict) -> None:
-        """Makes an argument that is in ``extra``, as files of earlier versions have it, one of ``root``."""
+        """Moves an argument from ``extra``, used in files of earlier versions, to ``root``."""
         origin = self._inside.pop(("extra", name), None) or self._inside.pop(("extra",), _NOBODY)
         known = canonical_name(name)
         if known is not None:
@@ -166,7 +166,7 @@ class Layers:
         self.findings.append(Finding("error", "CLI001", message, (name,), hint))
 
     def check_nodes(self, root: JsonObject) -> None:
-        """Looks at the nodes once more, now that interpolations are resolved. Raises ConfigError for a wrong value."""
+        """Checks the nodes again with interpolations resolved. Raises ConfigError for a wrong value."""
         findings = []
         for problem in (problem for node in NODES for problem in problems_at((node,), root[node], resolved=True)):
             place = self.place_of(problem.key) or problem.key
@@ -175,7 +175,7 @@ class Layers:
             raise ConfigError(*findings)
 
     def winners(self, root: JsonObject) -> JsonDict:
-        """Returns the value of every named argument: the root's, else the strongest preset's."""
+        """Returns the value of every named argument: that of the root, else of the strongest preset."""
         intent: JsonDict = {}
         for name, chain in self._origins.items():
             chain.sort(key=lambda origin: _PRESETS.index(origin.layer) if origin.layer in _PRESETS else len(_PRESETS))
@@ -189,13 +189,13 @@ class Layers:
         return {name: intent[name] for name in EVERY if name in intent}
 
     def place_of(self, key: str) -> str | None:
-        """Returns the place that set an argument or a key of a node last; None if nobody named it."""
+        """Returns the place that last set an argument or a key of a node; None if nobody did."""
         chain = self._origins.get(key)
         origin = chain[-1] if chain else self._inside.get(tuple(key.split(".")))
         return origin.place if origin else None
 
     def origin_at(self, key: str) -> Origin | None:
-        """Returns who had the last word on an argument, on a key of a node or above it; None if nobody did."""
+        """Returns the last origin of an argument, of a key of a node or of a key above it; None without one."""
         path = tuple(re.sub(r"\[(\w+)\]", r".\1", key).split("."))
         for depth in range(len(path), 0, -1):
             chain = self._origins.get(path[0]) if depth == 1 else None
@@ -205,7 +205,7 @@ class Layers:
         return None
 
     def was_typed(self, key: str) -> bool:
-        """Returns whether the last word on an argument was typed, and is in no file."""
+        """Returns whether the last origin of an argument is a typed word."""
         chain = self._origins.get(key)
         origin = chain[-1] if chain else None
         if origin is not None and origin.layer in _PRESETS:  # lifted from the preset's node
@@ -213,11 +213,11 @@ class Layers:
         return origin is not None and origin.layer == "cli"
 
     def named(self) -> frozenset[str]:
-        """Returns every argument and every key of a node that some file or override names, as ``gpu.count``."""
+        """Returns every argument and key of a node that a file or override sets, as ``gpu.count``."""
         return frozenset((*self._origins, *(".".join(path) for path in self._inside)))
 
     def programs(self, root: JsonObject) -> dict[str, Named]:
-        """Returns the programs that the configuration names, by their keys, with who named each."""
+        """Returns the programs in the configuration by key, each with who named it."""
         found = {}
         for path in PROGRAMS:
             value: Json = functools.reduce(lambda node, name: node[name], path, root)
@@ -226,16 +226,16 @@ class Layers:
         return found
 
     def settings(self) -> dict[str, Origin]:
-        """Returns every key inside a node that somebody set beside the preset's own file, as ``gpu.count``, and who."""
+        """Returns the keys inside nodes that are set by something else than the preset's own file, as ``gpu.count``."""
         return {
             ".".join(path): origin
             for path, origin in self._inside.items()
-            # A preset that only names another one holds nothing of its own.
+            # A preset that only names another one sets nothing itself.
             if not (origin.layer in _PRESETS and (origin.keys or len(path) == 1)) and path[1:2] != ("args",)
         }
 
     def chains(self) -> dict[str, tuple[Origin, ...]]:
-        """Returns the origins, a secret as its reference."""
+        """Returns the origins of each argument, with secrets as references."""
         return {
             name: tuple(_hidden(name, origin) if is_secret_name(name) else origin for origin in chain)
             for name, chain in self._origins.items()
@@ -248,7 +248,7 @@ def _hidden(name: str, origin: Origin) -> Origin:
 
 
 def _leaves(path: tuple[str, ...], value: Json) -> Iterator[tuple[str, ...]]:
-    """Yields every path below ``path`` where a value is, down to the arguments of a preset and no deeper."""
+    """Yields the path of every value below ``path``, at most as deep as the arguments of a preset."""
     if isinstance(value, Mapping) and len(path) < 3 and value:
         for name, item in value.items():
             yield from _leaves((*path, str(name)), item)

@@ -1,7 +1,7 @@
-"""Published launch configurations, ready to plan: ``recipe=ID`` with anything on top.
+"""Published launch configurations, ready to plan with ``recipe=ID`` and further overrides.
 
-They lie in one data file, conf/recipes.json, and become options of the config group ``recipe`` when they are asked
-for; a folder conf/recipe/ of one's own adds YAML options beside them.
+They are in one data file, conf/recipes.json, and become options of the config group ``recipe`` on demand. A folder
+conf/recipe/ of an app adds YAML options to them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PROVIDER = "sglang_hydra"
 
 @dataclass(frozen=True)
 class Recipe:
-    """One published configuration. ``gpus`` counts the GPUs of all ``nodes`` together; ``version`` is the SGLang that
-    its source writes it for; ``checkpoint`` what the source calls the weights (bf16, fp8, fp4), where it says so."""
+    """One published configuration. ``gpus`` counts all ``nodes`` together; ``version`` is the SGLang release in the
+    source, ``checkpoint`` the format of the weights there (bf16, fp8, fp4), if it names one."""
 
     id: str
     model: str
@@ -44,17 +44,17 @@ class Recipe:
 
     @property
     def unknown_args(self) -> tuple[str, ...]:
-        """Returns arguments that no release has."""
+        """Returns the arguments that no release has."""
         return tuple(name for name in self.args if canonical_name(name) is None)
 
     @property
     def left_open(self) -> tuple[str, ...]:
-        """Returns arguments whose value the source takes from a variable of its own script."""
+        """Returns the arguments whose value is a variable in the source's script."""
         return tuple(name for name, value in self.args.items() if str(value).startswith("$"))
 
     @property
     def node(self) -> dict[str, object]:
-        """Returns the recipe as a config: its hardware and model as choices, its arguments at the root."""
+        """Returns the recipe as a config: hardware and model as choices, arguments at the root."""
         model: dict[str, object] = {}
         if self.checkpoint == "bf16" and "model_path" not in self.args:
             model["config"] = {"quantization_config": None}  # the source converts the checkpoint first
@@ -72,32 +72,32 @@ class Recipe:
 
 @lru_cache(maxsize=1)
 def recipes() -> Mapping[str, Recipe]:
-    """Returns every published configuration by its id. Raises OSError or ValueError for a broken installation."""
+    """Returns the published configurations by id. Raises OSError or ValueError if the installation is broken."""
     content = json.loads((conf_dir() / "recipes.json").read_text(encoding="utf-8"))
     return {id: Recipe(id=id, **record) for id, record in content.items()}
 
 
 def id_of(config_path: str) -> str | None:
-    """Returns the published configuration that a config's name means (``recipe/deepseek_v3-h200-8``), if any."""
+    """Returns the id of a published configuration from ``recipe/deepseek_v3-h200-8``; None for other configs."""
     group, _, id = config_path.lstrip("/").partition("/")
     return id if group == GROUP and id in recipes() else None
 
 
 def choices(id: str) -> dict[str, str]:
-    """Returns the options that a recipe takes of other groups, where nobody typed another one."""
+    """Returns the recipe's own choices in other groups; typed choices replace them."""
     recipe = recipes()[id]
     return {"gpu": recipe.gpu, "model": recipe.model}
 
 
 def register(id: str, store: ConfigStore) -> None:
-    """Makes one recipe an option that Hydra finds in ``store``; for an unknown id nothing happens."""
+    """Registers a recipe as an option in Hydra's ``store``; does nothing for an unknown id."""
     recipe = recipes().get(id)
     if recipe is not None and f"{id}.yaml" not in store.repo.get(GROUP, {}):
         store.store(group=GROUP, name=id, node=recipe.node, package="_global_", provider=PROVIDER)
 
 
 def recipe_findings(id: str | None) -> list[Finding]:
-    """Returns what there is to say of a chosen recipe: unknown arguments, what its script sets, its note."""
+    """Returns the findings for a chosen recipe: unknown arguments, values left to its script, its note."""
     recipe = recipes().get(id) if id is not None else None
     if recipe is None:
         return []

@@ -1,10 +1,10 @@
-"""The shape of a composed configuration: the flat arguments and, beside them, the nodes that are not SGLang's.
+"""Defines the shape of a composed configuration: SGLang's flat arguments, and our own nodes beside them.
 
-This is the OmegaConf boundary. ``register`` puts the schema into Hydra's ConfigStore; what is composed against it
-leaves ``compose`` as plain values and typed nodes. ``show.key_help`` says what each key means.
+Only here does OmegaConf see our types: ``register`` puts the schema into Hydra's ConfigStore, and ``compose`` returns
+plain values and typed nodes. ``show.key_help`` explains each key.
 """
 
-# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+# OmegaConf evaluates these annotations, so they must be real objects and not postponed strings.
 import copy
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -21,9 +21,9 @@ SCHEMA_NAME = "sglang_hydra_schema"
 PRIMARY_NAME = "sglang_hydra"
 SPARSE_NAME = "sglang_hydra_sparse"
 PATH_PROVIDER = "sglang_hydra, a path"
-"""The provider of an option of ``model`` in the ConfigStore that stands for a typed folder or repository."""
+"""The provider of a ``model`` option in the ConfigStore that means a typed folder or repository."""
 PAIR = "gpu_model"
-"""The group of the arguments that a model needs on one class of GPU: ``gpu_model/<gpu>-<model>.yaml``."""
+"""The group for the arguments of a model on one GPU class: ``gpu_model/<gpu>-<model>.yaml``."""
 
 
 @dataclass
@@ -148,14 +148,14 @@ class Root(ServerArgs):
 
 
 NODES = tuple(item.name for item in fields(Root) if item.name not in FIELDS)
-"""The root keys that are ours. None is an argument of any release."""
+"""The root keys that are ours. No release has an argument with such a name."""
 NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local", "topology": "single"}
-"""The option of each group that chooses nothing: what ``gpu=null`` and ``~gpu`` mean."""
+"""The option of each group that chooses nothing, used for ``gpu=null`` and ``~gpu``."""
 
 
 class UnmadeSchema:
-    """Our schema in the ConfigStore. Its nodes are made where it is loaded, which copies it: that takes as long as a
-    whole plan, and a plan does not load it. A copy of the whole ConfigStore (Hydra makes many) stays unmade."""
+    """Our schema in the ConfigStore. Its nodes are made when it is loaded, by copying: that takes as long as a plan,
+    and a plan does not load it. In a copy of the whole ConfigStore (Hydra makes many) it stays unmade."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self if memo else copy.deepcopy(_made_schema())
@@ -174,7 +174,7 @@ def _made_schema() -> Any:
 
 
 def register() -> None:
-    """Makes the schema and the sparse node known to Hydra. Calling it again changes nothing."""
+    """Registers the schema and the sparse node with Hydra. A second call changes nothing."""
     from hydra.core.config_store import ConfigNode, ConfigStore
     from omegaconf import OmegaConf
 
@@ -183,5 +183,5 @@ def register() -> None:
     if name not in store.repo:
         unmade: Any = UnmadeSchema()
         store.repo[name] = ConfigNode(name=name, node=unmade, group=None, package=None, provider="sglang_hydra")
-        # Holds no key and takes every one: what a mount of it holds is what was set there (verl's node).
+        # Has no key and accepts every key: a mount of it contains only what was set there (verl's node).
         store.store(name=SPARSE_NAME, node=OmegaConf.create({}, flags={"struct": False}), provider="sglang_hydra")

@@ -1,4 +1,4 @@
-"""Joins what is one override and was typed as several words: ``--tp-size 8``, ``tp_size = 8``, ``gpu h200``."""
+"""Joins one override that was typed as several words: ``--tp-size 8``, ``tp_size = 8``, ``gpu h200``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNIT = re.compile(r"[kmgt]i?b?|%|percent|pct|gpus?|req(uest)?s?|steps?|layers?|
 
 
 def joined(requests: Iterable[Request]) -> Iterator[Request]:
-    """Puts ``--tp-size`` and the bare ``8`` after it together, and ``tp_size``, ``=``, ``8``: each is one mistake."""
+    """Yields the requests, with ``--tp-size`` and ``8`` joined, or ``tp_size``, ``=`` and ``8``, as one mistake."""
     waiting: list[Request] = []
     for request in requests:
         if waiting and _belongs_to(waiting, request):
@@ -33,7 +33,7 @@ def joined(requests: Iterable[Request]) -> Iterator[Request]:
 
 
 def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
-    """Returns whether a word is the value, or the sign before the value, of a key that comes before it."""
+    """Returns whether a word is the value of the key before it, or the sign between them."""
     first, text = waiting[0], request.text
     if request.key is not None or first.key is not None or re.match("-(?![0-9.])", text):
         return False

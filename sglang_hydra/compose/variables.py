@@ -1,4 +1,4 @@
-"""Decides which environment variables a configuration may read: a typed override any, a file those without secrets."""
+"""Decides which environment variables a configuration may read: a typed override any, a file no secret ones."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.user_settings import settings
 
 _NAMES: Mapping[str, Sequence[str]] = json_beside(__file__)
-"""What launchers, schedulers and communication libraries set or read, by who does (variables.json)."""
+"""Variables of launchers, schedulers and communication libraries, by program (variables.json)."""
 _OF_IMPORT = "SGLANG_HYDRA_"
-"""Before the name of an argument: what ``import`` writes for a value that its source leaves to its caller."""
+"""The prefix of an argument's name in a variable that ``import`` writes for a value left to the caller."""
 _REFERENCE = re.compile(r"\$\{oc\.env:([A-Za-z_]\w*)(?:,([^${}'\"\\]*))?\}")
 _SHORTEST = 4
-"""A value of fewer letters is replaced in a message only where it stands alone."""
+"""A value with fewer letters is replaced in a message only as a whole word."""
 
 PlaceOf = Callable[[str], tuple[str, bool]]
-"""Where a key was set, and whether that was typed."""
+"""Returns where a key was set, and whether it was typed."""
 
 
 def may_read(name: str) -> bool:
-    """Returns whether a file may read this variable: by its exact name, one that SGLang or what starts it asks for, or
-    one that the user allows. A secret one only if the user named it exactly."""
+    """Returns whether a file may read this variable: one known by its exact name, of SGLang or what starts it, or one
+    that the user allows. For a secret one the user must name it exactly."""
     allowed = settings().allowed_env
     if is_secret_name(name.upper()):
         return any(item.value == name for item in allowed)
@@ -42,14 +42,14 @@ def may_read(name: str) -> bool:
 
 
 def allowing(name: str) -> str:
-    """Returns what to type so that files may read a variable."""
+    """Returns how to allow files to read a variable."""
     return f"--allow-env {name}, or allowed_env: [{name}] in the settings (docs/security.md)"
 
 
 @dataclass
 class Reader:
     """Reads variables while one configuration is composed. ``typed`` are the typed overrides with an interpolation;
-    ``trusts_files`` is for a Hydra app of the user's own."""
+    ``trusts_files`` is set for the user's own Hydra app."""
 
     typed: Sequence[str] = ()
     trusts_files: bool = False
@@ -58,7 +58,7 @@ class Reader:
     refused: list[Finding] = field(default_factory=list)
 
     def value(self, name: str, default: Sequence[object], node: Any) -> Any:
-        """Returns the value of a variable for the text in ``node``. Where it may not be read, a finding is kept."""
+        """Returns the value of a variable for the text in ``node``. Records a finding if it may not be read."""
         from omegaconf.resolvers.oc import env
 
         from sglang_hydra.compose.hydra_internals import key_and_text
@@ -81,7 +81,7 @@ class Reader:
         return found_value
 
     def without_values(self, text: str) -> str:
-        """Returns ``text`` with each value that came from a variable replaced by its reference."""
+        """Returns ``text`` with each value of a read variable replaced by its reference."""
         for name, value in self.read.items():
             for spelled in {value, repr(value)[1:-1]} - {""}:
                 pattern = re.escape(spelled)
@@ -95,9 +95,9 @@ _READER: ContextVar[Reader | None] = ContextVar("reader", default=None)
 
 @contextlib.contextmanager
 def reading(typed: Sequence[str], *, trusts_files: bool) -> Iterator[None]:
-    """Makes ``oc.env`` check each variable that it reads in this block. ``typed`` are the typed overrides.
+    """Makes ``oc.env`` check each variable it reads in this block. ``typed`` are the typed overrides.
 
-    Raises ConfigError for what may not be read; no value of a file's variable, and of no secret one, is in any error.
+    Raises ConfigError for a variable that may not be read, and never shows a secret's or a file's variable in errors.
     """
     register_resolver("oc.env", _env)
     reader = Reader([word for word in typed if "${" in word], trusts_files)
@@ -121,40 +121,40 @@ def reading(typed: Sequence[str], *, trusts_files: bool) -> Iterator[None]:
 
 
 def without_values(text: str) -> str:
-    """Replaces the values of variables in a message by their references, while a configuration is composed."""
+    """Returns a message with values of variables replaced by references, while a configuration is composed."""
     reader = _READER.get()
     return reader.without_values(text) if reader else text
 
 
 def trusts_files() -> bool:
-    """Returns whether a Hydra app of the user's own is composed."""
+    """Returns whether the user's own Hydra app is being composed."""
     reader = _READER.get()
     return reader is not None and reader.trusts_files
 
 
 def has_read(value: object) -> bool:
-    """Returns whether ``value`` holds what was read from a variable whose value no error may show."""
+    """Returns whether ``value`` contains the value of a variable that no error may show."""
     reader = _READER.get()
     text = str(value)
     return reader is not None and any(found in text for found in reader.read.values() if found)
 
 
 def set_places(place_of: PlaceOf | None) -> None:
-    """Sets the function that returns where a key was set, for what is resolved from now on."""
+    """Sets the function that returns the place of a key, for everything resolved from now on."""
     reader = _READER.get()
     if reader is not None:
         reader.place_of = place_of
 
 
 def is_reference(text: object) -> bool:
-    """Returns whether a text is made of variables alone that are named in it, and can be read when it is needed."""
+    """Returns whether a text's interpolations are all environment variables with literal defaults, to be read later."""
     return isinstance(text, str) and "${" in text and "${" not in _REFERENCE.sub("", text)
 
 
 class Secrets(Mapping[str, str]):
-    """The values of secret fields, read from their variables when somebody takes one, which starting a server does.
+    """The values of secret fields, read from their variables when taken, as when a server starts.
 
-    Taking one raises ConfigError (VAR003) where its variable is not set, or only a file named it and may not read it.
+    Taking one raises ConfigError (VAR003) if its variable is unset, or if only a file names it and may not read it.
     """
 
     def __init__(self, texts: Mapping[str, str] | None = None, places: Mapping[str, str] | None = None) -> None:
@@ -174,14 +174,14 @@ class Secrets(Mapping[str, str]):
         return len(self._texts)
 
     def literals(self) -> list[str]:
-        """Returns those that were typed or written out, and are in no variable."""
+        """Returns the secrets that are written out and not in a variable."""
         return [text for text in self._texts.values() if not is_reference(text)]
 
     def __repr__(self) -> str:
         return f"Secrets({sorted(self._texts)})"
 
     def withheld(self) -> Iterator[Finding]:
-        """Yields a warning for each variable that will not be read although a file names it."""
+        """Yields a warning for each variable that a file names and that will not be read."""
         for name, place in self._places.items():
             for found in _REFERENCE.finditer(self._texts[name]):
                 if not _may_hand_over(name, found[1]):
@@ -199,7 +199,7 @@ class Secrets(Mapping[str, str]):
 
 
 def _may_hand_over(name: str, variable: str) -> bool:
-    """Returns whether a server gets a variable that a file names: its key, inherited ones, allowed ones."""
+    """Returns whether a server gets a variable named in a file: the API key's, the field's own or a readable one."""
     return variable in (API_KEY_VARIABLE, name) or may_read(variable)
 
 

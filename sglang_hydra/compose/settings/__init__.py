@@ -1,1 +1,1 @@
-"""The settings of our own configuration nodes, typed: a file for each large node, and nodes.py, which has them all."""
+"""The typed settings of our configuration nodes: a file for each large node, and nodes.py with all."""

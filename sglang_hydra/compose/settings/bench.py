@@ -1,12 +1,12 @@
-"""``bench``: the load that is put on a server, as one typed node."""
+"""``bench``: the load on a server, as one typed node."""
 
-# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+# OmegaConf evaluates these annotations, so they must be real objects and not postponed strings.
 from dataclasses import dataclass, field
 from typing import Any
 
 DATASETS = ("random", "file", "shared_prefix")
 CLIENTS = ("auto", "builtin")
-"""Both mean our own client; results and commands of earlier versions name one of them."""
+"""Both mean our own client; results and commands of earlier versions contain either."""
 CACHES = ("cold", "warm")
 LADDER = "ladder"
 

@@ -1,6 +1,6 @@
 """``launch.slurm`` and ``launch.k8s``: what a job asks Slurm for, and what a manifest needs to know of the cluster."""
 
-# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+# OmegaConf evaluates these annotations, so they must be real objects and not postponed strings.
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -17,7 +17,7 @@ Node = TypeVar("Node")
 
 
 class _Of(Generic[Node]):
-    """A root key as its dataclass of the schema, made when it is first read; without a ``kind`` as it was composed."""
+    """A root key as its dataclass, made at the first read; without ``kind`` the composed value."""
 
     def __init__(self, kind: Callable[..., Node] | None = None) -> None:
         self.kind = kind
@@ -33,8 +33,8 @@ class _Of(Generic[Node]):
 
 
 class Nodes:
-    """The root keys that are not arguments. ``plain`` has them as they were composed, for what walks keys, compares or
-    writes them down; the others are typed."""
+    """The root keys that are not arguments. ``plain`` has them as composed, to walk, compare or write; the other
+    attributes are typed."""
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         self.plain = plain
@@ -45,7 +45,7 @@ class Nodes:
     __hash__ = None  # type: ignore[assignment]
 
     def having(self, name: str, values: Mapping[str, object]) -> Nodes:
-        """Returns the same with other values in the node ``name``."""
+        """Returns a copy with other values in the node ``name``."""
         return Nodes({**self.plain, name: {**self.plain[name], **values}})
 
     gpu = _Of(GpuNode)
@@ -65,7 +65,7 @@ class Nodes:
 
 
 def node_of(kind: Callable[..., Node], values: Mapping[str, Any]) -> Node:
-    """Returns ``values`` as a dataclass of the schema, the nodes below it too; what they lack has its default."""
+    """Returns ``values`` as a dataclass of the schema, nested nodes included; missing values get their default."""
     kinds = _kinds(kind)
     return kind(
         **{
@@ -82,12 +82,12 @@ def _kinds(kind: Any) -> dict[str, Any]:
 
 
 def has_several_servers(nodes: Nodes) -> bool:
-    """Returns whether these nodes ask for several servers behind a router."""
+    """Returns whether the nodes ask for several servers behind a router."""
     return nodes.topology.name != SINGLE
 
 
 def unused_replicas(nodes: Nodes) -> list[Finding]:
-    """Returns what is wrong with ``replicas`` where one server is planned: nothing would read it."""
+    """Returns the finding for ``replicas`` if only one server is planned, because nothing would read it."""
     count = nodes.replicas
     if count is None or has_several_servers(nodes):
         return []

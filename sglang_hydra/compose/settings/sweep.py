@@ -1,13 +1,13 @@
 """``sweep``: which points a multirun has, and what it may cost."""
 
-# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+# OmegaConf evaluates these annotations, so they must be real objects and not postponed strings.
 from dataclasses import dataclass, field
 from typing import Any
 
 BISECT = "bisect"
 """The value of ``search`` for a bisection at each point."""
 FORECAST = "forecast"
-"""The value of ``prune`` for leaving out points that cannot win by the forecast."""
+"""The value of ``prune`` that leaves out points that cannot win by the forecast."""
 
 
 @dataclass

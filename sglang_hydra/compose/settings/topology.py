@@ -1,6 +1,6 @@
 """``topology``: how many servers, what they are for, and the router in front of them, as one typed node."""
 
-# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+# OmegaConf evaluates these annotations, so they must be real objects and not postponed strings.
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -19,12 +19,12 @@ from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import program, short
 
 _FLAGS = {"--port": "8443", "--host": "0.0.0.0", "--cert": "", "--key": ""}
-"""Its own flags, which elsewhere are SGLang's or none, with their defaults."""
+"""The flags of this verb with their defaults."""
 
 
 def run(invocation: Invocation) -> int:
-    """Serves until it is interrupted. Raises ConfigError (CLI039) for a port or a word that cannot be, MachineError for
-    a certificate that cannot be read or a port that is taken."""
+    """Serves until interrupted. Raises ConfigError (CLI039) for a wrong port or word, MachineError for an unreadable
+    certificate or a port in use."""
     given, overrides = _given(invocation)
     port = _port(given["--port"])
     if not (given["--cert"] and given["--key"]):
@@ -49,7 +49,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _given(invocation: Invocation) -> tuple[dict[str, str], list[Request]]:
-    """Returns the flags of this verb, and the overrides beside them. Raises ConfigError for any other word."""
+    """Returns the flags of this verb, and the overrides. Raises ConfigError for any other word."""
     given, overrides, words = dict(_FLAGS), [], list(invocation.requests)
     while words:
         word = words.pop(0)

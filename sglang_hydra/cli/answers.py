@@ -1,5 +1,4 @@
-"""Answers the questions of the web page: JSON in, JSON out. Every verdict is that of a verb or of a plan; the page
-only shows it."""
+"""Answers the questions of the web page with JSON. Every verdict is that of a verb or plan; the page only shows it."""
 
 from __future__ import annotations
 
@@ -34,23 +33,22 @@ from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.screen import Line, Span
 
 VERBS = ("plan", "check", "explain", "diff", "upgrade", "fit", "suggest", "export", "import", "recipes", "diagnose")
-"""The verbs that a page may ask: none starts, writes or fetches anything."""
+"""The verbs that the page may use: none starts, writes or fetches anything."""
 OWN_FOLDER = "own"
-"""The folder below the working directory that holds presets of the user, if any. Experiments lie beside it."""
+"""The folder in the working directory with the user's presets, if any. Experiments are beside it."""
 CONFIG_FILE = "config.json"
-"""The file below the working directory that holds a pasted config.json."""
+"""The file in the working directory with a pasted config.json."""
 
 
 def answer(question: str) -> str:
-    """Answers one question; what it is about are ``words``, or the ``form`` of the page, or both, and ``config``, the
-    text of a config.json.
+    """Answers one question about ``words``, the ``form`` of the page or both, and ``config``, the text of a
+    config.json.
 
-    ``{"ask": "plan"}``: ``plan`` and its rows, or null and ``findings`` where none can be made. ``{"ask": "verb",
-    "verb": ["explain", "tp_size"], "stdin": TEXT}``: ``code``, ``out`` and ``err`` of that command line. ``{"ask":
-    "fill", "add": ["tp_size=8"]}``: the form with these words in place. ``{"ask": "paste", "text": TEXT}``: the
-    results of ``import`` and ``diagnose``. ``{"ask": "complete", "line": TEXT}``: ``candidates``. ``{"ask":
-    "options"}``: ``gpus`` and ``models``. Raises ValueError for a question of another kind, and for a line that no
-    shell could read.
+    ``{"ask": "plan"}``: ``plan`` and its rows, or null and ``findings`` if there is no plan. ``{"ask": "verb", "verb":
+    ["explain", "tp_size"], "stdin": TEXT}``: ``code``, ``out`` and ``err`` of that command line. ``{"ask": "fill",
+    "add": ["tp_size=8"]}``: the form with these words. ``{"ask": "paste", "text": TEXT}``: the results of ``import``
+    and ``diagnose``. ``{"ask": "complete", "line": TEXT}``: ``candidates``. ``{"ask": "options"}``: ``gpus`` and
+    ``models``. Raises ValueError for any other question, and for a line that no shell could read.
     """
     asked = read_json(question, "record")
     kinds: Mapping[str, Callable[[JsonObject], JsonDict]]
@@ -72,14 +70,14 @@ _FIELDS = {
     "context": "fit.context",
     "users": "fit.users",
 }
-"""The fields of the form and the key that each stands for; ``users`` are the requests of the forecast, too; ``model``
-is a preset or a checkpoint, ``more`` a line."""
+"""The key of each field of the form; ``users`` is also the number of requests in the forecast. The field ``model`` has
+a preset or checkpoint, ``more`` a line of overrides."""
 _USERS = "bench.concurrency"
 
 
 def form_words(form: Mapping[str, str], has_config: bool = False) -> list[str]:
-    """Returns the overrides that a form means; a model without a folder is a preset, unless its config.json was pasted.
-    Raises ValueError for quotes that do not end."""
+    """Returns the overrides of a form. A model without a slash is a preset unless its config.json was pasted. Raises
+    ValueError for an open quote."""
     form = {**form, **{taken["field"]: taken["name"] for taken in taken_names(form)}}
     words = [f"{key}={form[name]}" for name, key in _FIELDS.items() if form.get(name)]
     model = form.get("model")
@@ -93,7 +91,7 @@ def form_words(form: Mapping[str, str], has_config: bool = False) -> list[str]:
 
 
 def taken_names(form: Mapping[str, str]) -> list[dict[str, str]]:
-    """Returns what the form names otherwise than its preset: ``field``, what was ``typed``, the preset's ``name``."""
+    """Returns the names that a preset's name replaces in the form: ``field``, ``typed`` and ``name`` of each."""
     found = []
     for field, preset in (("gpu", _gpu_named), ("model", _model_named)):
         typed = (form.get(field) or "").strip()
@@ -103,7 +101,7 @@ def taken_names(form: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _model_named(typed: str) -> str | None:
-    """Returns the preset of a checkpoint, by its hub id or the name in it, or the only one whose name begins so."""
+    """Returns the preset of a checkpoint, by hub id or its last part, or the only preset whose name begins so."""
     flat = _flat(typed)
     paths = {preset.name: str(preset.node["model_path"]) for preset in _composer().presets("model")}
     if "/" in typed:
@@ -118,8 +116,8 @@ _MAKERS = ("nvidia", "amd", "intel", "huawei", "habana", "tesla", "geforce", "in
 
 
 def _gpu_named(typed: str) -> str | None:
-    """Returns the GPU class whose chip and words were typed (``RTX 4090``, ``H100 SXM 80 GB``); None where several are
-    alike."""
+    """Returns the GPU class for a typed chip and words (``RTX 4090``, ``H100 SXM 80 GB``); None if several match
+    equally."""
     from sglang_hydra.planning.making.gpu_class import gpu_nodes
 
     wanted = _words_of(typed)
@@ -145,7 +143,7 @@ def _flat(name: str) -> str:
 
 
 def filled(form: Mapping[str, str], words: Sequence[str]) -> dict[str, str]:
-    """Returns a form with ``words`` in place of what it has for the same keys."""
+    """Returns a form with ``words`` in place of its values for the same keys."""
     form = dict(form)
     rest = shlex.split(form.get("more") or "")
     names = {**{key: name for name, key in _FIELDS.items()}, _USERS: "users", "model": "model", "model_path": "model"}
@@ -164,12 +162,12 @@ def _fill(asked: JsonObject) -> dict[str, object]:
 
 
 def _options(asked: Mapping[str, object]) -> dict[str, object]:
-    """Returns the presets, those of the user included."""
+    """Returns the presets, with the user's own."""
     return {"gpus": _composer().options("gpu"), "models": _composer().options("model")}
 
 
 def _words(asked: JsonObject) -> list[str]:
-    """Returns the words of the question; a pasted config.json is written where the planner finds it."""
+    """Returns the words of the question, after writing a pasted config.json to the file they name."""
     config = asked.get("config")
     words = [*asked.get("words", ()), *form_words(asked.get("form") or {}, bool(config))]
     if not config:
@@ -180,7 +178,7 @@ def _words(asked: JsonObject) -> list[str]:
 
 
 def _verb(asked: JsonObject) -> JsonDict:
-    """Returns what a command line prints, and its exit code."""
+    """Returns the output of a command line, and its exit code."""
     words = [*asked["verb"], *_words(asked), *(word for folder in _own() for word in ("--config-dir", folder))]
     if words[:1] == [] or words[0] not in VERBS:
         raise ValueError(f"{words[:1]} is none of {', '.join(VERBS)}")
@@ -195,7 +193,7 @@ def _verb(asked: JsonObject) -> JsonDict:
 
 
 def _paste(asked: JsonObject) -> JsonDict:
-    """Returns the servers that a text starts, each with its form; the diagnosis of a log, or without a server."""
+    """Returns the servers that a text starts, each with its form, and a diagnosis if it is a log or starts none."""
     imported, diagnosed = (
         _verb({"verb": [verb, "-", "--json"], "stdin": asked["text"]}) for verb in ("import", "diagnose")
     )
@@ -213,7 +211,7 @@ def _paste(asked: JsonObject) -> JsonDict:
 
 
 def _gpu_in(text: str) -> str | None:
-    """Returns the GPU class of a log, where it speaks of one alone (``8x NVIDIA H100 80GB HBM3``)."""
+    """Returns the GPU class in a log (``8x NVIDIA H100 80GB HBM3``); None unless it is exactly one."""
     from sglang_hydra.planning.making.gpu_class import gpu_nodes
 
     nodes = gpu_nodes(_composer())
@@ -222,7 +220,7 @@ def _gpu_in(text: str) -> str | None:
     )
     chips = {word for word in own if re.fullmatch(r"[a-z]+\d+[a-z]*|\d{4}", word) and not re.match(r"sxm|hbm|hl", word)}
     near = re.compile(rf"\b(?:{'|'.join(sorted(chips, key=len, reverse=True))})\b[\w. -]{{0,24}}", re.IGNORECASE)
-    # What stands behind a chip may be its variant, or anything.
+    # The words after a chip may be its variant, or anything.
     named = {_gpu_named(found) or _gpu_named(re.split(r"[ _-]", found)[0]) for found in set(near.findall(text))}
     return named.pop() if len(named) == 1 else None
 
@@ -248,7 +246,7 @@ _COMPOSERS: list[Composer] = []
 
 
 def _composer() -> Composer:
-    """Returns one composer for all questions: nothing below the page changes its presets."""
+    """Returns one composer for all questions, because the presets do not change while the page is open."""
     if not _COMPOSERS:
         _COMPOSERS.append(Composer(_own()))
     return _COMPOSERS[0]
@@ -259,7 +257,7 @@ def _own() -> list[str]:
 
 
 def plan_answer(plan: Plan) -> JsonDict:
-    """Returns a plan as a page shows it: the record, and the parts of its screen as text."""
+    """Returns a plan for the page: its record, and the parts of its screen as text."""
     launch, why = plan.verdict
     short = next((item.message for item in plan.findings if item.id == "FIT003"), None)
     constant = constant_fields(plan)
@@ -286,7 +284,7 @@ def plan_answer(plan: Plan) -> JsonDict:
 
 
 def _tiles(plan: Plan) -> list[dict[str, str]]:
-    """Returns the key figures: what runs at a time, what is left of a GPU, what one GPU delivers."""
+    """Returns the key figures: requests at a time, memory left on a GPU, output of one GPU."""
     tiles, fit, forecast = [], plan.fit, plan.forecast
     if fit is not None and fit.kv is not None and fit.fits and (tokens := fit.kv_tokens) is not None:
         length = plan.nodes.fit.context or fit.kv.context
@@ -309,14 +307,14 @@ _WITHOUT_CONFIG = ("HUB004", "REL011")
 
 
 def _hub_id(plan: Plan) -> str | None:
-    """Returns the hub id of a model of which nothing is known: the page offers to fetch its config.json."""
+    """Returns the hub id of a model without known facts, so that the page can fetch its config.json; else None."""
     path = str(plan.intent.get("model_path") or "")
     is_id = re.fullmatch(r"[\w-][\w.-]{0,95}/[\w-][\w.-]{0,95}", path)
     return path if is_id and plan.model.config is None else None
 
 
 def _finding(finding: Finding, plan: Plan | None = None) -> JsonDict:
-    """Returns a finding with its remedies as words, each planned before it is named."""
+    """Returns a finding with its remedies as words; each remedy has been planned."""
     remedies = [{"words": list(offer.words), "note": offer.note.strip()} for offer in finding.offers]
     return {**finding.to_json(), "remedies": remedies, "set_by": setters_of(finding, plan) if plan else []}
 

@@ -1,4 +1,4 @@
-"""``audit``: every model on every GPU class, and every published recipe."""
+"""``audit``: judges every model on every GPU class, and every published recipe."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sglang_hydra.text.screen import print_json, write
 
 
 def run(invocation: Invocation) -> int:
-    """Returns the whole catalog: every model on every GPU class, and every recipe; ``gpu=`` and ``model=`` choose a
-    part, ``engine.version=`` the release that judges: by its recorded answers, with ``--exact`` by its wheel too."""
+    """Prints the verdicts on the catalog: every model on every GPU class, and every recipe. ``gpu=`` and ``model=``
+    choose a part, ``engine.version=`` the release: by its recorded answers, with ``--exact`` also by its wheel."""
     composer = composer_of(invocation)
     by = judging(invocation)
     presets = {"gpu": [gpu.name for gpu in gpu_classes(composer)], "model": [model.name for model in models(composer)]}

@@ -1,4 +1,4 @@
-"""``bench``: a sweep planned, shown and run."""
+"""``bench``: plans a sweep, shows it and runs it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from sglang_hydra.text.screen import print_json, text, write
 
 
 def run(invocation: Invocation) -> int:
-    """Plans a sweep, shows it, and runs what can be launched; with ``sweep.dry_run=true`` it is only shown.
+    """Plans a sweep, shows it, and runs the points that can be launched; only shows it with ``sweep.dry_run=true``.
 
-    2 where no point can be launched, or where it would cost more than it may.
+    Returns 2 if no point can be launched, or if it would cost more than allowed.
     """
     composer = composer_of(invocation)
     requests = as_words(composer, invocation.requests)
@@ -70,7 +70,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _planned(composer: Composer, grid: Grid, invocation: Invocation, seed: int) -> tuple[Outcome, Sweep]:
-    """Plans every point."""
+    """Plans every point and returns the outcome with the sweep."""
     with naming_setters(grid.set_by):
         with _progress() as show_progress:
             outcome = plan_sweep(composer, grid, seed, on_progress=show_progress)
@@ -81,8 +81,8 @@ def _planned(composer: Composer, grid: Grid, invocation: Invocation, seed: int) 
 
 
 def _names_programs(sweep: Sweep) -> bool:
-    """Shows the user the programs that files name and that planning did not start. They may be started from then on.
-    Returns whether there are any."""
+    """Shows the programs named in files that planning did not start, and allows starting them from now on. Returns
+    whether there are any."""
     lines: dict[str, None] = {}
     composed: set[tuple[Request, ...]] = set()
     for group in sweep.groups:
@@ -95,8 +95,8 @@ def _names_programs(sweep: Sweep) -> bool:
 
 
 def _taken_before(sweep: Sweep) -> int:
-    """Counts the points of a resumed sweep that have a result or failed for good, and are not measured again; 0
-    where the folder cannot be read, which the run then reports."""
+    """Returns how many points of a resumed sweep are not measured again, because they have a result or failed for good;
+    0 for an unreadable folder, which the run reports later."""
     store = Store(sweep.folder)
     try:
         states = [store.standing(point.point_id).outcome for point in sweep.points()]
@@ -107,6 +107,6 @@ def _taken_before(sweep: Sweep) -> int:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[Outcome], None]]:
-    """Shows how many points are planned so far."""
+    """Shows the number of planned points in a progress line."""
     with progress_line() as show:
         yield lambda outcome: show(f"{outcome.total:,} points planned, {outcome.kept:,} to run")

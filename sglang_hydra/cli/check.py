@@ -1,4 +1,4 @@
-"""``check``: judges overrides, files, saved plans, folders of them."""
+"""``check``: judges overrides, files, saved plans and folders of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sglang_hydra.text.screen import print_json, write
 
 
 def run(invocation: Invocation) -> int:
-    """Judges each thing named: overrides together, files and folders one by one, with ``-m`` every combination of
-    values. 2 if any has an error."""
+    """Judges each subject: all overrides together, each file and folder, with ``-m`` every combination of values.
+    Returns 2 if any has an error."""
     if any(invocation.has(flag) for flag in ("format", "base", "skip_others")):
         from sglang_hydra.cli import review as action
 

@@ -1,7 +1,7 @@
-"""Completion for bash and zsh: verbs, flags, groups with their options, arguments and nodes with their values.
+"""Completes words in bash and zsh: verbs, flags, groups and their options, arguments and nodes with their values.
 
-Answers from an index that is part of the package and from the names of YAML files on the search path. It runs at every
-press of the tab key, so it imports the standard library alone, and of that little.
+Uses an index in the package and the names of YAML files on the search path. It runs at every press of the tab key, so
+it imports only little of the standard library.
 
     eval "$(sglang-hydra completion bash)"        # in ~/.bashrc; zsh in ~/.zshrc
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 TYPE_CHECKING = False
-"""As in ``typing``, which is not imported for it: the shells run this file for each tab."""
+"""As in ``typing``, which would take too long to import at every press of the tab key."""
 
 if TYPE_CHECKING:
     from sglang_hydra.cli.invocation import Invocation
@@ -29,13 +29,13 @@ SHELLS = ("bash", "zsh")
 
 
 def script(shell: str) -> str:
-    """Returns the script for a shell of ``SHELLS``: completion.bash or completion.zsh, with the place of this file."""
+    """Returns the script for a shell of ``SHELLS``: completion.bash or completion.zsh, with the path of this file."""
     text = (HERE / f"completion.{shell}").read_text(encoding="utf-8")
     return text.replace("@PYTHON@", sys.executable).replace("@FILE@", str(Path(__file__).resolve()))
 
 
 def candidates(line: str) -> list[str]:
-    """Returns what the last word of a command line could become, whole words, sorted."""
+    """Returns the sorted whole words that the last word of a command line could become."""
     words = line.split(" ")
     current, before = words[-1], [word for word in words[1:-1] if word]
     index = json.loads(INDEX.read_text(encoding="utf-8"))
@@ -49,7 +49,7 @@ def candidates(line: str) -> list[str]:
 def _possible(current: str, before: Sequence[str], index: dict[str, dict[str, list[str]]]) -> Iterator[str]:
     key, has_value, value = current.partition("=")
     if has_value:
-        # Of a list for a sweep, the last one is being typed.
+        # In a list for a sweep, only the last value is completed.
         listed, comma, _ = value.rpartition(",")
         for option in _values(key.lstrip("+"), before, index):
             yield f"{key}={listed}{comma}{option}"
@@ -77,8 +77,8 @@ def _possible(current: str, before: Sequence[str], index: dict[str, dict[str, li
 
 
 def _take_release(keys: dict[str, list[str]], version: str | None) -> None:
-    """Makes the arguments of ``keys``, which are 0.5.2's, those of another release, of the newest where none is named:
-    its file has the changes of each release, oldest first."""
+    """Changes ``keys`` from the arguments of 0.5.2 to those of another release, the newest if None: the releases file
+    has the changes of each release, oldest first."""
     releases = json.loads(RELEASES.read_text(encoding="utf-8"))
     version = version or next(reversed(releases))
     for name, changes in releases.items() if version in releases else ():
@@ -105,7 +105,7 @@ def _groups(before: Sequence[str], index: dict[str, dict[str, list[str]]]) -> It
 
 
 def _search_path(before: Sequence[str]) -> Iterator[Path]:
-    """Yields the folders of presets: those that the command line names, then ours."""
+    """Yields the folders of presets: those on the command line, then ours."""
     for position, word in enumerate(before):
         flag, has_value, value = word.partition("=")
         if flag in ("--config-dir", "-cd"):
@@ -115,7 +115,7 @@ def _search_path(before: Sequence[str]) -> Iterator[Path]:
 
 
 def _yaml_files(current: str) -> Iterator[str]:
-    """Yields the YAML files in the folder that is being typed, or in the current one."""
+    """Yields the YAML files in the folder of the word being typed."""
     folder = os.path.dirname(current)
     if os.path.isdir(folder or "."):
         for name in os.listdir(folder or "."):
@@ -131,13 +131,13 @@ def _folders(parent: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Prints a candidate a line: ``python completion.py SHELL LINE``."""
+    """Prints one candidate per line: ``python completion.py SHELL LINE``."""
     for word in candidates(sys.argv[2]):
         print(word)
 
 
 def run(invocation: Invocation) -> int:
-    """Returns the completion script for a shell."""
+    """Prints the completion script for a shell."""
     from sglang_hydra.text.errors import ConfigError
     from sglang_hydra.text.findings import Finding
     from sglang_hydra.text.words import program

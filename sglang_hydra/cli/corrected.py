@@ -1,4 +1,4 @@
-"""The last line of what is refused: the whole command line with the correction that its findings name, to paste."""
+"""Builds the last line for a refused command: the whole command line with the corrections of its findings, to paste."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VERBS = ("serve", "plan", "check", "fit", "export")
 def corrected_lines(
     invocation: Invocation, findings: Sequence[Finding], composer: Composer | None = None
 ) -> list[Line]:
-    """Returns ``Corrected`` and the command; nothing where no hint leads to a plan that can be launched."""
+    """Returns ``Corrected`` and the command; empty if no remedy leads to a plan that can be launched."""
     if invocation.verb not in _VERBS or invocation.has("multirun") or not findings:
         return []
     names = [item.text for item in invocation.requests if _is_name(item)]
@@ -92,8 +92,8 @@ def _corrected_requests(
     *,
     adds_only: bool,
 ) -> list[Request] | None:
-    """Returns ``requests`` with the remedy of one error, else with those of all, each in place of what it corrects;
-    None where that leads to nothing that ``is_good``."""
+    """Returns ``requests`` with the remedy of one error, else with those of all errors, each replacing the word it
+    corrects; None if no result satisfies ``is_good``."""
     errors = [finding for finding in findings if finding.level == "error"]
     errors.sort(key=lambda finding: finding.id == "REL010")  # a rule knows what was meant, SGLang only what it refuses
     known = [found for finding in errors if (found := list(_changes(finding, requests, adds_only=adds_only)))]
@@ -113,8 +113,8 @@ def _corrected_requests(
 
 
 def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) -> Iterator[list[str]]:
-    """Yields the remedies of a finding that are overrides and that nobody has to choose, the first one first. What
-    unsets a word typed is none: it was asked for; nor, where it ``adds_only``, what gives one another value."""
+    """Yields the remedies of a finding that are overrides and leave no choice, the first one first. Skips a remedy that
+    unsets a typed word, and with ``adds_only`` one that changes the value of a typed word."""
     own = [item for item in requests if item.layer == "cli" and not item.text.endswith("=null")]
     typed = {key_of(item): item.text.partition("=")[2] for item in own}
     for remedy in finding.offers or finding.remedies:
@@ -135,7 +135,7 @@ def _parted(word: str) -> tuple[str, str, str]:
 
 
 def _is_spelling(typed: str | None, value: str) -> bool:
-    """Returns whether a value is what was typed in another spelling; nothing was typed where ``typed`` is None."""
+    """Returns whether a value is another spelling of the typed one, or nothing was typed (``typed`` is None)."""
     return typed is None or (not is_digits(value) and nearest(typed, [value]) is not None)
 
 
@@ -154,7 +154,7 @@ def _can_be_launched(composer: Composer, requests: Sequence[Request]) -> bool:
 
 
 def _spelled(request: Request) -> str:
-    """Returns a request as one types it in a shell, a secret hidden."""
+    """Returns a request as typed in a shell, with a secret hidden."""
     shown = masked_word(request.text)
     is_plain = request.key and isinstance(request.value, str) and _PLAIN.fullmatch(request.value)
     if shown != request.text:
@@ -165,8 +165,8 @@ def _spelled(request: Request) -> str:
 def corrected_sweep(
     invocation: Invocation, axes: Sequence[Axis], points: Sequence[tuple[Sequence[Request], bool]]
 ) -> list[Line]:
-    """Returns ``Corrected`` and the sweep without the values that no point can be launched with; nothing where none is
-    left, or where more than typed lists varies. ``points`` are each point's words and whether it can be launched."""
+    """Returns ``Corrected`` and the sweep without the values that cannot be launched at any point; empty if none is
+    left or other axes vary than typed lists. ``points`` are each point's words and whether it can be launched."""
     words, dropped = [request.text for request in invocation.requests], False
     for axis in axes:
         at = [place for place, word in enumerate(words) if len(axis.keys) == 1 and _key_of(word) == axis.keys[0]]
@@ -181,12 +181,11 @@ def corrected_sweep(
 
 
 def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[Line]:
-    """Returns ``Corrected`` and the command with other words in place of the wrong ones, secrets hidden; nothing where
-    what to type is not known for one of the errors, or where it is refused too.
+    """Returns ``Corrected`` and the command with the wrong words replaced and secrets hidden; empty if an error has no
+    known replacement or the new line is refused too.
 
-    ``words`` is the command line after the program's name. The fix of a finding, else the first of its offers, takes
-    the place of the words that it is about, else of the override for its first field. What is refused of the new line
-    is corrected as well.
+    ``words`` is the command line after the program's name. The fix of a finding, else its first offer, replaces the
+    words of the finding, else the override for its first field. Errors in the new line are corrected as well.
     """
     line = list(words)
     for _ in range(_MOST_ROUNDS):
@@ -199,8 +198,8 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
 
 
 def _launchable(line: Sequence[str]) -> list[Line]:
-    """Returns the corrected command, with what else it takes for a plan that can be launched; nothing where no hint of
-    its plan leads there."""
+    """Returns the corrected command with what is missing for a plan that can be launched; without it if no remedy of
+    its plan helps."""
     from sglang_hydra.planning.making.make import make_plan
 
     shown = _shown_as(list(map(_shown, line, ["", *line])))
@@ -222,7 +221,7 @@ def _launchable(line: Sequence[str]) -> list[Line]:
 
 
 def _correct(line: list[str], finding: Finding) -> bool:
-    """Returns whether ``line`` could be corrected for one finding."""
+    """Corrects ``line`` for one finding; returns False if that is impossible."""
     if len(finding.typed) == 1 and finding.typed[0] in VERBS and finding.typed[0] in line[1:]:
         verb = line.pop(line.index(finding.typed[0], 1))
         line[:0] = [] if line[0] in VERBS else [verb]
@@ -248,7 +247,7 @@ def _correct(line: list[str], finding: Finding) -> bool:
 
 
 def _correct_item(line: list[str], finding: Finding, fix: Sequence[str]) -> bool:
-    """Returns whether one value of a list (``gpu=h200,h300``) could be corrected."""
+    """Corrects one value of a list (``gpu=h200,h300``) in ``line``; returns False if that is impossible."""
     key, _, value = (finding.typed[0] if len(finding.typed) == 1 else "").partition("=")
     for at, word in enumerate(line):
         items = word.partition("=")[2].split(",")
@@ -280,7 +279,7 @@ def _shown_as(words: Sequence[str], invocation: Invocation | None = None) -> lis
 
 
 def _place_of(finding: Finding, line: Sequence[str]) -> slice | None:
-    """Returns where the words are in a line that a finding is about."""
+    """Returns where in a line the words of a finding are; None if they are not there."""
     typed, width = list(finding.typed), len(finding.typed)
     keys = [_key_of(word) or None for word in line]
     if not typed:
@@ -290,7 +289,7 @@ def _place_of(finding: Finding, line: Sequence[str]) -> slice | None:
 
 
 def _shown(word: str, before: str) -> str:
-    """Returns a word as one types it, a secret hidden: its own value, or the one of the flag before it."""
+    """Returns a word as typed in a shell, with a secret hidden in its value or after the flag before it."""
     if not word.startswith("-") and holds_secret(before) and before.startswith("-"):
         return HIDDEN
     shown = masked_word(word)

@@ -1,4 +1,4 @@
-"""The verb ``diagnose FILE|FOLDER|NAME|- [overrides]``: says why each server failed, from its log and plan."""
+"""The verb ``diagnose FILE|FOLDER|NAME|- [overrides]``: finds out from log and plan why a server failed."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _PACKED = ".gz"
 
 
 def run(invocation: Invocation) -> int:
-    """Diagnoses each log that was named. 0 where every one has a class or is healthy, 5 where one is unknown or another
-    engine's, 6 where the rest still load."""
+    """Diagnoses each log. Returns 0 if every one has a failure class or is healthy, 5 if one is unknown or from another
+    engine, 6 if the rest are still loading."""
     typed_words(invocation)
     files, exit_code, overrides = _sorted(invocation.requests)
     composer = composer_of(invocation)
@@ -61,7 +61,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _folder_of(word: str) -> str:
-    """Returns the run folder of a detached server that a word names; a file, a folder and ``-`` stay as they are."""
+    """Returns the run folder of a detached server by its name; an existing path and ``-`` are returned unchanged."""
     if word == _STDIN or os.path.exists(word):
         return word
     meant = named(word, records())
@@ -69,7 +69,7 @@ def _folder_of(word: str) -> str:
 
 
 def _plan_of(folder: Path) -> tuple[Plan, list[Request]] | str | None:
-    """Makes the plan again that a server of ours left in its run folder; why that is impossible, None without one."""
+    """Returns the plan in a server's run folder, made again; a reason if that fails, None without a plan.json."""
     if not (folder / "plan.json").is_file():
         return None
     try:
@@ -79,7 +79,7 @@ def _plan_of(folder: Path) -> tuple[Plan, list[Request]] | str | None:
 
 
 def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:
-    """Raises ConfigError for a log that takes too long, or unpacks to too much."""
+    """Returns the diagnosis of a log. Raises ConfigError if it takes too long or unpacks to too much."""
     size = READERS["log"].size if name == _STDIN or os.path.isdir(name) else os.path.getsize(name)
     try:
         with cpu_limit("log", size):
@@ -93,7 +93,7 @@ def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:
 
 
 def _sorted(requests: Sequence[Request]) -> tuple[list[str], int | None, list[Request]]:
-    """Sorts the words into logs, the exit code and overrides. Raises ConfigError where there is no log."""
+    """Returns the logs, the exit code and the overrides among the words. Raises ConfigError without a log."""
     files: list[str] = []
     overrides: list[Request] = []
     exit_code = None
@@ -135,7 +135,7 @@ class _OneAfterAnother:
 
 
 class _Bounded:
-    """A packed log that may not unpack to more than a log's size. Raises OverBudget."""
+    """A packed log with the same size limit as an unpacked one. Raises OverBudget beyond it."""
 
     def __init__(self, file: gzip.GzipFile) -> None:
         self._file, self._left = file, READERS["log"].size
@@ -152,7 +152,7 @@ class _Bounded:
 def opened(name: str) -> Iterator[BinaryIO]:
     """Opens a log: a file, gzipped or not, the whole server.log of a run folder, or standard input.
 
-    Raises ConfigError, naming the file, where it cannot be read.
+    Raises ConfigError with the file's name if it cannot be read.
     """
     if name == _STDIN:
         yield sys.stdin.buffer

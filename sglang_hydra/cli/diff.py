@@ -1,4 +1,4 @@
-"""``diff``: in which resolved values two plans differ, and why."""
+"""``diff``: shows in which resolved values two plans differ, and why."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from sglang_hydra.text.words import plural, program
 SCHEMA = "sglang_hydra.diff/1"
 _RELEASE = "engine.version="
 _SEED = 42
-"""Both sides draw the same seed, so that it is no difference."""
+"""The same seed for both sides, so that it is no difference."""
 
 
 def run(invocation: Invocation) -> int:
-    """Shows how two sides differ. 0 also when they do, but for ``--exit-code``; 2 when one cannot be planned."""
+    """Shows how two sides differ. Returns 2 if they do and ``--exit-code`` is set, else 0."""
     live = [item for item in invocation.requests[1:] if is_url(item.text) or is_saved_info(item.text)]
     if live:
         return _drift(invocation, live)
@@ -50,7 +50,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _with_rest(side: Request, beside: Request) -> Request:
-    """Returns a side that names only a release is the other side under that release."""
+    """Returns the side; if it only names a release, the other side with that release."""
 
     def is_release(text: str) -> bool:
         return text.startswith(_RELEASE) and len(text.split()) == 1
@@ -62,7 +62,7 @@ def _with_rest(side: Request, beside: Request) -> Request:
 
 
 def check_sides(words: Sequence[str]) -> None:
-    """Raises ConfigError for words that are not two sides, with both where it is clear which is which."""
+    """Raises ConfigError unless the words are two sides, with a correction if it is clear."""
     if len(words) != 2:
         message = f"diff compares two sides, and {len(words)} were given"
         hint = f"quote each side: {program()} diff 'gpu=h100 tp_size=8' 'gpu=h200'; a plan.json or a YAML works too"
@@ -73,7 +73,7 @@ def check_sides(words: Sequence[str]) -> None:
 
 
 def _sides_meant(words: Sequence[str]) -> Remedy | None:
-    """Returns both sides where one key has two values, the other words of both: ``gpu=h100 gpu=h200 tp_size=2``."""
+    """Returns both sides if exactly one key has two values: ``gpu=h100 gpu=h200 tp_size=2``; else None."""
     keys = [word.partition("=")[0] for word in words]
     twice = [word for word in words if keys.count(word.partition("=")[0]) == 2]
     if not all("=" in word for word in words) or len(twice) != 2 or keys.count(twice[0].partition("=")[0]) != 2:
@@ -83,8 +83,8 @@ def _sides_meant(words: Sequence[str]) -> Remedy | None:
 
 
 def _drift(invocation: Invocation, live: Sequence[Request]) -> int:
-    """Shows in which fields servers that run differ from the plan. With ``--exit-code`` 2 for a difference, 3 where a
-    server could not be asked."""
+    """Shows in which fields running servers differ from the plan. With ``--exit-code`` returns 2 for a difference, 3 if
+    a server could not be asked."""
     planned, *rest = invocation.requests
     if len(rest) != len(live) or is_url(planned.text):
         message = "diff compares a plan with servers: the plan is one word, in quotes, and then come addresses or files"
@@ -111,7 +111,7 @@ def _drift(invocation: Invocation, live: Sequence[Request]) -> int:
 
 
 def drift_lines(plan: Plan, found: Sequence[Drift]) -> Iterator[Line]:
-    """Yields a line for each server, and one for each field that differs."""
+    """Yields a line for each server and one for each differing field."""
     yield [text("plan   "), text(f"{plan.server_id}, SGLang {plan.engine.version}", "bold")]
     for item in found:
         if item.compared is None:
@@ -129,7 +129,7 @@ def drift_lines(plan: Plan, found: Sequence[Drift]) -> Iterator[Line]:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: what was typed for it, and what was planned."""
+    """One of the two sides: its typed words, and its plan."""
 
     name: str
     made: Plan | Topology
@@ -145,8 +145,8 @@ class Side:
 
 
 def _planned(composer: Composer, side: str, place: str, others: ReadOthers | None = None) -> Side:
-    """Returns the plan of overrides in one word, or of a file; ``others`` reads what is not ours. Raises ConfigError
-    that says which side is meant."""
+    """Returns the side planned from overrides in one word, or from a file; ``others`` reads foreign files. Raises
+    ConfigError that names the side."""
     try:
         if is_document(side):
             found = named_documents(side, others)
@@ -172,7 +172,7 @@ def _with_all_servers(composer: Composer, requests: Sequence[Request], plan: Pla
 
 
 def _screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Line]:
-    """Yields the two sides, and a row for each difference; verdicts last."""
+    """Yields the two sides, a row for each difference, and the verdicts."""
     yield [text("left   "), text(left.name, "bold")]
     yield [text("right  "), text(right.name, "bold")]
     yield []

@@ -1,4 +1,4 @@
-"""``doctor``: what this machine has, what it lacks for a plan, and how to fix it."""
+"""``doctor``: shows what this machine has, what it lacks for a plan, and how to fix it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sglang_hydra.run.doctor import Request, doctor_record, doctor_screen, exami
 
 
 def run(invocation: Invocation) -> int:
-    """Shows what this machine has and lacks for the plan named, if any. Returns 3 where a server could not start."""
+    """Shows what this machine has, and what it lacks for the plan. Returns 3 if a server could not start."""
     named = any(request.text.startswith(("model", "recipe")) for request in invocation.requests)
     plan = make_plan(composer_of(invocation), invocation.requests)
     values = plan.values

@@ -1,4 +1,4 @@
-"""The verb explain: an argument under any of its names, a key or a group of ours, or the id of a finding or a rule."""
+"""The verb ``explain``: for an argument under any name, one of our keys or groups, or the id of a finding or rule."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TOPICS: Sequence[JsonObject] = json_beside(__file__)
 
 
 def run(invocation: Invocation) -> int:
-    """Runs ``explain FIELD|KEY|GROUP|roofline|forecast [overrides]`` or ``explain ID``; 0 once it is shown."""
+    """Runs ``explain FIELD|KEY|GROUP|roofline|forecast [overrides]`` or ``explain ID``. Returns 0."""
     if not invocation.requests:
         raise ConfigError(
             Finding("error", "CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
@@ -96,8 +96,8 @@ def _argument(composer: Composer, invocation: Invocation, name: str, overrides: 
 
 
 def _release_of(name: str) -> str:
-    """Returns the release whose argument is explained without a plan: the one that a plan would be for, or the newest
-    one that has it."""
+    """Returns the release for an argument explained without a plan: the one that would be planned for, or the newest
+    that has the argument."""
     planned = plan_engine(EngineNode("sglang")).version
     if name in release(nearest_known(planned) or newest_release()).arguments:
         return planned
@@ -105,7 +105,7 @@ def _release_of(name: str) -> str:
 
 
 def _not_in(name: str, version: str) -> Finding:
-    """Returns the error for an argument that only other releases have."""
+    """Returns the error for an argument that the release does not have and others do."""
     since = first_with(name)
     message = f"{name} is an argument of SGLang {since}, and {version} does not have it"
     newer = name_in(name, version)
@@ -122,7 +122,7 @@ def _own(composer: Composer, invocation: Invocation, name: str, overrides: list[
 
 
 def _limit_or_forecast(composer: Composer, invocation: Invocation, name: str, overrides: list[Request]) -> int:
-    """Returns the hardware's limit of a plan, or its forecast. 0 where it is shown, or what is missing is named."""
+    """Prints the hardware's limit of a plan or its forecast, or what is missing for it. Returns 0."""
     made = make_plan(composer, overrides)
     if name == "forecast":
         from sglang_hydra.measure.report.reading import points_of
@@ -138,14 +138,14 @@ def _limit_or_forecast(composer: Composer, invocation: Invocation, name: str, ov
 
 
 def _argument_meant(word: str) -> str | None:
-    """Finds the argument that a word is on SGLang's command line: an alias, the beginning of only one flag, or an
-    argument of a later release."""
+    """Returns the argument for a word of SGLang's command line: an alias, the unique beginning of a flag, or an
+    argument of a later release; None for others."""
     field = flagged(word if word.startswith("--") else f"--{word}")
     return field.name if field else canonical_name(word.lstrip("-").replace("-", "_"))
 
 
 def _topic(word: str) -> list[Line]:
-    """Returns the pages on a topic, a line each, and what to type first; empty for a word that is none."""
+    """Returns a line for each page about a topic, after what to type first; empty for an unknown topic."""
     names = next((row["pages"] for row in _TOPICS if word.lower().replace("_", " ") in row["words"]), ())
     rows = [
         [text(f"{program()} explain {name}", VERBATIM), text(_title(name), "dim")] for name in names if name[0] != "!"
@@ -155,7 +155,7 @@ def _topic(word: str) -> list[Line]:
 
 
 def _title(name: str) -> str:
-    """Returns what a page is about: of an id, an argument, or a key or group of ours."""
+    """Returns the title of a page: for an id, an argument, or one of our keys or groups."""
     if name in FIELDS:
         return FIELDS[name].arg.help.partition(";")[0]
     key = key_of(name)
@@ -163,7 +163,7 @@ def _title(name: str) -> str:
 
 
 def _option_or_value(name: str, composer: Composer) -> str | None:
-    """Returns what explains the option of a group (``gpu=h200``), or the argument that takes this value."""
+    """Returns what to explain for an option's name (``h200``) or for a value, which an argument takes."""
     for group in ("gpu", "model", "engine", "launch", "topology"):
         options = composer.options(group)
         same = next((one for one in options if one.replace("_", "") == re.sub(r"[\W_]", "", name).lower()), None)
@@ -173,7 +173,7 @@ def _option_or_value(name: str, composer: Composer) -> str | None:
 
 
 def _nothing(name: str, composer: Composer) -> Finding:
-    """Returns the error for a word that names nothing here, with the nearest name."""
+    """Returns the error for an unknown word, with the nearest name."""
     plain = name.lstrip("-").replace("-", "_")
     message = f"{short(name)!r} is neither an argument, a key of ours nor the id of a finding"
     if name in composer.groups():

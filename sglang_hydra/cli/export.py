@@ -1,4 +1,4 @@
-"""The verb ``export``: plans, refuses what cannot be launched, writes the artifact."""
+"""The verb ``export``: plans, refuses what cannot be launched, writes the file."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from sglang_hydra.text.whole_file import write_whole
 
 
 def run(invocation: Invocation) -> int:
-    """Runs ``export FORMAT OVERRIDES [-o FILE] [--json]``. 2 for a plan that cannot be launched; nothing is written
-    then."""
+    """Runs ``export FORMAT OVERRIDES [-o FILE] [--json]``. Returns 2, and writes nothing, for a plan that cannot be
+    launched."""
     composer = composer_of(invocation)
     words = [request.text for request in invocation.requests]
     if " ".join(words[:2]) == "docker compose":
@@ -90,14 +90,14 @@ def _refuse(invocation: Invocation, screen: Sequence[Line], refused: Sequence[Fi
 
 
 def _say(invocation: Invocation, findings: Sequence[Finding], artifact: Artifact, plan: Plan) -> None:
-    """Writes the plan's warnings and the findings about the artifact to standard error."""
+    """Writes the plan's warnings and the artifact's findings to standard error."""
     if not invocation.has("json"):
         warned = [finding for finding in findings if finding.level == "warning"]
         write(finding_lines([*warned, *artifact.findings], plan), sys.stderr)
 
 
 def _plan_for_sglang(composer: Composer, requests: Sequence[Request]) -> Plan:
-    """Plans for SGLang, also where ``engine=auto`` finds only the embedded engine here."""
+    """Returns a plan for SGLang, even if ``engine=auto`` finds only the embedded engine here."""
     plan = make_plan(composer, requests)
     if plan.engine.name == "sglang":
         return plan
@@ -112,26 +112,26 @@ def _with_sglang(composer: Composer, requests: Sequence[Request]) -> list[Reques
 
 
 def _refusals(errors: Sequence[Finding], plan: Plan, upstream_only: bool) -> list[Finding]:
-    """Returns the errors for which nothing is written. ``launch.force=true`` or
-    ``--upstream-only`` leaves only those of SGLang itself."""
+    """Returns the errors that prevent writing. ``launch.force=true`` or ``--upstream-only`` leaves only those of SGLang
+    itself."""
     forced = bool(plan.nodes.launch.force) or upstream_only
     return [finding for finding in errors if not (forced and finding.ours)]
 
 
 def _without_refusable(findings: Sequence[Finding]) -> list[Finding]:
-    """Returns the findings without the errors: those that are there were forced."""
+    """Returns the findings without the errors, which can only be forced ones here."""
     return [finding for finding in findings if finding.level != "error"]
 
 
 def _remade_from(invocation: Invocation) -> list[str]:
-    """Returns the words that make the same artifact: a file in place of what was read from it."""
+    """Returns the words that make the same artifact, with the file itself in place of its content."""
     words = [invocation.file] if invocation.file is not None else []
     words += [request.text for request in invocation.requests[1:] if request.layer == "cli"]
     return [*words, *config_flags(invocation)]
 
 
 def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str:
-    """Returns the record of ``--json``: the artifact, and the arguments of each of its nodes or servers."""
+    """Returns the record for ``--json``: the artifact, and the arguments of each node or server."""
     first = jobs[0]
     content = {
         "schema": "sglang_hydra.export/1",
@@ -156,7 +156,7 @@ def _write(invocation: Invocation, artifact: Artifact, record: str) -> None:
         return
     path = Path(output)
     try:
-        # A link is followed to the file that it names.
+        # Writes through a link, to the file it names.
         runs = artifact.executable and not invocation.has("json")
         write_whole(path.resolve(), content, mode=0o777 if runs else 0o666)
     except (OSError, ValueError) as failure:

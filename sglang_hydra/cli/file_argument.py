@@ -1,6 +1,6 @@
-"""Reads an experiment's YAML among the words that were typed: a layer of its own, below every override beside it.
+"""Reads an experiment's YAML among the typed words: as a layer below every override beside it.
 
-``plan mine.yaml tp_size=4`` plans what ``check mine.yaml tp_size=4`` judges. Nothing is read where no file was typed.
+``plan mine.yaml tp_size=4`` plans what ``check mine.yaml tp_size=4`` judges. Without a typed file nothing is read.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 SUFFIXES = (".yaml", ".yml", ".json")
 _TAKE = frozenset(("serve", "plan", "fit", "explain", "export", "bench", "doctor"))
 _TAKE_OTHERS = frozenset(("plan", "fit", "explain", "export"))
-"""These take files of others too: what a manifest, a script or a recipe starts."""
+"""Verbs that also take foreign files: manifests, scripts and recipes that start servers."""
 _TAKE_BY_ITSELF = frozenset(("check", "diff", "upgrade", "ui"))
-"""These read files on their own, several of them and, but for ui, saved plans too."""
+"""Verbs that read their files themselves, and several; all but ui also read saved plans."""
 _NAME_FIRST = frozenset(("explain", "export"))
-"""The first word of these names an argument or a format, also where a folder is called so."""
+"""Verbs whose first word is an argument or a format, even if a folder has that name."""
 _EXPERIMENT = "experiment"
 
 
@@ -40,7 +40,7 @@ def read_file_argument(invocation: Invocation) -> None:
     """Reads a typed file as a layer below all overrides, and adds the folder of presets beside it to the search path
     unless one is named.
 
-    Raises ConfigError for what is no experiment: a folder, a saved plan, a launch file of others, a second file.
+    Raises ConfigError for anything but an experiment: a folder, a saved plan, a foreign launch file, a second file.
     """
     alone = invocation.verb in _TAKE_BY_ITSELF and not (invocation.verb == "check" and invocation.has("multirun"))
     if not alone and invocation.verb not in (*_TAKE, "check"):
@@ -70,7 +70,7 @@ def read_file_argument(invocation: Invocation) -> None:
 
 
 def no_such_file(word: str) -> Finding:
-    """Returns the error for a file's name where there is no file, with what it may have been meant for."""
+    """Returns the error for a missing file, with what was probably meant."""
     message = f"{short(word)!r} is no key=value, and there is no such file"
     if word.endswith(".json"):
         return Finding("error", "CLI004", message, hint=f"lock={short(word)} plans a saved plan again")
@@ -87,7 +87,7 @@ def no_such_file(word: str) -> Finding:
 
 
 def files_of(invocation: Invocation) -> Iterator[Request]:
-    """Yields the words that name a file or a folder. What follows a flag of SGLang's is its value."""
+    """Yields the words that name a file or folder. The word after one of SGLang's flags is its value."""
     named = invocation.verb not in _NAME_FIRST
     before = ""
     for request in invocation.requests:
@@ -104,8 +104,8 @@ def files_of(invocation: Invocation) -> Iterator[Request]:
 
 
 def _beside(files: Sequence[Request]) -> list[str]:
-    """Returns the folder of presets that experiments lie in: DIR of DIR/experiment/mine.yaml, of DIR/experiment and of
-    DIR itself. None where they lie in several, as nobody could tell whose preset is meant."""
+    """Returns the folder of presets around experiments: DIR for DIR/experiment/mine.yaml, DIR/experiment and DIR. Empty
+    if they are in several, because it is unclear whose presets apply."""
     found: dict[str, str] = {}
     for request in files:
         path = Path(request.text)
@@ -122,8 +122,8 @@ def _beside(files: Sequence[Request]) -> list[str]:
 
 
 def _read(word: str, invocation: Invocation, typed: Sequence[Request]) -> Document:
-    """Reads the experiment in a file, or the one server that a file of others starts. Raises ConfigError where there is
-    none, with what to type instead."""
+    """Returns the experiment in a file, or the only server in a foreign file. Raises ConfigError, with what to type
+    instead, if there is none."""
     from sglang_hydra.planning.recorded.input_files import (
         content_of,
         is_ours,

@@ -1,4 +1,4 @@
-"""What a terminal shows where nothing was typed: this machine in three lines, and three commands to begin with."""
+"""Builds the screen of a terminal without typed words: this machine in three lines, and three first commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sglang_hydra.text.screen import VERBATIM, Line, columns, text
 from sglang_hydra.text.words import install_command, number, program
 
 _MODELS = ("gpt_oss", "qwen3_8b", "qwen3_0_6b")
-"""Models that people try first, the largest first."""
+"""Models for a first try, the largest first."""
 _ELSEWHERE = "gpu=h200"
 
 
@@ -33,7 +33,7 @@ def first_screen() -> list[Line]:
 
 
 def _tried(composer: Composer) -> Iterator[tuple[Plan, str]]:
-    """Yields the largest of the models that can be launched here, else the tiny one, which any machine can."""
+    """Yields the models that can be launched here, largest first, and last the tiny one, which runs on any machine."""
     for model in _MODELS:
         plan = _plan_of(composer, model)
         if plan.gpu.device in (None, "cpu"):

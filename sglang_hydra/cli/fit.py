@@ -1,4 +1,4 @@
-"""``fit``: where the memory of a GPU goes, and what would make the model fit."""
+"""``fit``: shows where the memory of a GPU goes, and what would make the model fit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sglang_hydra.text.screen import Line, folded, print_json, room, table, text
 
 
 def run(invocation: Invocation) -> int:
-    """Returns the memory of a plan, 2 where it has an error; with ``-m`` of several side by side."""
+    """Prints the memory of a plan, or with ``-m`` of several side by side. Returns 2 if the plan has an error."""
     composer = composer_of(invocation)
     points = (
         _points(composer, invocation.requests) if invocation.has("multirun") else [("the plan", invocation.requests)]
@@ -48,7 +48,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:
-    """Yields the plan of one point by its name; of several servers that of the first of each role."""
+    """Yields the name and plan of one point; for several servers those of the first server of each role."""
     plan = make_plan(composer, requests)
     if not has_several_servers(plan.nodes):
         yield name, plan
@@ -61,7 +61,7 @@ def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Ite
 
 
 def _points(composer: Composer, requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
-    """Yields every combination of the values that were typed, each named by the values that differ."""
+    """Yields every combination of the typed values, named by the values that differ."""
     from sglang_hydra.measure.sweep.axes import combinations
     from sglang_hydra.measure.sweep.grid import read_grid
 
@@ -148,13 +148,13 @@ def _wanted(plan: Plan) -> Wanted:
 
 
 def _holds(plan: Plan) -> bool | None:
-    """Returns whether ``fit.users`` requests of ``fit.context`` tokens (one of the longest) run at a time, if known."""
+    """Returns whether ``fit.users`` requests of ``fit.context`` tokens (or the longest) fit; None if unknown."""
     if plan.fit is None or plan.fit.kv_tokens is None:
         return None
     return bool(plan.fit.fits) and plan.fit.shortage(_wanted(plan)) is None
 
 
 def _context(plan: Plan) -> int | None:
-    """Returns the tokens of one request: ``fit.context``, else the longest request that the server takes."""
+    """Returns the tokens of one request: ``fit.context``, else the longest request for the server; None if unknown."""
     asked: int | None = plan.nodes.fit.context
     return asked or (plan.fit.kv.context if plan.fit and plan.fit.kv else None)

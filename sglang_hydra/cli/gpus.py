@@ -1,3 +1,3 @@
-"""``gpus``: the classes that ``gpu=`` knows, shown as ``models`` shows its presets."""
+"""``gpus``: shows the GPU classes of ``gpu=``, with the code of ``models``."""
 
 from sglang_hydra.cli.models import run as run

@@ -1,4 +1,4 @@
-"""The help screens: one short overview, and a search over the groups and the arguments."""
+"""Builds the help screens: a short overview, and a search in the groups and arguments."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _KNOWN = {
     "model": ("deepseek_v3", "gpt_oss", "llama_3_1_8b", "qwen3_8b"),
     "gpu": ("h100", "h200", "b200", "a100_80gb", "mi300x", "rtx_4090"),
 }
-"""Of the groups with many options, those that the overview names."""
+"""The options that the overview names for groups with many."""
 _MOST_OPTIONS = 100
 
 _ARGV = ("-- FLAGS", "SGLang's own flags: plan -- --model-path org/name --tp 8")
-"""What a bare ``--`` begins, beside the flags of ours."""
+"""What follows a bare ``--``, listed with our own flags."""
 
 _EVERYWHERE = {"version": ()}
-"""Flags that every verb takes and that mean something to these alone."""
+"""Flags that every verb accepts, with the verbs whose help shows them."""
 
 _NODES_OF = {"serve": ("launch",), "bench": ("bench", "sweep"), "resume": ("sweep",), "fit": ("fit", "colocate")}
-"""The nodes that are about one verb."""
+"""The nodes that belong to one verb."""
 
 
 def flags() -> list[tuple[str, str]]:
-    """Returns the help's lines on flags."""
+    """Returns the lines about flags in the help."""
     return [*((flag.shown, flag.about) for flag in FLAGS if flag.about), _ARGV]
 
 
 def overview(composer: Composer) -> list[Line]:
-    """Shows the verbs by task, groups with their options, the flags of every verb, and how to find an argument."""
+    """Returns the overview: verbs by task, groups and options, common flags, and how to find an argument."""
     called = program()
     examples = (
         ("plan gpu=h200 model=gpt_oss", "what would be started, and why"),
@@ -80,7 +80,7 @@ def overview(composer: Composer) -> list[Line]:
 
 
 def of_verb(verb: str) -> list[Line]:
-    """Shows what one verb does, its flags, and the keys of ours that it reads."""
+    """Returns the help of one verb: what it does, its flags, and which of our keys it reads."""
     called = program()
     lines: list[Line] = [[text(f"{called} {verb}", "bold")], [text(f"  {VERBS[verb]}")], *_formats(verb), []]
     going = [flag for flag in FLAGS if flag.about and verb in (flag.verbs or _EVERYWHERE.get(flag.sets, (verb,)))]
@@ -100,10 +100,10 @@ def _formats(verb: str) -> list[Line]:
 
 
 def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
-    """Shows the verb, group or key with this name, and the arguments that match every word, matching names first.
-    Where no name matches, our keys are searched by their help too.
+    """Returns the help of the verb, group or key with this name, and of the arguments that match every word, by name
+    first.
 
-    Raises ConfigError, with the nearest name, when there is none.
+    If no name matches, searches our keys by their help too. Raises ConfigError, with the nearest name, without a match.
     """
     lines: list[Line] = [[text(f"  {word:10}", "cyan"), text(VERBS[word])] for word in words if word in VERBS]
     if "export" in words:
@@ -127,7 +127,7 @@ def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
 
 
 def _own(words: Sequence[str], composer: Composer) -> Iterator[Line]:
-    """Yields the group or key with that name, else every key of ours that matches all words."""
+    """Yields the lines of the group or key with this name, else of every key of ours that matches all words."""
     from sglang_hydra.show.key_help import GROUPS, key_of, keys
     from sglang_hydra.show.keys import key_rows, rows_of, screen
 
@@ -154,7 +154,7 @@ def _group_lines(group: str, options: Sequence[str]) -> Iterator[Line]:
 
 
 def _node_lines(group: str) -> Iterator[Line]:
-    """Yields the names of the keys that a node declares."""
+    """Yields the names of the keys in a node."""
     from sglang_hydra.show.key_help import below
 
     keys = [key.name for key in below(group) if key.name not in (f"{group}.name", f"{group}.args")]
@@ -173,7 +173,7 @@ def _field_lines(field: Field) -> Iterator[Line]:
 
 
 def show_help(invocation: Invocation) -> int:
-    """Shows the overview, the help of the verb that was typed, or what matches the words."""
+    """Shows the overview, the help of the typed verb, or what matches the words."""
     typed = [request.text for request in invocation.requests]
     words = [word for word in typed if "=" not in word] or typed
     composer = composer_of(invocation)

@@ -1,8 +1,8 @@
-"""Decides what happens to each typed key of Hydra's own node: it is obeyed, or refused with the reason.
+"""Decides for each typed key of Hydra's own node whether it is obeyed, or refused with the reason.
 
-text/hydra_keys.json has a row for each key of Hydra's config tree: ``obeyed`` lists what takes it (``run``: one server,
+text/hydra_keys.json has a row for each key of Hydra's config tree: ``obeyed`` lists who obeys it (``run``: one server,
 ``sweep``: ``-m`` and ``bench``, ``launcher``: a sweep with a Hydra launcher, ``look``: verbs that start nothing,
-``ask``: Hydra's own flags), the other fields say why the others refuse it.
+``ask``: Hydra's own flags), the other fields give the reasons of those that refuse it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _TABLE = Path(__file__).parents[1] / "text" / "hydra_keys.json"
 
 
 def settle_hydra_words(invocation: Invocation) -> None:
-    """Takes ``hydra.mode`` out of what was typed: it is ``-m``, or its absence. Raises ConfigError for every key below
-    ``hydra`` that would change nothing here."""
+    """Replaces a typed ``hydra.mode`` by ``-m`` or nothing. Raises ConfigError for every key below ``hydra`` that would
+    change nothing here."""
     typed = [request for request in invocation.requests if request.key is None and is_hydras(request.text)]
     if not typed:
         return
@@ -45,7 +45,7 @@ def settle_hydra_words(invocation: Invocation) -> None:
 
 
 def refuse_what_changes_nothing(invocation: Invocation, typed: Sequence[Request]) -> None:
-    """Raises ConfigError with a finding for each of these keys of Hydra's that the verb cannot obey."""
+    """Raises ConfigError with a finding for each of these Hydra keys that the verb cannot obey."""
     chosen = [request.text.partition("=")[2] for request in typed if "hydra/launcher=" in request.text]
     launched = bool(chosen) and chosen[-1] != "basic"  # its jobs are taken here, without Hydra
     kind = _kind(invocation)
@@ -56,8 +56,8 @@ def refuse_what_changes_nothing(invocation: Invocation, typed: Sequence[Request]
 
 
 def check_hydra_keys_of_file(invocation: Invocation) -> None:
-    """Raises ConfigError for keys of Hydra's in a typed file that neither one run nor a sweep obeys. Whether this verb
-    does is no matter: the file is for others too."""
+    """Raises ConfigError for Hydra keys in a typed file that neither a run nor a sweep obeys. The current verb does not
+    matter, because the file is for other verbs too."""
     found = [
         replace(problem, message=f"{request.place}: {problem.message}")
         for request in invocation.requests
@@ -69,7 +69,7 @@ def check_hydra_keys_of_file(invocation: Invocation) -> None:
 
 
 def asks_for_sweep(composer: Composer, invocation: Invocation) -> bool:
-    """Returns whether a file that was chosen says ``hydra.mode: MULTIRUN``. Only files of the user's own may."""
+    """Returns whether a chosen file sets ``hydra.mode: MULTIRUN``. Only the user's own files may."""
     if any(item.layer == FILE_LAYER and item.text.lower() == "hydra.mode=multirun" for item in invocation.requests):
         return True
     own = invocation.value("config_name") or invocation.config_dirs
@@ -94,7 +94,7 @@ def _kind(invocation: Invocation) -> str:
 
 
 def _problem(request: Request, verb: str, kinds: Sequence[str]) -> Finding | None:
-    """Returns why a key of Hydra's is refused; None where it is obeyed."""
+    """Returns why a Hydra key is refused; None if it is obeyed."""
     table: JsonObject = json.loads(_TABLE.read_text(encoding="utf-8"))
     typed, _, value = request.text.lstrip("+~").partition("=")
     key = typed.partition("@")[0]

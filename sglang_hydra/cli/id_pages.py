@@ -1,4 +1,4 @@
-"""The page of every id: of a rule, a check, a class of failure, a check of the doctor, or any other finding."""
+"""Builds the page of any id: of a rule, a check, a failure class, a doctor check or another finding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def known_ids() -> frozenset[str]:
 
 
 def id_record(id: str) -> JsonDict | None:
-    """Returns ``explain ID --json``; None for an id that nothing has."""
+    """Returns the record of ``explain ID --json``; None for an unknown id."""
     rule = _page_of(id)
     page = textwrap.dedent(rule.page).strip() if rule else meaning_of(id)
     if page is None:
@@ -36,7 +36,7 @@ def id_record(id: str) -> JsonDict | None:
 
 
 def id_screen(id: str) -> list[Line] | None:
-    """Returns the page of a rule, or what else the id of a finding means; None for an id that nothing has."""
+    """Returns the page of a rule, or the meaning of another finding's id; None for an unknown id."""
     record = id_record(id)
     if record is None:
         return None
@@ -52,7 +52,7 @@ def id_screen(id: str) -> list[Line] | None:
 
 
 def _page_of(id: str) -> Any:
-    """Returns the rule, check or class of failure that has the id; None for any other id."""
+    """Returns the rule, check or failure class with this id; None for any other id."""
     if id.startswith("DIA"):
         return failures.page_of(id)
     if id.startswith("DOC"):

@@ -1,4 +1,4 @@
-"""The verb ``import FILE|-|"command" [overrides]``: reads, reduces, writes YAML."""
+"""The verb ``import FILE|-|"command" [overrides]``: reads a launch, reduces it, writes YAML."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sglang_hydra.text.words import program, shell_word, short
 
 
 def run(invocation: Invocation) -> int:
-    """Prints the experiment, or writes it with ``-o``. 2 where something of the source could not be taken over."""
+    """Prints the experiment, or writes it with ``-o``. Returns 2 if a part of the source could not be taken over."""
     variables = invocation.variables
     source, rest = _source(invocation)
     source = replace(source, variables=variables)
@@ -60,7 +60,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _next(path: Path) -> str:
-    """Says what to type with the file."""
+    """Returns what to type to use the file."""
     if path.suffix not in SUFFIXES:
         return f"as {path.stem}.yaml it can be planned and served"
     word = shlex.quote(str(path))
@@ -68,7 +68,7 @@ def _next(path: Path) -> str:
 
 
 def _source(invocation: Invocation) -> tuple[Source, list[Request]]:
-    """Returns the source and the overrides behind it. What is after a bare -- is a command, word by word."""
+    """Returns the source and the overrides after it. The words after a bare -- are a command."""
     if invocation.argv is not None:
         line = " ".join(word if word in ("|", "&&", ";") else shlex.quote(word) for word in invocation.argv)
         return Source("", line, typed=True), list(invocation.requests)

@@ -1,4 +1,4 @@
-"""``init DIR``: a new experiment repo."""
+"""``init DIR``: writes a new experiment repo."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _COMMANDS = ("python app.py", "python app.py -m +sweep=tp_size")
 
 
 def run(invocation: Invocation) -> int:
-    """Writes the repo into a folder that is new or empty, and says what to type there.
+    """Writes the repo into a new or empty folder, and prints what to type there.
 
-    Raises ConfigError (CLI040) without a folder, where it holds files, or where it cannot be written.
+    Raises ConfigError (CLI040) without a folder, for one with files, and if it cannot be written.
     """
     words = typed_words(invocation)
     if len(words) != 1:
@@ -43,8 +43,8 @@ def run(invocation: Invocation) -> int:
 
 
 def _requirement() -> str:
-    """Names this package as it is installed here: by its release, or from the address or folder that pip took it from
-    (PEP 610)."""
+    """Returns the requirement for this package as installed here: its release, or the address or folder that pip
+    installed it from (PEP 610)."""
     package = distribution("sglang-hydra")
     taken = json.loads(package.read_text("direct_url.json") or "{}")
     if not taken:

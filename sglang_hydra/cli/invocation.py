@@ -1,4 +1,4 @@
-"""What was typed, taken apart: the verb, overrides, flags."""
+"""Splits a command line into the verb, overrides and flags."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FILES = (".yaml", ".yml", ".json")
 _CONTAINERS, _RUNNERS = ("docker", "podman", "kubectl", "helm"), ("python", "python3", "torchrun", "srun", "bash", "uv")
 _SERVERS = ("ollama", "text-generation-launcher", "trtllm-serve", "lmdeploy", "llama-server", "hf", "huggingface-cli")
 _KINDS_OF_BENCH = ("serve", "serving", "latency", "throughput", "sweep")
-"""What vLLM's and SGLang's own benchmarks are called."""
+"""The names of vLLM's and SGLang's own benchmarks."""
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _VLLM = "vllm.entrypoints.openai.api_server"
 _LAUNCH_SERVER = re.compile(r"sglang\.launch_server|(?:.*/)?launch_server\.py")
@@ -45,9 +45,9 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
 
 @dataclass
 class Invocation:
-    """What was typed, taken apart. ``named``: the verb was typed, not the default. ``argv`` is what was after a bare
-    ``--``: SGLang's own flags. ``file`` is the experiment whose requests were taken in. ``hydra_flags`` are those that
-    only Hydra reads, with their values; ``once``: ``--run`` was typed. The flags of the table with a list of values are
+    """A command line in its parts. ``named``: the verb was typed and is no default. ``argv`` are the words after a bare
+    ``--``, SGLang's own flags. ``file`` is the experiment whose requests were added. ``hydra_flags`` are flags that
+    only Hydra reads, with their values; ``once``: ``--run`` was typed. Flags of the table with a list of values are
     fields here; ``has`` and ``value`` read the others, by their ``sets``."""
 
     verb: str = "serve"
@@ -68,23 +68,23 @@ class Invocation:
         return self.given.get(BY_VALUE[flag].sets) not in (None, False) or bool(getattr(self, flag, None))
 
     def value(self, flag: str) -> str | None:
-        """Returns the value of a flag of the table; None where it was not typed."""
+        """Returns the value of a flag of the table; None if it was not typed."""
         found = self.given.get(BY_VALUE[flag].sets)
         return None if found is None else str(found)
 
     @property
     def hydra(self) -> bool:
-        """Returns whether a flag that only Hydra reads was typed."""
+        """Returns whether a flag was typed that only Hydra reads."""
         return bool(self.hydra_flags)
 
     @property
     def variables(self) -> dict[str, str]:
-        """Returns the variables that ``--env`` fills."""
+        """Returns the variables set with ``--env``."""
         return dict(word.partition("=")[::2] for word in self.env)
 
     @property
     def allowed(self) -> dict[str, list[str]]:
-        """Returns the flags that say what files of others may do, by the keys of the settings."""
+        """Returns the flags that allow something to foreign files, by the keys of the settings."""
         return {
             "trusted_folders": self.trusted_folders,
             "allowed_env": self.allowed_env,
@@ -94,7 +94,7 @@ class Invocation:
 
 
 def read_invocation(words: Sequence[str]) -> Invocation:
-    """Takes a command line apart. Raises ConfigError for an unknown verb or a flag without its value."""
+    """Returns a command line in its parts. Raises ConfigError for an unknown verb or a flag without its value."""
     invocation = Invocation()
     words = list(words)
     _refuse_foreign_signs(words)
@@ -170,19 +170,19 @@ def _take_value(invocation: Invocation, flag: Flag, typed: str, value: str) -> N
     elif flag.sets == "allowed_env":
         invocation.allowed_env += filter(None, value.split(","))
     else:
-        # No shell expands the ~ of --output=~/plan.yaml.
+        # The shell does not expand the ~ in --output=~/plan.yaml.
         invocation.given[flag.sets] = os.path.expanduser(value) if flag.sets in _PATHS else value
 
 
 def _take_variables(invocation: Invocation) -> None:
-    """Takes the words NAME=VALUE beside ``--env`` as variables too."""
+    """Makes the words NAME=VALUE beside ``--env`` variables too."""
     beside = [item for item in invocation.requests if _VARIABLE.match(item.text)]
     invocation.requests = [item for item in invocation.requests if item not in beside]
     invocation.env += [item.text for item in beside]
 
 
 def _check_primary(invocation: Invocation) -> None:
-    """Raises ConfigError where the folder of --config-path, which takes the place of ours, has no primary config."""
+    """Raises ConfigError if the folder of --config-path, which replaces ours, has no primary config."""
     folder, name = invocation.value("config_path"), invocation.value("config_name") or PRIMARY_NAME
     if folder and not any(os.path.isfile(os.path.join(folder, f"{name}{suffix}")) for suffix in (".yaml", ".yml")):
         message = f"--config-path {folder}: there is no primary config {name}.yaml in it"
@@ -191,7 +191,7 @@ def _check_primary(invocation: Invocation) -> None:
 
 
 def _is_verb(word: str) -> bool:
-    """Returns whether a word may be a verb: it is no flag, no override and no file."""
+    """Returns whether a word may be a verb, because it is no flag, override or file."""
     return bool(word) and not word.startswith(("-", "~")) and "=" not in word and not word.endswith(_FILES)
 
 
@@ -234,7 +234,7 @@ def _refuse_own_name(words: Sequence[str]) -> None:
 
 
 def _refuse_remark(words: Sequence[str]) -> None:
-    """Raises ConfigError for what stands behind ``#``, which some shells pass on."""
+    """Raises ConfigError for a remark after ``#``, which some shells pass on."""
     if "#" in words:
         typed = tuple(words[words.index("#") :])
         raise ConfigError(
@@ -243,7 +243,7 @@ def _refuse_remark(words: Sequence[str]) -> None:
 
 
 def _refuse_launch_command(words: Sequence[str]) -> None:
-    """Raises ConfigError for a command of SGLang's or of another program among the words, before a bare ``--``."""
+    """Raises ConfigError for a command of SGLang or another program in the words before a bare ``--``."""
     head, second, *_ = (*words, "", "")
     is_url = "://" in second and "=" not in second
     if head == "bench" and (second in _KINDS_OF_BENCH or is_url):
@@ -283,7 +283,7 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
 
 
 def _of_vllm(words: Sequence[str]) -> ConfigError:
-    """Returns the error for a command of vLLM's, with a plan of the same in SGLang's flags."""
+    """Returns the error for a vLLM command, with a plan of the same in SGLang's flags."""
     from sglang_hydra.arguments.vllm import counterpart, translated
 
     first = next(at for at, word in enumerate(words) if word in ("serve", "vllm-serve", _VLLM))
@@ -299,8 +299,8 @@ def _of_vllm(words: Sequence[str]) -> ConfigError:
 
 
 def _refuse_foreign_signs(words: Sequence[str]) -> None:
-    """Raises ConfigError for words with a sign that an editor put in place of one that a shell knows. What is inside a
-    text (a command to import) is left alone."""
+    """Raises ConfigError for words with a sign that an editor put in place of a shell's sign. Ignores texts with spaces
+    (a command to import)."""
     findings = []
     for word in words:
         meant = as_meant(word)
@@ -315,20 +315,20 @@ def _refuse_foreign_signs(words: Sequence[str]) -> None:
 
 
 def _key_of_tool(flag: str, tool: str) -> str | None:
-    """Returns the key for an option of what the exported file is run by: any long one of sbatch has one."""
+    """Returns our key for an option of sbatch or docker (any long one of sbatch has one); None without one."""
     name = flag.lstrip("-")
     is_other = tool != "slurm" or not flag.startswith("--") or flag in (*BY_NAME, *names_by_flag())
     return OF_TOOLS.get(tool, {}).get(name) or (None if is_other else f"launch.slurm.sbatch.{name}")
 
 
 def _is_ours(word: str) -> bool:
-    """Returns whether a word sets a key of ours."""
+    """Returns whether a word sets one of our keys."""
     key, equals, _ = word.partition("=")
     return bool(equals) and key.partition(".")[0] in (*EVERY, *NODES, *NO_CHOICE)
 
 
 def _of_tool(tool: str, word: str, rest: list[tuple[int, str]]) -> Finding:
-    """Returns the error for an option of sbatch or docker; a value that is a word of its own is taken off ``rest``."""
+    """Returns the error for an option of sbatch or docker; removes its value from ``rest`` if it is a word."""
     flag, equals, value = word.partition("=")
     is_alone = bool(equals) or not rest or _is_ours(rest[0][1]) or rest[0][1][:1] == "-"
     behind = "" if is_alone else rest.pop(0)[1]
@@ -351,7 +351,7 @@ def _of_tool(tool: str, word: str, rest: list[tuple[int, str]]) -> Finding:
 
 
 def _stands_for(word: str, behind: str) -> ConfigError:
-    """Returns the error for a flag that has a replacement; ``behind`` is the next word, which may be its value."""
+    """Returns the error for a flag with a replacement; ``behind`` is the next word, which may be its value."""
     flag, _, value = word.partition("=")
     typed: tuple[str, ...] = (word,)
     fix = None

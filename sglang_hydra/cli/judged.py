@@ -1,4 +1,4 @@
-"""Whether what was judged is good: it decides between the exit codes 0 and 2 of plan, check, export and fit."""
+"""Decides whether a judged plan is good: exit code 0 or 2 of plan, check, export and fit."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def code_of(invocation: Invocation, made: Plan | Topology | None, findings: Sequence[Finding] | None = None) -> int:
-    """Returns 2 unless :func:`is_good` holds."""
+    """Returns 0 if :func:`is_good`, else 2."""
     return 0 if is_good(invocation, made, findings) else INVALID
 
 
 def is_good(invocation: Invocation, made: Plan | Topology | None, findings: Sequence[Finding] | None = None) -> bool:
-    """Returns whether ``made``, with its ``findings`` or with others, has no error, and nothing that ``--fail-on``
-    names; with ``--upstream-only``, whether SGLang would accept it. None is what cannot be composed."""
+    """Returns whether ``made`` has no error in ``findings`` (by default its own), and nothing of ``--fail-on``; with
+    ``--upstream-only``, whether SGLang would accept it. False for None."""
     levels = _levels(invocation)
     if made is None:
         return False

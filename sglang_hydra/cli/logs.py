@@ -1,4 +1,4 @@
-"""``logs``: what a detached server wrote."""
+"""``logs``: shows the log of a detached server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: a verb, overrides, a few flags. It parses, calls, prints and returns an exit code."""
+"""Runs the command line: parses, calls the verb, prints, returns an exit code."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.version import VERSION
 
 _ASK_ONCE = frozenset(("plan", "check", "fit", "export", "explain"))
-"""These end with their screen: the machine and the hub are asked once for all plans of it."""
+"""Verbs that end with their screen: machine and hub are asked once for all their plans."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def entry(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns the exit code: 0 done, 1 a bug of ours, 2 invalid configuration, 3 this
-    machine cannot serve it, 4 the server failed, 130 interrupted."""
+    """Runs the command line. Returns the exit code: 0 done, 1 a bug of ours, 2 invalid configuration, 3 this machine
+    cannot serve it, 4 the server failed, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     if sys.stdout is None:  # closed by whoever started us, who then wants the exit code alone
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
@@ -54,7 +54,7 @@ def _ended(words: list[str], once: contextlib.ExitStack) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone (head, less): nothing more can be written to it, not even by the interpreter's last flush.
+        # The reader has gone (head, less): nothing more can be written, not even by the interpreter's last flush.
         _send_no_more()
         return 0
     except OSError as failure:
@@ -95,7 +95,7 @@ def _run(invocation: Invocation) -> int:
 
 
 def _verb(name: str) -> Callable[[Invocation], int]:
-    """Returns the function that runs a verb: ``run`` of ``cli/NAME.py``; ``import_.py`` where the name is a keyword."""
+    """Returns the function of a verb: ``run`` of ``cli/NAME.py``, or of ``NAME_.py`` if the name is a keyword."""
     module = import_module(f"sglang_hydra.cli.{name}_" if iskeyword(name) else f"sglang_hydra.cli.{name}")
     run: Callable[[Invocation], int] = module.run
     return run

@@ -1,7 +1,7 @@
-"""``mcp``: the verbs that plan and judge as tools of the Model Context Protocol, over standard input and output.
+"""``mcp``: offers the verbs that plan and judge as Model Context Protocol tools, over standard input and output.
 
-A tool calls what its verb calls, in this process. Its words come from a model that read files of others, so they are
-words of a file: nothing that they name is run, and no variable of this process is read.
+A tool calls its verb in this process. Its words come from a model that has read foreign files, so they have a file's
+rights: nothing they name is run, and no variable of this process is read.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
 
 TOOLS: dict[str, JsonDict] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))["tools"]
-"""Each tool: its verb, the words before those of the caller, the flags that may be among these, what it does."""
+"""For each tool its verb, the words in front of the caller's, the flags allowed among these, what it does."""
 _INSTRUCTIONS: str = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))["instructions"]
 _LONGEST = 8 << 20
 _MOST_WORDS = 1000
 
 
 def run(invocation: Invocation) -> int:
-    """Serves until its client closes the streams. Raises ConfigError (CLI038) where the SDK is not installed."""
+    """Serves until the client closes the streams. Raises ConfigError (CLI038) if the SDK is not installed."""
     if importlib.util.find_spec("mcp") is None:
         hint = install_command("mcp")
         raise ConfigError(Finding("error", "CLI038", "the SDK of the protocol is not installed here", hint=hint))
@@ -67,7 +67,7 @@ def _tool(name: str) -> Callable[..., JsonDict]:
 
 
 def answer(tool: str, words: Sequence[str], text: str, file_name: str, detail: bool) -> JsonDict:
-    """Returns what the tool says: the verb's screen, or with ``detail`` its record. ``text`` is a file by that name."""
+    """Returns a tool's answer: the verb's screen, or with ``detail`` its record. ``text`` is written to a file."""
     with tempfile.TemporaryDirectory(prefix="sglang-hydra-") as made, asking_once():
         folder = Path(made).resolve()
         given = _with_text(tool, list(words), text, folder / (PurePath(file_name).name or "launch.sh"))
@@ -99,7 +99,7 @@ def _code(tool: str, words: Sequence[str], shown: io.StringIO, detail: bool) -> 
 
 
 def _with_text(tool: str, words: list[str], text: str, file: Path) -> list[str]:
-    """Returns the words with the file that holds the text, behind the name of what ``explain`` explains."""
+    """Returns the words with the file of the text added, after the subject in the case of ``explain``."""
     if not text:
         return words
     file.write_text(text[:_LONGEST], encoding="utf-8", errors="replace")
@@ -108,8 +108,8 @@ def _with_text(tool: str, words: list[str], text: str, file: Path) -> list[str]:
 
 
 def _parted(tool: str, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Returns the words before a bare ``--``, and the rest. Raises ConfigError for a flag that writes a file, allows
-    something, or is none of the tool's, and for a word of Hydra's, which may name code."""
+    """Returns the words before a bare ``--``, and the rest. Raises ConfigError for a flag that the tool does not allow,
+    as one that writes a file, and for a word of Hydra's, which may name code."""
     allowed, cut = TOOLS[tool]["flags"], list(words).index("--") if "--" in words else len(words)
     for word in words[:cut]:
         if word.startswith("-") and word.partition("=")[0] not in allowed:

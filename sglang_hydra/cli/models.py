@@ -1,4 +1,4 @@
-"""``models`` and ``gpus``: the presets that ``model=`` and ``gpu=`` know, a line each."""
+"""``models`` and ``gpus``: show the presets of ``model=`` and ``gpu=``, one per line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GPUS = {
     "compute_capability": "capability",
     "vendor": "vendor",
 }
-"""The columns: the key of a record with the title of the table."""
+"""The columns: the key in a record, and the title in the table."""
 _EXAMPLES = {
     "gpus": "gpu=h100 gpu.count=4 gpu.memory_mib=95830 sets what a class declares; without gpu= it is this machine's",
     "models": "any other model: model=org/name, model=./folder",
@@ -32,7 +32,7 @@ _EXAMPLES = {
 
 
 def run(invocation: Invocation) -> int:
-    """Shows the presets whose line has every word that was typed; all of them without a word."""
+    """Shows the presets with every typed word in their line; all presets without a word."""
     verb, composer = invocation.verb, composer_of(invocation)
     titles, rows = (_GPUS, list(_classes(composer))) if verb == "gpus" else (_MODELS, list(_presets(composer)))
     asked = [word for item in invocation.requests if (word := item.text.rpartition("=")[2].lower()) not in FILLERS]

@@ -1,4 +1,4 @@
-"""What ``-o`` writes: new files, one for each server, and the text that is printed without it."""
+"""Writes the files of ``-o``: new files, one for each server; or prints their text without it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def reason_of(failure: OSError | ValueError) -> str:
 
 
 def paths_of(output: Path | None, names: Sequence[str]) -> list[Path]:
-    """Returns a YAML file, or one of the suffix of ``output``, for each server; none without ``output``."""
+    """Returns a path for each server, with the suffix of ``output`` or .yaml; empty without ``output``."""
     if output is None:
         return []
     suffix = output.suffix or ".yaml"
@@ -30,7 +30,7 @@ def paths_of(output: Path | None, names: Sequence[str]) -> list[Path]:
 
 
 def refuse_existing(paths: Sequence[Path], id: str) -> None:
-    """Raises ConfigError with ``id`` where one of the files is there already."""
+    """Raises ConfigError with ``id`` if one of the files exists."""
     there = [path for path in paths if os.path.lexists(path)]
     if there:
         message = f"{', '.join(map(str, there))} is there already, and nothing was written"
@@ -38,7 +38,7 @@ def refuse_existing(paths: Sequence[Path], id: str) -> None:
 
 
 def write_new(path: Path, content: str, id: str) -> None:
-    """Writes a file that is not there; a script may be run. Raises ConfigError with ``id`` where it cannot."""
+    """Writes a new file; makes a script executable. Raises ConfigError with ``id`` if that is impossible."""
     try:
         with path.open("x", encoding="utf-8", errors="replace", newline="") as file:
             file.write(content)
@@ -52,7 +52,7 @@ def write_new(path: Path, content: str, id: str) -> None:
 
 
 def print_content(content: str) -> None:
-    """Prints the content of a file as UTF-8, whatever the terminal's encoding is."""
+    """Prints the content of a file as UTF-8, in any terminal encoding."""
     sys.stdout.flush()
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.buffer.write(content.encode("utf-8", "replace"))

@@ -13,7 +13,7 @@ from sglang_hydra.text.screen import print_json, write
 
 
 def run(invocation: Invocation) -> int:
-    """Shows the plan, 2 where it has an error; with ``-m`` the verdict on each."""
+    """Shows the plan, or with ``-m`` the verdict on each point. Returns 2 if the plan has an error."""
     if invocation.has("multirun"):
         from sglang_hydra.cli import points
 

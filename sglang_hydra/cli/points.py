@@ -1,4 +1,4 @@
-"""``plan -m`` and ``check -m``: the verdict on every combination of values, and nothing started."""
+"""``plan -m`` and ``check -m``: show the verdict on every combination of values, and start nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN_NAME = 60
 
 
 def run(invocation: Invocation) -> int:
-    """Returns the verdict on each point, merging and starting nothing. ``check`` ends with 2 where one has an error."""
+    """Prints the verdict on each point, without merging points. ``check`` returns 2 if one has an error."""
     composer = composer_of(invocation)
     grid = read_grid(composer, invocation.requests, measured=False)
     write(finding_lines(grid.remarks), sys.stderr)
@@ -41,7 +41,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _is_good(judged: Judged, invocation: Invocation) -> bool:
-    """Returns whether a point is good, without what is refused for the load alone."""
+    """Returns whether a point is good, by its refusals and its plan's findings."""
     made = judged.server.plan if judged.server else None
     findings = dict.fromkeys((*judged.refused, *(made.findings if made else ())))
     return is_good(invocation, made, list(findings))
@@ -52,7 +52,7 @@ def _name_of(own: Sequence[Request]) -> str:
 
 
 def _record(name: str, judged: Judged) -> dict[str, object]:
-    """Returns one result of the schema that ``check`` has."""
+    """Returns a result in the schema of ``check``."""
     plan = judged.server.plan if judged.server else None
     findings = dict.fromkeys((*judged.refused, *(plan.findings if plan else ())))
     return {

@@ -1,4 +1,4 @@
-"""Reads the words behind the verb: what only Hydra knows, SGLang's own flags, a file."""
+"""Reads the words after the verb: what only Hydra knows, SGLang's own flags, a file."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from sglang_hydra.text.words import nearest, program
 
 _NAME_A_MODEL = {"model", "model_path", "recipe", "experiment", "lock"}
 _COMPOSED = ("serve", "plan", "check", "fit", "export", "explain", "bench")
-"""Verbs whose overrides are those of one plan."""
+"""Verbs whose overrides make one plan."""
 _NO_IMAGE = "EXP002"
-"""An export says so with what to type; no other word is wrong for it."""
+"""The finding with which an export asks for an image; it makes no other word wrong."""
 
 
 def read_words(invocation: Invocation) -> None:
-    """Reads the words behind the verb: Hydra's own, SGLang's flags, a file. Raises ConfigError for what cannot be."""
+    """Reads the words after the verb: Hydra's own, SGLang's flags, a file. Raises ConfigError for wrong ones."""
     settle_hydra_words(invocation)
     _refuse_misplaced(invocation)
     settings.begin(invocation.allowed)
@@ -42,7 +42,7 @@ def read_words(invocation: Invocation) -> None:
 
 
 def refused(words: Sequence[str]) -> Sequence[Finding]:
-    """Returns what is wrong with the words of a command line, as far as it shows before the verb runs."""
+    """Returns what is wrong with a command line, as far as that is visible before the verb runs."""
     from sglang_hydra.planning.making.make import plan_composed
 
     try:
@@ -78,7 +78,7 @@ def refused(words: Sequence[str]) -> Sequence[Finding]:
 
 
 def _refuse_misplaced(invocation: Invocation) -> None:
-    """Raises ConfigError for the first flag that does not go with the verb, or not beside another flag."""
+    """Raises ConfigError for the first flag that does not fit the verb or another flag."""
     verb = invocation.verb
     if invocation.once and (verb != "serve" or invocation.has("multirun")):
         typed_too = "-m for several" if invocation.has("multirun") else f"{verb} was typed"
@@ -103,7 +103,7 @@ def _refuse_misplaced(invocation: Invocation) -> None:
 
 
 def _as_others_call_it(finding: Finding) -> Finding:
-    """Returns an option that SGLang does not have, with the one that people and other tools call so."""
+    """Returns the finding for an unknown SGLang option, with the option that other tools call so added as a fix."""
     if finding.id != "ARG010" or not finding.typed or any(one.kind == "fix" for one in finding.remedies):
         return finding
     flag, _, value = finding.typed[0].partition("=")
@@ -120,10 +120,9 @@ def _as_others_call_it(finding: Finding) -> Finding:
 
 
 def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> list[Request]:
-    """Returns SGLang's own flags as overrides, each with the place of the flag. Raises ConfigError as its parser
-    refuses.
+    """Returns SGLang's own flags as overrides, each with its place. Raises ConfigError if SGLang's parser refuses them.
 
-    They are read by the release that a plan of ``others`` is for, and need no model where those name one.
+    The release is the one that a plan of ``others`` is for; no model is needed if those name one.
     """
     from sglang_hydra.arguments.parser import CONFIG
     from sglang_hydra.compose.grammar import unquoted

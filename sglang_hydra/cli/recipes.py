@@ -1,4 +1,4 @@
-"""``recipes``: published launch configurations, each with its verdict."""
+"""``recipes``: shows published launch configurations, each with its verdict."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _SOURCE_WIDTH, _WHOLE = 48, 10_000
 
 
 def run(invocation: Invocation) -> int:
-    """Returns the published configurations that match ``gpu=`` and ``model=`` (parts of names), each with its verdict
-    by the release that judges."""
+    """Prints the published configurations that match ``gpu=`` and ``model=`` (parts of names), each with its verdict by
+    the chosen release."""
     by = judging(invocation)
     chosen = chosen_recipes(invocation.requests)
     judged = list(judge_recipes(composer_of(invocation), chosen, by))
@@ -39,8 +39,8 @@ def run(invocation: Invocation) -> int:
 
 
 def judging(invocation: Invocation) -> Judging | None:
-    """Returns the release that judges: what ``engine.version=`` names, which is taken from the requests, else the one
-    that a plan would be for. None for 0.5.2, whose rules are ours. Raises ConfigError for what is no release."""
+    """Returns the release that judges: that of ``engine.version=``, which is removed from the requests, else the one
+    that a plan would be for. None for 0.5.2, whose rules are ours. Raises ConfigError for an unknown release."""
     typed = [request.text.partition("=")[2] for request in invocation.requests if _is_release(request)]
     invocation.requests = [request for request in invocation.requests if not _is_release(request)]
     engine = plan_engine(EngineNode("sglang", version=typed[-1] if typed else None))
@@ -53,7 +53,7 @@ def _is_release(request: Request) -> bool:
 
 
 def chosen_recipes(requests: Sequence[Request], presets: Mapping[str, Collection[str]] | None = None) -> list[Recipe]:
-    """Returns the recipes that match, with ``presets`` as for ``filters``."""
+    """Returns the matching recipes, with ``presets`` as in ``filters``."""
     chosen = list(published().values())
     for key, value in filters(requests, presets):
         chosen = [recipe for recipe in chosen if matches(value, str(getattr(recipe, key) or ""), key)]
@@ -63,8 +63,8 @@ def chosen_recipes(requests: Sequence[Request], presets: Mapping[str, Collection
 def filters(
     requests: Sequence[Request], presets: Mapping[str, Collection[str]] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yields the parts of names that were asked for, of recipes and of ``presets`` (names by key). Raises ConfigError
-    for any other word, and for a part of no name."""
+    """Yields the key and part of a name for each word, for names of recipes and of ``presets`` (names by key). Raises
+    ConfigError for any other word, and for a part that no name has."""
     for request in (item for item in requests if item.text not in FILLERS):
         key, equals, value = request.text.partition("=")
         if key not in ("gpu", "model", "scenario") or not equals:
@@ -86,8 +86,8 @@ def filters(
 
 
 def matches(asked: str | None, name: str, key: str) -> bool:
-    """Returns whether one of the parts that commas separate is in the name; for ``gpu``, whether it is the class, or
-    what several classes begin with (``a100``; ``a10`` is none of these)."""
+    """Returns whether the name contains one of the parts between commas; for ``gpu``, whether the part is the class, or
+    several classes begin with it (``a100``, but not ``a10``)."""
     parts = [] if asked is None else [part.strip().lower() for part in asked.split(",")]
     if key != "gpu":
         return asked is None or any(part in name for part in parts)

@@ -1,4 +1,4 @@
-"""``release list|fetch|remove|use``: the SGLang releases whose argument code can be run here, and the chosen one."""
+"""``release list|fetch|remove|use``: manages the SGLang releases that can run here, and the chosen one."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ACTIONS = ("list", "fetch", "remove", "bundle", "use", "adopt")
 NONE = "--none"
 TRUST = "--trust"
 STALE = "stale"
-"""In place of a release: the folders in the cache that none uses."""
+"""In place of a release: the cache folders that no release uses."""
 _MIB = 1 << 20
 
 
 def run(invocation: Invocation) -> int:
-    """Shows which releases are here and what they would cost; fetches or removes the named ones."""
+    """Shows which releases are here and how large the others are; fetches or removes the named ones."""
     is_trusted = any(request.text == TRUST for request in invocation.requests)
     is_none = any(request.text == NONE for request in invocation.requests)
     invocation.requests = [request for request in invocation.requests if request.text not in (TRUST, NONE)]
@@ -136,8 +136,8 @@ def _trust(action: str, named: Sequence[str]) -> int:
 
 
 def _say(version: str, row: Mapping[str, object], *, whole: bool) -> None:
-    """Prints what a trusted release has otherwise than the one before; ``whole`` with each name, which a person has to
-    decide on before the release is recorded."""
+    """Prints how a trusted release differs from the one before; ``whole`` with each name, which a person must decide on
+    before the release is recorded."""
     from sglang_hydra.releases.adopting import said_of
 
     said = [(title, names) for title, names in said_of(row) if names]
@@ -148,7 +148,7 @@ def _say(version: str, row: Mapping[str, object], *, whole: bool) -> None:
 
 
 def _bundle(named: Sequence[str]) -> int:
-    """Runs ``release bundle DIR [VERSION...] [WHEEL...] [model=ORG/NAME...]``: for a machine without network."""
+    """Runs ``release bundle DIR [VERSION...] [WHEEL...] [model=ORG/NAME...]``, for a machine without network."""
     from pathlib import Path
 
     from sglang_hydra.releases import wheels
@@ -200,7 +200,7 @@ def _remove_stale() -> int:
 
 
 def _use(versions: Sequence[str], *, is_none: bool) -> int:
-    """Runs ``release use VERSION``: what is planned for where no release is named and none is installed."""
+    """Runs ``release use VERSION``: sets the release for plans if none is named and none is installed."""
     from sglang_hydra.arguments.accepted import unknown_version
     from sglang_hydra.text.user_settings import KEYS, settings, use_release
 

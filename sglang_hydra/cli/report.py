@@ -1,5 +1,5 @@
-"""``report multirun/<sweep>...``: a table here, report.html and points.csv in the first sweep's folder. With ``--base``
-it is a gate, and report.html shows both sweeps."""
+"""``report multirun/<sweep>...``: prints a table, and writes report.html and points.csv into the first sweep's folder.
+With ``--base`` it is a gate, and report.html shows both sweeps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FORMULA = re.compile(r"""((?:^|;)[\s"']*)([=+\-@\uff1d\uff0b\uff0d\uff20])""")
 
 
 def run(invocation: Invocation) -> int:
-    """Reads the folders that were named, shows what they found, and writes it beside the results."""
+    """Reads the named folders, shows their results, and writes the report beside them."""
     folders = [Path(request.text).expanduser() for request in invocation.requests]
     if not folders:
         hint = f"{program()} report multirun/SWEEP; several are compared with the first"
@@ -60,7 +60,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _write_beside(file: Path, content: str) -> str | None:
-    """Writes a file beside the results; why it cannot be, else None."""
+    """Writes a file beside the results. Returns why that is impossible, else None."""
     try:
         write_whole(file, content)
     except OSError as failure:
@@ -69,8 +69,8 @@ def _write_beside(file: Path, content: str) -> str | None:
 
 
 def _gate(invocation: Invocation, folders: Sequence[Path], slo: Mapping[str, float]) -> int:
-    """Judges a sweep by another one. 2 where a point fell by more than the limit, or none could be compared. The page
-    with both is for looking at: where it cannot be written, the verdict remains."""
+    """Judges a sweep by another one. Returns 2 if a point fell by more than the limit, or none could be compared. A
+    page that cannot be written does not change the verdict."""
     from sglang_hydra.measure.report.gate import gate, markdown, moved, read_limit
 
     limit = read_limit(invocation.value("max_regression") or "3%")
@@ -105,7 +105,7 @@ def _gate(invocation: Invocation, folders: Sequence[Path], slo: Mapping[str, flo
 
 
 def report_lines(made: Report) -> Iterator[Line]:
-    """Yields the report in a terminal: counts, points, the best of them, what does not count."""
+    """Yields the report for a terminal: counts, points, the best points, and what does not count."""
     yield [text(", ".join(sweep.name for sweep in made.sweeps), "bold"), text(f": {counts(made)}")]
     for sweep in made.sweeps:
         for problem in sweep.problems:
@@ -152,7 +152,7 @@ def _winner_lines(made: Report, winner: Winner) -> Iterator[Line]:
 
 
 def points_csv(made: Report) -> str:
-    """Returns every point of every sweep, a line each: ids, state, the settings that vary, all measures."""
+    """Returns a line for each point of every sweep: ids, state, the settings that vary, all measures."""
     rows = [row for sweep in made.sweeps for row in sweep.rows]
     measures = sorted({name for row in rows for name in flat(row.measures)})
     lines: list[Sequence[object]] = []
@@ -167,9 +167,9 @@ def points_csv(made: Report) -> str:
 
 
 def _cell(value: object) -> object:
-    """Returns a cell as text: one that a spreadsheet would take for a formula gets an apostrophe in front.
+    """Returns a cell as text, with an apostrophe in front of what a spreadsheet would read as a formula.
 
-    A program that separates cells at semicolons must find none either; numbers stay numbers.
+    This also covers programs that split cells at semicolons; numbers stay numbers.
     """
     if not isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""``resume``: the points of a sweep that have no result yet."""
+"""``resume``: runs the points of a sweep without a result."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sglang_hydra.text.words import program, short
 
 _KEY_REFERENCE = re.compile(r"(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=['\"]?\$\{oc\.env:(?P<variable>\w+)\}['\"]?")
 _FOR_ONCE = frozenset(("sweep.rerun", "sweep.dry_run", "sweep.folder", "hydra.sweep.dir"))
-"""What was asked of one run and not of the sweep, and where its folder then was."""
+"""Keys for a single run instead of the sweep, and keys for the place of its folder."""
 
 
 def run(invocation: Invocation) -> int:
-    """Runs the open points of a sweep's folder: the command that made it, with further overrides on top.
+    """Runs the open points in a sweep's folder: with the command that made it, and further overrides on top.
 
-    Raises ConfigError for a folder that holds no sweep.
+    Raises ConfigError for a folder without a sweep.
     """
     from sglang_hydra.cli import bench
 
@@ -60,8 +60,8 @@ def _folders(place: str, recorded: Sequence[str]) -> list[str]:
 
 
 def _with_known_key(word: str) -> str:
-    """Replaces a recorded API key by a reference to a variable that is set: SGLANG_HYDRA_API_KEY, or the one that
-    was typed. Raises ConfigError where neither is set."""
+    """Replaces a recorded API key by a reference to a variable that is set: SGLANG_HYDRA_API_KEY, or the typed one.
+    Raises ConfigError if neither is set."""
     found = _KEY_REFERENCE.fullmatch(word)
     if found is None or (API_KEY_VARIABLE not in os.environ and found["variable"] in os.environ):
         return word

@@ -1,4 +1,4 @@
-"""``check --base`` and ``check --format``: reads what was typed, judges both states, prints one of the forms."""
+"""``check --base`` and ``check --format``: reads the words, judges both states, prints or writes the forms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sglang_hydra.text.words import nearest, program, short
 
 
 def check(invocation: Invocation) -> int:
-    """Judges each thing named, beside what it was in the base. 2 if any of them has an error as it is now."""
+    """Judges each subject and compares it with the base. Returns 2 if any has an error now."""
     forms = _forms(invocation)
     revision = invocation.value("base")
     with contextlib.nullcontext() if revision is None else base_tree(revision) as base:
@@ -61,8 +61,8 @@ def _reviews(invocation: Invocation, base: Tree | None) -> list[Review]:
 
 
 def _forms(invocation: Invocation) -> dict[str, str | None]:
-    """Returns the forms that were asked for, each with the file to write it to. Raises ConfigError for another form,
-    for two on the screen, and for a file of a form that is only shown."""
+    """Returns the typed forms, each with its file or None. Raises ConfigError for an unknown form, two forms on the
+    screen, and a file for a form that is only shown."""
     asked = invocation.value("format") or ("json" if invocation.has("json") else "text")
     forms = {form: file or None for form, _, file in (item.partition("=") for item in asked.split(","))}
     for form in forms:
@@ -122,7 +122,7 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 
 
 class Judged(NamedTuple):
-    """What was judged: its name, whether it is good, and its findings with their places."""
+    """A judged subject: its name, whether it is good, and its findings with their places."""
 
     name: str
     good: bool
@@ -145,7 +145,7 @@ def github(results: Sequence[Judged]) -> str:
 
 
 def sarif(results: Sequence[Judged]) -> str:
-    """Returns one run, whose rules are the ids of its findings with their pages."""
+    """Returns SARIF with one run, whose rules are the ids of its findings with their pages."""
     found = [item for judged in results for item in judged.findings]
     ids = sorted({finding.id for finding, _ in found})
     driver = {"name": _TOOL, "version": VERSION, "rules": [_rule(id) for id in ids]}
@@ -158,7 +158,7 @@ def sarif(results: Sequence[Judged]) -> str:
 
 
 def junit(results: Sequence[Judged]) -> str:
-    """Returns a test case for each thing that was judged; its failure has the findings."""
+    """Returns JUnit XML with a test case for each judged subject; a failure contains the findings."""
     from xml.etree import ElementTree
 
     bad = str(sum(not judged.good for judged in results))
@@ -182,14 +182,14 @@ FORMS = {"github": github, "sarif": sarif, "junit": junit}
 
 
 def _said(finding: Finding) -> str:
-    """Returns the message, and below it a line for each remedy."""
+    """Returns the message, and a line for each remedy below."""
     words = ["hint", *["or"] * len(finding.shown)]
     said = [f"{word}: {remedy}" for word, remedy in zip(words, finding.shown, strict=False)]
     return "\n".join(printable(line) for line in (finding.message, *said))
 
 
 def _escaped(content: str, more: str = "") -> str:
-    """Returns the content without the signs that end a workflow command or its property."""
+    """Returns the content with the signs escaped that end a workflow command or its property."""
     for sign in f"%\r\n{more}":
         content = content.replace(sign, f"%{ord(sign):02X}")
     return content

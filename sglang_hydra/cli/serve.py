@@ -31,8 +31,8 @@ _LONGEST_S = 7 * 24 * 3600
 
 
 def run(invocation: Invocation) -> int:
-    """Plans, shows, checks the machine, and runs the server until it ends; with ``-m`` every point is measured, as
-    ``bench -m`` does. Returns the exit code."""
+    """Plans, shows the plan, checks the machine, and runs the server until it ends; with ``-m`` measures every point,
+    as ``bench -m``. Returns the exit code."""
     composer = composer_of(invocation)
     if invocation.hydra:
         return ask_hydra(_asked(composer, invocation))
@@ -47,7 +47,7 @@ def run(invocation: Invocation) -> int:
     if may_start(plan) or has_several_servers(plan.nodes):
         plan = _with_named_programs(composer, invocation, plan)
     if has_several_servers(plan.nodes):
-        # Several servers: each has a plan of its own, so this one is not judged here.
+        # Each of several servers has its own plan, so this plan is not judged here.
         from sglang_hydra.run.topology.serve import serve_topology
         from sglang_hydra.run.topology.slurm import serve_in_slurm
 
@@ -59,13 +59,13 @@ def run(invocation: Invocation) -> int:
         corrected = corrected_lines(invocation, plan.findings, composer)
         write([*plan_screen(plan, everything=invocation.has("all"), corrected=corrected), *_first_words(invocation)])
         if _only_lacks_accelerator(plan):
-            # Refused for want of a GPU where none was asked for: what is missing is an engine that needs none.
+            # No GPU here, and none was chosen: what is missing is an engine that needs none.
             if not any(one.kind == "shell" for finding in plan.errors for one in finding.remedies):
                 choose(plan.nodes.engine.name, plan.engine.python, read_machine(), None)
             return MachineError.exit_code
         return 2
     if plan.nodes.launch.name == "slurm":
-        # Other machines: this one is not looked at.
+        # The server runs on other machines: this one is not checked.
         from sglang_hydra.run.launch.slurm.serve import serve_slurm
 
         return serve_slurm(_asked(composer, invocation), plan)
@@ -84,8 +84,8 @@ def _asked(composer: Composer, invocation: Invocation) -> LaunchRequest:
 
 
 def _with_named_programs(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
-    """Shows the programs that files name and that are started now. Plans again where the plan needed an answer from
-    one of them."""
+    """Shows the programs named in files that will be started now. Returns the plan, made again if it needed an answer
+    from one of them."""
     lacked = findings_on(plan.programs)
     lines = begin_to_start(plan.programs)
     write_lines([[text(line, "yellow")] for line in lines])
@@ -93,14 +93,14 @@ def _with_named_programs(composer: Composer, invocation: Invocation, plan: Plan)
 
 
 def _first_words(invocation: Invocation) -> list[Line]:
-    """Says where to begin, for who typed nothing."""
+    """Returns a line on where to begin if nothing was typed; else empty."""
     if invocation.requests:
         return []
     return [[text(f"{program()} --help shows what there is, --help WORD finds it", "dim")]]
 
 
 def _check_settings(plan: Plan) -> None:
-    """Raises ConfigError for time-outs that are out of range."""
+    """Raises ConfigError for timeouts that are out of range."""
     for key in ("ready_timeout", "stop_timeout"):
         seconds = getattr(plan.nodes.launch, key)
         if not 0 < seconds < _LONGEST_S:
@@ -113,7 +113,7 @@ def _only_lacks_accelerator(plan: Plan) -> bool:
 
 
 def _settle_typed_port(invocation: Invocation) -> None:
-    """Replaces ``port=0`` on the command line by a port that is free now, so that everything shows the same port."""
+    """Replaces ``port=0`` on the command line by a free port, so that everything shows the same one."""
     if any(request.text.startswith("launch=") and request.text != "launch=local" for request in invocation.requests):
         return  # free here may say nothing of where it will be: a job of Slurm's takes one there
     typed = [place for place, request in enumerate(invocation.requests) if request.text.partition("=")[0] == "port"]

@@ -1,4 +1,4 @@
-"""What several verbs share: the composer of a command line, words that are names, and what is printed."""
+"""Contains what several verbs use: the composer of a command line, words that are names, printing."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _OPTIONS = {
     "logs": ("-f", "--follow"),
     "diagnose": ("--json", "--config-dir", "--config-name"),
 }
-"""What the verbs know that take names or files."""
+"""The options of the verbs that take names or files."""
 
 _STARTING = ("serve", "bench", "resume", "doctor")
-"""The verbs that start servers on this machine, or look at what it can start."""
+"""The verbs that start servers on this machine, or examine whether they could start."""
 
 
 def composer_of(invocation: Invocation) -> Composer:
-    """Returns the composer over the folders that the command line names."""
+    """Returns a composer with the folders of the command line."""
     composer = Composer(invocation.config_dirs, invocation.value("config_name") or PRIMARY_NAME)
     composer.for_start = invocation.verb in _STARTING
     composer.searched = [request for request in invocation.requests if "hydra.searchpath=" in request.text]
@@ -35,7 +35,7 @@ def composer_of(invocation: Invocation) -> Composer:
 
 
 def config_flags(invocation: Invocation) -> list[str]:
-    """Returns the flags that name the folders and the primary config of a command line."""
+    """Returns the flags for the folders and the primary config of a command line."""
     flags = [word for folder in invocation.config_dirs for word in ("--config-dir", folder)]
     if invocation.value("config_name") not in (None, PRIMARY_NAME):
         flags += ["--config-name", str(invocation.value("config_name"))]
@@ -43,7 +43,7 @@ def config_flags(invocation: Invocation) -> list[str]:
 
 
 def typed_words(invocation: Invocation) -> list[str]:
-    """Returns the names that were typed. Raises ConfigError for an option that the verb does not have."""
+    """Returns the typed names. Raises ConfigError for an option that the verb does not have."""
     verb, options = invocation.verb, _OPTIONS[invocation.verb]
     words = [request.text for request in invocation.requests]
     for word in words:
@@ -58,7 +58,7 @@ def typed_words(invocation: Invocation) -> list[str]:
 def show(
     invocation: Invocation, record: Callable[[], Mapping[str, object]], lines: Callable[[], Iterable[Line]]
 ) -> None:
-    """Prints the ``record`` with ``--json``, else the ``lines``; only one of them is made."""
+    """Prints the ``record`` with ``--json``, else the ``lines``; makes only one of them."""
     if invocation.has("json"):
         print_json(record())
     else:

@@ -1,4 +1,4 @@
-"""``status``: the detached servers, or a sweep."""
+"""``status``: shows the detached servers, or a sweep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sglang_hydra.cli.shared import typed_words
 
 
 def run(invocation: Invocation) -> int:
-    """Returns the detached servers, or a sweep."""
+    """Shows the detached servers, or a sweep if a folder was typed."""
     words = typed_words(invocation)
     if len(words) == 1 and (os.path.isdir(words[0]) or os.sep in words[0]):
         from sglang_hydra.measure.sweep.progress import status

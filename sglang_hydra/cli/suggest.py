@@ -1,4 +1,4 @@
-"""``suggest``: plans to choose from for a model, GPUs and a load, each planned, none refused, ranked by a goal."""
+"""``suggest``: finds plans for a model, GPUs and a load, none of them refused, ranked by a goal."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _LONGEST_ANSWER = 1024
 NOTE = "An interval holds 80 % of measurements: explain forecast has the parts, docs/forecast.md where it is bad."
 
 _WIDE = 100
-"""Columns of a terminal that has room for every figure."""
+"""Columns of a terminal that is wide enough for every figure."""
 
 
 def run(invocation: Invocation) -> int:
-    """Runs ``suggest model=M gpu=A,B context=32k concurrency=64 goal=gpus``. 2 where no plan holds the load."""
+    """Runs ``suggest model=M gpu=A,B context=32k concurrency=64 goal=gpus``. Returns 2 if no plan can take the load."""
     own, typed = _taken(invocation.requests)
     for request in typed:
         name, _, value = request.text.partition("=")
@@ -97,7 +97,7 @@ def _taken(requests: Sequence[Request]) -> tuple[dict[str, str], list[Request]]:
 
 
 def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Request]) -> int:
-    """Runs ``suggest results=multirun/SWEEP rate=200``: the replicas for an arrival rate; 2 if unknown."""
+    """Runs ``suggest results=multirun/SWEEP rate=200``: the replicas for an arrival rate. Returns 2 if unknown."""
     from pathlib import Path
 
     from sglang_hydra.measure.report.reading import read_sweeps
@@ -123,7 +123,7 @@ def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Reque
 
 
 def _limit(name: str, own: dict[str, str]) -> float | None:
-    """Milliseconds of ``slo.ttft=500``. Raises ConfigError for what is no time."""
+    """Returns the milliseconds in ``slo.ttft=500``; None if it is not typed. Raises ConfigError for a wrong time."""
     if name not in own:
         return None
     limit = _rate(own[name].removesuffix("ms"))
@@ -162,7 +162,7 @@ def _replica_lines(rate: float, found: Sequence[Needed]) -> list[Line]:
 
 
 def _size(name: str, typed: str) -> int:
-    """Returns ``32k`` is 32,000 and ``32Ki`` 32,768, as SGLang reads them. Raises ConfigError for what is no number."""
+    """Returns 32,000 for ``32k`` and 32,768 for ``32Ki``, as in SGLang. Raises ConfigError for a wrong number."""
     size = int(typed) if is_digits(typed) else size_of(typed)
     if size:
         return size
@@ -178,7 +178,7 @@ def _size(name: str, typed: str) -> int:
 
 
 def _load(context: int | None, users: int | None, typed: Sequence[Request]) -> list[Request]:
-    """Returns what the fit and the limit are about: requests of ``context`` tokens, the last are the answer."""
+    """Returns overrides for the load: ``users`` requests of ``context`` tokens, a part of which is the answer."""
     words = []
     if context is not None:
         answer = min(_LONGEST_ANSWER, max(1, context // 4))
@@ -213,7 +213,7 @@ def _record(typed: Sequence[str], item: Suggestion, best: Suggestion, goal: str)
 
 
 def _equal(item: Suggestion, best: Suggestion, goal: str) -> bool:
-    """Returns whether what the goal ranks by differs by less than the forecast can tell."""
+    """Returns whether two plans differ by less than the forecast's error in what the goal ranks by."""
     own, other = (_ranked(suggestion, goal) for suggestion in (item, best))
     return own is not None and other is not None and abs(own / other - 1) < EQUAL
 
@@ -229,7 +229,7 @@ def _ranked(item: Suggestion, goal: str) -> float | None:
 
 
 def _notes(item: Suggestion, best: Suggestion, goal: str) -> list[str]:
-    """Returns what a reader must know of one plan beside its figures, most important first."""
+    """Returns the notes on one plan beside its figures, the most important first."""
     notes = [item.plan.verdict.sentence] if item.plan.launchable is None else []
     notes += [] if item.keeps_model else ["other weights"]
     notes += ["outside the SLO"] if item.slo is False else []

@@ -1,4 +1,4 @@
-"""What the verbs do where ``topology=`` asks for several servers."""
+"""Runs the verbs for several servers (``topology=``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sglang_hydra.text.words import program
 
 
 def show(composer: Composer, invocation: Invocation, common: Plan) -> int:
-    """Shows every server and the router (``plan``). Returns 2 where one has an error."""
+    """Shows every server and the router, for ``plan``. Returns 2 if one has an error."""
     topology = plan_topology(composer, invocation.requests, common=common)
     if invocation.has("json"):
         print_json(topology.to_json())
@@ -34,7 +34,7 @@ def show(composer: Composer, invocation: Invocation, common: Plan) -> int:
 
 
 def is_addressed(word: str) -> bool:
-    """Returns whether ``explain`` was asked about one server's argument: ``decode.tp_size``, ``replica.1.port``."""
+    """Returns whether a word of ``explain`` names one server's argument: ``decode.tp_size``, ``replica.1.port``."""
     role, _, rest = word.partition(".")
     return role in (REPLICA, PREFILL, DECODE) and rest.rpartition(".")[2] in EVERY
 
@@ -42,7 +42,7 @@ def is_addressed(word: str) -> bool:
 def explain(
     composer: Composer, invocation: Invocation, word: str, requests: Sequence[Request], common: Plan | None = None
 ) -> int:
-    """Runs ``explain FIELD`` for a topology: for the server that ``word`` names, else of the first one of each role."""
+    """Runs ``explain FIELD`` for a topology: for the server in ``word``, else for the first server of each role."""
     topology = plan_topology(composer, requests, common=common)
     servers, name = _addressed(topology, word)
     if invocation.has("json"):
@@ -57,7 +57,7 @@ def explain(
 
 
 def _addressed(topology: Topology, word: str) -> tuple[list[Server], str]:
-    """Returns the servers that a word names, and the argument. Raises ConfigError where there is no such server."""
+    """Returns the servers that a word names, and the argument. Raises ConfigError for an unknown server."""
     address, _, name = word.rpartition(".")
     role, _, number = address.partition(".")
     firsts = {server.role: server for server in reversed(topology.servers)}

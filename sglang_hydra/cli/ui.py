@@ -1,4 +1,4 @@
-"""``ui``: serves the site to this machine alone and opens it. Planning happens in the browser, not here."""
+"""``ui``: serves the site to this machine only and opens it. Planning happens in the browser."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import install_command
 
 DISTRIBUTION = "sglang_hydra_ui"
-"""The package of the extra ``ui``: the site and no code."""
+"""The package of the extra ``ui``, which contains the site and no code."""
 OWN_FILES = "own.json"
-"""The site's file of presets and experiments: empty where it is built, the user's own here."""
+"""The site's file of presets and experiments: empty when built, the user's own here."""
 _SUFFIXES = (".yaml", ".yml", ".json")
 _MOST_BYTES = 8 << 20
 
 
 def run(invocation: Invocation) -> int:
-    """Runs ``ui [FILE.yaml] [OVERRIDES] [--config-dir FOLDER]``: serves until it is interrupted, and opens the plan."""
+    """Runs ``ui [FILE.yaml] [OVERRIDES] [--config-dir FOLDER]``: opens the plan, and serves until interrupted."""
     composer_of(invocation)  # refuses a folder that is not there
     typed = [request.text for request in files_of(invocation)]
     own = own_files(invocation.config_dirs, typed)
@@ -46,7 +46,7 @@ def run(invocation: Invocation) -> int:
 
 
 def site_folder() -> Path:
-    """Returns the built site: that of the extra ``ui``, or this checkout's. Raises ConfigError where there is none."""
+    """Returns the built site of the extra ``ui`` or of this checkout. Raises ConfigError without one."""
     spec = importlib.util.find_spec(DISTRIBUTION)
     installed = map(Path, (spec.submodule_search_locations or ()) if spec else ())
     built = Path(__file__).resolve().parents[2] / "build" / "site"
@@ -58,9 +58,9 @@ def site_folder() -> Path:
 
 
 def own_files(folders: Sequence[str], typed: Sequence[str] = ()) -> dict[str, str]:
-    """Returns what the page gets, by the path that it has there: the presets below the folders of ``--config-dir``,
-    where the first folder wins, and the files that were typed. Raises ConfigError for a file that is not there, and
-    where all of them are more than 8 MiB."""
+    """Returns the text of the user's files by their path on the page: the presets in the folders of ``--config-dir``,
+    of which the first wins, and the typed files. Raises ConfigError for a missing file, and for more than 8 MiB in
+    all."""
     files: dict[str, Path] = {}
     for folder in map(Path, folders):
         for file in sorted(folder.rglob("*")):
@@ -78,13 +78,13 @@ def own_files(folders: Sequence[str], typed: Sequence[str] = ()) -> dict[str, st
 
 
 def _on_page(word: str) -> str:
-    """Returns a typed file as the page names it: as typed below the working directory, else by its own name alone."""
+    """Returns the path of a typed file on the page: as typed if it is in the working directory, else its name only."""
     path = Path(word)
     return path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves a folder on a free port of 127.0.0.1, below a path that nobody can guess: presets may be private."""
+    """Serves a folder on a free port of 127.0.0.1, below a path that cannot be guessed: presets may be private."""
 
     daemon_threads = True
 
@@ -94,18 +94,18 @@ class PageServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def address(self, form: dict[str, str]) -> str:
-        """Returns the address of the plan of a form."""
+        """Returns the address of a form's plan."""
         page = f"plan.html#{urlencode({'p': json.dumps(form)})}" if form else "index.html"
         return f"http://127.0.0.1:{self.server_port}/{self.token}/{page}"
 
 
 def served(folder: Path, own: dict[str, str]) -> PageServer:
-    """Returns the server, bound and not yet answering; a context that closes it."""
+    """Returns the server, bound but not yet answering; a context manager that closes it."""
     return PageServer(folder, own)
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Answers GET and HEAD below the server's path, and no other host name: another site cannot read through it."""
+    """Answers GET and HEAD below the server's path, for its own host name only, so no other site can read it."""
 
     server: PageServer
     extensions_map = {

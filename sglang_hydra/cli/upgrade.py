@@ -27,7 +27,7 @@ from sglang_hydra.text.words import program, short
 
 
 def run(invocation: Invocation) -> int:
-    """Shows what changes, and the new command or file; writes it with ``-o``. 2 where something breaks."""
+    """Shows what changes, and the new command or file; writes it with ``-o``. Returns 2 if something breaks."""
     bare = next((item.text for item in invocation.requests if release_key(item.text) is not None), None)
     if invocation.value("to") is None and bare is not None:
         message, fix = f"{bare} has no --to before it", f"--to {bare}"
@@ -89,7 +89,7 @@ def _show(made: Sequence[Upgrade], contents: Sequence[str | None], paths: Sequen
 
 
 def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Composer) -> int:
-    """Shows what changes in the file and its diff, then writes the file."""
+    """Shows what changes and the file's diff, then writes the file. Returns 2, and writes nothing, for an error."""
     from sglang_hydra.convert.upgrade.in_place import changed_text, difference, image_findings, refusals
 
     word = next((item.text for item in invocation.requests if Path(file_of(item.text)).is_file()), "")

@@ -97,7 +97,7 @@ _READER: ContextVar[Reader | None] = ContextVar("reader", default=None)
 def reading(typed: Sequence[str], *, trusts_files: bool) -> Iterator[None]:
     """Makes ``oc.env`` check each variable it reads in this block. ``typed`` are the typed overrides.
 
-    Raises ConfigError for a variable that may not be read, and never shows a secret's or a file's variable in errors.
+    Raises ConfigError for a variable that may not be read; no error shows the value of a file's or secret variable.
     """
     register_resolver("oc.env", _env)
     reader = Reader([word for word in typed if "${" in word], trusts_files)

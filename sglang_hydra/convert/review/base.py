@@ -23,8 +23,7 @@ _OWN_FOLDER = "sglang-hydra-base-"
 
 @dataclass(frozen=True)
 class Tree:
-    """The base's location: its ``root``, ``here`` (the counterpart of the working directory), and ``ours``, our
-    root."""
+    """The base's ``root``, ``here`` (the counterpart of the working directory there), and ``ours``, our root."""
 
     name: str
     root: Path

@@ -64,7 +64,7 @@ class ModelNode:
 
 @dataclass
 class EngineNode:
-    """``engine``: which server runs the plan, the interpreter that has it, and the facts that its release is given."""
+    """``engine``: the server of the plan, its interpreter and release, and given facts about that release."""
 
     name: str = "auto"
     python: str | None = None
@@ -75,7 +75,7 @@ class EngineNode:
 
 @dataclass
 class LaunchNode:
-    """``launch``: where the server runs. Times in seconds."""
+    """``launch``: where and how the server runs. Times in seconds."""
 
     name: str = "local"
     ready_timeout: float = 1800.0
@@ -91,7 +91,7 @@ class LaunchNode:
 
 @dataclass
 class FitNode:
-    """``fit``: what the memory fit has to leave alone, and what it holds: ``users`` requests of ``context`` tokens."""
+    """``fit``: memory that the fit leaves free, and the load to fit: ``users`` requests of ``context`` tokens."""
 
     reserved_gib: float = 0.0
     context: int | None = None
@@ -100,7 +100,7 @@ class FitNode:
 
 @dataclass
 class ColocateNode:
-    """``colocate``: a trainer on the same GPUs, and what it keeps on each while the server works."""
+    """``colocate``: a trainer on the same GPUs, and its memory on each while the server works."""
 
     trainer_gib: float | None = None
     keeps: str | None = None
@@ -113,7 +113,7 @@ class ColocateNode:
 
 @dataclass
 class ForecastNode:
-    """``forecast``: what the forecast uses beside the plan. ``price`` is that of a GPU hour, by class."""
+    """``forecast``: further inputs of the forecast. ``price`` is for one GPU hour, by GPU class."""
 
     results: list[str] = field(default_factory=list)
     accept_length: float | None = None
@@ -122,13 +122,13 @@ class ForecastNode:
 
 @dataclass(init=False, repr=False, eq=False)
 class Root(ServerArgs):
-    """The whole: SGLang's arguments under their own names, and the nodes.
+    """The whole configuration: SGLang's arguments under their own names, and our nodes.
 
-    The arguments that only later releases have are added when the schema is made (``register``); null leaves each to
-    its release. Configurations of earlier versions hold them in ``extra``.
+    Arguments that only later releases have are added when the schema is made; null leaves each to its release.
+    Configurations of earlier versions have them in ``extra``.
     """
 
-    # So that every composed config has the path of the chosen preset, also under a node and in a task's config.
+    # Gives every composed config the path of the chosen preset, also below a node and in a task's config.
     model_path: str | None = "${.model.model_path}"  # type: ignore[assignment]
     gpu: GpuNode = field(default_factory=GpuNode)
     model: ModelNode = field(default_factory=ModelNode)

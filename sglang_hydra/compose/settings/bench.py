@@ -13,7 +13,7 @@ LADDER = "ladder"
 
 @dataclass
 class SloNode:
-    """What a request must meet to count for goodput; null asks for nothing. Milliseconds."""
+    """The limits that a request must meet to count for goodput, in milliseconds; null sets no limit."""
 
     ttft_ms: float | None = None
     itl_ms: float | None = None

@@ -1,4 +1,4 @@
-"""``launch.slurm`` and ``launch.k8s``: what a job asks Slurm for, and what a manifest needs to know of the cluster."""
+"""``launch.slurm`` and ``launch.k8s``: the request for a Slurm job, and facts of the cluster for a manifest."""
 
 # OmegaConf evaluates these annotations, so they must be real objects and not postponed strings.
 from dataclasses import dataclass, field

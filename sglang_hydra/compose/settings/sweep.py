@@ -1,4 +1,4 @@
-"""``sweep``: which points a multirun has, and what it may cost."""
+"""``sweep``: the points of a multirun, and their permitted cost."""
 
 # OmegaConf evaluates these annotations, so they must be real objects and not postponed strings.
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ FORECAST = "forecast"
 
 @dataclass
 class SweepNode:
-    """The grid beside what is typed, and how it is run; ``show.key_help`` explains each key. Times in seconds."""
+    """The grid beside the typed values, and how to run it; ``show.key_help`` explains each key. Times in seconds."""
 
     name: str | None = None
     params: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""``topology``: how many servers, what they are for, and the router in front of them, as one typed node."""
+"""``topology``: the servers of each role and the router in front of them, as one typed node."""
 
 # OmegaConf evaluates these annotations, so they must be real objects and not postponed strings.
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class RoleNode:
 
 @dataclass
 class RouterNode:
-    """The router, in its own names; null leaves a setting at the router's default. Times in seconds."""
+    """The router's settings under its own names; null keeps the router's default. Times in seconds."""
 
     python: str | None = None
     host: str | None = None

@@ -1,5 +1,4 @@
-"""Holds what every package uses: findings, errors, styled lines, YAML and JSON text, whole files.
+"""Holds what every package uses: findings, errors, styled lines, YAML and JSON text, whole files, user settings.
 
-What goes here: code that knows nothing of SGLang and imports no other package of ours. Read findings.py first, the one
-record of a message.
-"""
+Code here knows nothing of SGLang and imports no other package of ours. Read findings.py first: ``Finding`` is the one
+record of a message."""

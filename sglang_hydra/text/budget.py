@@ -1,9 +1,8 @@
-"""Bounds what a file or a text of somebody else may cost to read, before anything recursive sees it.
+"""Limits the cost of reading untrusted text, before any recursive reader sees it.
 
-Each reader has its limits in ``READERS``. YAML is looked at by its events and JSON by its brackets, in one pass without
-recursion: a few lines of YAML can mean billions of values once its aliases and merges are followed, and more
-brackets than the stack can hold end the process. What no count foresees ends after ``cpu_s``.
-"""
+Each reader has its limits in ``READERS``. One pass without recursion counts the events of YAML and the brackets of
+JSON: a few lines of YAML can mean billions of values once aliases and merges are followed, and too many brackets
+overflow the stack and end the process. ``cpu_limit`` stops whatever the counts do not foresee."""
 
 from __future__ import annotations
 
@@ -21,21 +20,21 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _FIRST, _FOR_MORE_S = 10_000_000, 3.0
-"""Each further 10 MB may take as many seconds of the processor: six times what a log takes on a quiet machine."""
+"""A text may take ``_FOR_MORE_S`` CPU seconds for each further 10 MB: six times what a log takes on a quiet machine."""
 DIGITS = 400
-"""Of one number: a float has at most 309 before its point, and Python turns no whole number of 4,301 into text."""
+"""The most digits of one number: a float has at most 309 before its point, and Python prints no int of 4,301."""
 FINDINGS = 50
-"""After as many mistakes the rest of a file is not looked at."""
+"""The most findings in one file: after the fiftieth, the rest of the file is not checked."""
 EXPANSIONS, EXPANDED = 10_000, 1_000_000
-"""As many interpolations are followed in one configuration, each as often as others lead to it, to so many letters."""
+"""The most interpolations in one configuration, counted once for each reference, and the most expanded letters."""
 DEPTH = 50
-"""Mappings and lists within each other; the deepest file that people write, a rendered Kubernetes manifest, has 20."""
+"""The deepest nesting; the deepest file that people write, a rendered Kubernetes manifest, has 20 levels."""
 
 
 class Limits(NamedTuple):
-    """What one reader takes: ``nodes`` are the values and keys, each as often as its aliases and merges repeat it,
-    ``items`` the lines, tensors or servers, ``cpu_s`` the seconds of the processor for the first 10 MB: with the start
-    of a program, and saying what was found, at most 2."""
+    """The limits of one reader. ``size`` counts bytes or characters; ``nodes`` counts keys and values, each as often as
+    aliases and merges repeat it; ``items`` counts lines, tensors or servers. ``cpu_s`` is CPU seconds for the first 10
+    MB: with startup and printing, a command stays below 2 s."""
 
     size: int
     nodes: int = 0
@@ -55,7 +54,7 @@ READERS: Mapping[str, Limits] = {
     "safetensors": Limits(100_000_000, nodes=2_000_000),  # the header of one file
     "gguf": Limits(64 * _MIB, items=1_000_000),  # the header: keys, tensors, items of a list of texts
 }
-"""Every reader of what somebody else wrote, with its limits (tests/security/test_budgets.py, docs/security.md)."""
+"""Every reader of untrusted files, with its limits (tests/security/test_budgets.py, docs/security.md)."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
@@ -65,34 +64,34 @@ _NUMBER = re.compile(r"[-+.0-9][-+.:_0-9a-fA-FxXoO]*")
 _REFERENCE = re.compile(r"\$\{\s*(\.*)([\w.\[\]'\"-]+)\s*\}")
 _KEY = re.compile(r"[\w-]+")
 _NUMERIC_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-# What PyYAML's constructors let through beside its own errors: ``!!int ""``, ``!!timestamp x``, ``0x_``.
+# PyYAML's constructors raise these besides its own errors: ``!!int ""``, ``!!timestamp x``, ``0x_``.
 _OF_CONSTRUCTORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class OverBudget(ValueError):
-    """A text is larger, deeper or slower to read than its reader takes; the message says which, and the limit."""
+    """A text is larger, deeper or slower to read than its reader allows; the message names the limit."""
 
 
 def check_size(text: str | bytes, reader: str) -> None:
-    """Raises OverBudget for a text that is too long, or has too many lines where the reader counts these."""
+    """Raises OverBudget for a text longer than the reader's ``size``."""
     limits = READERS[reader]
     if len(text) > limits.size:
         raise OverBudget(f"it is larger than {_shown(limits.size)}")
 
 
 def depth_of(text: str) -> int:
-    """Returns how many brackets of a text are within each other."""
+    """Returns how deep the brackets of a text are nested."""
     return max(accumulate(_STEP[found] for found in _BRACKET.findall(text)), default=0)
 
 
 def check_items(number: int, reader: str, what: str) -> None:
-    """Raises OverBudget where there are more of them than the reader takes."""
+    """Raises OverBudget for more items than the reader allows; ``what`` names them in the message."""
     if number > READERS[reader].items:
         raise OverBudget(f"it has {number} {what}; at most {READERS[reader].items} are read")
 
 
 def read_json(text: str | bytes, reader: str, **options: Any) -> Any:
-    """Returns what JSON text holds. Raises json.JSONDecodeError, OverBudget, or another ValueError."""
+    """Parses JSON text within the reader's limits. Raises json.JSONDecodeError, OverBudget, or another ValueError."""
     import json
 
     if isinstance(text, (str, bytes)):  # json refuses anything else in its own words
@@ -103,7 +102,7 @@ def read_json(text: str | bytes, reader: str, **options: Any) -> Any:
 
 
 def read_yaml(text: str, reader: str, loader: Any = None) -> Any:
-    """Returns what the one document of a YAML text holds. Raises yaml.YAMLError or OverBudget."""
+    """Loads the only document of a YAML text. Raises yaml.YAMLError or OverBudget."""
     import yaml
 
     check_yaml(text, reader)
@@ -112,7 +111,7 @@ def read_yaml(text: str, reader: str, loader: Any = None) -> Any:
 
 
 def read_documents(text: str, reader: str) -> list[Any]:
-    """Returns what each document of a YAML text holds. Raises yaml.YAMLError or OverBudget."""
+    """Loads every document of a YAML text. Raises yaml.YAMLError or OverBudget."""
     import yaml
 
     check_yaml(text, reader)
@@ -121,7 +120,7 @@ def read_documents(text: str, reader: str) -> list[Any]:
 
 
 def yaml_nodes(text: str, reader: str, loader: Any = None) -> list[Any]:
-    """Returns the node of each document, for the places of its keys. Raises yaml.YAMLError or OverBudget."""
+    """Returns the root node of each document, with the line of every key. Raises yaml.YAMLError or OverBudget."""
     import yaml
 
     check_yaml(text, reader)
@@ -129,8 +128,8 @@ def yaml_nodes(text: str, reader: str, loader: Any = None) -> list[Any]:
 
 
 def check_yaml(text: str, reader: str) -> None:
-    """Follows a YAML text by its events. Raises OverBudget for one that holds too much, and for an alias within what it
-    means; yaml.YAMLError for what is none."""
+    """Counts the events of a YAML text. Raises OverBudget for a text over the limits or an alias inside its own anchor,
+    and yaml.YAMLError for invalid YAML."""
     import yaml
 
     check_size(text, reader)
@@ -141,12 +140,11 @@ def check_yaml(text: str, reader: str) -> None:
 
 @contextlib.contextmanager
 def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
-    """Ends the block with OverBudget once it has used the reader's seconds, for a text of ``size`` bytes.
+    """Stops the block with OverBudget after the reader's CPU seconds, scaled for a text of ``size`` bytes.
 
-    ``re`` looks for signals as well, so that a pattern is ended too. Only the outermost of several blocks counts, and
-    only in the main thread of a process that does not use this timer itself. Searching the objects that the process
-    held before for garbage is no cost of the text: they are set aside meanwhile.
-    """
+    The limit also stops a slow regular expression, because ``re`` checks for signals. Only the outermost of nested
+    blocks counts, and only in the main thread of a process that does not use SIGVTALRM itself. Objects that the process
+    already held are frozen meanwhile: collecting them as garbage would be charged to the text."""
     import gc
     import signal
     import threading
@@ -162,11 +160,11 @@ def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
         raise OverBudget(f"it takes more than {seconds:g} s of the processor")
 
     signal.signal(signal.SIGVTALRM, end)
-    sets_aside = gc.get_freeze_count() == 0  # else the program has set objects aside itself
+    sets_aside = gc.get_freeze_count() == 0  # else the program has frozen objects itself
     if sets_aside:
         gc.freeze()
     try:
-        set_timer(signal.ITIMER_VIRTUAL, seconds, 0.1)  # again, where somebody takes the error for one of his own
+        set_timer(signal.ITIMER_VIRTUAL, seconds, 0.1)  # repeats, in case other code catches the first error
         yield
     finally:
         set_timer(signal.ITIMER_VIRTUAL, 0.0)
@@ -176,8 +174,8 @@ def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
 
 
 def check_expansions(tree: JsonObject) -> None:
-    """Raises OverBudget for a configuration whose interpolations lead to each other too often, too deep or to too long
-    a text. ``tree`` has them as they are written; a key that an interpolation makes (``${a.${b}}``) is not followed."""
+    """Raises OverBudget for a configuration whose interpolations expand too often, too deep or to too long a text.
+    ``tree`` holds the interpolations as written. A nested interpolation (``${a.${b}}``) is not followed."""
     expander = _Expander(tree)
     for path, text in _texts(tree, ()):
         expander.add(path, text)
@@ -190,7 +188,7 @@ def _check_json(text: str, limits: Limits) -> None:
     bare = _STRING.sub("", text)
     if depth_of(bare) > limits.depth:
         raise OverBudget(_too_deep(limits))
-    # A mapping's keys count as they do in YAML.
+    # Keys of a mapping count, as in YAML.
     if bare.count("[") + bare.count("{") + bare.count(",") + bare.count(":") > limits.nodes:
         raise OverBudget(_too_many(limits))
     if _DIGITS.search(bare):
@@ -198,7 +196,7 @@ def _check_json(text: str, limits: Limits) -> None:
 
 
 class _Weigher:
-    """Counts what a YAML expands to. Of each anchor the nodes and levels below it are kept, for its aliases."""
+    """Counts the nodes that YAML expands to, and keeps the nodes and levels below each anchor for its aliases."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -237,7 +235,7 @@ class _Weigher:
             raise OverBudget(_too_many(self._limits))
 
     def _level(self, below: int) -> None:
-        """Notes that something with ``below`` levels is in the innermost open collection."""
+        """Records that the innermost open collection holds an item with ``below`` levels."""
         if self._open:
             self._open[-1][2] = max(self._open[-1][2], below)
         if len(self._open) + below > self._limits.depth:
@@ -245,7 +243,7 @@ class _Weigher:
 
 
 class _Expander:
-    """Adds up what the interpolations of a configuration cost."""
+    """Adds up the cost of a configuration's interpolations."""
 
     def __init__(self, tree: JsonObject) -> None:
         self._tree = tree
@@ -258,7 +256,7 @@ class _Expander:
         self._check(self._steps, self._letters)
 
     def _cost(self, path: tuple[str, ...], text: str, above: tuple[tuple[str, ...], ...]) -> tuple[int, int]:
-        """Counts the interpolations that one text expands to, and the letters; OmegaConf reports circles."""
+        """Counts the interpolations and letters of one expanded text. A cycle counts 0: OmegaConf reports it."""
         if path in self._known or path in above:
             return self._known.get(path, (0, 0))
         if len(above) > DEPTH:
@@ -281,7 +279,7 @@ class _Expander:
 
 
 def _texts(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yields every text at or below a node, with its keys."""
+    """Yields every text at or below a node, with the keys that lead to it."""
     if isinstance(node, str):
         yield path, node
     elif isinstance(node, (dict, list)):
@@ -327,14 +325,14 @@ def _too_long() -> str:
 
 
 def quick_load(text: str) -> Any:
-    """Returns what a YAML text holds. Raises yaml.YAMLError for what is none."""
+    """Loads a YAML text without limits. Raises yaml.YAMLError for invalid YAML."""
     import yaml
 
     return yaml.load(text, Loader=quick_loader())
 
 
 def quick_loader() -> Any:
-    """Returns the loader class, for ``yaml.compose`` and its like."""
+    """Returns PyYAML's safe loader class: the one in C where it is installed."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)

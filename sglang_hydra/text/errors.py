@@ -15,8 +15,8 @@ from sglang_hydra.text.findings import Finding
 
 
 class CarriedError(Exception):
-    """An exception that goes from one process to another as it is, whatever its constructor takes: launchers of Hydra
-    and pools of processes pickle what a job raises."""
+    """An exception that pickles whatever its constructor takes: Hydra launchers and process pools pickle the error of a
+    job and raise it in another process."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _made_again, (type(self), self.args, self.__dict__)
@@ -30,7 +30,7 @@ def _made_again(kind: type[CarriedError], args: tuple[object, ...], state: Mappi
 
 
 class SglangHydraError(CarriedError):
-    """Base of the tree. ``findings`` says what is wrong and what to type; ``exit_code`` is the process's."""
+    """Base of the tree. ``findings`` names the problem and the fix; ``exit_code`` is the exit code of the process."""
 
     exit_code = 1
 

@@ -1,17 +1,17 @@
-"""The exit codes of the program, each with what it means. It imports nothing: ``start`` reads it before all else."""
+"""The exit codes of the program with their meanings. It imports nothing, because ``start`` reads it first."""
 
 INVALID, MACHINE, SERVER_FAILED, UNKNOWN_FAILURE, STILL_LOADING, INTERRUPTED = 2, 3, 4, 5, 6, 130
 
 FAIL_ON = ("warning", "unknown")
-"""What ``--fail-on`` adds to errors: warnings, and a verdict that is not known."""
+"""The values of ``--fail-on``: fail also on warnings, or on an unknown verdict."""
 
 JUDGES = ("serve", "plan", "check", "export", "fit")
-"""The verbs that end with INVALID where they show an error, SGLang's or ours; with ``--upstream-only`` only for
-SGLang's, with ``--fail-on`` for more."""
+"""The verbs that end with INVALID after an error, SGLang's or ours. ``--upstream-only`` counts only SGLang's errors;
+``--fail-on`` adds more."""
 
 COMPARES = ("diff", "plan -m", "fit -m", "recipes", "audit", "explain")
-"""What shows several things or explains one: 0 once it is printed, whatever the verdicts are. ``diff --exit-code`` ends
-with INVALID where the sides differ."""
+"""The commands that list several plans or explain one: they end with 0 once printed, whatever the verdicts are. ``diff
+--exit-code`` ends with INVALID where the sides differ."""
 
 MEANINGS = {
     0: "done",

@@ -1,7 +1,6 @@
-"""Opens files that a word, a file or a folder of others names: plain files of a readable size, without waiting.
+"""Opens untrusted paths without waiting: only regular files of a readable size.
 
-A pipe without a writer would be waited for without end, a device read without end.
-"""
+A pipe without a writer would block forever, and a device would never end."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 CONFIG_BYTES = 1 << 20
-"""The largest YAML that is read as a configuration: 1 MiB, some seconds of PyYAML's time."""
+"""The largest YAML file to read as a configuration: 1 MiB, which takes PyYAML some seconds."""
 RECORD_BYTES = 1 << 28
-"""The largest record of a program (a plan, a sweep, a config.json): 256 MiB."""
+"""The largest record of a program to read (a plan, a sweep, a config.json): 256 MiB."""
 
 _OF_THE_SHELL = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
 _KINDS = (
@@ -27,22 +26,21 @@ _KINDS = (
 
 
 def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
-    """Returns a plain file to read as bytes. Raises OSError, also for a pipe, a device or a socket."""
+    """Opens a regular file for reading bytes. Raises OSError, also for a pipe, a device or a socket."""
     return cast(BinaryIO, open(path, "rb", opener=_opener))
 
 
 def open_typed(path: str | os.PathLike[str]) -> BinaryIO:
-    """Returns the same for a word typed, which may mean a pipe of the shell's: ``<(kubectl logs POD)``."""
+    """Opens a typed path like ``open_plain``, and also accepts a pipe of the shell: ``<(kubectl logs POD)``."""
     return cast(BinaryIO, open(path, "rb")) if _OF_THE_SHELL.fullmatch(str(path)) else open_plain(path)
 
 
 def read_text(
     path: str | os.PathLike[str], most: int = RECORD_BYTES, *, encoding: str = "utf-8", errors: str = "strict"
 ) -> str:
-    """Returns the text of a plain file of at most ``most`` bytes.
+    """Returns the text of a regular file of at most ``most`` bytes.
 
-    Raises OSError, whose ``strerror`` says what is wrong in words, and UnicodeError.
-    """
+    Raises UnicodeError, and OSError with the reason in words in ``strerror``."""
     with open(path, encoding=encoding, errors=errors, opener=_opener) as file:
         if os.fstat(file.fileno()).st_size > most or len(text := file.read(most + 1)) > most:
             raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))
@@ -50,13 +48,13 @@ def read_text(
 
 
 def special_kind(path: str | os.PathLike[str]) -> str | None:
-    """Returns what a path is that is no plain file and no folder ("a pipe"); None for these. Raises OSError."""
+    """Returns the kind of a special file ("a pipe"), or None for a regular file or folder. Raises OSError."""
     return _kind(os.stat(path).st_mode)
 
 
 def link_problem(file: Path, folder: Path) -> str | None:
-    """Returns why a file that was found below ``folder`` is not read: a link that leads elsewhere or nowhere, a pipe, a
-    device. None for a file to read."""
+    """Returns why a file found below ``folder`` is not read (a broken link, a link out of the folder, a pipe, a
+    device), or None for a readable file."""
     try:
         target = Path(os.path.realpath(file, strict=True))
         kind = special_kind(target)

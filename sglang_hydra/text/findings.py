@@ -1,4 +1,4 @@
-"""One record for every message to the user: an error, a warning, an info; and what can be done about it."""
+"""One record for every message to the user: an error, a warning or an info, with its remedies."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ _OVERRIDE = re.compile(r"[A-Za-z_][\w./@-]*=\S*")
 class Remedy:
     """One thing to do about a finding.
 
-    ``said`` is how it is typed in a shell, ``note`` what is said behind it. ``words`` are the same as data: overrides,
-    each in place of the one for its key. ``kind`` says how far it is known to help: ``advice`` is only said; a ``fix``
-    is what the words that the finding is about (``Finding.typed``) should have been; what is ``untried`` is planned
-    before it is shown; ``planned`` was, and the finding is gone; ``shell`` is a
-    command to run before the same command line. A ``choice`` is one that only the user can make.
-    ``instead_of`` is the argument whose override is taken out, ``flag`` one to add to the command, and ``renames`` the
-    key that was meant, whose value stays.
-    """
+    ``said`` is the text to type in a shell, and ``note`` follows it on the screen. ``words`` holds the same as data:
+    overrides, each replacing the one for its key. ``kind`` says how far the remedy is known to help: ``advice`` is text
+    only; ``fix`` corrects the typed words that the finding is about (``Finding.typed``); ``untried`` must be planned
+    before it is shown; ``planned`` was planned and removes the finding; ``shell`` is a command to run before the same
+    command line. ``choice`` marks a remedy that only the user can choose. ``instead_of`` names the argument whose
+    override is removed, ``flag`` is a flag to add to the command, and ``renames`` is the key that was probably meant;
+    its value stays."""
 
     said: str
     words: tuple[str, ...] = ()
@@ -42,13 +41,13 @@ class Remedy:
 
     @classmethod
     def typed(cls, said: str, why: str = "", *, when: str = "", instead_of: str = "") -> Remedy:
-        """Words for a shell. ``why`` is said right behind them; ``when`` says what the user must choose it for."""
+        """Makes an untried remedy from shell words; ``why`` or ``when`` (the condition to choose it) follows them."""
         note = f" {when}" if when else why
         return cls(said, tuple(shlex.split(said)), note, "untried", choice=bool(when), instead_of=instead_of)
 
     @classmethod
     def fixed(cls, fix: str, said: str | None = None) -> Remedy:
-        """Returns what the words that a finding is about should have been; ``said`` where it reads otherwise."""
+        """Makes the correction of the finding's typed words; ``said`` replaces ``fix`` on the screen."""
         try:
             words = tuple(shlex.split(fix))
         except ValueError:
@@ -57,7 +56,7 @@ class Remedy:
 
     @classmethod
     def advised(cls, text: str) -> Remedy:
-        """Returns a sentence; one that is overrides alone, or overrides, a colon and why, can be typed too."""
+        """Makes advice from a sentence. Overrides, alone or before ": " and a reason, become ``words``."""
         said = text.partition(": ")[0]
         if "=" not in said:
             return cls(text)
@@ -70,11 +69,11 @@ class Remedy:
 
     @classmethod
     def meant(cls, key: str) -> Remedy:
-        """Returns the key that was probably meant by the one that was typed."""
+        """Makes a remedy that suggests ``key`` in place of the typed key."""
         return cls(f"did you mean {key}?", renames=key)
 
     def reworded(self, words: Callable[[str], str]) -> Remedy:
-        """Returns the same in other words, which are those to type, too."""
+        """Returns the remedy with ``words`` applied to all of its texts, the typed ones included."""
         typed, note = tuple(map(words, self.words)), words(self.note)
         return replace(self, said=words(self.said), words=typed, note=note, renames=words(self.renames))
 
@@ -83,36 +82,33 @@ class Remedy:
 
 
 Hint = str | Remedy | Iterable["str | Remedy | None"] | None
-"""What a finding is made with: one remedy or several, the best first; a text is advice."""
+"""The advice to make a finding with: one remedy or several, the best first; a text becomes advice."""
 Offers = str | Remedy | Iterable["str | Remedy"]
 
 
 def advice_of(given: Hint) -> tuple[Remedy, ...]:
-    """Returns the remedies that ``given`` says; what is None or empty is left out."""
+    """Converts advice to remedies; None and empty entries are left out."""
     several = (given,) if isinstance(given, str | Remedy) else given or ()
     return tuple(one if isinstance(one, Remedy) else Remedy.advised(one) for one in several if one)
 
 
 def offers_of(given: Offers) -> tuple[Remedy, ...]:
-    """Remedies that are still to be tried: one text of overrides, or several alternatives, the best first."""
+    """Converts alternatives to remedies that are still to be tried; a text holds overrides. The best comes first."""
     several = (given,) if isinstance(given, str | Remedy) else given
     return tuple(one if isinstance(one, Remedy) else Remedy.typed(one) for one in several)
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
 class Finding:
-    """What was found, where, and what to do about it.
+    """A message: the problem, its place, and its remedies.
 
-    ``id`` is stable forever (``MEM003``). ``fields`` names the arguments or config keys concerned, the one
-    to change first. ``stage`` says where SGLang would have stopped: ``argparse`` (reading the command line),
-    ``post_init`` or ``check``; ``plan`` marks what only we look at, so an error there leaves
-    ``Resolution.ok`` alone and makes a plan unlaunchable. ``upstream`` is the inclusive line range in
-    SGLang 0.5.2's ``server_args.py``, if the rule has one. ``typed`` are the words of the command line that it is
-    about. Equality is by what is shown, so that a test is a comparison of lists.
-
-    ``remedies`` are alternatives, the best first. It is made with those to try (``offers``), the one that the typed
-    words should have been (``fix``), and any others (``hint``).
-    """
+    ``id`` is stable forever (``MEM003``). ``fields`` names the arguments or config keys concerned; change the first one
+    first. ``stage`` is the point where SGLang would have stopped: ``argparse`` (reading the command line),
+    ``post_init`` or ``check``. ``plan`` marks a check that only this package makes: such an error leaves
+    ``Resolution.ok`` alone and makes a plan unlaunchable. ``upstream`` is the inclusive line range in SGLang 0.5.2's
+    ``server_args.py``, if the rule has one. ``typed`` holds the words of the command line that the finding is about.
+    Two findings are equal if they show the same, so that a test compares lists. ``remedies`` are alternatives, the best
+    first: those to try (``offers``), the correction of the typed words (``fix``), and any others (``hint``)."""
 
     level: Level
     id: str
@@ -120,7 +116,7 @@ class Finding:
     fields: tuple[str, ...]
     stage: Stage
     upstream: tuple[int, int] | None
-    remedies: tuple[Remedy, ...] = field(repr=False)  # with the words as typed, which may hold a secret
+    remedies: tuple[Remedy, ...] = field(repr=False)  # may quote the command line, which may hold a secret
     typed: tuple[str, ...] = field(repr=False)
 
     def __init__(
@@ -145,30 +141,30 @@ class Finding:
 
     @property
     def hint(self) -> str | None:
-        """Returns the remedies in one line for a screen or a record; those that were not tried are not named."""
+        """Returns the remedies in one line for a screen or a record, without untried ones; None if there are none."""
         return _BETWEEN.join(map(str, self.shown)) or None
 
     @property
     def shown(self) -> tuple[Remedy, ...]:
-        """Returns the remedies to name."""
+        """Returns the remedies to show: all but the untried and the empty ones."""
         return tuple(remedy for remedy in self.remedies if remedy.kind != "untried" and str(remedy))
 
     @property
     def offers(self) -> tuple[Remedy, ...]:
-        """Returns those that are to be planned, or were."""
+        """Returns the remedies that are to be planned or were planned."""
         return tuple(remedy for remedy in self.remedies if remedy.kind in ("untried", "planned"))
 
     @property
     def ours(self) -> bool:
-        """Returns True when SGLang itself has no such check."""
+        """Returns True where SGLang itself has no such check."""
         return self.stage == "plan"
 
     def reworded(self, words: Callable[[str], str]) -> Finding:
-        """Returns the same with its remedies in other words."""
+        """Returns the finding with ``words`` applied to the texts of its remedies."""
         return replace(self, remedies=tuple(remedy.reworded(words) for remedy in self.remedies))
 
     def said(self, hint: Hint) -> Finding:
-        """Returns the same with other advice in place of all its remedies."""
+        """Returns the finding with ``hint`` in place of all its remedies."""
         return replace(self, remedies=advice_of(hint))
 
     def __eq__(self, other: object) -> bool:
@@ -193,7 +189,7 @@ class Finding:
 
     @classmethod
     def from_json(cls, record: JsonObject) -> Finding:
-        """Returns the finding that ``to_json`` wrote."""
+        """Reads a finding from the record that ``to_json`` wrote."""
         lines, hint = record["upstream"], record["hint"]
         upstream = (lines[0], lines[1]) if lines else None
         several = hint.split(_BETWEEN) if hint else None

@@ -1,7 +1,6 @@
-"""The verbs and the flags of the command line as data: for parsing, error messages, the help screen and completion.
+"""The verbs and flags of the command line as data, for parsing, error messages, help and completion.
 
-flags.json has the tables: each verb with its line of the help, and a row for each flag with the fields of ``Flag``.
-"""
+flags.json has the tables: each verb with its help line, and a row for each flag with the fields of ``Flag``."""
 
 from __future__ import annotations
 
@@ -14,14 +13,13 @@ from sglang_hydra.text.json_types import JsonObject
 
 
 class Flag(NamedTuple):
-    """One flag: ``sets`` is the name by which ``cli.invocation.Invocation`` has what was typed, ``value`` the name
-    of the value in the help, empty for a switch.
+    """One flag. ``sets`` is the field of ``cli.invocation.Invocation`` that stores its value; ``value`` is the name of
+    the value in the help, empty for a switch.
 
-    ``about`` is its line of the help, empty where another flag's line covers it or nobody needs one.
-    Where it does not go everywhere, ``verbs`` are those that it goes with, ``apart`` the flags that it cannot be
-    beside, and ``elsewhere`` is the error for these: the finding's ``id``, ``message`` and ``hint`` (what to type), in
-    which ``{verb}`` means the verb, ``{why}`` what is wrong, ``{program}`` how this program is called.
-    """
+    ``about`` is the help line, empty where another flag's line covers this flag or nobody needs one. ``verbs`` lists
+    the only verbs that accept the flag (empty: all do), ``apart`` the flags that exclude it. ``elsewhere`` is the error
+    for a misplaced flag: the finding's ``id``, ``message`` and ``hint`` (what to type), with placeholders ``{verb}``,
+    ``{why}`` for the conflict and ``{program}`` for the name of this program."""
 
     names: tuple[str, ...]
     sets: str
@@ -33,7 +31,7 @@ class Flag(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Returns ``-o, --output FILE``, as the help has it: the long name, and a short one of one letter."""
+        """Returns the form in the help, ``-o, --output FILE``: the long name, and a short name of one letter."""
         short = [name for name in self.names if len(name) == 2]
         return " ".join(filter(None, (", ".join([*short, self.names[0]]), self.value)))
 
@@ -41,16 +39,16 @@ class Flag(NamedTuple):
 _TABLE: JsonObject = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 VERBS: Mapping[str, str] = _TABLE["verbs"]
-"""Each verb with its line of the help, in the order of the help."""
+"""Each verb with its help line, in the order of the help."""
 
 TASKS: Mapping[str, Sequence[str]] = _TABLE["tasks"]
-"""The verbs by what one wants to do, in the order of the help."""
+"""The verbs by task, in the order of the help."""
 
 OTHER_VERBS: Mapping[str, str] = _TABLE["other_verbs"]
-"""What people call a verb, with ours."""
+"""Other names that people type for a verb, each with our verb."""
 
 FILLERS = frozenset(_TABLE["fillers"].split())
-"""Words of a sentence, which set nothing."""
+"""Filler words of a sentence, which set nothing."""
 
 
 def _flag(row: JsonObject) -> Flag:
@@ -59,27 +57,27 @@ def _flag(row: JsonObject) -> Flag:
 
 
 FLAGS = tuple(map(_flag, _TABLE["flags"]))
-"""In the order of the help, which is also that in which misplaced ones are refused."""
+"""All flags in the order of the help, which is also the order in which misplaced ones are refused."""
 
 BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 BY_VALUE = {flag.sets: flag for flag in FLAGS}
 
 MULTIRUN_VERBS = BY_NAME["--multirun"].verbs
-"""The verbs that take several values for a key, with ``-m``."""
+"""The verbs that take several values for a key with ``-m``."""
 
 HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help")
-"""Those that only Hydra reads."""
+"""The flags that only Hydra reads."""
 VALUED_HYDRA_FLAGS = ("--cfg", "-c", "--package", "-p")
 INFO_FLAGS, INFO_KINDS = ("--info", "-i"), ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-"""Those that may have a value, and the values."""
+"""Hydra's flags with an optional value, and the allowed values."""
 RUN_FLAGS = ("--run", "-r")
-"""What says that one run is meant, which is the default."""
+"""The flags that ask for a single run, which is the default."""
 INSTEAD: Mapping[str, Mapping[str, str]] = {name: row for row in _TABLE["instead"] for name in row["names"]}
-"""Flags of Hydra's that something else stands for here: ``message`` and ``hint``."""
+"""The Hydra flags that have a replacement here: ``message`` and ``hint``."""
 
 
 def why_not(flag: Flag, verb: str, others: Iterable[Flag]) -> str | None:
-    """Returns what is wrong with a flag that was typed with ``verb`` beside ``others``; None where it goes there."""
+    """Returns why ``verb`` or one of ``others`` excludes a typed flag, or None where the flag is allowed."""
     if flag.verbs and verb not in flag.verbs:
         return f"the verb is {verb}"
     beside = {name for other in others for name in other.names}

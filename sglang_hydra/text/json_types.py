@@ -1,4 +1,4 @@
-"""Values as JSON has them, and tables that are beside a module as JSON."""
+"""Types of JSON values, and readers of the JSON tables beside our modules."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 Json: TypeAlias = Any
-"""A value as JSON has it. Whoever reads one checks what it is."""
+"""A JSON value. The reader checks its type."""
 JsonObject: TypeAlias = Mapping[str, Json]
-"""An object of JSON, or the values of arguments by their names."""
+"""A JSON object, or values of arguments by name."""
 JsonDict: TypeAlias = dict[str, Json]
-"""The same while it is filled."""
+"""A JSON object that is still being filled."""
 
 NOT_FINITE = ("nan", "inf", "-inf")
 
 
 def plain(value: Json) -> Json:
-    """Returns ``value`` in JSON's types: tuples and sets become lists (sets sorted), records become objects.
+    """Converts ``value`` to JSON types: tuples and sets become lists (sets sorted), dataclasses become objects.
 
-    JSON has no nan and no infinity: they become the texts ``nan``, ``inf`` and ``-inf``.
-    """
+    JSON has no nan and no infinity: they become the texts ``nan``, ``inf`` and ``-inf``."""
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, Mapping):
@@ -37,14 +36,14 @@ def plain(value: Json) -> Json:
 
 
 def value_at(tree: object, key: str) -> Any:
-    """Returns the value at a dotted key (``gpu.count``); None where there is none."""
+    """Returns the value at a dotted key (``gpu.count``), or None where it is missing."""
     for name in key.split("."):
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     return tree
 
 
 def tree_of(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tree of values by dotted keys."""
+    """Nests values with dotted keys into a tree of dicts."""
     root: dict[str, Any] = {}
     for key, value in flat.items():
         *above, last = key.split(".")
@@ -56,7 +55,7 @@ def tree_of(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_beside(module: str) -> Json:
-    """Returns what the JSON file of the same name beside a module holds; ``module`` is its ``__file__``."""
+    """Reads the JSON file with the name of a module, beside it; ``module`` is the module's ``__file__``."""
     import json
 
     return json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Where the configuration files of this package lie, and how a path is shown to people."""
+"""Finds this package's configuration folder, and shortens paths for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def conf_dir() -> Path:
 
 
 def shown_path(file: str) -> str:
-    """Returns a path as one would type it here: relative when it lies below our conf/ or the working directory."""
+    """Shortens a path to what one would type here: relative where it is below our conf/ or the working directory."""
     bases = [conf_dir().parent]
     with contextlib.suppress(OSError):  # the working directory may be gone
         bases.insert(Path(file).is_relative_to(conf_dir()), Path.cwd())  # an environment may lie below it
@@ -30,5 +30,5 @@ def shown_path(file: str) -> str:
 
 
 def file_of(word: str) -> str:
-    """Returns the file that a word names: FILE of FILE#NAME, where NAME is a server in it."""
+    """Returns the FILE of ``FILE#NAME``, where NAME is a server in the file; else the whole word."""
     return word if "#" not in word or os.path.exists(word) else word.rpartition("#")[0]

@@ -1,4 +1,4 @@
-"""Where a value came from: the layer that named it, and the line of the file or the number of the argument."""
+"""Records where a value came from: its layer, and the line of a file or the number of an argument."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sglang_hydra.text.locations import shown_path
 
 @dataclass(frozen=True)
 class Origin:
-    """One layer that named a field. ``keys`` leads to it inside ``file``; otherwise ``where`` says it in words.
+    """One layer that set a field. ``keys`` leads to the field inside ``file``; without a file, ``where`` names the
+    place.
 
     Layers, from the weakest to the strongest: schema, gpu, model, gpu_model, verl (what it passes), primary, recipe,
-    experiment (a group of an app's own, too), cli, app (a Hydra app or a notebook set it in the composed config),
-    topology, lock, rule.
-    """
+    experiment (an app's own groups, too), cli, app (set in the composed config by a Hydra app or a notebook), topology,
+    lock, rule."""
 
     layer: str
     value: object
@@ -30,7 +30,7 @@ class Origin:
 
     @property
     def place(self) -> str:
-        """Returns ``conf/model/tiny.yaml:12`` or ``argument 3``. The file is read now, and only if somebody asks."""
+        """Returns ``conf/model/tiny.yaml:12`` or ``argument 3``. Reads the file for the line only when called."""
         if self.file is None:
             return self.where
         line = key_lines(self.file).get(self.keys)
@@ -41,7 +41,7 @@ class Origin:
 
 
 class Named(NamedTuple):
-    """A program that a configuration names, and who named it. ``is_of_app``: a Hydra app of the user's own did."""
+    """A program that a configuration names, with its origin. ``is_of_app``: the user's own Hydra app named it."""
 
     program: str
     origin: Origin
@@ -49,7 +49,7 @@ class Named(NamedTuple):
 
 
 def key_lines(file: str) -> Mapping[tuple[str, ...], int]:
-    """Returns the 1-based line of every key of a YAML file; empty for a file that cannot be read."""
+    """Returns the 1-based line of every key of a YAML file; empty for an unreadable file."""
     try:
         about = os.stat(file)
     except (OSError, ValueError):
@@ -59,7 +59,7 @@ def key_lines(file: str) -> Mapping[tuple[str, ...], int]:
 
 @functools.lru_cache(maxsize=64)
 def _key_lines(file: str, version: tuple[int, ...]) -> Mapping[tuple[str, ...], int]:
-    """Returns the line of each key. ``version`` tells a file from an earlier one, or one of another folder."""
+    """Returns the line of each key. ``version`` is a cache key that changes when the file changes."""
     import yaml
 
     try:

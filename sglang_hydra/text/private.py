@@ -1,4 +1,4 @@
-"""What of the user's cache may be used: folders that nobody else can write, and files with a mark by the user's key."""
+"""Decides which cache files may be used: in folders that only the user can write, with a mark by the user's key."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sglang_hydra.text.whole_file import draft
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _KEY = "cache.key"
-"""Beside the settings, for its owner alone."""
+"""The key's file beside the settings, readable by its owner alone."""
 
 
 def require_private(folder: Path) -> None:
-    """Raises MachineError (REL015) where somebody else can put files into ``folder``, or put another in its place: it
-    or a folder above it, also one that a link leads to, is of another user, or group or others can write it. A folder
-    above it may be sticky, as /tmp is: nobody can rename what is another's there."""
+    """Raises MachineError (REL015) where another user could put files into ``folder`` or replace it: where it, or a
+    folder above it, also behind a link, has an owner other than the user or root, or is writable by group or others. A
+    folder above it may be sticky, like /tmp: there nobody can rename another user's files."""
     real = Path(os.path.realpath(folder))
     for place in dict.fromkeys((folder, *folder.parents, real, *real.parents)):
         try:
@@ -42,7 +42,7 @@ def require_private(folder: Path) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Makes ``folder``, for the user alone. Raises OSError, and MachineError as ``require_private``."""
+    """Makes ``folder`` and the folders above it, mode 0700. Raises OSError, or MachineError (REL015)."""
     require_private(folder)
     for place in (*reversed(folder.parents), folder):  # mkdir(parents=True) would leave those above to the umask
         place.mkdir(mode=0o700, exist_ok=True)
@@ -50,7 +50,7 @@ def make_private(folder: Path) -> None:
 
 
 def put_whole(path: Path, source: Path) -> None:
-    """Puts a copy of ``source`` at ``path``, whole or not at all, for the user alone. Raises OSError."""
+    """Copies ``source`` to ``path`` atomically, readable by the user alone. Raises OSError."""
     written = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with open(source, "rb") as origin, open(os.open(written, _NEW, 0o600), "wb") as target:
@@ -61,14 +61,14 @@ def put_whole(path: Path, source: Path) -> None:
 
 
 def mark(purpose: str, content: bytes = b"") -> bytes:
-    """Returns the HMAC-SHA256 of ``content`` for one purpose, 32 bytes: nobody without the user's key can make it."""
+    """Returns the HMAC-SHA256 of ``content`` for one purpose, 32 bytes. Only the user's key can make it."""
     return hmac.digest(_key(settings_folder()), purpose.encode() + b"\0" + content, hashlib.sha256)
 
 
 @functools.cache
 def _key(folder: str | None) -> bytes:
-    """Returns the user's key, made where there is none, and anew where others could read it or put it there. Without
-    settings that can be written it is this process's own: what other processes kept is then not used."""
+    """Returns the user's key. Makes one where it is missing or was open to others. Without writable settings it returns
+    a random key for this process, so marks of other processes do not match."""
     if folder is None:
         return secrets.token_bytes(32)
     path = Path(folder, _KEY)

@@ -1,4 +1,4 @@
-"""Shows how far a command is, in one line of a terminal that is erased at the end; where it is piped, nothing."""
+"""Shows the progress of a command in one line of a terminal and erases it at the end; piped output shows nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 SILENT_S = 1.0
-"""What takes less shows nothing."""
+"""Shorter work shows no progress."""
 _EVERY_S = 0.25
 _MIB, _BLOCK = 2**20, 512
 Item = TypeVar("Item")
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 @contextlib.contextmanager
 def progress_line() -> Iterator[Callable[[str], None]]:
-    """Gives what shows a text in place of the one before; it may be called as often as one likes."""
+    """Yields a function that replaces the shown text. It writes after 1 s, at most every 0.25 s."""
     stream = sys.stderr
     if not stream.isatty():
         yield lambda text: None
@@ -41,7 +41,7 @@ def progress_line() -> Iterator[Callable[[str], None]]:
 
 
 def counted(items: Iterable[Item], what: str, total: int) -> Iterator[Item]:
-    """Passes the items on and shows how many of the ``total`` have been dealt with, and the time that is left."""
+    """Yields the items and shows how many of ``total`` are done, with the time left."""
     began = time.monotonic()
     with progress_line() as show:
         for number, item in enumerate(items):
@@ -52,7 +52,7 @@ def counted(items: Iterable[Item], what: str, total: int) -> Iterator[Item]:
 
 @contextlib.contextmanager
 def growing(folder: Path, total: int, what: str) -> Iterator[None]:
-    """Shows how many of ``total`` bytes have come into ``folder``, or for how long they have been waited for."""
+    """Shows how many of ``total`` bytes are in ``folder``, and the seconds since the start, while the block runs."""
     ended = threading.Event()
     began = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""Whether a record that was read back has what its readers need, by its JSON Schema in ``sglang_hydra.schemas``."""
+"""Checks a record read from a file against its JSON Schema in ``sglang_hydra.schemas`` and the needs of its readers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS: JsonObject = {
     "null": type(None),
 }
 _LARGEST = 1e300
-"""Sums of larger numbers are none."""
+"""The largest accepted number: sums of larger ones may overflow to infinity."""
 
 
 @functools.cache
@@ -31,12 +31,10 @@ def _schema_of(kind: str) -> dict[str, object]:
 
 
 def misfit(kind: str, record: object, needed: Mapping[str, Sequence[str]]) -> str | None:
-    """Returns what in a record that was read does not fit its schema, in words; None where all that is there fits.
+    """Returns what in a record does not fit its schema, in words, or None where everything fits.
 
-    ``needed`` are the keys that must be there: of the record (``""``), of an object in it (``gpu``), of each one in a
-    list or a table (``points.*``). Keys, and values of a choice, that the schema does not have are left to later
-    releases.
-    """
+    ``needed`` names the required keys: of the record (``""``), of an object in it (``gpu``), of each item of a list or
+    table (``points.*``). Keys and enum values unknown to the schema are accepted: later releases may add them."""
     schema = _schema_of(kind)
     found = _misfit("", record, schema, schema, needed)
     return None if found is None else f"{'.'.join(found[:-1]) or 'it'} {found[-1]}"
@@ -45,8 +43,8 @@ def misfit(kind: str, record: object, needed: Mapping[str, Sequence[str]]) -> st
 def _misfit(
     place: str, value: Json, schema: JsonObject, whole: JsonObject, needed: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...] | None:
-    """Returns the path to what does not fit, and what is wrong with it. ``place`` is the path of ``value`` as
-    ``needed`` has it."""
+    """Returns the path to the first misfit, then the problem; None where all fits. ``place`` is the path of ``value``
+    in the form that ``needed`` uses."""
     if "$ref" in schema:
         schema = functools.reduce(operator.getitem, schema["$ref"].split("/")[1:], whole)
     if not _fits(value, schema):
@@ -78,7 +76,7 @@ def _fits(value: Json, schema: JsonObject) -> bool:
 
 
 def _is(kind: str, value: Json) -> bool:
-    """Returns whether a value is of a type. In Python true is an int; in JSON it is none."""
+    """Returns whether a value has a JSON type. A Python bool is an int, but a JSON boolean is no number."""
     if isinstance(value, bool):
         return kind == "boolean"
     return isinstance(value, _KINDS[kind]) and (not isinstance(value, (int, float)) or abs(value) < _LARGEST)

@@ -1,8 +1,6 @@
-"""Text for people: styled lines that become colours on a terminal and plain text everywhere else.
+"""Writes text for people: styled lines with colours on a terminal, plain text everywhere else.
 
-Nothing here interprets markup, and control characters are shown instead of sent: a model path or a log line can
-hold anything.
-"""
+Nothing here interprets markup. Control characters are escaped, because a model path or a log line can hold anything."""
 
 from __future__ import annotations
 
@@ -17,29 +15,29 @@ Span = tuple[str, str]
 Line = Sequence[Span]
 
 VERBATIM = "verbatim"
-"""The style of what will be copied: it is never broken into lines."""
+"""The style of text to copy: it is never broken into lines."""
 
 _WIDEST_VALUE = 60
 _WIDTH, _WIDEST, _NARROWEST = 100, 120, 40
 _MARGIN_BELOW = 6
-# Text that reads like another type: shown in quotes, as it has to be typed.
+# Text that looks like another type: shown in quotes, as users must type it.
 _LIKE_ANOTHER = re.compile(r"null|true|false|none|nan|[+-]?inf|[+-]?[\d_.]+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def text(content: str, style: str = "") -> Span:
-    """Returns a piece of a line; control characters in it are spelled out."""
+    """Makes a piece of a line; control characters in it are escaped."""
     return (printable(content), style)
 
 
 def printable(content: str) -> str:
-    """Spells out every control character in ``content`` (``\\x1b``), so that it cannot steer a terminal."""
+    r"""Escapes every control character in ``content`` (``\x1b``), so that it cannot steer a terminal."""
     if content.isprintable():
         return content
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in content)
 
 
 def shown(value: object, *, width: int = _WIDEST_VALUE) -> str:
-    """Returns a value as one types it here: ``null``, ``true``, bare words; cut in the middle when it is long."""
+    """Formats a value as users type it: ``null``, ``true``, bare words. A long value is cut in the middle."""
     written = printable(_written(value))
     if len(written) > width:
         head = width * 2 // 3
@@ -48,7 +46,7 @@ def shown(value: object, *, width: int = _WIDEST_VALUE) -> str:
 
 
 def shown_change(before: object, after: object, *, width: int) -> str:
-    """Returns ``null -> 8192``; the value after is cut to ``width``."""
+    """Formats a change, ``null -> 8192``; the new value is cut to ``width``."""
     return f"{shown(before, width=24)} -> {shown(after, width=width)}"
 
 
@@ -70,7 +68,7 @@ def _written(value: object) -> str:
 
 
 def columns(rows: Sequence[Sequence[Span]], *, indent: str = "  ", gap: str = "  ") -> list[Line]:
-    """Sets rows of cells under each other; the last cell of a row is not padded."""
+    """Aligns rows of cells in columns; the last cell of a row is not padded."""
     widths: list[int] = []
     for row in rows:
         for index, (content, _) in enumerate(row[:-1]):
@@ -90,7 +88,7 @@ def columns(rows: Sequence[Sequence[Span]], *, indent: str = "  ", gap: str = " 
 
 
 def table(rows: Sequence[Sequence[Span]]) -> list[Line]:
-    """Sets rows below a row of titles; on a terminal that is too narrow, each row as a list under its first cell."""
+    """Aligns rows below a row of titles; on a narrow terminal, each row becomes a list under its first cell."""
     lines = columns(rows)
     if not sys.stdout.isatty() or max(sum(len(content) for content, _ in line) for line in lines) <= room():
         return lines
@@ -102,7 +100,7 @@ def table(rows: Sequence[Sequence[Span]]) -> list[Line]:
 
 
 def folded(line: Line, width: int) -> list[Line]:
-    """Returns a line that is too long for ``width`` columns as several, its last piece set under where it began."""
+    """Breaks a line that is longer than ``width`` columns; its last piece continues below its start."""
     if sum(len(content) for content, _ in line) <= width or line[-1][1] == VERBATIM:
         return [line]
     import textwrap
@@ -110,7 +108,7 @@ def folded(line: Line, width: int) -> list[Line]:
     *head, (content, style) = line
     margin = sum(len(piece) for piece, _ in head) + len(content) - len(content.lstrip())
     longest = max(map(len, content.split()), default=0)
-    # Too little room beside the other pieces: all of it goes under them.
+    # Too few columns are left beside the other pieces: the last piece goes below them.
     below = margin > width * 2 // 3 or width - margin < longest <= width - _MARGIN_BELOW
     if below and content[:1] in (",", ";", ":", ")"):
         head, content = [*head, (content[0], style)], content[1:]
@@ -124,8 +122,8 @@ def folded(line: Line, width: int) -> list[Line]:
 
 
 def with_command(line: Line, command: str) -> list[Line]:
-    """Returns a command behind the words that say what it is; on a terminal that is too narrow for both, below them,
-    continued with backslashes, so that it can be pasted."""
+    """Returns a command after the words that introduce it. On a terminal too narrow for both, the command goes below,
+    with backslashes at line ends, so that it can be pasted."""
     whole: Line = [*line, text(command, VERBATIM)]
     if not sys.stdout.isatty() or sum(len(content) for content, _ in whole) <= room():
         return [whole]
@@ -139,7 +137,7 @@ def with_command(line: Line, command: str) -> list[Line]:
 
 
 def _without_padding(line: Line) -> Line:
-    """Returns ``line`` without the blanks at its end."""
+    """Removes the blanks at the end of ``line``."""
     kept = list(line)
     while kept and not kept[-1][0].strip():
         kept.pop()
@@ -147,7 +145,7 @@ def _without_padding(line: Line) -> Line:
 
 
 def room() -> int:
-    """Returns the columns that text for people is set in: those of the terminal or of COLUMNS, 40 to 120; else 100."""
+    """Returns the columns for text: those of the terminal or of COLUMNS, limited to 40 to 120; 100 without either."""
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
         return _WIDTH
     import shutil
@@ -172,7 +170,7 @@ def write(lines: Iterable[Line], stream: TextIO | None = None) -> None:
 
 
 def _sendable(content: str, out: TextIO) -> str:
-    """Returns ``content`` with what the stream's encoding lacks spelled out."""
+    """Escapes the characters of ``content`` that the stream's encoding lacks."""
     encoding = out.encoding or "utf-8"
     return content.encode(encoding, "backslashreplace").decode(encoding)
 
@@ -188,8 +186,8 @@ def _write_styled(lines: Iterable[Line], out: TextIO) -> None:
 
 
 def print_json(record: Mapping[str, object]) -> None:
-    """Prints a record as JSON, in ASCII, for programs."""
+    """Prints a record as ASCII JSON for programs."""
     import json
 
     sys.stdout.write(json.dumps(record, indent=2, ensure_ascii=True, allow_nan=False) + "\n")
-    sys.stdout.flush()  # a reader that has gone (head) is noticed here and not while the interpreter shuts down
+    sys.stdout.flush()  # a closed pipe (head) fails here and not while the interpreter shuts down

@@ -1,8 +1,8 @@
-"""What the user allows files that others wrote, and the release of choice: one file, variables for CI, and flags.
+"""Reads the user's settings: what untrusted files may do, and the preferred release. Sources are one file, variables,
+flags.
 
-Nothing is read until something has to be decided. No checked file and no folder can say where it is read from: the
-variables are those that this process was started with.
-"""
+Nothing is read until a decision needs it. Checked files cannot redirect the settings: only variables from the start of
+this process count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sglang_hydra.text.whole_file import draft
 from sglang_hydra.text.words import nearest
 
 FILE_VARIABLE = "SGLANG_HYDRA_SETTINGS"
-"""Names the settings file; empty for none."""
+"""The variable with the path of the settings file; empty means no file."""
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 _MOST_BYTES = 1 << 20
@@ -32,7 +32,7 @@ _RELEASE_LINE = re.compile(r"release\s*:")
 
 
 class Key(NamedTuple):
-    """One key of the settings: the variable and the flag or command that do the same, and what it does."""
+    """One key of the settings: the equivalent variable, the equivalent flag or command, and the meaning."""
 
     variable: str
     flag: str
@@ -41,11 +41,11 @@ class Key(NamedTuple):
 
 
 KEYS: Mapping[str, Key] = {name: Key(**row) for name, row in json_beside(__file__).items()}
-"""In the order of the documentation."""
+"""All keys in the order of the documentation."""
 
 
 class Allowed(NamedTuple):
-    """One thing that the user allows or forbids, and where that was set."""
+    """One value that the user set, and the place where it was set."""
 
     value: str
     place: str
@@ -53,9 +53,9 @@ class Allowed(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """What is allowed. ``trusted_folders`` are absolute, links resolved. ``hub_token`` and ``fetch`` are None where
-    nobody set anything: no token, and the hub is asked. ``release`` is a version of SGLang. ``price`` is of GPU classes
-    (``h200=3.5``), ``results`` are folders of sweeps."""
+    """The user's settings. ``trusted_folders`` are absolute, with links resolved. ``hub_token`` and ``fetch`` are None
+    where unset: then the token is not used, and the hub is asked. ``release`` is a version of SGLang. ``price`` holds
+    prices of GPU classes (``h200=3.5``), ``results`` the folders of sweeps."""
 
     trusted_folders: tuple[Allowed, ...] = ()
     allowed_env: tuple[Allowed, ...] = ()
@@ -66,33 +66,33 @@ class Settings:
     results: tuple[Allowed, ...] = ()
 
     def price_of(self, gpu: str) -> float | None:
-        """Returns what an hour of one GPU of this class costs; None where nobody said."""
+        """Returns the price of one GPU hour of this class, or None where it is unset."""
         given = dict(item.value.split("=", 1) for item in reversed(self.price))
         return float(given[gpu]) if gpu in given else None
 
     def trusts(self, path: str) -> Allowed | None:
-        """Returns the trusted folder that ``path`` lies in, links resolved; None if in none."""
+        """Returns the trusted folder that contains ``path``, with links resolved; else None."""
         real = os.path.realpath(path)
         return next((folder for folder in self.trusted_folders if _is_below(real, folder.value)), None)
 
     def allows_variable(self, name: str) -> Allowed | None:
-        """Returns what allows files to read the environment variable ``name``; None where nothing does."""
+        """Returns the setting that allows files to read the environment variable ``name``, or None."""
         return next((item for item in self.allowed_env if fnmatch.fnmatchcase(name, item.value)), None)
 
     @property
     def may_use_token(self) -> bool:
-        """Returns whether a model that a file names is looked up with the user's token."""
+        """Returns whether a file's model is looked up with the user's token."""
         return self.hub_token is not None and self.hub_token.value == "true"
 
     @property
     def may_fetch(self) -> bool:
-        """Returns whether a model that a file names is looked up on the hub at all."""
+        """Returns whether a file's model is looked up on the hub at all."""
         return self.fetch is None or self.fetch.value == "true"
 
 
 @dataclass
 class _Sources:
-    """Where settings are read from: this process's own environment as it was at the start, and the flags."""
+    """The sources of the settings: this process's environment at the start, and the flags."""
 
     environment: dict[str, str] = field(default_factory=dict)
     flags: dict[str, list[str]] = field(default_factory=dict)
@@ -104,10 +104,9 @@ _sources = _Sources({name: os.environ[name] for name in _VARIABLES if name in os
 
 
 def begin(flags: Mapping[str, Sequence[str]] | None = None) -> None:
-    """Takes what was typed (``trusted_folders: [...]``) and the environment as it is now; nothing is read yet.
+    """Takes the typed flags (``trusted_folders: [...]``) and the current environment; reads no file yet.
 
-    What is typed also holds for the processes that this one starts.
-    """
+    The flags are also set as variables, so that child processes get them."""
     global _sources
     _sources = _Sources(
         {name: os.environ[name] for name in _VARIABLES if name in os.environ},
@@ -120,7 +119,7 @@ def begin(flags: Mapping[str, Sequence[str]] | None = None) -> None:
 
 
 def settings() -> Settings:
-    """Returns what the user allows, read when first needed. Raises ConfigError (SET001) for wrong settings."""
+    """Returns the settings, read at the first call. Raises ConfigError (SET001) for wrong settings."""
     if _sources.settings is None:
         _sources.settings = _read(_sources.environment, _sources.flags)
     return _sources.settings
@@ -132,20 +131,20 @@ def settings_file(env: Mapping[str, str]) -> str | None:
         named = env[FILE_VARIABLE]
         return os.path.abspath(os.path.expanduser(named)) if named else None
     home = env.get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(home):  # as the XDG specification has it
+    if not os.path.isabs(home):  # the XDG specification ignores relative paths
         home = os.path.join(env.get("HOME") or os.path.expanduser("~"), ".config")
     return os.path.join(home, "sglang_hydra", "settings.yaml")
 
 
 def settings_folder() -> str | None:
-    """Returns the folder of the settings file, as the environment was at the start; None if there are no settings."""
+    """Returns the folder of the settings file under the environment at the start; None without a settings file."""
     file = settings_file(_sources.environment)
     return None if file is None else os.path.dirname(file)
 
 
 def use_release(version: str | None) -> str:
-    """Writes the release of choice into the settings file, or takes it out (None); every other line stays. Returns the
-    file's path. Raises ConfigError (SET001) where there is no file to write, or it takes no further line."""
+    """Writes the preferred release into the settings file, or removes it (None); other lines stay. Returns the path.
+    Raises ConfigError (SET001) without a settings file, or where the new file would be invalid."""
     file = settings_file(_sources.environment)
     if file is None:
         raise ConfigError(_wrong(f"{FILE_VARIABLE} is empty: there is no file to write"))
@@ -192,8 +191,8 @@ def _read(env: Mapping[str, str], flags: Mapping[str, Sequence[str]]) -> Setting
 
 
 def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tuple[str, Allowed]]:
-    """Yields the keys and values of the settings file, each with its line. One that is not there says nothing, unless
-    the variable names it."""
+    """Yields the keys and values of the settings file, each with its line. A missing file yields nothing; it is a
+    finding only where the variable names it."""
     import yaml
 
     from sglang_hydra.text.budget import OverBudget, read_yaml
@@ -234,7 +233,7 @@ def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tup
 
 
 def _items(name: str, value: object, place: str, findings: list[Finding]) -> list[str]:
-    """Returns a value of the settings file as text; an empty list and a finding for one of another type."""
+    """Returns a value of the settings file as texts; adds a finding and returns an empty list for a wrong type."""
     if name == "release":
         return [str(value)]
     if not KEYS[name].is_list:
@@ -284,7 +283,7 @@ def _prices(given: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allow
 
 
 def _switch(name: str, given: Sequence[Allowed], findings: list[Finding]) -> Allowed | None:
-    """Returns the first of these that was given: a flag, else the variable, else the file."""
+    """Returns the first given value, true or false: a flag comes before the variable, the variable before the file."""
     if not given:
         return None
     value = given[0].value.lower()
@@ -295,7 +294,7 @@ def _switch(name: str, given: Sequence[Allowed], findings: list[Finding]) -> All
 
 
 def _version(given: Sequence[Allowed], findings: list[Finding]) -> Allowed | None:
-    """Returns the first of these that was given: the variable, else the file."""
+    """Returns the first given release: the variable comes before the file."""
     if given and not _RELEASE.fullmatch(given[0].value):
         findings.append(_wrong(f"{given[0].place}={given[0].value[:100]} is no version of SGLang"))
     return given[0] if given else None

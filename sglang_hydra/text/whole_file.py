@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after a crash, a full disk or on a shared file system."""
+"""Writes files atomically: whole or not at all, also after a crash, on a full disk or a shared file system."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ _LONGEST_NAME = 200
 
 
 def write_whole(path: Path, content: str, mode: int = 0o666) -> None:
-    """Writes ``path``, in place of what is there: under a name of its own beside it, flushed to the disk, renamed.
-    ``mode`` is what may be done with it, less the umask.
+    """Replaces ``path``: writes a file beside it, flushes that to the disk and renames it. ``mode`` is reduced by the
+    umask.
 
-    Raises OSError where it cannot be written; what was there is then untouched, and nothing else is left.
-    """
+    Raises OSError where it cannot write; the old file is then unchanged, and no other file is left."""
     with draft(path, content, mode) as written:
         written.replace(path)
     flush_folder(path.parent)
@@ -24,7 +23,7 @@ def write_whole(path: Path, content: str, mode: int = 0o666) -> None:
 
 @contextlib.contextmanager
 def draft(path: Path, content: str, mode: int = 0o666) -> Iterator[Path]:
-    """Yields a file beside ``path`` with the content, on the disk; it is removed at the end unless it was renamed."""
+    """Yields a file with ``content`` beside ``path``, flushed to the disk; removes it at the end unless renamed."""
     file = path.with_name(f".{path.name[:_LONGEST_NAME]}.{secrets.token_hex(4)}.part")
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -38,7 +37,7 @@ def draft(path: Path, content: str, mode: int = 0o666) -> Iterator[Path]:
 
 
 def flush_folder(folder: Path) -> None:
-    """Writes a folder to the disk: only then a rename lasts. Some file systems need not."""
+    """Flushes a folder to the disk, which makes a rename durable. Ignores OSError: some file systems need no flush."""
     with contextlib.suppress(OSError):
         file = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Small words for messages: the nearest name, a number or a plural as people write it, a long text cut short."""
+"""Formats words for messages: the nearest name, numbers and plurals, shortened texts, shell words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 _WIDTH = 100
 _MOST_LISTED = 5
 _SHORT = 4
-"""Names this short match only candidates that start with or contain them: ``time`` is not ``image``."""
+"""A name this short matches only candidates that contain it or share its first letter: ``time`` is not ``image``."""
 _SIZE = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))?(k|M|G|T|Ki|Mi|Gi|Ti)")
 _FACTORS: dict[str, int] = {
     **{letter: 1000**power for power, letter in enumerate("kMGT", 1)},
@@ -22,14 +22,14 @@ _FACTORS: dict[str, int] = {
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Returns the name that was surely meant; None where that is not sure: ``several_near`` has the names to list."""
+    """Returns the name that was surely meant, or None where that is unsure; ``several_near`` then lists candidates."""
     sure = surest(name, names)
     return sure[0] if len(sure) == 1 else None
 
 
 def surest(name: str, names: Iterable[str]) -> list[str]:
-    """Returns the name that is only spelled otherwise, else the only one that begins so, else those with the fewest
-    slips of the fingers, up to those that ``_slip`` allows."""
+    """Returns the most likely names: one that differs only in punctuation and case, else those that begin with
+    ``name``, else those with the fewest typing errors that ``_slip`` allows."""
     slips: dict[str, int] = {}
     begun: dict[str, list[str]] = {}
     for one in names:
@@ -40,7 +40,7 @@ def surest(name: str, names: Iterable[str]) -> list[str]:
         elif (letters := _slip(name, one)) is not None:
             slips[one] = letters
     if begun:
-        # A single word is not cut where another word follows: token is no tokenizer_path.
+        # A single word does not match where several words would have to follow: token is not tokenizer_path.
         rest, several = next(iter(begun.values())), re.search(r"\w[\W_]+\w", name) is not None
         is_sure = len(rest) == 1 or (len(rest) == 2 and (several or not rest[0]))
         return list(begun) if is_sure or len(begun) > 1 else []
@@ -48,7 +48,7 @@ def surest(name: str, names: Iterable[str]) -> list[str]:
 
 
 def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
-    """Returns the names that may have been meant, the nearest first; one that is only spelled otherwise is alone."""
+    """Returns up to ``most`` similar names, the nearest first; one with other punctuation or case comes alone."""
     import difflib
 
     flat = {_flat(candidate): candidate for candidate in names}
@@ -60,7 +60,7 @@ def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
 
 
 def _rest(typed: str, name: str) -> list[str] | None:
-    """Returns what of the words of ``name`` follows where it begins with ``typed``, two letters or more; else None."""
+    """Returns the words of ``name`` after its prefix ``typed`` (two letters or more); None if it is no prefix."""
     flat = _flat(typed)
     begun = re.match(r"[\W_]*".join(flat), name.lower()) if len(flat) > 1 else None
     if begun is None:
@@ -68,16 +68,16 @@ def _rest(typed: str, name: str) -> list[str] | None:
     rest, cut = re.split(r"[\W_]+", name[begun.end() :]), re.split(r"[\W_]+", begun[0])
     least = 2 if re.search(r"\w[\W_]+\w", typed) else 3
     is_chance = len(cut) > 1 and rest[0] != "" and len(cut[-1]) < least
-    return None if is_chance else rest  # swap is no swa_prefix_tails
+    return None if is_chance else rest  # swap is not swa_prefix_tails
 
 
 def _slip(typed: str, name: str) -> int | None:
-    """Returns how many letters are wrong where ``typed`` is ``name`` mistyped; None where it is another name.
+    """Counts the wrong letters if ``typed`` is a mistyped ``name``; None if it is another name.
 
-    Each word is one of the name with a letter too many, too few, wrong or in another place, two of them in a long word,
-    or is cut short, without its vowels, or in the plural. A word of up to three letters has no other letter
-    (moe_tp_size is not moe_dp_size). The first letter is right (precision is not revision), and so are the digits but
-    for a repeated one (qwen3_9b is not qwen3_8b)."""
+    Each word may have one letter extra, missing, wrong or out of place (two in a long word), or be cut short, without
+    its vowels, or in the plural. A word of up to three letters may only have its letters in another order (moe_tp_size
+    is not moe_dp_size). The first letter must be right (precision is not revision), and so must the digits, except for
+    a repeated one (qwen3_9b is not qwen3_8b)."""
     one, other = _flat(typed)[:_WIDTH], _flat(name)
     if one[:1] != other[:1] or _numbers(one) != _numbers(other):
         return None
@@ -98,7 +98,7 @@ def _wrong_letters(word: str, meant: str) -> int | None:
 
 
 def _edits(one: str, other: str) -> int:
-    """Returns how many letters to put in, take out, replace or exchange with the next make one word of the other."""
+    """Counts the letters to insert, delete, replace or swap with the next; 3 if the lengths differ by more than 2."""
     if abs(len(one) - len(other)) > 2:
         return 3
     rows = [list(range(len(other) + 1))]
@@ -117,7 +117,7 @@ def _numbers(flat: str) -> list[str]:
 
 
 def some_of(name: str, names: Iterable[str], command: str) -> str:
-    """Returns the names that there are: all of a few, else the five nearest, how many more, and what lists them."""
+    """Lists the names: all of a few; else the five nearest, the number of others, and the command that lists them."""
     import difflib
 
     every = list(names)
@@ -130,8 +130,7 @@ def some_of(name: str, names: Iterable[str], command: str) -> str:
 def size_of(text: str) -> int | None:
     """Returns the number that SGLang 0.5.10 and later read in ``32k`` (32,000) or ``32Ki`` (32,768); else None.
 
-    Case counts, and ``1.5Ki`` is none (sglang/srt/utils/common.py, human_readable_int).
-    """
+    Case matters, and ``1.5Ki`` is invalid (sglang/srt/utils/common.py, human_readable_int)."""
     matched = _SIZE.fullmatch(text)
     if matched is None or (matched[2] and matched[3].endswith("i")):
         return None
@@ -140,20 +139,20 @@ def size_of(text: str) -> int | None:
 
 
 def both_sizes(text: str) -> str:
-    """Returns ``32k = 32,000; 32Ki = 32,768`` for a size."""
+    """Returns ``32k = 32,000; 32Ki = 32,768`` for either size."""
     other = f"{text[:-1]}{text[-1].upper()}i" if text[-1] != "i" else text[:-1].replace("K", "k")
     return "; ".join(f"{word} = {size:,}" for word in (text, other) if (size := size_of(word)) is not None)
 
 
 def number(value: object) -> str:
-    """Writes ``143771`` for 143771.0: a float that is whole loses its point; else as Python writes it."""
+    """Formats 143771.0 as ``143771``: a whole float below 1e15 loses its point; any other value stays as in Python."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)
 
 
 def typed(value: object) -> str:
-    """Returns a value as one types it, for a message: null, true and bare words; else as Python writes it."""
+    """Formats a value for a message as users type it: null, true and bare words; any other value as in Python."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -170,13 +169,12 @@ def plural(count: int, word: str) -> str:
 
 
 def program() -> str:
-    """Returns how this program was started, for commands that a message suggests."""
+    """Returns the name that started this program, for commands in messages."""
     return "python serve.py" if os.path.basename(sys.argv[0]) == "serve.py" else "sglang-hydra"
 
 
 def install_command(extra: str) -> str:
-    """Returns the command that adds an extra: to the package that is installed, which asks no registry for it, or to
-    that of the checkout in which ``serve.py`` was started."""
+    """Returns the pip command that installs an extra: of the installed package, or of the checkout under ``serve.py``."""
     return f"pip install '{'sglang-hydra' if program() == 'sglang-hydra' else '.'}[{extra}]'"
 
 
@@ -186,23 +184,23 @@ def _flat(name: str) -> str:
 
 
 def is_digits(text: str) -> bool:
-    """Returns whether ``int`` reads ``text`` as a whole number, 0 or above. ``"²".isdigit()`` is true, and Python
-    refuses to read more than 4300 digits."""
+    """Returns whether ``text`` is 1 to 18 ASCII digits. ``"²".isdigit()`` is true too, and Python refuses to convert
+    more than 4300 digits."""
     return re.fullmatch(r"[0-9]{1,18}", text) is not None
 
 
 _DASHES = "\u00df\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\uff0d"
 _QUOTES = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u00ab\u00bb\uff02\uff07"
 _WIDE = {**{0xFEE0 + sign: sign for sign in range(0x21, 0x7F)}, 0x3000: 0x20, 0x3001: 0x2C, 0x3002: 0x2E}
-"""Full-width signs, and the space, comma and stop of Chinese, as ASCII has them."""
+"""Full-width characters, and the Chinese space, comma and full stop, each with its ASCII character."""
 _UNSEEN = "\u00a0\u200b\u200c\u200d\u202f\u2060\ufeff"
 _LEADING_DASHES = re.compile(f"-?[{_DASHES}][{_DASHES}-]*")
 _AROUND = re.compile(rf"(=|^)[{_QUOTES}](.*?)[{_QUOTES}]?$", re.DOTALL)
 
 
 def as_meant(word: str) -> str:
-    """Returns ``word`` with the signs that a shell knows: ``--`` for dashes at its begin, no quotes that no shell takes
-    away, no spaces that nobody sees."""
+    """Replaces pasted typography in a typed word: dashes at the start become ``--``; curly quotes around the value and
+    invisible spaces are removed; full-width characters become ASCII."""
     plain = "".join(sign for sign in word if sign not in _UNSEEN)
     found = _LEADING_DASHES.match(plain)
     if found is not None:
@@ -211,14 +209,14 @@ def as_meant(word: str) -> str:
 
 
 def foreign_sign(word: str) -> str:
-    """Returns the first of such signs in a word, by its name: ``an em dash (U+2014)``."""
+    """Names the first such character in a word: ``an em dash (U+2014)``."""
     sign = next(sign for sign in word if sign in f"{_DASHES}{_QUOTES}{_UNSEEN}" or ord(sign) in _WIDE)
     name = unicodedata.name(sign).lower()
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name} (U+{ord(sign):04X})"
 
 
 def shell_word(word: str) -> str:
-    """Returns one word for a shell. Terminal controls are spelled out in quotes of bash, zsh and ksh."""
+    """Quotes one word for a shell. Control characters become escapes in ``$'...'`` of bash, zsh and ksh."""
     if word.isprintable():
         return shlex.quote(word)
     spelled = "".join(_ansi_c(char) for char in word)

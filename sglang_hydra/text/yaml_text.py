@@ -1,8 +1,8 @@
-"""YAML that every reader takes for the same: YAML 1.1 (PyYAML) and 1.2 (Compose, Kubernetes) disagree about bare words.
+"""Writes YAML that every reader parses alike: YAML 1.1 (PyYAML) and 1.2 (Compose, Kubernetes) disagree about bare
+words.
 
-``on`` and ``12:30`` are no text in one, ``1e5`` and ``0o17`` none in the other. So a text is left bare only where both
-agree, and quoted everywhere else.
-"""
+``on`` and ``12:30`` are not strings in YAML 1.1, ``1e5`` and ``0o17`` not in 1.2. So a text stays bare only where both
+agree; every other text is quoted."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _RESERVED = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "nul
 
 
 class Block(str):
-    """A text of several lines that people read: written as it is, below its key."""
+    """A text of several lines for people, written as a literal block below its key."""
 
     __slots__ = ()
 
 
 def yaml_text(documents: Sequence[Mapping[str, object]]) -> str:
-    """Returns the documents as YAML, keys in the order that they have."""
+    """Formats the documents as YAML; keys keep their order."""
     import yaml
 
     class Dumper(yaml.SafeDumper):

@@ -174,7 +174,7 @@ def program() -> str:
 
 
 def install_command(extra: str) -> str:
-    """Returns the pip command that installs an extra: of the installed package, or of the checkout under ``serve.py``."""
+    """Returns the pip command that installs an extra: of the installed package or the checkout under ``serve.py``."""
     return f"pip install '{'sglang-hydra' if program() == 'sglang-hydra' else '.'}[{extra}]'"
 
 

@@ -1,5 +1,4 @@
 """Reads a model's structure from its config.json: layers, tensors, storage formats.
 
-What goes here: facts about model classes and formats, as data where possible. What does not: sizes on a GPU (``fit``).
-Read decoder.py first, what a model is, then understanding.py, which fills it in.
-"""
+Facts about model classes and formats go here, as data where possible; sizes on a GPU go to ``fit``. Read decoder.py
+first (the structure of a model), then understanding.py, which fills it in."""

@@ -1,4 +1,5 @@
-"""Sizes that a quantized matrix cannot be cut into: SGLang refuses them while it builds the layers."""
+"""Finds sizes that do not divide by a quantized format's blocks or groups: SGLang refuses them while it builds the
+layers."""
 
 from __future__ import annotations
 
@@ -12,17 +13,16 @@ from sglang_hydra.architecture.understanding import Understanding
 
 _SHOWN = 3
 _UNCHECKED = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
-"""Classes whose queries, keys and values are built without the check of blocks (0.5.9 models/mimo_v2_flash.py:461;
-0.5.23 models/mimo_v2.py:724)."""
+"""Classes that build queries, keys and values without the check of blocks (0.5.9 models/mimo_v2_flash.py:461; 0.5.23
+models/mimo_v2.py:724)."""
 
 
 def misaligned(known: Understanding) -> list[str]:
-    """Returns what of the matrices on one GPU does not divide by its format's blocks or groups, in words; [] where all
-    does, or where the shapes or the format are unknown.
+    """Returns the matrices on one GPU that do not divide by their format's blocks or groups, in words, at most three;
+    [] where all do, or where the shapes or the format are unknown.
 
     Upstream, all SGLang 0.5.2, layers/quantization/: fp8.py and blockwise_int8.py (create_weights of linear layers and
-    of experts), awq.py:342-347, gptq.py:417-422.
-    """
+    of experts), awq.py:342-347, gptq.py:417-422."""
     decoder, scheme = known.decoder, known.scheme
     if decoder is None or scheme is None or not scheme.as_stored:
         return []
@@ -39,8 +39,8 @@ def misaligned(known: Understanding) -> list[str]:
 
 
 def _parts(decoder: Decoder, layer: Layer, ranks: Ranks) -> Iterator[tuple[str, str, tuple[int, ...], int]]:
-    """Matrices that are cut, with what they are merged from: their outputs on one GPU, and the inputs where these are
-    cut (0 where not)."""
+    """Yields the divided matrices of a layer: the format's kind, the module, the outputs on one GPU of each merged
+    matrix, and the inputs on one GPU where these are divided (else 0)."""
     shape = decoder.heads_of(layer.mixer)
     if decoder.latent is None and layer.mixer in ("full", "sliding") and not decoder.shared_query:
         heads, kv = share(shape.number, ranks.attention), kv_share(shape.kv, ranks.attention)

@@ -1,4 +1,4 @@
-"""What a language model is made of: its layers in order and the sizes that its tensors derive from."""
+"""Describes a language model: its layers in order, and the sizes from which its tensors derive."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ MAMBA, MAMBA_1, SHORT_CONVOLUTION = "Mamba 2", "Mamba 1", "short convolution"
 
 
 class Layer(NamedTuple):
-    """One decoder layer: how it mixes tokens, the width of its dense MLP (0: none), whether it has experts.
+    """One decoder layer: its token mixer, the width of its dense MLP (0: none), and whether it has experts.
 
-    ``kind`` tells layers apart that are alike in these: the ratio of compressed attention (``Compressed``), and 1 where
-    a layer of sparse attention has no indexer (or one of MiniMax-M3 no sparse attention).
-    """
+    ``kind`` separates layers that are otherwise alike: the ratio of compressed attention (``Compressed``), or 1 where a
+    layer of sparse attention has no indexer (for MiniMax-M3: no sparse attention)."""
 
     mixer: str
     dense: int
@@ -29,8 +28,8 @@ class Layer(NamedTuple):
 
 
 class Latent(NamedTuple):
-    """Multi-head latent attention: ranks of the compressed query (0: none) and KV, sizes of a head's parts (``rope`` is
-    0 where no part is rotated). ``gate`` is the size that each head's gate on the output has, 0 without one."""
+    """Multi-head latent attention: ranks of the compressed query (0: none) and KV, and sizes of a head's parts
+    (``rope`` is 0 without a rotated part). ``gate`` is the size of each head's gate on the output, 0 without one."""
 
     query_rank: int
     kv_rank: int
@@ -41,12 +40,11 @@ class Latent(NamedTuple):
 
 
 class Compressed(NamedTuple):
-    """The compressed attention of DeepSeek-V4: one KV head of ``dim`` for all, ``rope`` numbers rotated and kept in
-    16 bits; the output in ``groups`` of ``rank``; a window in tokens; streams of hidden states (``streams``).
+    """The compressed attention of DeepSeek-V4: one KV head of ``dim`` for all query heads, with ``rope`` rotated
+    numbers kept in 16 bits; the output in ``groups`` of ``rank``; a window in tokens; ``streams`` of hidden states.
 
-    A layer's ``kind`` is its ratio: of 4 or 128 tokens one is cached (0: only the window's). Those of ratio 4 choose
-    among them with an indexer. ``listed`` are the ratios in the config, those of drafting layers among them.
-    """
+    A layer's ``kind`` is its ratio: it caches one of 4 or 128 tokens (0: only the window). Layers of ratio 4 select
+    cached tokens with an indexer. ``listed`` counts the ratios in the config, including those of draft layers."""
 
     query_rank: int
     dim: int
@@ -63,10 +61,9 @@ class Compressed(NamedTuple):
 class Linear(NamedTuple):
     """Layers that keep a state of fixed size for each request: heads, their sizes, the length of the convolution.
 
-    ``kind`` is one of the names above. Of Mamba 2 ``key_heads`` are its groups and ``key_dim`` the size of its state;
-    Mamba 1 is one head of all channels, with ``rank`` for its time step; a short convolution has no matrix. Of Kimi
-    delta attention ``rank`` counts the gates that are no product of two small matrices: 0 to 2.
-    """
+    ``kind`` is one of the names above. For Mamba 2, ``key_heads`` counts its groups and ``key_dim`` is the size of its
+    state. Mamba 1 is one head of all channels, with ``rank`` for its time step. A short convolution has no matrix. For
+    Kimi delta attention, ``rank`` counts the gates (0 to 2) that are one matrix, not a product of two small ones."""
 
     key_heads: int
     value_heads: int
@@ -81,24 +78,24 @@ class Linear(NamedTuple):
         return self.value_heads * self.value_dim
 
     def channels(self, gpus: int = 1) -> int:
-        """Channels of the convolution on all ``gpus``: queries, keys and values; of Mamba 1 the values alone. Groups of
-        Mamba 2 that are fewer than GPUs are repeated."""
+        """Returns the channels of the convolution on all ``gpus``: queries, keys and values; for Mamba 1 the values
+        alone. Mamba 2 repeats its groups where their number does not divide by the GPUs."""
         if self.kind in (MAMBA_1, SHORT_CONVOLUTION):
             return self.values
         groups = gpus if self.kind == MAMBA and self.key_heads % gpus else self.key_heads
         return 2 * groups * self.key_dim + self.values
 
     def matrices(self, gpus: int) -> int:
-        """Numbers in the matrices of one request's state on one GPU, in one layer."""
+        """Returns the number of elements in one request's state matrices, in one layer on one GPU."""
         return -(-self.value_heads * self.key_dim * self.value_dim // gpus)
 
     def window(self, gpus: int) -> int:
-        """Numbers of one request's last inputs to the convolution on one GPU, in one layer."""
+        """Returns the number of elements that the convolution keeps of one request, in one layer on one GPU."""
         return -(-self.channels(gpus) // gpus) * (self.kernel - 1)
 
 
 class Heads(NamedTuple):
-    """The heads of one kind of attention layer: of queries, of keys and values, and the size of a key and a value."""
+    """The heads of one kind of attention layer: numbers of query and KV heads, and the sizes of a key and a value."""
 
     number: int
     kv: int
@@ -107,12 +104,13 @@ class Heads(NamedTuple):
 
     @property
     def cached(self) -> int:
-        """Numbers that one token leaves in the KV cache for each KV head."""
+        """Returns the number of elements that one token adds to the KV cache for each KV head."""
         return self.key + self.value
 
 
 class Extra(NamedTuple):
-    """A matrix that only some family has: in each layer, or once (``layer`` False), and whether GPUs share it."""
+    """A matrix that only some families have: once in each layer or once in all (``layer`` False). ``split``: GPUs share
+    it."""
 
     module: str
     rows: int
@@ -122,10 +120,9 @@ class Extra(NamedTuple):
 
 
 class Experts(NamedTuple):
-    """A mixture of experts: how many, their width, the width of all shared experts together, experts per token.
+    """A mixture of experts: their number, their width, the total width of the shared experts, the experts per token.
 
-    ``latent`` is the size that tokens are projected to for the routed experts; 0 where it is the hidden size.
-    """
+    ``latent`` is the size to which tokens are projected for the routed experts; 0 where it is the hidden size."""
 
     number: int
     width: int
@@ -136,11 +133,9 @@ class Experts(NamedTuple):
 
 
 class Indexer(NamedTuple):
-    """The lightning indexer of DeepSeek sparse attention: heads, their size, the query rank it reads from. ``scaled``:
-    an FP8 cache beside it keeps scales and the rotated part in 16 bits (kv.py). ``pool`` tokens share one cached key.
-
-    MiniMax-M3 has one beside KV heads (``query_rank`` 0): its keys are cached in 16 bits.
-    """
+    """The lightning indexer of DeepSeek sparse attention: heads, their size, the rank of the query it reads.
+    ``scaled``: an FP8 cache beside it keeps scales, and the rotated part in 16 bits (kv.py). ``pool`` tokens share one
+    cached key. MiniMax-M3 has an indexer beside KV heads (``query_rank`` 0) and caches its keys in 16 bits."""
 
     heads: int
     dim: int
@@ -153,15 +148,14 @@ class Decoder(NamedTuple):
     """A decoder-only model.
 
     ``query_gate``: queries come with a gate of their size. ``shared_query``: all heads read one query of this size.
-    ``blocks``: attention and dense MLP come so often in each layer. ``windowed`` are the heads of layers with a sliding
-    window where they differ from the others'. ``head_rows`` is 0 where lm_head is the embedding (``tied``) or there is
-    none. ``context`` is the longest context in tokens, 0 if not stated; ``rotary`` the rotated dimensions of a head and
-    ``positions`` the rows of the table of their angles, ``layer_positions`` those of a table that each layer has for
-    itself (0: none). ``attention_chunk`` is the window of chunked attention in tokens, ``window`` a sliding one's: 0
-    where there is none.
-    ``pools_windows``: later releases keep a KV pool for its windows; ``state_dtype`` is what the config says of states.
-    ``served``: SGLang 0.5.2 has this class; ``assumed``: nobody here knows it. ``copied``: on a GPU, with what a server
-    makes of the weights there; else as a checkpoint stores them.
+    ``blocks`` counts the attention blocks and dense MLPs in each layer. ``windowed`` holds the heads of sliding-window
+    layers where they differ from the others. ``head_rows`` is 0 where lm_head is the embedding (``tied``) or is
+    missing. ``context`` is the longest context in tokens, 0 if not stated. ``rotary`` counts the rotated dimensions of
+    a head, ``positions`` the rows of the table of their angles, and ``layer_positions`` the rows of a table of each
+    layer's own (0: none). ``attention_chunk`` is the window of chunked attention in tokens, ``window`` that of a
+    sliding window (0: none). ``pools_windows``: later releases keep a KV pool for its windows. ``state_dtype`` is the
+    config's dtype of states. ``served``: SGLang 0.5.2 has this class. ``assumed``: the class is unknown here.
+    ``copied``: sizes include the copies that a server makes of weights on the GPU; False: sizes as in the checkpoint.
     """
 
     architecture: str
@@ -204,6 +198,6 @@ class Decoder(NamedTuple):
     shared_query: int = 0
 
     def heads_of(self, mixer: str) -> Heads:
-        """Returns the heads of the layers that mix tokens in this way."""
+        """Returns the heads of the layers with this token mixer."""
         usual = Heads(self.heads, self.kv_heads, self.head_dim, self.value_dim)
         return self.windowed or usual if mixer == SLIDING else usual

@@ -1,7 +1,6 @@
-"""How many bytes a matrix takes in each storage format (SGLang 0.5.2, layers/quantization/*).
+"""Sizes a matrix in bytes in each storage format (SGLang 0.5.2, layers/quantization/*).
 
-A quantization_config lists modules: those that are left alone, and those that a group of formats is for.
-"""
+A quantization_config lists modules: the unquantized ones, and the targets of each group of formats."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ WHOLE_ROW = -1
 
 
 class Stored(NamedTuple):
-    """A format: ``bits`` for each weight and what goes with it.
+    """A storage format: ``bits`` for each weight, and its scales and zero points.
 
-    ``group`` weights along a row share a scale of ``scale_bytes`` (WHOLE_ROW: one scale a row, 0: none that counts),
-    and so do ``scale_rows`` rows; ``zero_bits`` is the zero point of a group in each row. ``scale_copies``: how often
-    the scales are held. ``pad``: experts are stored with their width and the hidden size rounded up to these multiples.
-    """
+    ``group`` weights along a row share a scale of ``scale_bytes`` (WHOLE_ROW: one scale a row, 0: scales too small to
+    count), and so do ``scale_rows`` rows; ``zero_bits`` is the zero point of a group in each row. ``scale_copies``
+    counts the copies of the scales. ``pad``: the width of experts and the hidden size are rounded up to these
+    multiples."""
 
     name: str
     bits: float
@@ -35,7 +34,7 @@ class Stored(NamedTuple):
         return rows * columns * self.bits / 8
 
     def scales(self, rows: int, columns: int) -> float:
-        """Returns the bytes of the scales and zero points that go with them: tensors of their own."""
+        """Returns the bytes of the scales and zero points, which are tensors of their own."""
         if not self.group:
             return 0.0
         groups = 1 if self.group == WHOLE_ROW else -(-columns // self.group)
@@ -43,11 +42,11 @@ class Stored(NamedTuple):
         return scales + rows * groups * self.zero_bits / 8
 
     def tensors(self, rows: int, columns: int) -> tuple[float, float]:
-        """Returns the bytes of the weights, and of what goes with them."""
+        """Returns the bytes of the weights, then of the scales and zero points."""
         return self.weights(rows, columns), self.scales(rows, columns)
 
     def size(self, rows: int, columns: int) -> float:
-        """Returns the bytes of both."""
+        """Returns the bytes of weights, scales and zero points together."""
         return sum(self.tensors(rows, columns))
 
 
@@ -73,20 +72,20 @@ def grouped(name: str, bits: float, group: int, zero_bits: float = 0.0) -> Store
 
 
 FP8_TENSOR = Stored("fp8", 8)
-"""One scale a matrix: it does not count."""
+"""One scale for each matrix, too small to count."""
 NVFP4_LINEAR = Stored("nvfp4", 4, group=16, scale_bytes=1, scale_copies=2)
-"""modelopt_quant.py keeps the scales as loaded and interleaved beside them."""
+"""modelopt_quant.py keeps the scales twice: as loaded, and interleaved."""
 NVFP4_EXPERTS = Stored("nvfp4", 4, group=16, scale_bytes=1)
-"""modelopt_quant.py drops the loaded scales of experts after interleaving them; from 0.5.14 on those of linear layers
-too (alias_or_bind_derived_param)."""
+"""modelopt_quant.py drops the loaded scales of experts after interleaving; from 0.5.14 on also those of linear layers
+(alias_or_bind_derived_param)."""
 MXFP8 = Stored("mxfp8", 8, group=32, scale_bytes=1)
-"""8 bits with an 8 bit exponent for 32 weights."""
+"""8 bits a weight, with an 8 bit exponent for 32 weights."""
 NF4 = Stored("nf4", 4, group=64, scale_bytes=4)
 """bitsandbytes without double quantization."""
 
 
 def mxfp4(pad: tuple[int, int] = (1, 1)) -> Stored:
-    """Stores 4 bits a weight with an 8 bit exponent for 32 weights (mxfp4.py), padded as the GPU's kernel needs it."""
+    """Stores 4 bits a weight with an 8 bit exponent for 32 weights (mxfp4.py), padded for the GPU's kernel."""
     return Stored("mxfp4", 4, group=32, scale_bytes=1, pad=pad)
 
 
@@ -94,7 +93,7 @@ UNPACKED = "mxfp4 unpacked to 16 bit"
 
 
 class Group(NamedTuple):
-    """The formats of the modules that ``targets`` name."""
+    """The formats of the modules that match ``targets``."""
 
     targets: Skips
     linear: Stored
@@ -102,10 +101,9 @@ class Group(NamedTuple):
 
 
 class Scheme(NamedTuple):
-    """The formats of one model. ``online``: the weights arrive in full precision and are quantized on the GPU after all
-    of them are there. ``element`` is what a weight takes that is not quantized, in bytes. ``groups`` are modules with
-    formats of their own; ``linear`` and ``experts`` are those of all others. ``embedding`` is None where it is not
-    quantized."""
+    """The formats of one model. ``online``: SGLang loads all weights in full precision, then quantizes them on the GPU.
+    ``element`` is the bytes of an unquantized weight. ``groups`` are modules with formats of their own; ``linear`` and
+    ``experts`` are the formats of all other modules. ``embedding`` is None where it is not quantized."""
 
     name: str
     element: int
@@ -138,7 +136,7 @@ class Scheme(NamedTuple):
 
     @property
     def as_stored(self) -> bool:
-        """Returns whether the GPU holds the formats of the checkpoint."""
+        """Returns whether the GPU holds weights in the checkpoint's formats."""
         return not self.online and self.experts.name != UNPACKED
 
     @property
@@ -147,11 +145,11 @@ class Scheme(NamedTuple):
 
 
 _LAYER = re.compile(r"layers(?:\\\.|\.)(\d+)(?:(?:\\\.|\.)(.*))?$")
-# What stands before a layer's own modules, in language models and in the multimodal models around them.
+# The prefixes of a layer's own modules, in language models and in the multimodal models around them.
 _PREFIXES = ("model.layers.", "language_model.model.layers.", "model.language_model.layers.", "backbone.layers.")
 
 
-# How checkpoints call modules, and what tensors.py calls them. Of merged matrices one name stands for all.
+# Module names in checkpoints, and their names in tensors.py. One name represents all merged matrices.
 _OTHER_NAMES = (
     (
         re.compile(
@@ -169,8 +167,8 @@ _OTHER_NAMES = (
 
 
 class Skips(NamedTuple):
-    """Patterns for modules of any layer, for modules of one layer by its number (None: the whole layer), and regular
-    expressions for whole paths."""
+    """Patterns for modules of any layer; patterns for modules of one layer, by its number (None: the whole layer);
+    regular expressions for whole paths; and a cache of answers."""
 
     everywhere: tuple[re.Pattern[str], ...]
     in_layer: dict[int, list[re.Pattern[str] | None]]
@@ -178,7 +176,7 @@ class Skips(NamedTuple):
     seen: dict[tuple[str, tuple[int, ...]], frozenset[int]]
 
     def skipped(self, module: str, layers: Collection[int]) -> frozenset[int]:
-        """Returns those of ``layers`` whose module (``self_attn.o_proj``) is named here. ``seen`` keeps answers."""
+        """Returns those of ``layers`` whose module (``self_attn.o_proj``) matches. ``seen`` caches the answers."""
         asked = (module, tuple(layers))
         answer = self.seen.get(asked)
         if answer is None:
@@ -201,7 +199,7 @@ class Skips(NamedTuple):
         return frozenset(found)
 
     def names(self, module: str) -> bool:
-        """Returns whether a module outside the layers (``lm_head``) is named."""
+        """Returns whether a module outside the layers (``lm_head``) matches."""
         return any(pattern.search(module) for pattern in self.everywhere) or any(
             pattern.match(module) for pattern in self.regular
         )
@@ -244,6 +242,6 @@ def _renamed(pattern: str) -> str:
 
 
 def _compiled(tail: str) -> re.Pattern[str]:
-    """Returns a pattern that matches whole components of a module's path, so that mlp.gate is not mlp.gate_proj."""
+    """Compiles a pattern for whole components of a module's path, so that mlp.gate does not match mlp.gate_proj."""
     text = re.escape(tail).replace(r"\*", ".*")
     return re.compile(rf"(?:^|\.){text}(?:$|\.)")

@@ -1,4 +1,4 @@
-"""Reading sizes from a model's config: what is there, what is missing, what cannot be a size."""
+"""Reads sizes from a model's config, and reports missing fields and impossible values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import Json, JsonObject
 from sglang_hydra.text.words import short
 
-_LARGEST = 1 << 40  # no size of a model comes near
+_LARGEST = 1 << 40  # far above every size of a model
 
 
 class Missing(CarriedError):
-    """A formula needs fields that nobody states. ``names`` are their paths in the config, the usual spelling."""
+    """A formula needs fields that the config does not state. ``names`` are their paths in the usual spelling."""
 
     def __init__(self, *names: str) -> None:
         super().__init__(", ".join(names))
@@ -22,7 +22,7 @@ class Missing(CarriedError):
 
 
 class WrongField(ConfigError):
-    """A field of the config.json ``source`` that cannot be meant: ``name`` leads to it, ``problem`` says why."""
+    """A field of the config.json ``source`` has an impossible value: ``name`` is its path, ``problem`` the reason."""
 
     def __init__(self, source: str, name: str, problem: str) -> None:
         super().__init__(Finding("error", "FIT010", f"{source}: {problem}", ("model_path",)))
@@ -32,9 +32,8 @@ class WrongField(ConfigError):
 class Fields:
     """The fields of a config, or of a part of one, read as sizes.
 
-    Every reader takes the spellings that a field goes by in different families; the first is the one that is
-    reported when none is there. null counts as not there, as for SGLang's ``getattr(config, name, default)`` users.
-    """
+    Every reader takes the spellings of a field in different families; the first one is reported when none is present.
+    null counts as missing, as in SGLang's ``getattr(config, name, default)``."""
 
     __slots__ = ("prefix", "source", "values")
 
@@ -50,7 +49,7 @@ class Fields:
         return self.values.get(name)
 
     def size(self, *names: str, default: int | None = None, most: int = _LARGEST) -> int:
-        """Returns a whole number above 0. Raises Missing, or ConfigError (FIT010) for what is no such number."""
+        """Returns a whole number from 1 to ``most``. Raises Missing, or WrongField (FIT010) for any other value."""
         number = self._whole(names, default)
         if number == 0:
             raise self.wrong(names[0], 0, "a whole number above 0")
@@ -59,7 +58,7 @@ class Fields:
         return number
 
     def count(self, *names: str, default: int | None = None) -> int:
-        """Returns a whole number, 0 included (no shared expert, no dense layer)."""
+        """Returns a whole number, 0 included (no shared expert, no dense layer). Raises Missing or WrongField."""
         return self._whole(names, default)
 
     def flag(self, *names: str, default: bool = False) -> bool:
@@ -86,7 +85,7 @@ class Fields:
         return default
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """Returns a list of whole numbers, 0 included; () where there is none."""
+        """Returns a list of whole numbers, 0 included; () where it is missing."""
         value = self.values.get(name)
         if value is None:
             return ()
@@ -95,7 +94,7 @@ class Fields:
         return tuple(value)
 
     def block(self, name: str) -> tuple[int, int] | None:
-        """Returns rows and columns of a block; None where there is none."""
+        """Returns the rows and columns of a block, or None where it is missing."""
         sizes = self.numbers(name)
         if name not in self:
             return None
@@ -104,7 +103,7 @@ class Fields:
         return sizes[0], sizes[1]
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Returns a list of strings; () where there is none."""
+        """Returns a list of strings; () where it is missing."""
         value = self.values.get(name)
         if value is None:
             return ()
@@ -113,7 +112,7 @@ class Fields:
         return tuple(value)
 
     def part(self, *names: str) -> Fields | None:
-        """Returns a nested object; None where there is none."""
+        """Returns the first nested object with one of these names, or None."""
         for name in names:
             value = self.values.get(name)
             if value is None:
@@ -124,7 +123,7 @@ class Fields:
         return None
 
     def wrong(self, name: str, value: Json, wanted: str) -> WrongField:
-        """Returns the refusal of a value that cannot be meant: it names the file and the field."""
+        """Makes the error for an impossible value; it names the file and the field."""
         name = f"{self.prefix}{name}"
         return WrongField(self.source, name, f"{name} is {short(repr(value))}, {wanted} is needed")
 
@@ -146,8 +145,8 @@ def _is_whole(value: Json) -> bool:
 
 
 def text_part(config: Fields) -> Fields:
-    """Returns the language model's fields: nested in a multimodal model's config, else the whole. What the part does
-    not state is looked up outside, where some publish the dtype and the vocabulary."""
+    """Returns the language model's fields: the nested part of a multimodal config, else the whole config. Fields
+    missing in the part come from outside it, where some publishers put the dtype and the vocabulary."""
     if is_own_text(config.values):
         return config
     for name in TEXT_PARTS:

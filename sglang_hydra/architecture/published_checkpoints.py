@@ -1,10 +1,9 @@
-"""Published checkpoints of a model in other formats: what of their config differs from the original's.
+"""Lists published checkpoints of a model in other formats, with the differences of their config from the original's.
 
-Only checkpoints of exactly the same weights are listed: another format is a remedy, another model is not. The
-format is what each repository's config.json (or hf_quant_config.json) states; ``source`` says where that was read.
-The table is published_checkpoints.json, which names each ``quantization_config`` and each source once; ``whole`` is
-that of a checkpoint whose own config.json is one of conf/configs.
-"""
+Only checkpoints of exactly the same weights are listed: another format is a remedy, another model is not. The format
+comes from each repository's config.json (or hf_quant_config.json); ``source`` says where it was read.
+published_checkpoints.json names each ``quantization_config`` and each source once; ``whole`` marks a checkpoint whose
+own config.json is in conf/configs."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 
 
 class Published(NamedTuple):
-    """A checkpoint: its id, the one it was made from, its quantization_config (None: not quantized), and the file of
-    conf/configs that is its config.json (None: as the original's but for the format)."""
+    """A checkpoint: its id, the id of its original, its format and quantization_config (None: not quantized), and its
+    config.json in conf/configs (None: the original's config with another format)."""
 
     path: str
     original: str
@@ -46,7 +45,7 @@ CHECKPOINTS = tuple(
 )
 
 _SAME_SHAPES: Mapping[str, tuple[str, str]] = _TABLE["same_shapes"]
-"""Checkpoints with other weights of the same shapes and format, each with its source: their facts size each other, but
+"""Checkpoints with other weights of the same shapes and format, each with its source: facts of one size the other, but
 neither replaces the other."""
 
 
@@ -56,25 +55,25 @@ def find_published(path: str) -> Published | None:
 
 
 def originals(checkpoint: Published) -> tuple[str, ...]:
-    """Returns the ids whose config has the shapes of ``checkpoint``."""
+    """Returns the ids of checkpoints whose config has the shapes of ``checkpoint``."""
     same = alike(checkpoint.original)
     return (checkpoint.original,) if same is None else (checkpoint.original, same[0])
 
 
 def alike(path: str) -> tuple[str, str] | None:
-    """Returns a checkpoint with other weights of the same shapes and format, and the source of that."""
+    """Returns a checkpoint with other weights of the same shapes and format, with its source; else None."""
     return _SAME_SHAPES.get(path)
 
 
 def others(path: str) -> Iterator[Published]:
-    """Yields smaller checkpoints of the same weights as ``path``."""
+    """Yields checkpoints of the same weights as ``path`` in smaller formats."""
     for checkpoint in CHECKPOINTS:
         if checkpoint.original == path and checkpoint.format != "bf16":
             yield checkpoint
 
 
 def facts_as(checkpoint: Published, original: ModelFacts) -> ModelFacts:
-    """Returns the facts of ``checkpoint``, from those of its original."""
+    """Derives the facts of ``checkpoint`` from those of its original."""
     if original.config is None:
         return original
     if checkpoint.config_file is not None:

@@ -1,4 +1,4 @@
-"""Which storage format each kind of matrix gets: the checkpoint's own, or the one that is made while loading."""
+"""Chooses the storage format of each kind of matrix: the checkpoint's own, or the one made while loading."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _NONE = read_skips(())
 
 
 def element_bytes(values: Mapping[str, object], gpu: GpuFacts) -> int:
-    """Returns the bytes of an unquantized weight: 4 only where float32 was asked for (configs/model_config.py:
-    checkpoints in float32 are loaded in 16 bits; GPUs below sm80 always use float16)."""
+    """Returns the bytes of an unquantized weight: 4 only where the user asks for float32 (configs/model_config.py:
+    float32 checkpoints load in 16 bits; GPUs below sm80 always use float16)."""
     asked = str(values.get("dtype") or "auto").lower()
     old = gpu.is_cuda and gpu.compute_capability is not None and gpu.compute_capability[0] < 8
     return 4 if asked in ("float", "float32") and not old else 2
@@ -69,7 +69,7 @@ def scheme_of(config: Fields, values: Mapping[str, object], gpu: GpuFacts, relea
 
 
 def caches_fp8(config: Fields) -> bool:
-    """Returns whether the checkpoint asks for an FP8 cache where kv_cache_dtype is auto: ModelOpt's alone (0.5.3 on;
+    """Returns whether the checkpoint asks for an FP8 cache under kv_cache_dtype=auto; only ModelOpt's do (0.5.3 on;
     0.5.23 mem_cache/kv_cache_dtype.py:53-62, layers/quantization/modelopt_quant.py:851-878)."""
     stored = stored_quantization(config)
     if stored is None or not _method(stored, None).startswith("modelopt"):
@@ -82,7 +82,7 @@ def caches_fp8(config: Fields) -> bool:
 
 
 def stored_quantization(config: Fields) -> Fields | None:
-    """Returns the checkpoint's quantization_config, in a multimodal model also the language model's own."""
+    """Returns the checkpoint's quantization_config; in a multimodal model also the language model's own."""
     return config.part("quantization_config", "compression_config") or text_part(config).part("quantization_config")
 
 
@@ -96,7 +96,7 @@ class _Context(NamedTuple):
     values: Mapping[str, object]
     gpu: GpuFacts
     asked: str | None
-    one_scale: bool  # linear layers in NVFP4 keep their scales once
+    one_scale: bool  # linear layers in NVFP4 keep one copy of their scales
     text: Fields
 
     @property
@@ -105,8 +105,8 @@ class _Context(NamedTuple):
 
 
 def _fp8(stored: Fields, about: _Context) -> Pair:
-    """Experts may be in 4 bits beside it (0.5.23 configs/model_config.py:728-790): DeepSeek-V4's, where its config says
-    so or says nothing, and others that name their format."""
+    """Reads FP8, whose experts may have 4 bits (0.5.23 configs/model_config.py:728-790): in DeepSeek-V4 unless its
+    config says otherwise, and where a config names their format."""
     block = stored.block("weight_block_size")
     linear = blocks("fp8 blocks", *block) if block else FP8_TENSOR
     if str(stored.get("moe_quant_algo") or "").upper() == "NVFP4":
@@ -128,7 +128,7 @@ def _awq(stored: Fields, about: _Context) -> Pair:
 
 
 def _gptq(stored: Fields, about: _Context) -> Pair:
-    """Follows gptq.py: the Marlin kernels drop the zero points of linear layers; the plain kernel and the experts keep
+    """Reads GPTQ (gptq.py): the Marlin kernels drop the zero points of linear layers; the plain kernel and experts keep
     them."""
     bits, group = stored.size("bits"), _group(stored, "group_size")
     marlin = about.gpu.is_cuda and about.asked != "gptq" and stored.flag("sym", default=True)
@@ -137,7 +137,7 @@ def _gptq(stored: Fields, about: _Context) -> Pair:
 
 
 def _mxfp4(stored: Fields, about: _Context) -> Pair:
-    """Stores only the experts in MXFP4. Without a kernel for it they are unpacked to 16 bits (mxfp4.py)."""
+    """Reads MXFP4, which stores only the experts. Without a kernel for it they are unpacked to 16 bits (mxfp4.py)."""
     runner = about.values.get("moe_runner_backend")
     if about.gpu.is_sm100 and runner == "flashinfer_mxfp4":
         return about.full, mxfp4(pad=(256, 256))
@@ -160,14 +160,14 @@ def _modelopt(stored: Fields, about: _Context) -> Pair:
 
 
 def _compressed(stored: Fields, about: _Context) -> Pair:
-    """Reads compressed-tensors without groups: only its sparsity is stated, nothing is quantized; else unknown."""
+    """Reads compressed-tensors without groups: a sparsity_config alone quantizes nothing; else raises Missing."""
     if stored.part("sparsity_config") is not None:
         return _twice(about.full)
     raise Missing(f"{stored.prefix}config_groups")
 
 
 def _groups_of(stored: Fields, method: str, about: _Context) -> tuple[Group, ...]:
-    """Returns the groups of modules with formats of their own, and last the formats of all others; () if none."""
+    """Returns the groups of modules with formats of their own, then the formats of all others; () without groups."""
     if method == "compressed-tensors":
         return _compressed_groups(stored, about)
     part = (stored.part("quantization") or stored).part("quantized_layers")
@@ -187,7 +187,7 @@ def _groups_of(stored: Fields, method: str, about: _Context) -> tuple[Group, ...
 
 
 def _compressed_groups(stored: Fields, about: _Context) -> tuple[Group, ...]:
-    """Returns the groups of compressed-tensors: named modules first, then the one for every linear layer, or for none
+    """Returns the groups of compressed-tensors: named modules first, then the group for all other linear layers
     (quantization/compressed_tensors/utils.find_matched_target: a name goes before a class)."""
     part = stored.part("config_groups")
     named, rest = [], None
@@ -220,8 +220,8 @@ def _compressed_group(weights: Fields, about: _Context) -> Pair:
 
 
 def _gguf(stored: Fields, element: int, full: Stored) -> Scheme:
-    """Reads the scheme of a GGUF file, which keeps each tensor as it is stored (vLLM's GGUFConfig, which SGLang 0.5.2
-    takes): by the formats in its header, or by the one that its name says of all (facts/gguf.py reads both)."""
+    """Reads the scheme of a GGUF file, which keeps each tensor as stored (vLLM's GGUFConfig, which SGLang 0.5.2 uses):
+    by the formats in its header, or by the one format that its file name states (facts/gguf.py reads both)."""
     bits = stored.part("bits")
     if bits is None:
         raise Missing(f"{stored.prefix}bits (the formats of the GGUF file's tensors)")
@@ -236,7 +236,7 @@ def _gguf(stored: Fields, element: int, full: Stored) -> Scheme:
 
 
 def _gguf_module(modules: Fields, name: str) -> list[Group]:
-    """Returns the formats of one module: the layers that share one together."""
+    """Returns the formats of one module, one group for all layers with the same format."""
     listed = modules.get(name)
     layers: dict[float, list[str]] = {}
     for number, bits in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
@@ -287,7 +287,7 @@ _READERS: Mapping[str, Callable[[Fields, _Context], Pair]] = {
 
 
 def _quantized_while_loading(asked: str, element: int, full: Stored) -> Scheme:
-    """Returns what ``quantization`` does to a checkpoint that states no format of its own."""
+    """Returns the scheme of ``quantization`` for a checkpoint without a format of its own."""
     if asked == "fp8":
         fp8 = channels("fp8 channels")
         return Scheme("fp8, quantized while loading", element, fp8, FP8_TENSOR, full, fp8, True, _NONE)

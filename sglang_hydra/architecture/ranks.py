@@ -1,4 +1,4 @@
-"""How many GPUs share each kind of tensor, and which layers each pipeline stage holds."""
+"""Counts the GPUs that share each kind of tensor, and divides the layers among the pipeline stages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 from sglang_hydra.arguments.layout import Layout
 
 _VOCABULARY_PADDING = 64  # rows; SGLang 0.5.2, layers/vocab_parallel_embedding.py
-# Classes whose experts are those of models/deepseek_v2.py, glm4_moe.py, gpt_oss.py or qwen3_moe.py in 0.5.2: the only
-# files that make room for ep_num_redundant_experts.
+# Classes with the experts of models/deepseek_v2.py, glm4_moe.py, gpt_oss.py or qwen3_moe.py in 0.5.2: the only
+# files that allocate slots for ep_num_redundant_experts.
 REPEATS_EXPERTS = (
     *("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekVL2ForCausalLM", "KimiVLForConditionalGeneration"),
     *("Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration", "GptOssForCausalLM", "Qwen3MoeForCausalLM"),
@@ -18,15 +18,14 @@ _GLM = ("Glm4Moe", "Glm4vMoe")
 
 
 class Ranks(NamedTuple):
-    """The GPUs that share each kind of a model's tensors, under a ``Layout``.
+    """The number of GPUs that share each kind of a model's tensors under a ``Layout``.
 
-    ``attention`` divides attention: all GPUs of a stage, or those of a group under DP attention. Experts are
-    divided over ``experts`` GPUs, and each expert over ``expert_slices`` more (FusedMoE: moe_ep, moe_tp).
-    ``dense`` shards dense MLPs (repeated on every GPU where it is 1), ``shared`` the shared experts (DeepEP repeats
-    them, GLM any expert parallelism), ``embedding`` and ``head`` the vocabulary. ``redundant`` experts of each layer
-    are held once more. ``cached`` shards the KV heads: decode context parallel ranks hold the same ones, and
-    ``decode_contexts`` of them other tokens. ``groups`` of a copy have requests of their own.
-    """
+    ``attention`` divides attention: over all GPUs of a stage, or of a group under DP attention. Experts are divided
+    over ``experts`` GPUs, and each expert over ``expert_slices`` more (FusedMoE: moe_ep, moe_tp). ``dense`` divides
+    dense MLPs (1: every GPU holds them whole), ``shared`` the shared experts (DeepEP repeats them, and GLM under any
+    expert parallelism), ``embedding`` and ``head`` the vocabulary. ``redundant`` experts of each layer have a second
+    copy. ``cached`` divides the KV heads: the ``decode_contexts`` ranks of decode context parallelism hold the same
+    heads but other tokens. ``groups`` of a copy serve requests of their own."""
 
     tp: int
     stages: int
@@ -45,25 +44,26 @@ class Ranks(NamedTuple):
 
     @property
     def replicas(self) -> int:
-        """Parts of the server that have requests of their own."""
+        """Returns the number of parts of the server with requests of their own."""
         return self.copies * self.groups
 
     @property
     def gpus(self) -> int:
-        """Returns GPUs that hold one copy of the model."""
+        """Returns the number of GPUs that hold one copy of the model."""
         return self.tp * self.stages
 
     @property
     def all_gpus(self) -> int:
-        """Returns GPUs of the whole server: plain data parallelism multiplies them, DP attention shares them."""
+        """Returns the number of GPUs of the whole server: plain data parallelism multiplies them, DP attention shares
+        them."""
         return self.gpus * self.copies
 
 
 def ranks_of(layout: Layout, *, shares_attention: bool, architecture: str = "", later: bool = False) -> Ranks:
-    """Returns the groups of ``layout``, for a model whose class knows DP attention (``shares_attention``) or not, and
-    places its experts as ``architecture`` does; ``later``: in a release after 0.5.2, where nearly all classes have
-    slots for redundant experts.
-    """
+    """Returns the ranks of ``layout`` for a model class with DP attention (``shares_attention``) or without.
+
+    ``architecture`` decides the placement of experts. ``later``: a release after 0.5.2, where nearly all classes have
+    slots for redundant experts."""
     tp, shared_out = layout.tp, layout.attention_groups > 1 and shares_attention
     attention = layout.attention if shared_out else max(1, tp // layout.attention_contexts)
     repeats = later or architecture in REPEATS_EXPERTS
@@ -94,7 +94,7 @@ def stage_layers(layers: int, stages: int) -> list[range]:
 
 
 def padded_vocabulary(rows: int) -> int:
-    """Returns rows of an embedding or of lm_head, all GPUs together."""
+    """Returns the rows of an embedding or lm_head over all GPUs, padded to a multiple of 64."""
     return -(-rows // _VOCABULARY_PADDING) * _VOCABULARY_PADDING
 
 
@@ -104,5 +104,5 @@ def share(size: int, gpus: int) -> int:
 
 
 def kv_share(heads: int, gpus: int) -> int:
-    """Returns KV heads on each GPU: at least one, repeated where there are fewer heads than GPUs."""
+    """Returns the KV heads on each GPU: at least one, repeated where there are fewer heads than GPUs."""
     return max(1, heads // gpus)

@@ -1,9 +1,8 @@
-"""From config.json to a decoder: the spellings of the families that SGLang 0.5.2 serves (srt/models/*.py).
+"""Reads a decoder from config.json, in the spellings of the families that SGLang 0.5.2 serves (srt/models/*.py).
 
-What only one family has: models/gemma3n_causal.py; of later releases models/gemma4_causal.py, mimo_v2.py, step3p5.py.
-Attention that caches less: SGLang 0.5.23 configs/model_config.py:188-245 (is_deepseek_dsa), 446-523 (layers with an
-indexer, MiniMax-M3's sparse layers), 1385-1512 (sizes of latent and compressed attention).
-"""
+Single families: models/gemma3n_causal.py; of later releases models/gemma4_causal.py, mimo_v2.py, step3p5.py. Attention
+that caches less: SGLang 0.5.23 configs/model_config.py:188-245 (is_deepseek_dsa), 446-523 (layers with an indexer,
+MiniMax-M3's sparse layers), 1385-1512 (sizes of latent and compressed attention)."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ _WIDTH = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
 
 _ALTERNATING = ("Gemma2", "GptOss")
 _GATED_QUERIES = ("Qwen3Next", "Qwen3_5")
-# Their classes ask the whole config, whatever the language model's part of it says (models/qwen3_vl.py, glm4v.py).
+# Their classes read the whole config and ignore the language model's part (models/qwen3_vl.py, glm4v.py).
 _TIED_OUTSIDE = ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Glm4v", "Glm46V")
 _WITHOUT_ROTARY = ("NemotronH", "KimiLinear", "Jamba")
 _MOST_LAYERS = 10_000
@@ -57,7 +56,7 @@ _LEARNED_POSITIONS = ("GPT2LMHeadModel", "GPTBigCodeForCausalLM", "OPTForCausalL
 
 
 def architecture_of(config: Fields) -> str:
-    """Returns the first architecture, the one that SGLang goes by. Raises Missing where none is stated."""
+    """Returns the first architecture, which SGLang uses. Raises Missing where none is stated."""
     names = config.words("architectures")
     if not names:
         if config.get("model_type") == "multi_modality":
@@ -67,10 +66,9 @@ def architecture_of(config: Fields) -> str:
 
 
 def read_decoder(config: Fields, architecture: str) -> Decoder:
-    """Returns the language model that ``config`` describes. Raises Missing with the first field that is missing.
+    """Reads the language model that ``config`` describes. Raises Missing with the first missing field.
 
-    A class that SGLang 0.5.2 does not have is read by its fields alone and marked ``assumed``.
-    """
+    A class unknown to SGLang 0.5.2 is read by its fields alone and marked ``assumed``."""
     traits, known = traits_of(architecture)
     text = text_part(config)
     unmodelled = not_modelled(text)
@@ -140,7 +138,7 @@ def _completed(decoder: Decoder, text: Fields, architecture: str, traits: Traits
 
 
 def _window(text: Fields) -> int:
-    """Returns the sliding window in tokens; 0 where there is none (-1 in some configs)."""
+    """Returns the sliding window in tokens, or 0 where there is none (some configs say -1)."""
     stated = next((text.get(name) for name in ("sliding_window_size", "sliding_window") if name in text), 0)
     return max(0, stated) if isinstance(stated, int) else 0
 
@@ -169,11 +167,11 @@ def _layers(text: Fields, architecture: str, hidden: int, traits: Traits) -> tup
     return tuple(map(_layer, mixers, dense, sparse, kinds))
 
 
-_layer = lru_cache(maxsize=256)(Layer)  # layers that are alike are one object, which is quick to count and to compare
+_layer = lru_cache(maxsize=256)(Layer)  # equal layers are one object, which is fast to count and compare
 
 
 def _dense_widths(text: Fields, architecture: str, hidden: int, number: int) -> tuple[int, ...]:
-    """Returns the width of each layer's dense MLP; some families state one for each layer."""
+    """Returns the width of each layer's dense MLP; some families state a list of widths."""
     if isinstance(text.get("intermediate_size"), (list, tuple)):
         stated = text.numbers("intermediate_size")
         if len(stated) != number or 0 in stated:
@@ -201,7 +199,7 @@ def _dense_width(text: Fields, architecture: str, hidden: int) -> int:
 
 
 def _searched_layer(text: Fields, block: object, hidden: int) -> Layer:
-    """Returns a layer of a searched architecture (DeciLM): each block states its own attention and MLP width."""
+    """Reads a layer of a searched architecture (DeciLM): each block states its own attention and MLP width."""
     stated = Fields({"block_configs": block}, text.source, text.prefix).part("block_configs")
     attention, ffn = (stated.part("attention"), stated.part("ffn")) if stated is not None else (None, None)
     if attention is None or ffn is None or not ("no_op" in attention and "no_op" in ffn):
@@ -211,7 +209,8 @@ def _searched_layer(text: Fields, block: object, hidden: int) -> Layer:
 
 
 def _mixers(text: Fields, architecture: str, number: int, windows: bool) -> list[str]:
-    """Returns how each layer mixes tokens; a window kept from the KV pools (``windows``) is full attention."""
+    """Returns the token mixer of each layer. Without KV pools for windows (``windows`` False), a window is full
+    attention."""
     named = text.words("layer_types")
     if len(named) >= number:
         return [_mixer(name, windows) for name in named[:number]]
@@ -229,7 +228,7 @@ def _mixers(text: Fields, architecture: str, number: int, windows: bool) -> list
 
 
 def _window_pattern(text: Fields, architecture: str) -> int:
-    """Returns every how many layers one has full attention."""
+    """Returns N where every Nth layer has full attention and the others a window; 1 without windows."""
     if architecture.startswith(("Gemma3", "Gemma4")):
         return text.size("sliding_window_pattern", default=5 if architecture.startswith("Gemma3n") else 6)
     if architecture.startswith(_ALTERNATING):
@@ -244,7 +243,7 @@ def _mixer(name: str, windows: bool) -> str:
 
 
 def _learned_positions(text: Fields, architecture: str, context: int) -> int:
-    """Returns rows of a learned embedding of positions, and of the kinds of a text where an encoder has these."""
+    """Returns the rows of a learned embedding of positions, plus an encoder's token types."""
     return context + text.count("type_vocab_size", default=0) if architecture.startswith(_LEARNED_POSITIONS) else 0
 
 
@@ -260,13 +259,13 @@ def _kv_heads(text: Fields, heads: int) -> int:
 
 
 def _is_tied(config: Fields, traits: Traits) -> bool:
-    """Returns whether lm_head is the embedding, by the part of the config that the class asks."""
+    """Returns whether lm_head is the embedding; ``config`` is the part that the model class reads."""
     stated = config.flag("tie_word_embeddings", default=traits.tied_default)
     return traits.tied == ALWAYS if traits.tied in (ALWAYS, NEVER) else stated
 
 
 def _rotary(text: Fields, architecture: str, head_dim: int) -> tuple[int, int]:
-    """Dimensions and rows of the table of rotary angles (layers/rotary_embedding.get_rope)."""
+    """Returns the dimensions and rows of the table of rotary angles (layers/rotary_embedding.get_rope)."""
     if not _rotates(text, architecture):
         return head_dim, 0
     scaling = text.part("rope_scaling", "rope_parameters")  # the latter is transformers 5's name for both
@@ -282,17 +281,16 @@ def _rotary(text: Fields, architecture: str, head_dim: int) -> tuple[int, int]:
 
 
 def _rotates(text: Fields, architecture: str) -> bool:
-    """Returns whether the class makes a table of rotary angles: of the hybrids, some leave the token order to layers
-    with a state (0.5.23: models/nemotron_h.py, kimi_linear.py, granitemoehybrid.py; transformers: jamba)."""
+    """Returns whether the class makes a table of rotary angles. Some hybrids leave the token order to layers with a
+    state (0.5.23: models/nemotron_h.py, kimi_linear.py, granitemoehybrid.py; transformers: jamba)."""
     if architecture.startswith("GraniteMoeHybrid"):
         return str(text.get("position_embedding_type")) == "rope"
     return not architecture.startswith(_WITHOUT_ROTARY)
 
 
 def _layer_positions(text: Fields, architecture: str) -> int:
-    """Returns rows of a table of rotary angles that each layer has for itself: Grok's class makes one wherever its
-    config names a rope_type, past the cache of tables that others share (srt/models/grok.py,
-    ScalingRotaryEmbedding)."""
+    """Returns the rows of each layer's own table of rotary angles. Grok's class makes one wherever its config names a
+    rope_type, and does not use the shared cache of tables (srt/models/grok.py, ScalingRotaryEmbedding)."""
     if not architecture.startswith("Grok1") or "rope_type" not in text:
         return 0
     return int(text.size("original_max_position_embeddings") * text.number("scaling_factor"))
@@ -302,8 +300,8 @@ _ENCODERS = ("Bert", "XLMRoberta")
 
 
 def read_extras(text: Fields, architecture: str, hidden: int, layers: int) -> tuple[Extra, ...]:
-    """Returns the matrices of Gemma 3n and Gemma 4 that feed each layer an embedding of its own, Gemma 3n's side
-    streams, an encoder's last layer. ``small``: never quantized."""
+    """Returns the special matrices of Gemma 3n and Gemma 4 (an embedding for each layer), Gemma 3n's side streams, and
+    an encoder's last layer. The prefix ``small.`` marks matrices that are never quantized."""
     width = text.count("hidden_size_per_layer_input", default=0)
     extras: list[Extra] = []
     if width and architecture.startswith(("Gemma3n", "Gemma4")):
@@ -336,7 +334,7 @@ def read_extras(text: Fields, architecture: str, hidden: int, layers: int) -> tu
 
 
 def read_windowed(text: Fields, usual: Heads) -> Heads | None:
-    """Returns the heads of layers with a sliding window where they are stated apart; None if they are as the others."""
+    """Returns the heads of sliding-window layers where the config states them apart, else None."""
     other = text.part("attention_other_setting")
     if other is not None:
         number, kv = other.size("num_attention_heads"), other.size("num_attention_groups")
@@ -354,8 +352,8 @@ def read_windowed(text: Fields, usual: Heads) -> Heads | None:
 
 
 def read_heads(text: Fields, architecture: str, heads: int, kv_heads: int, size: int) -> tuple[Heads, Heads | None]:
-    """Returns the heads of layers with full attention, and of those with a window where they differ. Gemma 4 states the
-    latter under the usual names and those with full attention as global ones."""
+    """Returns the heads of layers with full attention, and those of windowed layers where they differ (else None).
+    Gemma 4 states the windowed heads under the usual names and the full ones as global heads."""
     if architecture.startswith("Gemma4"):
         usual = Heads(heads, kv_heads, size, size)
         wide = text.size("global_head_dim", default=size)
@@ -368,7 +366,7 @@ def read_heads(text: Fields, architecture: str, heads: int, kv_heads: int, size:
 
 
 def read_latent(text: Fields, architecture: str) -> Latent | None:
-    """Returns multi-head latent attention; None where keys and values have heads of their own."""
+    """Returns multi-head latent attention, or None where keys and values have heads of their own."""
     if "kv_lora_rank" not in text or not text.flag("use_mla", default=True):
         return None
     if "q_lora_rank" not in text.values:
@@ -387,7 +385,8 @@ def read_latent(text: Fields, architecture: str) -> Latent | None:
 
 
 def read_indexer(text: Fields, latent: Latent | None) -> Indexer | None:
-    """Returns the indexer of sparse attention: DeepSeek's beside a latent cache, or MiniMax-M3's beside KV heads."""
+    """Returns the indexer of sparse attention: DeepSeek's beside a latent cache, MiniMax-M3's beside KV heads; else
+    None."""
     sparse = text.part("sparse_attention_config")
     if sparse is not None and sparse.flag("use_sparse_attention", default=True):
         return Indexer(sparse.size("sparse_num_index_heads"), sparse.size("sparse_index_dim"), 0)
@@ -398,7 +397,7 @@ def read_indexer(text: Fields, latent: Latent | None) -> Indexer | None:
 
 
 def read_compressed(text: Fields) -> Compressed | None:
-    """Returns DeepSeek-V4's attention; None for other models."""
+    """Returns DeepSeek-V4's attention, or None for other models."""
     if "compress_ratios" not in text:
         return None
     if "kv_source_layer_ids" in text:  # DeepSeek-V4.1: ratios 1 and 2, tables of n-grams
@@ -418,7 +417,7 @@ def read_compressed(text: Fields) -> Compressed | None:
 
 
 def layer_kinds(text: Fields, number: int) -> tuple[int, ...]:
-    """Returns what tells apart layers of sparse or compressed attention (``Layer.kind``), in order."""
+    """Returns ``Layer.kind`` of each layer in order: it separates layers of sparse or compressed attention."""
     if "compress_ratios" in text:
         ratios = text.numbers("compress_ratios")
         if len(ratios) < number or not set(ratios) <= {0, 4, 128}:
@@ -435,7 +434,8 @@ def layer_kinds(text: Fields, number: int) -> tuple[int, ...]:
 
 
 def _shares_index(text: Fields) -> Callable[[int], bool]:
-    """Returns which layers reuse the choice of the one before and have no indexer (0.5.23 dsa_layer_skips_topk)."""
+    """Returns a test for layers without an indexer, which reuse the previous layer's choice (0.5.23
+    dsa_layer_skips_topk)."""
     named = text.words("indexer_types")
     if named:
         return lambda i: i < len(named) and named[i] == "shared"

@@ -1,13 +1,11 @@
-"""Reading what layers are: a mixture of experts, or a state instead of a KV cache (gated delta nets, Mamba, Kimi delta
+"""Reads the kinds of layers: mixtures of experts, and states instead of a KV cache (gated delta nets, Mamba, Kimi delta
 attention, convolutions).
 
-Fields and shapes: SGLang 0.5.2 configs/qwen3_next.py; for the families that later releases serve their own classes in
-configs/ (nemotron_h.py, falcon_h1.py, granitemoehybrid.py, kimi_linear.py, lfm2.py) and transformers (jamba, bamba).
-
-architectures.json has what the model classes of SGLang 0.5.2 do that no field of a config says (srt/models/*.py):
-``traits`` that several classes share, then each class with the name of its traits or with those that differ from the
-usual decoder's. An encoder has 4 norms a layer because each of two has a bias.
-"""
+Fields and shapes: SGLang 0.5.2 configs/qwen3_next.py; for families of later releases their classes in configs/
+(nemotron_h.py, falcon_h1.py, granitemoehybrid.py, kimi_linear.py, lfm2.py) and transformers (jamba, bamba).
+architectures.json holds what no field of a config states about the model classes of SGLang 0.5.2 (srt/models/*.py):
+``traits`` that several classes share, then each class with the name of its traits, or with its differences from the
+usual decoder. An encoder has 4 norms a layer because each of its two norms has a bias."""
 
 from __future__ import annotations
 
@@ -32,34 +30,34 @@ from sglang_hydra.architecture.known import Fields, Missing
 from sglang_hydra.text.json_types import JsonObject, json_beside
 
 _STATES = ("linear", "mamba", "conv", "hybrid")
-# Nemotron-H writes one letter for each block, newer files of it a word.
+# Nemotron-H writes one letter for each block; its newer files write a word.
 _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 _WORDS = {"linear_attention": "mamba", "full_attention": "attention"}
-# A size of a state, and the field that says which layers have attention instead: never all of them.
+# A size of a state, and the field that names the layers with attention instead: never all layers.
 _WHICH_LAYERS = {
     "mamba_dt_rank": "attn_layer_period",
     "mamba_d_state": "attn_layer_indices",
     "ssm_state_size": "hybrid_override_pattern",
     "conv_L_cache": "full_attn_idxs",
 }
-# State spaces whose tensors are known neither here nor to SGLang 0.5.2.
+# State spaces whose tensors neither this package nor SGLang 0.5.2 knows.
 _NOT_MODELLED = ("attn_type_list", "time_step_rank", "attn_layer_pattern", "hybrid_layer_ids")
 
 
 def not_modelled(text: Fields) -> str | None:
-    """Returns the first field of a kind of layer that nothing here knows the tensors of. MiniMax writes attention as 1
-    (its models/minimax_m2.py reads no other kind)."""
+    """Returns the first field that marks a layer of unknown tensors, or None. MiniMax writes attention as 1 (its
+    models/minimax_m2.py reads no other kind)."""
     usual = {"attn_type_list"} if set(text.get("attn_type_list") or ()) == {1} else ()
     return next((name for name in _NOT_MODELLED if name in text and name not in usual), None)
 
 
 def is_state(kind: str) -> bool:
-    """Returns whether a layer that a config calls ``kind`` keeps a state."""
+    """Returns whether a layer of this kind, in the config's spelling, keeps a state."""
     return kind.startswith(_STATES)
 
 
 def block_layers(text: Fields) -> tuple[Layer, ...] | None:
-    """Returns the layers of a model whose mixers and MLPs are layers of their own (Nemotron-H); None if not."""
+    """Returns the layers of a model whose mixers and MLPs are separate layers (Nemotron-H); None for other models."""
     pattern = text.get("hybrid_override_pattern")
     names = text.words("layers_block_type")
     if isinstance(pattern, str):
@@ -84,8 +82,8 @@ def block_layers(text: Fields) -> tuple[Layer, ...] | None:
 
 
 def state_mixers(text: Fields, number: int) -> list[str] | None:
-    """Returns how each layer mixes tokens where some fields of their own say which ones keep a state; None where none
-    keeps one. Raises Missing where some do and nothing says which."""
+    """Returns the token mixer of each layer where the config says which layers keep a state; None where no layer does.
+    Raises Missing where some layers do and no field says which."""
     if "mamba_d_ssm" in text:
         return [BOTH] * number  # Falcon-H1: each layer has attention and a state space side by side
     if "attn_layer_period" in text:
@@ -117,7 +115,7 @@ def state_mixers(text: Fields, number: int) -> list[str] | None:
 
 
 def read_linear(text: Fields, hidden: int, attention_heads: int) -> Linear:
-    """Returns the sizes of the layers that keep a state. Raises Missing."""
+    """Reads the sizes of the layers that keep a state. Raises Missing."""
     nested = text.part("linear_attn_config")
     if nested is not None or "linear_num_heads" in text:
         part, start = (text, "linear_") if nested is None else (nested, "")
@@ -165,7 +163,7 @@ _CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", 
 
 
 def expert_pattern(text: Fields, architecture: str, number: int) -> Callable[[int], bool]:
-    """Returns which layers have experts."""
+    """Returns a test for the layers with experts, by their number."""
     if _expert_count(text) <= 1:
         return lambda i: False
     listed = text.get("moe_layers_enum")
@@ -222,7 +220,7 @@ def read_experts(text: Fields, architecture: str, traits: Traits) -> Experts:
 
 
 def _shared_width(text: Fields, architecture: str, width: int) -> int:
-    """Returns the width of all shared experts of a layer together; 0 where the family has none."""
+    """Returns the total width of a layer's shared experts; 0 where the family has none."""
     stated = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
     if any(name in text for name in stated):
         return text.count(*stated)
@@ -243,7 +241,7 @@ def _expert_count(text: Fields) -> int:
 
 
 def _first(text: Fields, name: str) -> int:
-    """Returns a number that some families state once for each layer: the first."""
+    """Returns a number; where a family states a list, one for each layer, its first item."""
     value = text.get(name)
     if isinstance(value, (list, tuple)):
         if not value:
@@ -258,15 +256,14 @@ ALWAYS, NEVER, CONFIG = "always", "never", "config"
 class Traits(NamedTuple):
     """One class of models.
 
-    ``tied``: whether lm_head is the embedding (ALWAYS, NEVER, or as the config says, with ``tied_default`` where it
-    says nothing). ``gated``: the MLP has a gate beside its up projection. ``norms``: norms of the hidden size in each
-    layer. ``shares_attention``: the class knows DP attention. ``embedding_repeated``: every GPU holds the whole
-    embedding. ``head``: False for reward and classification models. ``biased_experts``: experts have biases, kept in
-    float32. ``windows``: layers may have a KV pool of their own for their window (the class has
-    get_attention_sliding_window_size, or is the one that hybrid_kvcache_ratio is for); ``pools_windows``: releases from
-    0.5.8 on make one (0.5.23 configs/model_config.py:2655-2679, is_hybrid_swa_model). ``head_on_every_stage``: each
-    pipeline stage makes an lm_head, though only the last one's is used.
-    """
+    ``tied``: whether lm_head is the embedding (ALWAYS, NEVER, or CONFIG: the config says, with ``tied_default`` as its
+    default). ``gated``: the MLP has a gate beside its up projection. ``norms``: norms of the hidden size in each layer.
+    ``shares_attention``: the class supports DP attention. ``embedding_repeated``: every GPU holds the whole embedding.
+    ``head``: False for reward and classification models. ``biased_experts``: experts have biases, kept in float32.
+    ``windows``: layers may have a separate KV pool for their window (the class has get_attention_sliding_window_size,
+    or hybrid_kvcache_ratio is for it); ``pools_windows``: releases from 0.5.8 on make one (0.5.23
+    configs/model_config.py:2655-2679, is_hybrid_swa_model). ``head_on_every_stage``: each pipeline stage makes an
+    lm_head, though only the last one is used."""
 
     tied: str = CONFIG
     tied_default: bool = False
@@ -286,7 +283,7 @@ _SHARED = {name: Traits(**stated) for name, stated in _TABLE["traits"].items()}
 
 
 def _read(part: str) -> Mapping[str, Traits]:
-    """Returns the traits of each class, which the table names or states."""
+    """Reads the traits of each class: the table names shared traits or states them."""
     rows = _TABLE[part].items()
     return {name: _SHARED[row] if isinstance(row, str) else Traits(**row) for name, row in rows}
 
@@ -295,7 +292,7 @@ KNOWN = _read("release_0_5_2")
 """The classes of 0.5.2 by architecture, as config.json spells it."""
 
 LATER = _read("later")
-"""Classes of later releases, and of transformers, that have been counted like those of 0.5.2."""
+"""Classes of later releases and of transformers, whose tensors are counted like those of 0.5.2."""
 
 ENCODERS: Sequence[str] = _TABLE["encoders"]
 """Models without a decoder to size here."""
@@ -305,8 +302,8 @@ FA3_BY_DEFAULT: Sequence[str] = _TABLE["fa3_by_default"]
 
 
 def traits_of(architecture: str) -> tuple[Traits, bool | None]:
-    """Returns the traits of a class, and whether SGLang 0.5.2 has it. None instead of the latter: nobody knows the
-    class here, and its tensors are taken to be those of the usual decoder."""
+    """Returns the traits of a class, and whether SGLang 0.5.2 has it. The latter is None for an unknown class, which
+    gets the tensors of the usual decoder."""
     if architecture in KNOWN:
         return KNOWN[architecture], True
     if architecture in LATER:

@@ -31,17 +31,16 @@ VISION = "vision tower"
 ROTARY = "rotary tables"
 OTHER = "other"
 PARTS = (EMBEDDING, ATTENTION, DENSE, ROUTED, SHARED, HEAD, NORMS, VISION, ROTARY, OTHER)
-"""What the weights are split into, in the order in which they are shown."""
+"""The parts of the weights, in display order."""
 
 LINEAR_FORMAT, EXPERTS_FORMAT, PLAIN_FORMAT = "linear", "experts", "plain"
 
 
 class Matrix(NamedTuple):
-    """``copies`` matrices of ``rows`` outputs and ``columns`` inputs on one GPU.
+    """A group of ``copies`` matrices with ``rows`` outputs and ``columns`` inputs on one GPU.
 
-    ``module`` is their path inside a layer, as a checkpoint's lists of unquantized modules spell it; ``format``
-    says which of the scheme's formats they take.
-    """
+    ``module`` is their path inside a layer, in the spelling of a checkpoint's lists of unquantized modules; ``format``
+    selects one of the scheme's formats."""
 
     part: str
     module: str
@@ -58,14 +57,14 @@ def layer_matrices(decoder: Decoder, layer: Layer, ranks: Ranks, experts_format:
     if layer.dense:
         matrices += mlp_matrices(decoder, layer.dense, ranks.dense, DENSE, "mlp") * decoder.blocks
     if layer.experts:
-        # Beside an MLP of the layer's own they are no part of it: Gemma 4's layers.N.experts.
+        # Where the layer has its own MLP, the experts are beside it: Gemma 4's layers.N.experts.
         matrices += expert_matrices(decoder, ranks, experts_format, "" if layer.dense else "mlp.")
     matrices.append(Matrix(NORMS, "norm", decoder.norms * decoder.blocks, decoder.hidden, format=PLAIN_FORMAT))
     return matrices
 
 
 def extra_matrix(extra: Extra, ranks: Ranks) -> Matrix:
-    """Returns a matrix that only this family has; GPUs that share one take part of its outputs, or of what is fewer."""
+    """Returns a family's special matrix on one GPU; GPUs that share it divide its outputs."""
     rows = share(extra.rows, ranks.attention) if extra.split else extra.rows
     kind = PLAIN_FORMAT if extra.module.startswith(("embed", "small.")) else LINEAR_FORMAT
     part = EMBEDDING if extra.module.startswith("embed") else OTHER
@@ -73,7 +72,7 @@ def extra_matrix(extra: Extra, ranks: Ranks) -> Matrix:
 
 
 def mlp_matrices(decoder: Decoder, width: int, gpus: int, part: str, module: str) -> list[Matrix]:
-    """Returns an MLP: up (and gate) divided by their outputs, down by its inputs."""
+    """Returns the matrices of an MLP: up (and gate) divided by their outputs, down by its inputs."""
     mine = share(width, gpus)
     return [
         Matrix(part, f"{module}.gate_proj", mine, decoder.hidden, copies=2 if decoder.gated else 1),
@@ -82,11 +81,10 @@ def mlp_matrices(decoder: Decoder, width: int, gpus: int, part: str, module: str
 
 
 def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored, within: str = "mlp.") -> list[Matrix]:
-    """Lists the matrices of routed and shared experts and of the router, which every GPU holds whole
+    """Lists the matrices of routed and shared experts, and the router, which every GPU holds whole
     (layers/moe/fused_moe_triton/layer.py).
 
-    A shared expert that is fused with the routed ones takes the same memory.
-    """
+    A shared expert that is fused with the routed ones takes the same memory."""
     experts = decoder.experts
     if experts is None:
         return []
@@ -100,7 +98,7 @@ def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored, within: str 
         Matrix(ROUTED, f"{within}experts.0.down_proj", hidden, width, mine, EXPERTS_FORMAT),
         Matrix(OTHER, "mlp.gate", experts.number, decoder.hidden, format=PLAIN_FORMAT),
     ]
-    if experts.latent:  # into the size that the experts work in, and back
+    if experts.latent:  # projects to the experts' size, and back
         matrices.append(Matrix(OTHER, "mixer.fc1_latent_proj", experts.latent, decoder.hidden, 2))
     if experts.biased:  # float32: two 16 bit weights each
         matrices.append(Matrix(ROUTED, f"{within}experts", 2 * (2 * width + hidden), mine, format=PLAIN_FORMAT))
@@ -110,8 +108,8 @@ def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored, within: str 
 
 
 def latent_copies(decoder: Decoder, ranks: Ranks) -> int:
-    """Weights of a layer's kv_b_proj, which latent attention also holds unpacked, as w_kc and w_vc (deepseek_v2.py,
-    post_load_weights: the projection itself stays for prefill)."""
+    """Counts the unpacked weights of a layer's kv_b_proj, which latent attention holds as w_kc and w_vc beside the
+    projection for prefill (deepseek_v2.py, post_load_weights); 0 without latent attention."""
     latent = decoder.latent
     if latent is None:
         return 0
@@ -130,7 +128,7 @@ def _mixer(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
 
 
 def _attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
-    """Lists the matrices of attention with KV heads; repeated if fewer than GPUs (layers/linear.QKVParallelLinear)."""
+    """Lists the matrices of attention with KV heads, repeated if fewer than GPUs (layers/linear.QKVParallelLinear)."""
     shape = decoder.heads_of(layer.mixer)
     heads, kv_heads = share(shape.number, ranks.attention), kv_share(shape.kv, ranks.attention)
     output = Matrix(ATTENTION, "self_attn.o_proj", decoder.hidden, heads * shape.value)
@@ -151,7 +149,7 @@ def _attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
 
 
 def _latent_attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
-    """Lists the matrices of multi-head latent attention: the compressing projections are whole on every GPU
+    """Lists the matrices of multi-head latent attention; every GPU holds the compressing projections whole
     (deepseek_v2.py)."""
     latent = decoder.latent
     assert latent is not None
@@ -186,7 +184,7 @@ def _latent_attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matr
 
 def _compressed_attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
     """Lists the matrices of DeepSeek-V4's attention (0.5.23 models/deepseek_v4.py:1028-1165, 3165-3200;
-    layers/attention/dsv4/compressor.py: 37-78, indexer.py:1154-1215): the mixing of its streams is in float32, two 16
+    layers/attention/dsv4/compressor.py: 37-78, indexer.py:1154-1215). The mixing of its streams is in float32: two 16
     bit weights each."""
     shape = decoder.compressed
     assert shape is not None
@@ -214,7 +212,7 @@ def _compressed_attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[
 
 
 def _state(decoder: Decoder, ranks: Ranks) -> list[Matrix]:
-    """Returns a layer that keeps a state: its projections, the convolution, and what its kind has besides."""
+    """Lists the matrices of a layer that keeps a state: input projections, convolution, output projection."""
     linear = decoder.linear
     assert linear is not None
     gpus, hidden = ranks.attention, decoder.hidden
@@ -229,8 +227,9 @@ def _state(decoder: Decoder, ranks: Ranks) -> list[Matrix]:
 
 
 def _projections(linear: Linear, name: str, hidden: int, values: int, channels: int, heads: int) -> list[Matrix]:
-    """Returns what a state is fed from, with ``values``, ``channels`` and ``heads`` of one GPU (0.5.2: qwen3_next.py;
-    later: layers/attention/mamba/mamba.py, kimi_linear.py, lfm2.py; Mamba 1: transformers, modeling_jamba.py)."""
+    """Lists the input projections of a state, with ``values``, ``channels`` and ``heads`` of one GPU (0.5.2:
+    qwen3_next.py; later: layers/attention/mamba/mamba.py, kimi_linear.py, lfm2.py; Mamba 1: transformers,
+    modeling_jamba.py)."""
     if linear.kind == SHORT_CONVOLUTION:
         return [Matrix(ATTENTION, f"{name}.in_proj", 3 * values, hidden)]
     if linear.kind == MAMBA:

@@ -1,4 +1,4 @@
-"""A model under given arguments: everything about it that sizes memory, and the names of what is not known."""
+"""Reads a model under given arguments: all facts that size its memory, and the names of the unknown ones."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Understanding:
-    """What is known of a model. ``context`` is the longest context in tokens that the server will take, ``cached`` the
-    bytes of a cached number where kv_cache_dtype is auto. ``release`` is SGLang's: where nobody named one, 0.5.2 for
-    its own classes and the last known for others. ``named``: it was, and the values are those that it resolved."""
+    """The facts of a model. ``context`` is the longest context in tokens that the server accepts, ``cached`` the bytes
+    of a cached element under kv_cache_dtype=auto. ``release`` is SGLang's: without a named release, 0.5.2 for its own
+    classes and the last known one for others. ``named``: a release was named, and the values are those it resolved."""
 
     layout: Layout
     ranks: Ranks
@@ -53,7 +53,7 @@ class Understanding:
     named: bool = False
 
     def attempt(self, read: Callable[[], T]) -> T | None:
-        """Returns what ``read`` returns; None where it lacks a field, whose name is kept."""
+        """Returns the result of ``read``, or None where a field is missing; then adds its name to ``unknown``."""
         try:
             return read()
         except Missing as missing:
@@ -62,7 +62,7 @@ class Understanding:
 
 
 def config_fields(model: ModelFacts, override_text: object) -> Fields | None:
-    """Returns the config under json_model_override_args; None where nothing is known of the model."""
+    """Returns the config with json_model_override_args applied, or None for an unknown model."""
     view = view_of(as_read(model, ""), override_text)
     if view is None:
         return None
@@ -71,11 +71,10 @@ def config_fields(model: ModelFacts, override_text: object) -> Fields | None:
 
 
 def understand(values: JsonObject, gpu: GpuFacts, model: ModelFacts, release: str | None = None) -> Understanding:
-    """Reads ``model`` as the server with ``values`` would, one of ``release`` if that is named. Nothing is raised for
-    what is missing: it is in ``unknown``.
+    """Reads ``model`` as a server with ``values`` would, one of ``release`` if that is named. Missing fields go to
+    ``unknown`` and raise nothing.
 
-    Raises ConfigError (FIT010) where a field of the config cannot be a size.
-    """
+    Raises ConfigError (FIT010) where a field of the config cannot be a size."""
     config = config_fields(model, values.get("json_model_override_args", "{}"))
     layout = layout_of(values, release or SPECIFIED)
     ranks = ranks_of(layout, shares_attention=True)
@@ -107,7 +106,7 @@ def understand(values: JsonObject, gpu: GpuFacts, model: ModelFacts, release: st
 
 
 def _decoder(config: Fields, architecture: str) -> Decoder:
-    """Returns the decoder of ``config``; the last few are kept: most plans repeat a model."""
+    """Returns the decoder of ``config`` and caches the last four, because most plans repeat a model."""
     for values, name, kept in _LAST:
         if name == architecture and values == config.values:
             return kept

@@ -12,20 +12,20 @@ _ASPECT_RATIOS = 8  # of Mllama, with 4 tiles
 
 
 class Tower(NamedTuple):
-    """Weights of a tower: those of attention and of MLPs, which GPUs may share, and those that each one holds whole."""
+    """Weights of a tower: attention and MLPs, which GPUs may share, and the rest, which each GPU holds whole."""
 
     attention: int
     mlp: int
     whole: int
 
     def on_gpu(self, attention_gpus: int, gpus: int) -> tuple[int, int]:
-        """Weights of linear layers and other weights on one GPU."""
+        """Returns the weights of linear layers and the other weights on one GPU."""
         return self.attention // attention_gpus + self.mlp // gpus, self.whole
 
 
 def has_tower(config: Fields, architecture: str, values: Mapping[str, object]) -> bool:
-    """Returns whether the server builds a tower. Llama 4 does only where multimodality was asked for (mllama4.py); the
-    other classes always do, but for Grok, whose config.json names a model type (git) that has one (models/grok.py has
+    """Returns whether the server builds a tower. Llama 4 does so only with enable_multimodal (mllama4.py). Other
+    classes always do, except Grok, whose config.json names a model type (git) that has a tower (models/grok.py has
     none)."""
     if architecture not in _TOWERS and config.part("vision_config") is None:
         return False
@@ -35,7 +35,7 @@ def has_tower(config: Fields, architecture: str, values: Mapping[str, object]) -
 
 
 def read_tower(config: Fields, architecture: str, decoder: Decoder) -> Tower:
-    """Returns the tower of a multimodal model. Raises Missing where fields or the kind are unknown."""
+    """Reads the tower of a multimodal model. Raises Missing for missing fields or an unknown kind."""
     reader = _TOWERS.get(architecture)
     vision = config.part("vision_config", "audio_config")
     if vision is None:
@@ -46,7 +46,7 @@ def read_tower(config: Fields, architecture: str, decoder: Decoder) -> Tower:
 
 
 def _blocks(vision: Fields, *, gated: bool, width: int | None = None) -> tuple[int, int, int, int]:
-    """Layers, hidden size, weights of all attention, weights of all MLPs."""
+    """Returns the layers, the hidden size, the weights of all attention and the weights of all MLPs."""
     layers = vision.size("num_hidden_layers", "depth", "layers", "vt_num_hidden_layers", "encoder_layers")
     hidden = vision.size("embed_dim", "hidden_size", "width", "vt_hidden_size", "d_model")
     if width is None:
@@ -60,7 +60,7 @@ def _patches(vision: Fields, hidden: int, *, frames: int = 1, default: int = 14)
 
 
 def _merger(vision: Fields, hidden: int, out: int) -> int:
-    """Counts a merger's weights: neighbouring patches are joined and projected: (k d)^2 + k d x out, with k patches."""
+    """Counts the weights of a merger, which joins k neighbouring patches and projects them: (k d)^2 + k d x out."""
     joined = vision.size("spatial_merge_size", default=2) ** 2 * hidden
     return joined * joined + joined * out
 
@@ -79,7 +79,7 @@ def _qwen2_5(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _merged(vision: Fields, decoder: Decoder) -> Tower:
-    """Describes Qwen3-VL and later: one merger more for each layer that feeds the language model."""
+    """Describes Qwen3-VL and later: one more merger for each layer that feeds the language model."""
     _, hidden, attention, mlp = _blocks(vision, gated=False)
     mergers = 1 + len(vision.numbers("deepstack_visual_indexes"))
     merger = mergers * _merger(vision, hidden, vision.size("out_hidden_size"))
@@ -115,14 +115,14 @@ def _pixtral(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _intern(vision: Fields, decoder: Decoder) -> Tower:
-    """Describes InternViT: MLPs and the projector whole on each GPU."""
+    """Describes InternViT: every GPU holds its MLPs and the projector whole."""
     _, hidden, attention, mlp = _blocks(vision, gated=False)
     projector = decoder.hidden * (4 * hidden + decoder.hidden)
     return Tower(attention, 0, mlp + projector + _patches(vision, hidden) + _positions(vision, hidden))
 
 
 def _moon(vision: Fields, decoder: Decoder) -> Tower:
-    """Describes MoonViT, whole on each GPU. Kimi K3's has queries of their own size (0.5.23
+    """Describes MoonViT, whole on each GPU. Kimi K3's queries have their own size (0.5.23
     models/kimi_k3_vl.py:388-420)."""
     layers, hidden, attention, mlp = _blocks(vision, gated=False)
     attention = layers * 4 * hidden * vision.size("qkv_hidden_size", default=hidden)
@@ -211,7 +211,7 @@ def _positions(vision: Fields, hidden: int, default: int = 224) -> int:
 
 
 def _side(vision: Fields, name: str, default: int) -> int:
-    """Returns the side of a square in pixels; some state it twice."""
+    """Returns the side of a square in pixels; the larger one where a config states two."""
     if isinstance(vision.get(name), (list, tuple)):
         return Fields({name: max(vision.numbers(name), default=default)}, vision.source, vision.prefix).size(name)
     return vision.size(name, default=default)

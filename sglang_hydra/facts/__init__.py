@@ -1,14 +1,12 @@
 """Finds the facts of a plan: the GPUs of a node and the model, each with its source.
 
-What goes here: reading facts, from presets, files, this machine or the hub. What does not: what follows from them,
-which is for rules, checks and the fit. What cannot be known stays unknown; nothing is guessed.
+Reading facts goes here: from presets, files, this machine or the hub. Consequences of facts do not: they go to rules,
+checks and the fit. Unknown facts stay unknown; nothing is guessed.
 
-gpu, model, config_view                   the facts as rules read them
-declared, defaults                        from presets and composed nodes
-stated_config, gguf, weights, tiny        from a model's files; those of ``model=tiny``
-probe, hub, host                          the door to this machine and to the hub; the hub, the processor
-nvml, accelerators                        the accelerators of this machine, how they are searched, the vendors' tools
-visible_gpus, recognise, resolvers        which GPUs CUDA shows, which preset they are, ``${probe:...}`` in files
-machine_cache, trust                      asked once for several plans; which programs planning may start
-installed, environments                   what an interpreter's environment has
-"""
+gpu, model, config_view                   the facts as rules read them declared, defaults                        facts
+from presets and composed nodes stated_config, gguf, weights, tiny        facts from a model's files; the checkpoint of
+``model=tiny`` probe, hub, host                          the entry to machine and hub; the hub; processor and memory
+nvml, accelerators                        the accelerators of this machine, by the vendors' tools visible_gpus,
+recognise, resolvers        the GPUs that CUDA shows, their preset, ``${probe:...}`` in files machine_cache, trust
+answers shared by several plans; the programs that planning may start installed, environments                   the
+packages in an interpreter's environment"""

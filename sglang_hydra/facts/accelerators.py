@@ -1,4 +1,4 @@
-"""Finds the accelerators of this machine: by NVIDIA's library, by rocminfo, by hl-smi, and what only torch knows."""
+"""Finds the accelerators of this machine: by NVIDIA's library, rocminfo, hl-smi, or torch for all others."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _VENDORS = {"cuda": "nvidia", "xpu": "intel", "npu": "huawei", "hpu": "habana"}
 
 
 def find_amd(search: Search) -> Found | None:
-    """Returns the machine's AMD GPUs by rocminfo, which is where SGLang reads their memory; None if there are none."""
+    """Finds the machine's AMD GPUs by rocminfo, where SGLang reads their memory, too; None if there are none."""
 
-    text = search.run(["rocminfo"])  # which obeys ROCR_VISIBLE_DEVICES itself
+    text = search.run(["rocminfo"])  # rocminfo itself obeys ROCR_VISIBLE_DEVICES
     if text is None:
         return None
     devices, pools = read_rocminfo(text)
@@ -31,7 +31,7 @@ def find_amd(search: Search) -> Found | None:
 
 
 def find_habana(search: Search) -> Found | None:
-    """Returns the machine's Gaudi cards by hl-smi, which is where SGLang reads their memory; None if there are none."""
+    """Finds the machine's Gaudi cards by hl-smi, where SGLang reads their memory, too; None if there are none."""
 
     text = search.run(["hl-smi", "--query"])
     if text is None:
@@ -42,7 +42,7 @@ def find_habana(search: Search) -> Found | None:
 
 
 def find_by_torch(search: Search) -> Found | None:
-    """Finds what only torch knows (Ascend, Intel XPU) in a child process, only for a torch built for one."""
+    """Finds accelerators that only torch knows (Ascend, Intel XPU), in a child process, if torch was built for one."""
     from sglang_hydra.facts.installed import find_package, torch_build
 
     build = torch_build(search.paths)
@@ -70,7 +70,7 @@ def find_by_torch(search: Search) -> Found | None:
 
 
 def find_nvidia(search: Search) -> Found | None:
-    """Returns the machine's NVIDIA GPUs and what CUDA_VISIBLE_DEVICES leaves of them; None if there are none."""
+    """Finds the machine's NVIDIA GPUs and those that CUDA_VISIBLE_DEVICES leaves visible; None if there are none."""
     devices = _nvml(search)
     if not devices:
         return None
@@ -92,10 +92,9 @@ def find_nvidia(search: Search) -> Found | None:
 
 
 def _nvml(search: Search) -> list[Device] | None:
-    """Returns the GPUs by NVIDIA's library; None where it cannot be used.
+    """Returns the GPUs by NVIDIA's library, or None where it fails.
 
-    The library's total (either version of its memory call) divided by 2**20 is nvidia-smi's ``memory.total``.
-    """
+    The library's total (either version of its memory call) divided by 2**20 is nvidia-smi's ``memory.total``."""
     try:
         with nvml_library() as nvml:
             handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
@@ -123,8 +122,8 @@ def _nvml_device(nvml: Any, handle: Any) -> Device:
 _TOOL_TIMEOUT_S = 20.0
 _TORCH_TIMEOUT_S = 120.0
 
-# Runs in the engine's interpreter, for the accelerators that only torch can be asked about. -c puts the working
-# directory first on the path: it may be a checkout of somebody else's, with a torch.py.
+# Runs in the engine's interpreter, for accelerators that only torch knows. -c puts the working directory first on
+# the path; it is removed, because it may be an untrusted checkout with a torch.py.
 _ASK_TORCH = """
 import sys
 sys.path[:] = [path for path in sys.path if path]
@@ -149,7 +148,7 @@ print(json.dumps(found))
 
 
 class Found(NamedTuple):
-    """The accelerators of one vendor: all of them, and what of them is visible."""
+    """The accelerators of one vendor: all of them, and the visible ones."""
 
     vendor: str
     device: str
@@ -160,7 +159,7 @@ class Found(NamedTuple):
 
 
 class Search:
-    """One probe: the environment it obeys and the sentences it collects."""
+    """One probe: its environment, and a sentence for each way that was tried."""
 
     def __init__(self, env: Mapping[str, str], python: str | None, site_paths: Sequence[str] | None) -> None:
         self.env = env
@@ -170,7 +169,7 @@ class Search:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Returns the folders that the engine's interpreter imports from."""
+        """Returns the import folders of the engine's interpreter."""
         if self._paths is None:
             from sglang_hydra.facts.installed import interpreter_paths
 
@@ -178,10 +177,9 @@ class Search:
         return self._paths
 
     def run(self, command: list[str], timeout: float = _TOOL_TIMEOUT_S) -> str | None:
-        """Returns what ``command`` prints; None if it is not there, fails or is not done within ``timeout`` seconds.
+        """Returns the output of ``command``; None if it is missing, fails or takes longer than ``timeout`` seconds.
 
-        A failure leaves its sentence; a success is the caller's to tell.
-        """
+        A failure adds its sentence to ``tried``; the caller adds one for a success."""
         import shutil
         import subprocess
 
@@ -214,16 +212,15 @@ class Search:
         return done.stdout
 
     def first_set(self, *names: str) -> str | None:
-        """Returns the first of these variables that the environment sets, if only to an empty string."""
+        """Returns the first of these variables in the environment, even an empty one; else None."""
         return next((name for name in names if name in self.env), None)
 
 
 def ask_torch(search: Search) -> JsonDict:
-    """Returns what the engine's torch says of the first kind of accelerator that it sees; empty if it sees none.
+    """Asks the engine's torch for the first kind of accelerator that it sees; empty if it sees none.
 
-    A child process, since importing torch takes seconds and may initialise a device. Keys: device, count, name,
-    hip, and where torch knows them memory_mib (of the first) and capability.
-    """
+    Uses a child process, since importing torch takes seconds and may initialise a device. Keys: device, count, name,
+    hip, and where torch knows them memory_mib (of the first) and capability."""
     import sys
 
     from sglang_hydra.facts.trust import may_start
@@ -241,7 +238,7 @@ def smallest(devices: Sequence[Device]) -> float | None:
 
 
 def counted(devices: Sequence[Device]) -> str:
-    """Returns ``8 x NVIDIA H200 143771 MiB``: the devices for a sentence."""
+    """Describes the devices in a sentence: ``8 x NVIDIA H200 143771 MiB``."""
     if not devices:
         return "no GPU"
     kinds = sorted({f"{device.name or 'unnamed'} {device.memory_mib or 0:g} MiB" for device in devices})
@@ -254,18 +251,17 @@ _AFTER_POOL = 5
 
 
 def read_gfx(text: str) -> tuple[int, int] | None:
-    """Returns AMD's architecture as the (major, minor) that torch reports: gfx942 is (9, 4), gfx90a (9, 0), gfx1100
+    """Converts AMD's architecture to the (major, minor) that torch reports: gfx942 is (9, 4), gfx90a (9, 0), gfx1100
     (11, 0)."""
     found = re.match(r"gfx(\d+)(\d)[0-9a-f](?![0-9a-f])", text)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def read_rocminfo(text: str) -> tuple[list[Device], list[float]]:
-    """Returns the GPUs that ``rocminfo`` lists, and the pool sizes in MiB of which SGLang takes the smallest.
+    """Returns the GPUs in rocminfo's output, and the pool sizes in MiB of which SGLang takes the smallest.
 
-    SGLang takes the size in the first pool of whatever is within 100 lines of a ``gfx`` name; a GPU's own memory
-    here is that of the agent it belongs to.
-    """
+    SGLang takes the size in the first pool within 100 lines after any ``gfx`` name; the memory of a GPU here is that of
+    its own agent."""
     lines = text.splitlines()
     return _rocm_agents(lines), _rocm_pools(lines)
 
@@ -303,7 +299,7 @@ def _rocm_pools(lines: list[str]) -> list[float]:
 
 
 def _within(lines: list[str], mark: str, after: int) -> list[str]:
-    """Returns the lines that hold ``mark``, each with the ``after`` lines that follow it."""
+    """Returns the lines that contain ``mark``, each with the ``after`` lines that follow it."""
     kept, left = [], 0
     for line in lines:
         left = after + 1 if mark in line else left
@@ -314,13 +310,13 @@ def _within(lines: list[str], mark: str, after: int) -> list[str]:
 
 
 def _kib(text: str) -> float | None:
-    """Returns ``200998912(0xbfb0000) KB`` in MiB."""
+    """Converts ``200998912(0xbfb0000) KB`` to MiB."""
     found = _NUMBER.match(text)
     return float(found[0]) / 1024 if found else None
 
 
 def read_hl_smi(text: str) -> list[Device]:
-    """Returns the Gaudi cards in the log of ``hl-smi --query``. Its MB are MiB (a 96 GiB card shows 98304)."""
+    """Reads the Gaudi cards from the log of ``hl-smi --query``. Its MB are MiB (a 96 GiB card shows 98304)."""
     devices: list[Device] = []
     for line in text.splitlines():
         key, _, value = (part.strip() for part in line.partition(":"))

@@ -1,4 +1,4 @@
-"""A model's config as SGLang sees it: the published config.json with ``json_model_override_args`` laid over it."""
+"""A model's config as SGLang sees it: the published config.json with ``json_model_override_args`` applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sglang_hydra.text.json_types import Json, JsonObject
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
-# The one vision tower that SGLang writes into the config itself, whatever the checkpoint publishes.
+# The only vision tower that SGLang writes into the config itself; it ignores the published one.
 _PHI4MM_VISION: Mapping[str, object] = MappingProxyType({"num_hidden_layers": 26, "hidden_size": 1152})
 
 
@@ -32,7 +32,7 @@ def takes_media(architectures: Json) -> bool:
 
 
 def is_own_text(config: Mapping[str, object]) -> bool:
-    """Returns whether a multimodal config is that of its language model too, whatever its parts say: the LLaVA
+    """Returns whether a multimodal config is also its language model's config, whatever its parts say: the LLaVA
     checkpoints that are not transformers' own (hf_transformers_utils.get_hf_text_config)."""
     names = config.get("architectures")
     first = str(names[0]) if isinstance(names, list) and names else ""
@@ -40,15 +40,15 @@ def is_own_text(config: Mapping[str, object]) -> bool:
 
 
 TEXT_PARTS = ("text_config", "language_config", "llm_config")
-"""Where a multimodal config nests its language model."""
+"""The keys under which multimodal configs nest their language model."""
 
 
 class UnreadableOverrides(ValueError):
-    """``json_model_override_args`` cannot be laid over a config; the text says why and where."""
+    """``json_model_override_args`` cannot be applied to a config; the text says why and where."""
 
 
 class ConfigView(NamedTuple):
-    """What the rules read of a model. ``overrides`` replaces whole top-level keys of ``published``."""
+    """A model's config for the rules. ``overrides`` replaces whole top-level keys of ``published``."""
 
     published: JsonObject
     overrides: JsonObject
@@ -64,16 +64,15 @@ class ConfigView(NamedTuple):
 
     @property
     def architecture(self) -> Json:
-        """Returns the first architecture: the one that SGLang goes by. Raises what indexing a malformed list raises."""
+        """Returns the first architecture, which SGLang uses. A malformed list raises as indexing does."""
         return self.architectures[0]
 
     @property
     def vision(self) -> JsonObject | None:
         """Returns the vision tower's fields; None if there is none.
 
-        SGLang reads attributes of the nested config. A ``vision_config`` that comes from the overrides is a
-        plain dict there, without attributes: it counts as present and empty.
-        """
+        SGLang reads attributes of the nested config. A ``vision_config`` from the overrides is a plain dict there,
+        without attributes: it counts as present and empty."""
         if "vision_config" in self.overrides:
             return None if self.overrides["vision_config"] is None else _NOTHING
         named = self.published.get("architectures")
@@ -85,7 +84,7 @@ class ConfigView(NamedTuple):
     def is_multimodal(self, enabled: bool | None) -> bool:
         """Returns whether SGLang treats the model as multimodal; ``enabled`` is ``enable_multimodal``."""
         if enabled is None:
-            enabled = self.architecture not in _table()["multimodal_on_request"]  # which serve text alone
+            enabled = self.architecture not in _table()["multimodal_on_request"]  # these serve text alone by default
         return bool(enabled) and takes_media(self.architectures)
 
 
@@ -111,7 +110,7 @@ def read_overrides(text: Json) -> Mapping[str, object]:
 
 
 def view_of(model: ModelFacts, override_text: object) -> ConfigView | None:
-    """Returns the config under its overrides, or None: unknown, or unreadable overrides."""
+    """Returns the config under its overrides, or None for an unknown config or unreadable overrides."""
     if model.config is None:
         return None
     try:
@@ -121,10 +120,9 @@ def view_of(model: ModelFacts, override_text: object) -> ConfigView | None:
 
 
 def text_config(view: ConfigView) -> JsonObject:
-    """Returns the language model's part of a config: nested in multimodal models, else the whole.
+    """Returns the language model's part of a config: nested in multimodal models, else the whole config.
 
-    SGLang 0.5.2, hf_transformers_utils.get_hf_text_config; InternVL's nested fields are copied up where missing.
-    """
+    SGLang 0.5.2, hf_transformers_utils.get_hf_text_config; InternVL's nested fields fill missing outer ones."""
     whole = {**view.published, **view.overrides}
     if is_own_text(whole):
         return whole

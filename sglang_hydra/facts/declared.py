@@ -1,4 +1,4 @@
-"""From the composed nodes to facts: what a preset declares, or what is read in its place."""
+"""Converts composed nodes to facts: those that a preset declares, or those read in its place."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from sglang_hydra.text.words import nearest
 VENDORS = ("nvidia", "amd", "intel", "habana", "huawei", "none")
 DEVICES = ("cuda", "cpu", "hpu", "npu", "xpu")
 TORCH_CUDA = ("nvidia", "amd")
-"""Vendors whose GPUs are torch.cuda's; torch for any other is built without it."""
+"""Vendors whose GPUs are torch.cuda devices; torch for other vendors is built without it."""
 
 _MORE = ("memory_bandwidth_gbps", "dense_tflops", "scale_up_gbps", "host_memory_gib", "unverified", "source")
-"""What the rules do not read."""
-_LEAST_MIB, _MOST_MIB = 512, 2**30  # a PiB: what is above is a unit mistaken, not a GPU
+"""Facts that the rules do not read."""
+_LEAST_MIB, _MOST_MIB = 512, 2**30  # 1 PiB: a larger number has the wrong unit
 _MOST_GPUS = 2**20
 _CAPABILITY = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
 
 
 class Composed(Protocol):
-    """A composed configuration, as far as facts are made from it."""
+    """The parts of a composed configuration that facts need."""
 
     @property
     def intent(self) -> JsonObject: ...
@@ -49,10 +49,9 @@ class Composed(Protocol):
 
 
 def gpu_facts(node: JsonObject, probed: JsonObject) -> GpuFacts:
-    """Returns the facts of the ``gpu`` node, under what was ``probed`` where ``gpu=auto`` asked the machine.
+    """Returns the facts of the ``gpu`` node; ``probed`` values replace its own where ``gpu=auto`` probed the machine.
 
-    Raises ConfigError, with all findings, for facts that no GPU can have.
-    """
+    Raises ConfigError, with all findings, for impossible facts."""
     facts = {**node, **probed}
     findings = list(_impossible(facts))
     if findings:
@@ -75,13 +74,12 @@ def gpu_facts(node: JsonObject, probed: JsonObject) -> GpuFacts:
 def model_facts(
     node: JsonObject, composition: Composed, env: Mapping[str, str], presets: KnownModels
 ) -> tuple[ModelFacts, list[Finding]]:
-    """Returns the preset's facts where ``model_path`` is still the preset's; else what its own config.json says.
+    """Returns the preset's facts where ``model_path`` is still the preset's; else the facts of its own config.json.
 
-    A preset's facts never speak for another checkpoint: the change is a warning, and what cannot be read is unknown.
-    A hub id that was named without its preset finds it among the ``presets``, so that nothing is downloaded for it.
-    With ``model.config=null`` no preset speaks for the model; with ``model.facts_from=NAME``, the name of a preset or
-    its checkpoint, that one does.
-    """
+    A preset's facts never describe another checkpoint: a changed path is a warning, and unreadable facts are unknown. A
+    hub id without its preset gets the facts of that preset among ``presets``, so that nothing is downloaded.
+    ``model.config=null`` turns the preset's facts off; ``model.facts_from=NAME``, a preset's name or its checkpoint,
+    selects that preset's facts."""
     path = composition.intent.get("model_path")
     if path is None:
         return ModelFacts(None, source="no model was named"), []
@@ -146,7 +144,7 @@ def _another_model(node: Mapping[str, object], path: object, facts: ModelFacts) 
 
 
 def _impossible(facts: JsonObject) -> Iterator[Finding]:
-    """Yields what is wrong with the facts of a GPU, whoever wrote them."""
+    """Yields a finding for each impossible fact of a GPU, from any source."""
 
     def refused(key: str, why: str, hint: str) -> Finding:
         return Finding("error", "FCT002", f"gpu.{key}={facts[key]!r} {why}", (f"gpu.{key}",), fix=f"gpu.{key}={hint}")
@@ -182,8 +180,8 @@ _FOLDER = f"{_FIELD}=<a folder with its config.json>"
 def with_draft(
     model: ModelFacts, intent: JsonObject, presets: KnownModels, env: Mapping[str, str], access: Access = OWN
 ) -> tuple[ModelFacts, list[Finding]]:
-    """Returns ``model`` with the facts of the draft that ``intent`` names, and the findings about it; unchanged
-    where it names none, or the target itself. ``access`` is how the hub may be asked for it."""
+    """Returns ``model`` with the facts of the draft model in ``intent``, and the findings about it; unchanged without a
+    draft or where the draft is the target. ``access`` is the allowed access to the hub."""
     path = intent.get(_FIELD)
     if not isinstance(path, str) or not intent.get("speculative_algorithm") or path == intent.get("model_path"):
         return model, []
@@ -195,7 +193,7 @@ def with_draft(
     folder = cached_folder(path, revision, env)
     cached = os.path.exists(path) or (folder is not None and os.path.isfile(os.path.join(folder, "config.json")))
     if why is not None and not cached:
-        # The catalog's recipes are planned without a network.
+        # Recipes of the catalog must be plannable without a network.
         hint = _FOLDER, f"hf download {path} config.json"
         message = f"the draft model: nothing is known of {path}'s config.json: {why}, and it is not in the local cache"
         return model, [Finding("warning", "HUB004", message, (_FIELD,), hint)]
@@ -207,7 +205,7 @@ def with_draft(
 
 
 def known_draft(path: str, presets: KnownModels) -> ModelFacts | None:
-    """Returns the facts of a published draft, or of a model of the catalog that drafts on its own."""
+    """Returns the facts of a published draft, or of a catalog model that drafts on its own; None for an unknown one."""
     entry = _published().get(path)
     if entry is None:
         return presets.facts_of(path)
@@ -228,7 +226,7 @@ def _published() -> Mapping[str, JsonObject]:
 
 
 def _about_draft(finding: Finding) -> Finding:
-    """Returns a finding on a model as one on the draft model."""
+    """Rewrites a finding on a model as one on the draft model."""
     hint = _HINT if finding.id == "HUB004" else None
     message = f"the draft model: {finding.message}"
     return replace(finding, message=message, fields=(_FIELD,), stage="plan").said(hint)

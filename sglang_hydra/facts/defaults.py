@@ -1,8 +1,7 @@
-"""What SGLang 0.5.2 sees of a config.json: its keys, and under them what the config classes make of a missing one.
+"""Completes a config.json as SGLang 0.5.2 does: its keys, and the config classes' defaults for missing ones.
 
-The table is made by ``tools/record_config_defaults.py`` from the classes themselves, those of the transformers that
-0.5.2 pins and its own. No class is imported here, so a plan is the same with and without transformers.
-"""
+``tools/record_config_defaults.py`` makes the table from the classes: those of the transformers that 0.5.2 pins, and
+SGLang's own. No class is imported here, so a plan is the same with and without transformers."""
 
 from __future__ import annotations
 
@@ -20,16 +19,15 @@ _TABLE = Path(__file__).with_name("config_defaults.json")
 _TEXT_FIELDS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
 _VISION_FIELDS = ("num_hidden_layers", "hidden_size")
 _COPIED_UP = ("quantization_config", "compression_config", "dual_chunk_attention_config", "num_nextn_predict_layers")
-"""Of the keys that get_config copies out of the language model's part, those that SGLang reads outside of it."""
+"""The keys that get_config copies from the language model's part and SGLang reads outside it."""
 
 
 class Completed(NamedTuple):
     """A config as its class makes it, and how far that is known.
 
-    ``class_name`` is None where no class is known: ``config`` is then what was stated. ``refused`` says why SGLang
-    cannot read it at all. ``assumed`` are the keys that the file leaves out and that the class states, as far as plans
-    read them; ``unknown`` those of which nothing is known.
-    """
+    ``class_name`` is None for an unknown class: ``config`` is then the stated one. ``refused`` says why SGLang cannot
+    read it at all. ``assumed`` lists keys that plans read, the file omits and the class fills in; ``unknown`` lists
+    keys without a known value."""
 
     config: JsonObject
     class_name: str | None = None
@@ -39,15 +37,14 @@ class Completed(NamedTuple):
 
 
 class _Unreadable(Exception):
-    """A part of a config is of a kind that its class does not take. The text says which."""
+    """A part of a config is of a kind that its class does not accept. The text says which."""
 
 
 def completed(stated: JsonObject, name: str, *, trust_remote_code: bool = False) -> Completed:
-    """Returns ``stated``, the content of a config.json, with what its class adds.
+    """Returns ``stated``, the content of a config.json, with the defaults of its class.
 
-    ``name`` is the model's path: a config without ``model_type`` is read by the type that the path names. With
-    ``trust_remote_code`` SGLang runs the code that a checkpoint brings; what that adds is unknown.
-    """
+    ``name`` is the model's path: a config without ``model_type`` is read by the type that the path contains. With
+    ``trust_remote_code`` SGLang runs the checkpoint's own code; the defaults of that code are unknown."""
     table = _table()
     kind, own_code = stated.get("model_type"), _brings_code(stated)
     if own_code and trust_remote_code and kind not in table["sglang_types"]:
@@ -70,8 +67,9 @@ def completed(stated: JsonObject, name: str, *, trust_remote_code: bool = False)
 
 
 def as_read(facts: ModelFacts, name: str, *, trust_remote_code: bool = False) -> ModelFacts:
-    """Returns ``facts`` as SGLang reads them from a file. An excerpt says nothing about what it leaves out and stays; a
-    whole file is known as one, or names the version of transformers that wrote it."""
+    """Returns ``facts`` as SGLang reads them from a file, with its class's defaults. A preset's excerpt stays as it is:
+    its omissions mean nothing. A file counts as whole if it is marked so or names the transformers version that wrote
+    it."""
     if facts.config is None or "stated" in facts.extra:
         return facts
     if "transformers_version" not in facts.config and not facts.extra.get("whole"):
@@ -82,12 +80,12 @@ def as_read(facts: ModelFacts, name: str, *, trust_remote_code: bool = False) ->
 
 
 def made_by(class_name: str) -> str:
-    """Returns ``LlavaConfig of transformers 4.56.1``, for a sentence."""
+    """Names a class for a sentence: ``LlavaConfig of transformers 4.56.1``."""
     return f"{class_name.rstrip('_')} of {_reader()}"
 
 
 def left_out(config: Mapping[str, object]) -> tuple[str, ...]:
-    """Returns the fields that plans read and ``config`` does not state, so that its class's defaults hold there."""
+    """Returns the fields that plans read and ``config`` omits, for which its class's defaults apply."""
     nested = next((key for key in TEXT_PARTS if key in config and not is_own_text(config)), None)
     text = config.get(nested) if nested else config
     prefix = f"{nested}." if nested else ""
@@ -131,7 +129,7 @@ def _why_refused(stated: Mapping[str, object], own_code: bool) -> str:
 
 
 def _filled(class_name: str, stated: JsonObject) -> JsonDict:
-    """Returns ``stated`` as the class makes it. Raises _Unreadable."""
+    """Returns ``stated`` with its class's changes applied. Raises _Unreadable."""
     record = _table()["classes"][class_name]
     other = next((name for name in stated if name not in record.get("strict", stated)), None)
     if other is not None:
@@ -165,8 +163,8 @@ def _filled(class_name: str, stated: JsonObject) -> JsonDict:
 
 
 def _follow(config: JsonDict, name: str, rule: Json) -> None:
-    """Sets ``name`` by its rule, where what it follows is known: {"value": v}, ["copy", other], ["divide", one, other]
-    or ["part", the nested config that has it, whether a value stated beside it holds]."""
+    """Sets ``name`` by its rule where the sources are known: {"value": v}, ["copy", other], ["divide", one, other], or
+    ["part", the nested config that has it, whether a value stated beside it wins]."""
     if isinstance(rule, Mapping):
         config[name] = rule["value"]
         return
@@ -185,8 +183,8 @@ def _follow(config: JsonDict, name: str, rule: Json) -> None:
 
 
 def _fill_part(config: JsonDict, name: str, part: JsonObject, outside: JsonObject) -> None:
-    """Makes the nested config ``name`` of its class, be it stated, left out or null. ``outside`` are the fields that
-    the class takes from around it where it is not stated."""
+    """Builds the nested config ``name`` with its class, whether it is stated, missing or null. ``outside`` holds the
+    outer fields that the class uses where the part is not stated."""
     value = config.get(name)
     if isinstance(value, Mapping):
         class_name = _class_of_part(name, part, value)
@@ -201,7 +199,7 @@ def _fill_part(config: JsonDict, name: str, part: JsonObject, outside: JsonObjec
 
 
 def _class_of_part(name: str, part: JsonObject, value: JsonObject) -> Json:
-    """Returns the class that reads a nested config. Raises _Unreadable where its kind is not known."""
+    """Returns the class that reads a nested config. Raises _Unreadable for an unknown kind."""
     chooser = part.get("by")
     if chooser == "model_type" and "model_type" in value:
         kind = value["model_type"]
@@ -218,7 +216,7 @@ def _class_of_part(name: str, part: JsonObject, value: JsonObject) -> Json:
 
 
 def _with_copied(config: dict[str, object], *, copies: bool) -> dict[str, object]:
-    """Returns ``config`` with what SGLang copies out of the language model (hf_transformers_utils.get_config)."""
+    """Returns ``config`` with the keys SGLang copies from the language model (hf_transformers_utils.get_config)."""
     parts = (config.get(name) for name in TEXT_PARTS[:2])
     text = next((part for part in parts if isinstance(part, Mapping)), None)
     if text is not None and copies:

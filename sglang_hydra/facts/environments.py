@@ -1,4 +1,4 @@
-"""An interpreter's environment on disk: its program, settings and folders of packages. Nothing is run."""
+"""Reads an interpreter's environment from disk: its program, settings and package folders. Runs nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MOST_BYTES = 1 << 20
 
 
 _MOST_LINES = 1000
-"""Of a .pth file. Editable installs write one, or a few."""
+"""The most lines to read of a .pth file. Editable installs write one or a few."""
 
 
 def find_python(python: str | None) -> str | None:
-    """Returns the interpreter's absolute path (None asks for ours); None where there is no such program.
+    """Returns the interpreter's absolute path (None means ours), or None where there is no such program.
 
-    Links are kept: a virtual environment's ``python`` is one, and only its own place says which environment it is.
-    """
+    Links are kept: the ``python`` of a virtual environment is a link, and only its own place identifies the
+    environment."""
     if not python:
         return sys.executable
     python = os.path.expanduser(python)
@@ -36,8 +36,8 @@ def is_read_from_disk(python: str) -> bool:
 
 
 def environment_settings(python: str) -> Mapping[str, str]:
-    """Returns the keys of the pyvenv.cfg of a virtual environment's ``python``, in lower case; empty if none."""
-    # The folder is taken as written: resolving a venv's python would lead to the interpreter that it was made from.
+    """Returns the pyvenv.cfg of a virtual environment's ``python``, keys in lower case; empty if there is none."""
+    # The path stays unresolved: resolving a venv's python would lead to its base interpreter.
     root = os.path.dirname(os.path.dirname(python))
     try:
         lines = read_text(os.path.join(root, "pyvenv.cfg"), MOST_BYTES).splitlines()
@@ -64,7 +64,7 @@ def _sees_its_base(settings: Mapping[str, str]) -> bool:
 
 
 def paths_on_disk(python: str) -> tuple[str, ...]:
-    """Returns the folders that an interpreter most likely imports from, by its place: none outside of a bin folder."""
+    """Guesses an interpreter's import folders from its place; empty where it is not in a bin folder."""
     if os.path.basename(os.path.dirname(python)) != "bin":
         return ()
     settings = environment_settings(python)
@@ -76,7 +76,7 @@ def paths_on_disk(python: str) -> tuple[str, ...]:
 
 
 def package_folders(python: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the folders of packages below the root that ``python`` lies in, with those that .pth files add."""
+    """Returns the package folders below the root of ``python``, with those that .pth files add."""
     import glob
 
     root = glob.escape(os.path.dirname(os.path.dirname(python)))
@@ -85,7 +85,7 @@ def package_folders(python: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _pth_paths(folder: str) -> list[str]:
-    """Returns the folders that .pth files add, as editable installs do. Their import lines are not run."""
+    """Returns the folders that .pth files add, as editable installs do. Does not run their import lines."""
     found: list[str] = []
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".pth"))

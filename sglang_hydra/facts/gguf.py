@@ -1,8 +1,7 @@
-"""Reads the header of a GGUF file: the model's sizes as a config.json would state them, and each tensor's format.
+"""Reads the header of a GGUF file: the model's sizes as config.json fields, and each tensor's format.
 
-gguf.json has the tables. Layout and the sizes of the formats: ggml's docs/gguf.md and ggml-common.h. Only the header is
-read, never the weights.
-"""
+gguf.json has the tables. Layout and the sizes of the formats: ggml's docs/gguf.md and ggml-common.h. The weights are
+never read."""
 
 from __future__ import annotations
 
@@ -15,18 +14,18 @@ from sglang_hydra.text.budget import READERS
 from sglang_hydra.text.file_text import open_plain
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 
-# What follows a key, by its type: struct letters of the plain ones, then the two that hold others.
+# The types of values: struct letters of the plain types, then the two types that contain others.
 _PLAIN = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _LIST = 8, 9
 _MOST_ITEMS = READERS["gguf"].items  # tensors, keys, items of a list of texts
 _MOST_LAYERS = 10_000
-_MOST_NUMBERS = 1 << 24  # of a list that is passed over
+_MOST_NUMBERS = 1 << 24  # in a skipped list
 
 _TABLE: JsonObject = json_beside(__file__)
-# Weights in a block and bytes of it, by the number of the format.
+# The name, the weights and the bytes of a block, by the number of the format.
 _BLOCKS = {number: (name, weights, size) for name, (number, weights, size) in _TABLE["blocks"].items()}
 BITS_BY_NAME = {name: 8 * size / weights for name, weights, size in _BLOCKS.values()}
-"""Bits of a weight in each format whose name says it of all tensors; mixtures (Q4_K_M) are not among them."""
+"""Bits per weight of each format that, in a file's name, means all tensors; mixtures (Q4_K_M) are not included."""
 
 # general.architecture as transformers 4.56 and SGLang name it.
 _ARCHITECTURES: Mapping[Json, tuple[str, str]] = _TABLE["architectures"]
@@ -36,25 +35,25 @@ _MODULES: Mapping[str, Sequence[str]] = _TABLE["modules"]
 
 
 class UnreadableGguf(ValueError):
-    """The file is no GGUF file that can be read; the message says where it breaks."""
+    """The file is no readable GGUF file; the message names the problem."""
 
 
 class Tensor(NamedTuple):
-    """A tensor's numbers and bytes."""
+    """A tensor's number of weights, and its size in bytes."""
 
     weights: int
     size: float
 
 
 class Header(NamedTuple):
-    """What a GGUF file says before its weights."""
+    """A GGUF file's header: its keys and tensors."""
 
     values: JsonObject
     tensors: Mapping[str, Tensor]
 
 
 def read_header(path: str) -> Header:
-    """Returns the header of ``path``; of long lists only their length is kept. Raises UnreadableGguf or OSError."""
+    """Reads the header of ``path``; of long lists it keeps only the length. Raises UnreadableGguf or OSError."""
     with open_plain(path) as file:
         try:
             if file.read(4) != b"GGUF":
@@ -71,9 +70,9 @@ def read_header(path: str) -> Header:
 
 
 def config_of(header: Header) -> JsonDict | None:
-    """Returns the fields of a config.json that the header states, with the formats of its tensors as a
-    quantization_config; None for an architecture that SGLang 0.5.2 does not read from a GGUF file, or a file that is
-    only a part."""
+    """Returns the header's values as config.json fields, with the tensors' formats as a quantization_config; None for
+    an architecture that SGLang 0.5.2 cannot read from a GGUF file, or for one part of a split file. Raises
+    UnreadableGguf for too many layers."""
     kind = header.values.get("general.architecture")
     if kind not in _ARCHITECTURES or int(header.values.get("split.count") or 1) > 1:
         return None
@@ -95,13 +94,13 @@ def config_of(header: Header) -> JsonDict | None:
 
 
 def bits_by_name(path: str) -> float | None:
-    """Bits of a weight by the file's name (``model-Q8_0.gguf``), where all tensors have the format that it names."""
+    """Returns the bits per weight by the file's name (``model-Q8_0.gguf``) where all tensors have that format."""
     words = os.path.basename(path).upper().removesuffix(".GGUF").replace("-", ".").split(".")
     return next((BITS_BY_NAME[word] for word in reversed(words) if word in BITS_BY_NAME), None)
 
 
 def _bits(header: Header, layers: int) -> dict[str, object]:
-    """Returns average bits of a weight: of the embedding, lm_head, and each module of each layer (null if none)."""
+    """Returns the average bits per weight of the embedding, lm_head, and each module of each layer (or None)."""
 
     def average(names: list[str]) -> float | None:
         found = [header.tensors[name] for name in names if name in header.tensors]
@@ -125,7 +124,7 @@ def _take(file: BinaryIO, letter: str) -> Json:
 
 
 def _length(file: BinaryIO) -> int:
-    """Returns the bytes of a text. No file can be searched beyond 2**63."""
+    """Reads the length of a text in bytes. Raises UnreadableGguf for an implausible one."""
     length: int = _take(file, "Q")
     if length > _MOST_ITEMS:
         raise UnreadableGguf(f"a text of {length} bytes is in its header")

@@ -1,4 +1,4 @@
-"""What a plan knows of the GPUs of one node."""
+"""The facts of the GPUs of one node."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sglang_hydra.text.json_types import JsonObject
 class GpuFacts:
     """The hardware as SGLang's own probes would report it, declared by a preset or read from the machine.
 
-    ``device`` is torch's device string, None where there is no accelerator at all. ``memory_mib`` is the total
-    memory of the smallest GPU in MiB as the vendor's tool reports it, None where SGLang would not know it (CPU,
-    Intel XPU). ``compute_capability`` is CUDA's (major, minor), for AMD the gfx number's (9, 4). ``count`` is
-    the number of GPUs on this node. ``flashinfer`` and ``triton_kernels`` say whether SGLang would find these
-    packages. ``torch_cuda`` says whether torch.cuda can be asked there for a capability, None where it is unknown;
-    ``device_name`` is what the driver calls a GPU (``NVIDIA H20``), which some releases look into.
-    ``extra`` holds what the rules do not read (bandwidth in GB/s, dense TFLOPS, sources).
-    """
+    ``device`` is torch's device string, None without an accelerator. ``memory_mib`` is the total memory of the smallest
+    GPU in MiB as the vendor's tool reports it, None where SGLang would not know it (CPU, Intel XPU).
+    ``compute_capability`` is CUDA's (major, minor), for AMD the gfx number's (9, 4). ``count`` is the number of GPUs on
+    this node. ``flashinfer`` and ``triton_kernels`` say whether SGLang would find these packages. ``torch_cuda`` says
+    whether torch.cuda can report a capability, None where unknown; ``device_name`` is the driver's name of a GPU
+    (``NVIDIA H20``), which some releases check.
+
+    ``extra`` holds facts that the rules do not read (bandwidth in GB/s, dense TFLOPS, sources)."""
 
     name: str
     vendor: str
@@ -33,7 +33,7 @@ class GpuFacts:
     extra: JsonObject = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises TypeError for a compute capability as presets write it: no rule would find its class by the text."""
+        """Raises TypeError for a compute capability in the presets' notation: the rules compare only tuples."""
         if isinstance(self.compute_capability, (str, int, float)):
             raise TypeError(f"compute_capability is (major, minor), as (9, 0), not {self.compute_capability!r}")
 
@@ -49,7 +49,7 @@ class GpuFacts:
 
     @property
     def is_sm90(self) -> bool:
-        """Returns whether it is Hopper. By major version: an RTX 5090 (12.0) is neither Hopper nor Blackwell."""
+        """Returns whether it is Hopper, by major version: an RTX 5090 (12.0) is neither Hopper nor Blackwell."""
         return self.compute_capability is not None and self.compute_capability[0] == 9
 
     @property
@@ -58,11 +58,10 @@ class GpuFacts:
         return self.compute_capability is not None and self.compute_capability[0] == 10
 
     def capacity_mib(self, device: str | None) -> float | None:
-        """Returns the memory in MiB that SGLang reads for ``device``; None where it does not ask the hardware.
+        """Returns the memory in MiB that SGLang reads for ``device``; None where it does not query the hardware.
 
-        On CUDA and ROCm machines the GPUs are asked whatever ``device`` says; Gaudi and Ascend are asked only
-        when ``device`` names them (SGLang 0.5.2, ``utils.get_device_memory_capacity``).
-        """
+        On CUDA and ROCm machines SGLang queries the GPUs under any ``device``; Gaudi and Ascend only when ``device``
+        names them (SGLang 0.5.2, ``utils.get_device_memory_capacity``)."""
         if self.is_cuda or self.is_hip or (device in ("hpu", "npu") and device == self.device):
             return self.memory_mib
         return None
@@ -70,8 +69,8 @@ class GpuFacts:
 
 @dataclass(frozen=True)
 class GpuClass:
-    """A GPU class of the catalog: its option (``gpu=name``), its facts and the arguments that it brings. ``facts.name``
-    is the name by which pair files know it (``gpu_model/<gpu>-<model>.yaml``)."""
+    """A GPU class of the catalog: its option (``gpu=name``), its facts and its arguments. Pair files know it by
+    ``facts.name`` (``gpu_model/<gpu>-<model>.yaml``)."""
 
     name: str
     facts: GpuFacts

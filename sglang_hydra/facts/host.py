@@ -1,4 +1,4 @@
-"""This machine's processor and memory, which a release asks for when it is to serve on a CPU."""
+"""This machine's processor and memory, which a release reads when it serves on a CPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PROCESSORS = Path("/proc/cpuinfo")
 
 @functools.cache
 def host_facts() -> JsonDict:
-    """Returns memory in MiB, NUMA nodes and processor cores of each, the architecture, and whether it has AMX; what
-    cannot be read is left out. Reads a few small files and starts nothing."""
+    """Returns memory in MiB, NUMA nodes, cores per node, the architecture, and whether it has AMX; omits unreadable
+    facts. Reads a few small files and starts nothing."""
     found: dict[str, object] = {"processor": platform.machine()}
     nodes = max(1, len(list(_NODES.glob("node[0-9]*"))))
     found |= {"numa_nodes": nodes, "cores_per_node": max(1, (os.cpu_count() or 1) // nodes)}
-    with contextlib.suppress(OSError, ValueError):  # a system that does not tell
+    with contextlib.suppress(OSError, ValueError):  # a system without these names
         found["memory_mib"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
     with contextlib.suppress(OSError):  # no Linux
         found["amx"] = "amx_tile" in _PROCESSORS.read_text(encoding="utf-8", errors="replace")

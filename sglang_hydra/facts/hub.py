@@ -1,8 +1,7 @@
 """Reads a model's config.json: from a folder, the local Hugging Face cache, a file that the user names, or the hub.
 
-The network is asked at most once a model, briefly, and only where huggingface_hub is installed and not set to stay
-offline. What cannot be read is unknown, with a sentence for everything that was tried.
-"""
+At most one short network request is made for a model, and only where huggingface_hub is installed and not offline. An
+unreadable config stays unknown, with a sentence for each way that was tried."""
 
 from __future__ import annotations
 
@@ -29,12 +28,12 @@ _TELLING = (
     *("architectures", "model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"),
     *("max_position_embeddings", "torch_dtype", "dtype", "text_config", "vision_config", "quantization_config"),
 )
-"""Every config.json of a model has one of these."""
+"""Every config.json of a model has one of these keys."""
 
 
 class Access(NamedTuple):
-    """How the hub may be asked for a model: with the user's token, or anonymously; or not at all, and ``why``.
-    ``note`` says what the user's settings decided."""
+    """The allowed access to the hub for a model: with the user's token, anonymously, or none, for the reason ``why``.
+    ``note`` names the setting that decided."""
 
     token: bool = True
     fetch: bool = True
@@ -43,11 +42,11 @@ class Access(NamedTuple):
 
 
 OWN = Access()
-"""For a model that the user named."""
+"""The access for a model that the user named."""
 
 
 class Reading(NamedTuple):
-    """What was read of a model, and what there is to say about it."""
+    """The facts of a model, and the findings about them."""
 
     facts: ModelFacts
     findings: list[Finding]
@@ -62,14 +61,13 @@ def read_model(
     env: Mapping[str, str] = os.environ,
     access: Access = OWN,
 ) -> Reading:
-    """Returns the facts of ``model_path``: a folder, a GGUF file, a remote URL or a hub id, as SGLang tells them apart.
+    """Returns the facts of ``model_path``: a folder, a GGUF file, a remote URL or a hub id, in SGLang's order of tests.
 
-    A folder's config.json and the local cache come first, then ``facts_from`` (a config.json or a folder that has
-    one), then the hub. ``config`` is None where nothing was found; ``extra["tried"]`` then says what was looked
-    for, ``extra["note"]`` in any case how far the facts reach. Nothing is raised: errors are findings with
-    unknown facts (HUB001 a config.json that cannot be used, HUB002 a local path without one, HUB003 a
-    ``facts_from`` that is not there), unknown facts a warning (HUB004), fields left out a remark (HUB005).
-    """
+    A folder's config.json and the local cache come first, then ``facts_from`` (a config.json or its folder), then the
+    hub. Where nothing is found, ``config`` is None and ``extra["tried"]`` lists the attempts; ``extra["note"]`` always
+    says how far the facts reach. Raises nothing: errors are findings with unknown facts (HUB001 an unusable
+    config.json, HUB002 a local path without one, HUB003 a missing ``facts_from``), unknown facts are a warning
+    (HUB004), omitted fields an info (HUB005)."""
     try:
         facts = _find(model_path, revision, trust_remote_code, facts_from, env, access)
     except ConfigError as refused:
@@ -108,12 +106,12 @@ def _find(
 
 
 def is_remote_url(path: str) -> bool:
-    """Returns whether SGLang would take ``path`` for a remote store (``s3://...``, ``redis://...``)."""
+    """Returns whether SGLang would treat ``path`` as a remote store (``s3://...``, ``redis://...``)."""
     return re.match(r".+://", path) is not None
 
 
 def read_config(path: str) -> dict[str, object]:
-    """Returns a config.json as a mapping. Raises ConfigError (HUB001) that names file, line and column."""
+    """Reads a config.json as a mapping. Raises ConfigError (HUB001) that names file, line and column."""
     import json
 
     try:
@@ -126,13 +124,13 @@ def read_config(path: str) -> dict[str, object]:
     if not isinstance(config, dict):
         raise _refusal("HUB001", f"{path} holds a JSON {type(config).__name__}, not an object", "model_path")
     if config and not any(name in config for name in _TELLING):
-        # Any JSON can be named (~/.docker/config.json): what is of no model is not repeated in a plan.
+        # A path may name any JSON (~/.docker/config.json): a plan must not repeat its content.
         raise _refusal("HUB001", f"{path} holds none of the fields that a model's config.json has", "model_path")
     return _with_torch_dtype(config)
 
 
 def cached_folder(model_path: str, revision: str | None = None, env: Mapping[str, str] = os.environ) -> str | None:
-    """Returns the snapshot of a hub id in the local Hugging Face cache, None without that revision (default: main)."""
+    """Returns the snapshot folder of a hub id in the local cache, or None without that revision (default: main)."""
     base = os.path.join(cache_root(env), "models--" + model_path.replace("/", "--"))
     wanted = revision or "main"
     with contextlib.suppress(OSError, ValueError):  # a commit hash has no ref
@@ -142,7 +140,7 @@ def cached_folder(model_path: str, revision: str | None = None, env: Mapping[str
 
 
 def cache_root(env: Mapping[str, str] = os.environ) -> str:
-    """Returns where huggingface_hub keeps repositories under the environment ``env``."""
+    """Returns huggingface_hub's repository cache under the environment ``env``."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if env.get(name):
             return os.path.expandvars(os.path.expanduser(env[name]))
@@ -201,7 +199,7 @@ def _from_hub(
 def _download(
     model_path: str, revision: str | None, env: Mapping[str, str], tried: list[str], access: Access
 ) -> str | None:
-    """Returns the path of the config.json fetched from the hub, or None and a sentence in ``tried``. Tries once."""
+    """Downloads the config.json from the hub once. Returns its path; else None, and adds a sentence to ``tried``."""
     if _is_true(env.get("HF_HUB_OFFLINE") or env.get("TRANSFORMERS_OFFLINE")):
         tried.append("the hub was not asked: HF_HUB_OFFLINE is set")
         return None
@@ -217,7 +215,7 @@ def _download(
         tried.append("the hub was not asked: huggingface_hub is not installed (sglang-hydra[hf] brings it)")
         return None
     try:
-        # The download tries again and again when the hub cannot be reached, for half a minute: this does not.
+        # The download retries for half a minute when the hub is unreachable; this request does not.
         _reach(huggingface_hub.hf_hub_url(model_path, "config.json", revision=revision))
         return str(
             huggingface_hub.hf_hub_download(
@@ -235,7 +233,7 @@ def _download(
 
 
 def _reach(url: str) -> None:
-    """Sends one request without a token. Raises OSError where no server answers, or one that is out of order."""
+    """Sends one request without a token. Raises OSError where no server answers, or for HTTP 429 and 5xx."""
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
@@ -243,13 +241,13 @@ def _reach(url: str) -> None:
         with urlopen(Request(url, method="HEAD"), timeout=_HUB_TIMEOUT_S):
             return
     except HTTPError as answer:
-        # A repository that asks for a token, or has no such file, is the download's to explain.
+        # The download explains other errors: a required token, a missing file.
         if answer.code == 429 or answer.code >= 500:
             raise
 
 
 def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
-    """Returns the facts in a GGUF file's header; else those of a config.json beside it, or named."""
+    """Returns the facts in a GGUF file's header; else those of a config.json beside it or of ``facts_from``."""
     from sglang_hydra.facts.gguf import UnreadableGguf, bits_by_name, config_of, read_header
 
     try:
@@ -285,7 +283,7 @@ def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
 
 
 def _given(model_path: str, facts_from: str | None, tried: list[str], trust_remote_code: bool) -> ModelFacts | None:
-    """Returns the facts in the file that the user named, None if none was named."""
+    """Returns the facts in the file that the user named, or None without one."""
     if facts_from is None:
         return None
     path = os.path.expanduser(facts_from)
@@ -295,13 +293,13 @@ def _given(model_path: str, facts_from: str | None, tried: list[str], trust_remo
     source = f"model.facts_from={facts_from}"
     facts = _facts(read_config(path), source, name=model_path, trust_remote_code=trust_remote_code)
     facts = _with_format_beside(facts, path)
-    # The file that the server will read is another one: of it nobody knows whether SGLang 0.5.2 refuses it.
+    # The server will read another file, so it is unknown whether SGLang 0.5.2 refuses that one.
     return replace(facts, refused=None, extra={**facts.extra, "note": "; ".join((*tried, str(facts.extra["note"])))})
 
 
 def _with_format_beside(facts: ModelFacts, path: str) -> ModelFacts:
-    """Returns ``facts`` with the format that hf_quant_config.json states beside ``path``, where config.json states
-    none, as SGLang reads it (configs/model_config.py 0.5.2 410-449, 0.5.23 _parse_quant_hf_config)."""
+    """Returns ``facts`` with the format in hf_quant_config.json beside ``path`` where config.json states none, as
+    SGLang reads it (configs/model_config.py 0.5.2 410-449, 0.5.23 _parse_quant_hf_config)."""
     import json
 
     beside = os.path.join(os.path.dirname(path), QUANTIZATION)
@@ -321,7 +319,7 @@ def _with_format_beside(facts: ModelFacts, path: str) -> ModelFacts:
 def _facts(
     config: dict[str, object], source: str, *, name: str, trust_remote_code: bool, revision: str | None = None
 ) -> ModelFacts:
-    """Returns the facts in the content of a config.json: what it states, and its class's defaults."""
+    """Returns the facts in the content of a config.json, with its class's defaults."""
     made = completed(config, name, trust_remote_code=trust_remote_code)
     extra: dict[str, object] = {
         "stated": config,
@@ -345,7 +343,7 @@ def _unknown(tried: list[str]) -> ModelFacts:
 
 
 def _with_torch_dtype(config: dict[str, object]) -> dict[str, object]:
-    """Returns ``config`` with ``torch_dtype`` for the ``dtype`` of a newer transformers, as SGLang reads it."""
+    """Copies ``dtype`` of a newer transformers to ``torch_dtype``, as SGLang does."""
     parts = {key: _renamed(value) for key, value in config.items() if isinstance(value, dict)}
     return _renamed({**config, **parts})
 
@@ -356,7 +354,7 @@ def _renamed(part: dict[str, object]) -> dict[str, object]:
 
 
 def _looks_local(path: str) -> bool:
-    """Returns whether a path that does not exist can be no hub id."""
+    """Returns whether a missing path cannot be a hub id."""
     return path.startswith((".", "/", "~")) or "\\" in path or _REPOSITORY.fullmatch(path) is None
 
 

@@ -1,4 +1,4 @@
-"""What is installed in an interpreter's environment, found without importing it or starting more than needed."""
+"""Finds the packages in an interpreter's environment without importing them, starting as little as possible."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ _METADATA = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(?:-py[\d.]+)?\.(?:dist
 
 
 def interpreter_paths(python: str | None = None) -> tuple[str, ...]:
-    """Returns the folders that ``python`` imports from; None is this interpreter.
+    """Returns the folders that ``python`` imports from; None means this interpreter.
 
-    A virtual environment is read from its layout, anything else is asked once where it may be started
-    (``sglang_hydra.facts.trust``) and else read from the folders beside it. Empty when nothing can be known.
-    """
+    A virtual environment is read from its layout. Another interpreter is started once where that is allowed
+    (``sglang_hydra.facts.trust``), else read from the folders beside it. Empty when nothing can be known."""
     found = find_python(python)
     if found is None:
         return ()
@@ -41,10 +40,8 @@ def find_package(name: str, paths: Sequence[str]) -> bool:
 
 
 def torch_build(paths: Sequence[str]) -> Mapping[str, str | None] | None:
-    """Returns the accelerators that the installed torch was built for ({cuda, hip, xpu} to a version or None).
-
-    None if there is no torch on ``paths``. Read from ``torch/version.py`` as text.
-    """
+    """Returns the accelerators of the installed torch build ({cuda, hip, xpu} to a version or None), read from the text
+    of ``torch/version.py``; None without torch on ``paths``."""
     for folder in paths:
         try:
             text = read_text(os.path.join(folder, "torch", "version.py"), MOST_BYTES)
@@ -73,15 +70,15 @@ def _asked_paths(python: str) -> tuple[str, ...]:
 
 
 class Packages(NamedTuple):
-    """``versions`` maps normalised distribution names to versions. ``problem`` says why they could not be read."""
+    """``versions`` maps normalised distribution names to versions. ``problem`` says why they are unreadable."""
 
     versions: dict[str, str]
     problem: str | None = None
 
 
 def installed(python: str | None) -> Packages:
-    """Returns the distributions that ``python`` (None: ours) would find."""
-    # What may be started may change: serve starts what its plan names.
+    """Returns the distributions in the environment of ``python`` (None: ours)."""
+    # The key includes may_start, because it may change: serve grants the programs of its plan.
     return once(("packages", python, may_start(python)), lambda: _installed(python))
 
 
@@ -113,7 +110,7 @@ def _versions(folders: Iterable[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def _versions_in(folder: str, changed: int) -> Mapping[str, str]:
-    """Returns the distributions in one folder; read again when ``changed``, as installations do."""
+    """Returns the distributions in one folder. ``changed`` is its modification time, a cache key."""
     found: dict[str, str] = {}
     for name in os.listdir(folder):
         match = _METADATA.fullmatch(name)

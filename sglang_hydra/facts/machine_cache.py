@@ -1,4 +1,4 @@
-"""While several plans are made for one machine, it is asked once, and so is the hub."""
+"""Shares the answers of the machine and of the hub among several plans for one machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _kept: ContextVar[dict[Hashable, Any] | None] = ContextVar("asked_once", default
 
 @contextlib.contextmanager
 def asking_once() -> Iterator[None]:
-    """Keeps each answer that was given while it lasts. Plans made inside are for one environment."""
+    """Keeps every answer of ``once`` for the block. All plans in the block must be for one environment."""
     token = _kept.set({} if (outer := _kept.get()) is None else outer)
     try:
         yield
@@ -23,7 +23,7 @@ def asking_once() -> Iterator[None]:
 
 
 def once(question: Hashable, ask: Callable[[], _Answer]) -> _Answer:
-    """Returns ``ask()``, or what it gave for the same ``question`` before, where ``asking_once`` lasts."""
+    """Returns ``ask()``, or the kept answer to the same ``question`` inside an ``asking_once`` block."""
     kept = _kept.get()
     if kept is None:
         return ask()

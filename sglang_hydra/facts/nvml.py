@@ -1,4 +1,4 @@
-"""NVIDIA's management library, opened and closed again."""
+"""Opens and closes NVIDIA's management library, and reads from it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MIB = 1 << 20
 
 
 class NoNvml(Exception):
-    """The library cannot be used; the text is why, in a clause."""
+    """The library is unusable; the text is the reason, as a clause."""
 
 
 @contextmanager
 def nvml_library() -> Iterator[Any]:
-    """Yields the module ``pynvml``, started, while the block lasts. Raises NoNvml where it cannot be imported or
-    started, and for what it raises within the block."""
+    """Yields the started module ``pynvml`` for the block. Raises NoNvml where it cannot be imported or started, and for
+    its errors within the block."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an outdated package of the same name warns when imported
@@ -40,8 +40,8 @@ def nvml_library() -> Iterator[Any]:
 
 
 def ask_nvml(nvml: Any, name: str, *arguments: object) -> Any:
-    """Returns what a function of the library answers; None where an older library lacks it, and where this GPU or
-    driver does not support it or this container may not ask."""
+    """Calls a function of the library. Returns None where an older library lacks it, or where this GPU, driver or
+    container does not support it."""
     function = getattr(nvml, name, None)
     try:
         return function(*arguments) if function else None
@@ -50,7 +50,7 @@ def ask_nvml(nvml: Any, name: str, *arguments: object) -> Any:
 
 
 def text_of(value: Any) -> str | None:
-    """Returns a text of the library, which older releases give as bytes."""
+    """Decodes a text of the library; older versions return bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 
@@ -61,7 +61,7 @@ def slices_of(nvml: Any, handle: Any) -> tuple[Slice, ...]:
     found = []
     for place in range(most or 0):
         piece = ask_nvml(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
-        if piece is not None:  # places without a slice are the rule
+        if piece is not None:  # most places have no slice
             memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", piece)
             uuid = text_of(ask_nvml(nvml, "nvmlDeviceGetUUID", piece))
             found.append(Slice(uuid or "", float(memory.total // MIB) if memory else None))

@@ -1,8 +1,7 @@
-"""Asks this machine for its accelerators and the hub for models: the door to all that touches either.
+"""Probes this machine's accelerators and the hub: the only entry to both.
 
-Behind it, ``nvidia`` and ``accelerators`` ask the hardware and ``hub`` reads models. Nothing happens when it is
-imported. Every way that was tried leaves a sentence, so that a probe that finds nothing says what it looked for.
-"""
+``nvml`` and ``accelerators`` read the hardware, and ``hub`` reads models. Importing this module does nothing. Every
+attempt leaves a sentence, so that a probe without result says where it looked."""
 
 from __future__ import annotations
 
@@ -21,14 +20,13 @@ __all__ = ["GpuProbe", "machine", "probe_gpu", "read_model", "weights_bytes"]
 
 @dataclass(frozen=True, slots=True)
 class GpuProbe:
-    """What a machine's own tools say of its accelerators.
+    """The accelerators of a machine, by its own tools.
 
-    ``memory_mib`` is what SGLang would read: the smallest total over **all** GPUs of the machine, in MiB;
-    ``visible_memory_mib`` the smallest over the visible ones. ``count`` counts the visible GPUs, ``total`` all.
-    ``name`` and ``compute_capability`` are those of the first visible GPU. ``visible`` is the variable that hides
-    GPUs, as ``NAME=value``, if one is set. ``device`` is None where no accelerator can be used. ``tried`` holds one
-    sentence for every way that was tried.
-    """
+    ``memory_mib`` is SGLang's value: the smallest total over **all** GPUs of the machine, in MiB;
+    ``visible_memory_mib`` is the smallest over the visible ones. ``count`` counts the visible GPUs, ``total`` all.
+    ``name`` and ``compute_capability`` are those of the first visible GPU. ``visible`` is the variable that hides GPUs,
+    as ``NAME=value``, if one is set. ``device`` is None without a usable accelerator. ``tried`` holds one sentence for
+    each attempt."""
 
     vendor: str = "none"
     device: str | None = None
@@ -46,7 +44,7 @@ class GpuProbe:
 
     @property
     def found(self) -> bool:
-        """Returns whether there is an accelerator that a process of this environment can use."""
+        """Returns whether a process of this environment can use an accelerator."""
         return self.vendor != "none"
 
     @property
@@ -54,7 +52,7 @@ class GpuProbe:
         return self.names[0] if self.names else None
 
     def facts(self, name: str | None = None) -> GpuFacts:
-        """Returns the probed values as facts; ``name`` is the class that they were recognised as."""
+        """Returns the probed values as facts; ``name`` is the recognised GPU class."""
         return GpuFacts(
             name=name or self.name or ("cpu" if self.device == "cpu" else "none"),
             vendor=self.vendor,
@@ -77,13 +75,12 @@ class GpuProbe:
 def probe_gpu(
     env: Mapping[str, str] = os.environ, *, python: str | None = None, site_paths: Sequence[str] | None = None
 ) -> GpuProbe:
-    """Returns the accelerators of this machine as a process with the environment ``env`` would see them.
+    """Finds the accelerators of this machine that a process with the environment ``env`` would see.
 
-    NVIDIA's library is asked first, then rocminfo, hl-smi and, where a torch for other accelerators
-    is installed, torch in a child process. ``python`` is the interpreter that runs the engine (None: this one), in
-    whose environment flashinfer and triton_kernels are looked up; ``site_paths`` names its import folders instead.
-    Never raises for what is missing or broken on the machine: ``tried`` says it.
-    """
+    It tries NVIDIA's library first, then rocminfo, hl-smi and, where a torch for other accelerators is installed, torch
+    in a child process. ``python`` is the engine's interpreter (None: this one), whose environment is searched for
+    flashinfer and triton_kernels; ``site_paths`` names its import folders instead. Never raises for a missing or broken
+    tool: ``tried`` says it."""
     from sglang_hydra.facts.accelerators import Search, find_amd, find_by_torch, find_habana, find_nvidia, smallest
 
     search = Search(env, python, site_paths)
@@ -132,7 +129,7 @@ def _packages(search: Search, vendor: str) -> tuple[bool, bool]:
         flashinfer = cuda and find_package("flashinfer", search.paths)
         triton_kernels = find_package("triton_kernels", search.paths)
     else:
-        # What its CUDA install brings; see conf/gpu.
+        # The packages of SGLang's CUDA install; see conf/gpu.
         flashinfer = triton_kernels = cuda
         if cuda:
             search.tried.append(
@@ -153,5 +150,5 @@ def _is_x86() -> bool:
 
 @lru_cache(maxsize=1)
 def machine() -> GpuProbe:
-    """Returns the probe of this machine and environment, run once in a process."""
+    """Probes this machine and environment, once in a process."""
     return probe_gpu()

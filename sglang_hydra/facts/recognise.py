@@ -1,4 +1,4 @@
-"""Which preset describes the GPUs that were found: by device name and memory together."""
+"""Finds the preset of the probed GPUs, by device name and memory together."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.text.json_types import JsonObject
 
 MEMORY_TOLERANCE = 0.05
-"""Drivers, ECC and virtual functions move a card's total by up to a few percent; classes of one name differ by more."""
+"""Drivers, ECC and virtual functions change a card's total by a few percent; classes of one name differ by more."""
 
-# Makers and brands: they tell no two classes apart.
+# Makers and brands: they distinguish no classes.
 _BRANDS = frozenset(("nvidia", "amd", "intel", "huawei", "habana", "tesla", "geforce", "instinct"))
 
 
 def recognise(probe: GpuProbe, presets: Mapping[str, JsonObject]) -> str | None:
-    """Returns the option of the preset that the probed GPUs are, or None. ``presets`` maps options to ``gpu`` nodes.
+    """Returns the option of the preset that fits the probed GPUs, or None. ``presets`` maps options to ``gpu`` nodes.
 
     A class fits when the chip's designation is the same (an H200 is no H20, a GB200 no B200) and the memory of the
-    smallest visible GPU differs by at most 5 %; of several that fit, the one whose name has most words in common,
-    then the nearest memory, then the first of ``presets``. Vendor and compute capability must agree where both are
-    known. A MIG slice, and GPUs of several kinds, are no class.
-    """
+    smallest visible GPU differs by at most 5 %. Among several, the name with most words in common wins, then the
+    nearest memory, then the first of ``presets``. Vendor and compute capability must agree where both are known. A MIG
+    slice, or GPUs of several kinds, fit no class."""
     memory = probe.visible_memory_mib
     if not probe.name or memory is None or probe.mig or len(set(probe.names)) > 1:
         return None
@@ -41,7 +40,7 @@ def recognise(probe: GpuProbe, presets: Mapping[str, JsonObject]) -> str | None:
 
 
 def _likeness(first: str, second: str) -> float:
-    """Returns 0 for different chips, else the share of words in common, 1 for the same name."""
+    """Returns 0 for different chips, else the share of common words; 1 for the same name."""
     if not _chip(first) or _chip(first) != _chip(second):
         return 0.0
     ours, theirs = set(_words(first)), set(_words(second))
@@ -49,13 +48,13 @@ def _likeness(first: str, second: str) -> float:
 
 
 def _words(text: str) -> list[str]:
-    # Ascend's runtime writes the family and the chip as one word: Ascend910B3.
+    # Ascend's runtime joins the family and the chip in one word: Ascend910B3.
     words = re.findall(r"[a-z0-9]+", text.lower().replace("ascend", " "))
     return [word for word in words if word not in _BRANDS]
 
 
 def _chip(text: str) -> str:
-    """Returns the designation: the first word with a digit in it (h100, 4090, mi300x)."""
+    """Returns the chip's designation: the first word with a digit (h100, 4090, mi300x)."""
     return next((word for word in _words(text) if any(letter.isdigit() for letter in word)), "")
 
 

@@ -1,4 +1,4 @@
-"""Resolvers for YAML files: ``${probe:memory_mib}`` and others read what this machine has; it is asked once."""
+"""Adds resolvers for YAML files: ``${probe:memory_mib}`` and others read this machine, which is probed once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KEYS = ("memory_mib", "count", "name", "compute_capability", "device", "vendor"
 
 
 def register_resolvers() -> None:
-    """Makes ``${probe:memory_mib}`` and ``${tiny_path:}`` work in OmegaConf. Calling it again changes nothing."""
+    """Registers ``${probe:memory_mib}`` and ``${tiny_path:}`` in OmegaConf. Repeated calls change nothing."""
     from omegaconf import OmegaConf
 
     if not OmegaConf.has_resolver("tiny_path"):
@@ -22,8 +22,8 @@ def register_resolvers() -> None:
 
 
 def register_resolver(name: str, resolver: Callable[..., Any]) -> None:
-    """Registers an OmegaConf resolver in place of an older one of this name, under the name that the installed
-    OmegaConf has for that: ``register_resolver`` was another function before 2.4."""
+    """Registers an OmegaConf resolver and replaces an older one of this name. Works under both names of the function:
+    ``register_resolver`` was another function before 2.4."""
     import omegaconf
 
     old = omegaconf.__version__.startswith("2.3.")
@@ -34,8 +34,7 @@ def register_resolver(name: str, resolver: Callable[..., Any]) -> None:
 def probed(key: str) -> str | int | float | None:
     """Returns one value of this machine's probe, by its key in conf/gpu; None where it is unknown.
 
-    Raises ValueError for any other key.
-    """
+    Raises ValueError for any other key."""
     if key not in _KEYS:
         near = nearest(key, _KEYS)
         advice = f"; did you mean {near}?" if near else ""

@@ -1,4 +1,4 @@
-"""The config.json that a model preset states: a whole file of ours, and the preset's own fields over it."""
+"""Builds the config.json of a model preset: one of our whole files, with the preset's own fields over it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from sglang_hydra.text.locations import conf_dir
 
 _MIXED = "MIXED_PRECISION"
 FOLDER = "configs"
-"""The folder in conf/ that holds the whole files, named ORG--NAME.json after the checkpoint, and beside it
-ORG--NAME.hf_quant_config.json where the checkpoint's format stands in that file alone."""
+"""The folder in conf/ with the whole files, named ORG--NAME.json after the checkpoint; ORG--NAME.hf_quant_config.json
+is beside it where only that file states the checkpoint's format."""
 
 
 def preset_facts(node: JsonObject, source: str) -> ModelFacts | None:
-    """Returns what a ``model`` node states: the file that ``config_file`` names, with ``config`` laid over it, also
-    inside its nested configs. None if the node states neither. ``source`` is what is shown where the node names none.
+    """Returns the facts of a ``model`` node: the file in ``config_file`` with ``config`` over it, also inside nested
+    configs. None if the node has neither. ``source`` is shown where the node names none.
 
-    The format that hf_quant_config.json states is a ``quantization_config`` too, as SGLang reads it
-    (configs/model_config.py 0.5.2, _parse_quant_hf_config). ``quantization_config: null`` takes the format away, since
-    no config.json has a null there. Raises ConfigError for
-    a ``config_file`` that is none of ours.
-    """
+    The format in hf_quant_config.json becomes a ``quantization_config``, as SGLang reads it (configs/model_config.py
+    0.5.2, _parse_quant_hf_config). ``quantization_config: null`` removes the format, since no config.json has a null
+    there. Raises ConfigError for a ``config_file`` that is none of ours."""
     own, name = node["config"], node["config_file"]
     if own is None and name is None:
         return None
@@ -37,11 +35,11 @@ def preset_facts(node: JsonObject, source: str) -> ModelFacts | None:
     format = _whole(f"{name[:-5]}.{QUANTIZATION}") if name is not None and _is_there(name) else None
     if format is not None and "quantization_config" not in stated:
         quantization = {"quant_method": "modelopt", **format["quantization"]}
-        # The layers of a mixed format are read from config.json, where ModelOpt writes them too (nemotron_h.py 0.5.23).
+        # SGLang reads the layers of a mixed format from config.json, as ModelOpt writes it (nemotron_h.py 0.5.23).
         own_format = {"quantization_config": quantization} if quantization["quant_algo"] == _MIXED else {}
         extra["files"] = {"config.json": json.dumps({**stated, **own_format}), QUANTIZATION: json.dumps(format)}
         stated["quantization_config"] = quantization
-    # A preset's excerpt stays what tells its server from others, as in plans made before it named a whole file.
+    # A preset's excerpt remains its server's identity, as in plans from before it named a whole file.
     excerpt = own if own and "architectures" in own else stated
     extra |= {} if name is None else {"whole": True, "identity": excerpt}
     return ModelFacts(stated, source=node["source"] or source, extra=extra)
@@ -69,7 +67,7 @@ def _whole(name: str) -> JsonObject:
 
 
 def laid_over(below: Mapping[str, object], above: Mapping[str, object]) -> JsonDict:
-    """Returns ``above`` over ``below``, key by key, also inside the mappings that both have."""
+    """Merges ``above`` over ``below``, key by key, also inside mappings that both have."""
     both = dict(below)
     for key, value in above.items():
         inner = both.get(key)

@@ -1,8 +1,7 @@
 """Makes the checkpoint of ``model=tiny``: a Llama of 0.8 million random weights, with the standard library alone.
 
-It is for trying things out: every engine loads it in seconds on any machine, and its answers are word salad on purpose.
-tiny.json has its small files.
-"""
+It is for experiments: every engine loads it in seconds on any machine. Its answers are meaningless on purpose.
+tiny.json has its small files."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 from sglang_hydra.text.private import make_private, require_private
 
 TINY_VERSION = 1
-"""Part of the folder's name: raise it when what is written changes."""
+"""Part of the folder's name: raise it when the written files change."""
 
 _FILES: JsonObject = json_beside(__file__)
 TINY_CONFIG: JsonDict = _FILES["config.json"]
-"""The config.json that is written; the preset conf/model/tiny.yaml declares the same facts."""
+"""The written config.json; the preset conf/model/tiny.yaml declares the same facts."""
 
 _SPECIAL: Sequence[str] = _FILES["special_tokens"]
 _END = 3
@@ -32,12 +31,12 @@ _SEED = 20250912
 
 
 def tiny_path(cache_dir: Path | None = None) -> Path:
-    """Returns where the checkpoint lies or will lie, in ``default_cache()`` unless ``cache_dir`` is given."""
+    """Returns the folder of the checkpoint, made or not, in ``default_cache()`` unless ``cache_dir`` is given."""
     return (cache_dir or default_cache()) / f"tiny-{TINY_VERSION}"
 
 
 def default_cache() -> Path:
-    """Returns this package's folder in the user's cache; ``SGLANG_HYDRA_CACHE`` names another."""
+    """Returns this package's folder in the user's cache; an absolute ``SGLANG_HYDRA_CACHE`` replaces it."""
     named = os.environ.get("SGLANG_HYDRA_CACHE", "")
     if os.path.isabs(named):
         return Path(named)
@@ -46,12 +45,11 @@ def default_cache() -> Path:
 
 
 def ensure_tiny(cache_dir: Path | None = None) -> Path:
-    """Returns the folder with the checkpoint, written first if it is not there (3 MB, about 0.1 s, always the same
+    """Returns the folder with the checkpoint, and writes it first if it is missing (3 MB, about 0.1 s, always the same
     bytes).
 
     The folder appears whole or not at all, also when several processes make it at once. Raises MachineError: HUB007
-    where it cannot be written (a home that may only be read, a full disk), REL015 where others can write it.
-    """
+    where it is not writable (a read-only home, a full disk), REL015 where other users can write it."""
     folder = tiny_path(cache_dir)
     require_private(folder)
     if not (folder / "config.json").is_file():
@@ -65,7 +63,7 @@ def ensure_tiny(cache_dir: Path | None = None) -> Path:
 
 
 def make_if_tiny(model_path: object) -> None:
-    """Makes the checkpoint where ``model_path`` is that of ``model=tiny``. Raises MachineError as ``ensure_tiny``."""
+    """Makes the checkpoint if ``model_path`` is that of ``model=tiny``. Raises MachineError like ``ensure_tiny``."""
     if model_path == str(tiny_path()):
         ensure_tiny()
 
@@ -97,20 +95,20 @@ def _write(folder: Path) -> None:
 
 
 def _bytes_as_letters() -> list[str]:
-    """Returns the printable letter for each byte in a byte-level vocabulary (GPT-2's table)."""
+    """Returns the printable letter for each byte of a byte-level vocabulary (GPT-2's table)."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     spare = iter(range(0x100, 0x200))
     return [chr(byte if byte in printable else next(spare)) for byte in range(256)]
 
 
 def _tokenizer() -> JsonDict:
-    """Returns a byte-level BPE that can spell anything; its merges make syllables and words of two."""
+    """Makes a byte-level BPE tokenizer that can spell any text; its merges are syllables and words of two syllables."""
     space = _bytes_as_letters()[ord(" ")]
     merges = [(consonant, vowel) for consonant in "bcdfghjklmnprstvwyz" for vowel in "aeiou"]
     syllables = [first + second for first, second in merges]
     merges += [(space, syllable) for syllable in syllables]
     words = TINY_CONFIG["vocab_size"] - len(_SPECIAL) - 256 - len(merges)
-    # 3607 and 95 x 95 have no common factor: every step of the walk is another pair.
+    # 3607 and 95 x 95 have no common factor, so every step yields another pair.
     pairs = [divmod(index * 3607 % len(syllables) ** 2, len(syllables)) for index in range(words)]
     merges += [(space + syllables[first], syllables[second]) for first, second in pairs]
     tokens = [*_SPECIAL, *_bytes_as_letters(), *(first + second for first, second in merges)]
@@ -152,9 +150,8 @@ def _shapes() -> dict[str, tuple[int, ...]]:
 def _tensors() -> Iterator[array[float]]:
     """Yields the weights of ``_shapes``, in its order: evenly spread, scaled so that the input decides the output.
 
-    Dimension 0 of the stream is held at a constant, which makes column 0 of the output matrix a bias: with it
-    words are likely, lone bytes (which are no text) are not, and an answer ends after some dozens of words.
-    """
+    Dimension 0 of the hidden stream is constant, which makes column 0 of the output matrix a bias: words become likely,
+    single bytes (which are not text) unlikely, and an answer ends after some dozens of words."""
     dice = random.Random(_SEED)
     for name, shape in _shapes().items():
         if len(shape) == 1:

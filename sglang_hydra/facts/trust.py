@@ -1,9 +1,8 @@
-"""Which programs planning may start: those that were typed, and those that the user's settings trust.
+"""Decides which programs planning may start: typed ones, and those that the user's settings trust.
 
-What another file names is not started, and no code is imported from where it says. It is refused by default: a place
-that starts an interpreter asks here, and what nobody granted is not started. ``serve`` and ``bench`` grant what their
-plan names, when they begin to run it.
-"""
+A program that another file names is not started, and no code is imported from its path. The default is to refuse: every
+place that starts an interpreter asks here. ``serve`` and ``bench`` grant the programs of their plan when they begin to
+run it."""
 
 from __future__ import annotations
 
@@ -24,16 +23,16 @@ if TYPE_CHECKING:
 
 TYPED = ("cli", "schema")
 _PLAIN = re.compile(r"(?:[^$]|\$(?!\{)|\$\{oc\.env:[^${}]*\})*", re.DOTALL)
-"""Text whose interpolations, if any, read variables and no other key, which a file could set."""
+"""Text whose interpolations read only variables, not keys: a file could set a key."""
 
 SEC001 = "SEC001"
-"""A program that a file names was not asked."""
+"""The finding for a program that a file names and that was not started."""
 
 _granted: set[str] = set()
 
 
 def is_trusted(origin: Origin) -> bool:
-    """Returns whether what ``origin`` says was typed by the user, or is in our own conf/ or schema."""
+    """Returns whether the user typed the value of ``origin``, or it is from our own conf/ or schema."""
     if origin.file is not None:
         return os.path.realpath(origin.file).startswith(os.path.realpath(conf_dir()) + os.sep)
     plain = not isinstance(origin.value, str) or _PLAIN.fullmatch(origin.value) is not None
@@ -41,20 +40,19 @@ def is_trusted(origin: Origin) -> bool:
 
 
 def grant(*pythons: str | None) -> None:
-    """Lets this process start interpreters: they were typed, or starting them is what was asked for."""
+    """Allows this process to start these interpreters."""
     _granted.update(exact_path(python) for python in pythons if python)
 
 
 def grant_typed(programs: Iterable[Named]) -> None:
-    """Grants those that were typed, and those in the files of an app of the user's own."""
+    """Grants the programs that were typed or that the user's own app files name."""
     grant(*(named.program for named in programs if named.is_of_app or is_trusted(named.origin)))
 
 
 def may_start(python: str | None) -> bool:
-    """Returns whether an interpreter may be started: ours, one that was granted, or one that the settings trust.
+    """Returns whether an interpreter may be started: ours, a granted one, or one that the settings trust.
 
-    Raises ConfigError for settings that are wrong.
-    """
+    Raises ConfigError for wrong settings."""
     if not python:
         return True
     path = exact_path(python)
@@ -67,11 +65,10 @@ def is_granted(path: str) -> bool:
 
 
 def trusting_folder(path: str) -> Allowed | None:
-    """Returns the trusted folder that an interpreter lies in, every link in its path resolved.
+    """Returns the trusted folder that contains an interpreter, with every link in its path resolved; else None.
 
-    That of a virtual environment is a link out of the folder: it is trusted where the pyvenv.cfg in the trusted folder
-    says that the environment was made from the interpreter that the link leads to.
-    """
+    The python of a virtual environment is a link out of the folder: it is trusted where the pyvenv.cfg in the trusted
+    folder names the link's target as the environment's base."""
     folder = settings().trusts(os.path.dirname(path))
     if folder is None or settings().trusts(path) is not None:
         return folder
@@ -81,16 +78,16 @@ def trusting_folder(path: str) -> Allowed | None:
 
 
 def begin_to_start(programs: Mapping[str, Named]) -> list[str]:
-    """Grants what files name, since it is to be started now. Returns a line for each that was not granted before."""
+    """Grants the programs that files name, because they start now. Returns a line for each new one."""
     new = {key: named for key, named in programs.items() if not may_start(named.program)}
     grant(*(named.program for named in new.values()))
     return [f"Starting {key}={named.program}, named by {named.origin.place}" for key, named in new.items()]
 
 
 def refused_search_path(file: str, paths: Iterable[str], was_typed: bool) -> Finding | None:
-    """Returns the finding on ``hydra.searchpath`` in a primary config that is neither ours nor in a trusted folder: a
-    package is imported to be searched, and a folder outside of the config's own is not for a file to name that nobody
-    typed."""
+    """Returns the finding on ``hydra.searchpath`` in a primary config that is neither ours nor in a trusted folder, or
+    None. A ``pkg://`` path is refused because searching it imports the package; a folder outside the config's own is
+    refused unless the path was typed."""
     home = os.path.dirname(os.path.realpath(file))
     for path in paths:
         scheme, _, rest = path.rpartition("://")
@@ -107,8 +104,8 @@ def refused_search_path(file: str, paths: Iterable[str], was_typed: bool) -> Fin
 
 
 def hub_access(origin: Origin | None, *, of_app: bool = False) -> Access:
-    """Returns how the hub may be asked for a model that ``origin`` names: with the user's token where it was typed,
-    else anonymously, unless the user's settings say otherwise. Raises ConfigError for settings that are wrong."""
+    """Returns the access to the hub for a model that ``origin`` names: with the user's token where it was typed, else
+    anonymous unless the user's settings say otherwise. Raises ConfigError for wrong settings."""
     from sglang_hydra.facts.hub import OWN, Access
 
     if of_app or origin is None or is_trusted(origin):
@@ -123,5 +120,5 @@ def hub_access(origin: Origin | None, *, of_app: bool = False) -> Access:
 
 
 def exact_path(python: str) -> str:
-    """Returns the program that ``python`` names, as an absolute path whose links are kept."""
+    """Returns the absolute path of the program ``python``, with links kept."""
     return find_python(python) or os.path.abspath(os.path.expanduser(python))

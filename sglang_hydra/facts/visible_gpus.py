@@ -1,4 +1,4 @@
-"""Which of a machine's NVIDIA GPUs CUDA shows to a process: how CUDA_VISIBLE_DEVICES is read."""
+"""Finds which of a machine's NVIDIA GPUs CUDA shows to a process, by CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import NamedTuple
 
 
 class Slice(NamedTuple):
-    """A MIG slice of a GPU; its memory in MiB, None if it is unknown."""
+    """A MIG slice of a GPU; its memory in MiB, None if unknown."""
 
     uuid: str
     memory_mib: float | None = None
 
 
 class Device(NamedTuple):
-    """One accelerator as the vendor's library or tool describes it; None is what it did not tell.
+    """One accelerator as the vendor's library or tool describes it; None marks unknown values.
 
     ``memory_mib`` is the total in MiB, ``capability`` CUDA's (major, minor) or the gfx number's. ``mig`` says that the
-    GPU is split; ``slices`` are the parts that exist.
-    """
+    GPU is split; ``slices`` lists its existing slices."""
 
     name: str | None
     uuid: str | None = None
@@ -29,7 +28,7 @@ class Device(NamedTuple):
 
 
 class Visible(NamedTuple):
-    """What CUDA would number 0, 1, ...: the GPUs, and the MIG slice if it is one. ``note`` is for the user."""
+    """The GPUs that CUDA would number 0, 1, ..., with the MIG slice if it is one. ``note`` is for the user."""
 
     devices: tuple[Device, ...]
     slice: Slice | None = None
@@ -39,10 +38,9 @@ class Visible(NamedTuple):
 def visible_devices(value: str | None, devices: Sequence[Device]) -> Visible:
     """Returns the GPUs among ``devices`` (in PCI bus order) that a process with CUDA_VISIBLE_DEVICES=``value`` sees.
 
-    None means an unset variable: everything is visible. Indices and unique beginnings of UUIDs are taken
-    in their order up to the first one that names nothing, as CUDA does; an entry named twice hides everything.
-    Of MIG slices CUDA shows one to a process, and beside it no other GPU.
-    """
+    None means an unset variable: everything is visible. Indices and unique prefixes of UUIDs count in their order up to
+    the first invalid entry, as in CUDA; an entry named twice hides everything. CUDA shows only one MIG slice to a
+    process, and no other GPU beside it."""
     if value is None:
         chosen = [(device, first_slice) for device in devices for first_slice in _whole(device)]
         return _one_slice_at_most(chosen, None)
@@ -66,14 +64,14 @@ def visible_devices(value: str | None, devices: Sequence[Device]) -> Visible:
 
 
 def _whole(device: Device) -> list[Slice | None]:
-    """Returns what CUDA offers of a GPU that is not named slice by slice: itself, or its first slice if it has any."""
+    """Returns what CUDA offers of a GPU not named by slice: the GPU itself, or its first slice if it is split."""
     if not device.mig:
         return [None]
     return list(device.slices[:1])
 
 
 def _find(entry: str, devices: Sequence[Device]) -> tuple[int, int] | None:
-    """Returns the place (GPU, slice) of one entry; None if it names nothing, or more than one thing."""
+    """Returns the place (GPU, slice) of one entry; None if it matches nothing or more than one."""
     upper = entry.upper()
     if upper.startswith("MIG-"):
         found = [

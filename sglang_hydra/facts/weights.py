@@ -1,4 +1,4 @@
-"""How large a checkpoint's weights are, by what its folder says of them."""
+"""Sizes a checkpoint's weights by the files in its folder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ _OF_THE_TRAINER = ("training_args.", "optimizer.", "scheduler.", "rng_state", "s
 
 
 def weights_bytes(folder: str | os.PathLike[str]) -> int | None:
-    """Returns the size of a checkpoint's weights in bytes: what its index states, else its weight files; None if
-    unknown.
+    """Returns the size of a checkpoint's weights in bytes: its index's total, else its weight files; None if unknown.
 
-    ``folder`` may start with ``~`` and may be a GGUF file. One kind of file counts, the others are copies: safetensors
-    before .bin files, as SGLang loads them; Mistral's ``consolidated`` copy counts only where it is alone.
+    ``folder`` may start with ``~`` and may be a GGUF file. Only one kind of file counts, since others are copies:
+    safetensors before .bin files, as SGLang loads them; Mistral's ``consolidated`` copy counts only where it is alone.
     """
     path = os.path.expanduser(os.fspath(folder))
     if os.path.isfile(path):
@@ -38,7 +37,7 @@ def weights_bytes(folder: str | os.PathLike[str]) -> int | None:
 
 
 def is_gguf_file(path: str) -> bool:
-    """Returns whether ``path`` is a local GGUF file: by its ending, else by the first four bytes."""
+    """Returns whether ``path`` is a local GGUF file, by its extension or its first four bytes."""
     if not os.path.isfile(path):
         return False
     if os.path.splitext(path)[1] == ".gguf":

@@ -1,5 +1,4 @@
-"""Knows SGLang's arguments in every release: which there are, how words are read and written, and what they mean.
+"""Describes SGLang's arguments in every release: their names, how command lines are read and written, their meanings.
 
-What goes here: the fields of 0.5.2 (``fields``), the tables of all releases (``tables``), the command line.
-What does not: the values that a release gives them (``sglang_hydra.releases``).
-"""
+The fields of 0.5.2 (``fields``), the tables of all releases (``tables``) and the command line go here. The values that
+a release gives to arguments do not: they are in ``sglang_hydra.releases``."""

@@ -1,7 +1,6 @@
-"""What one release takes of the arguments that were asked for, under the names that were asked for.
+"""Checks the requested arguments against one release, under the requested names.
 
-Nothing is translated: a name that the release does not have is refused, and what took its place is offered.
-"""
+Nothing is translated: a name that the release lacks is refused, and its replacement is offered."""
 
 from __future__ import annotations
 
@@ -24,15 +23,14 @@ from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, some_of
 
 _ORDER = {name: at for at, name in enumerate(EVERY)}
-"""The same server has the same command line, in whatever order its arguments were named."""
+"""The order of arguments on a command line: the same server has the same line, whatever order a user named them in."""
 
 
 @dataclass
 class Accepted:
-    """The arguments that ``version`` takes, and the findings on the others.
+    """The arguments that ``version`` accepts, and the findings on the others.
 
-    ``known`` is the release of the table whose command line it has, ``idle`` are flags that it accepts and ignores.
-    """
+    ``known`` is the table's release whose command line it has; ``idle`` lists flags that it accepts and ignores."""
 
     version: str
     known: Release
@@ -41,12 +39,12 @@ class Accepted:
     idle: list[str] = field(default_factory=list)
 
     def flags(self, *, defaults: bool = False) -> list[str]:
-        """Returns the command line; with ``defaults`` also what is asked for and is the default. Raises ValueError, in
-        words, for a value that no flag of the release can say."""
+        """Returns the command line; ``defaults`` adds requested values that equal the default. Raises ValueError, in
+        words, for a value that no flag of the release can express."""
         return [*(word for name in self.arguments for word in self.words(name, defaults=defaults)), *self.idle]
 
     def words(self, name: str, *, defaults: bool = False) -> list[str]:
-        """Returns one of ``arguments`` as words of the command line. Raises ValueError as ``flags`` does."""
+        """Returns one of ``arguments`` as words of the command line. Raises ValueError like ``flags``."""
         argument = self.known.arguments[name]
         is_own = argument != release(SPECIFIED_VERSION).arguments.get(name)
         value = as_text(argument, self.arguments[name])
@@ -54,22 +52,21 @@ class Accepted:
 
 
 def accepted(intent: Mapping[str, object], version: str) -> Accepted:
-    """Returns what ``version`` takes of ``intent``. Null is the same as not asked for where it is the default.
+    """Returns the part of ``intent`` that ``version`` accepts. Null counts as unset where it is the default.
 
-    A release that is not in the table gets what the last one before it gets (the first one, where it is older than
-    all), with a finding.
-    """
+    A release outside the table gets the arguments of the release before it (the first one, if it is older than all),
+    with a finding."""
     made = begun(version)
     for name in sorted(intent, key=lambda name: _ORDER.get(name, len(_ORDER))):
         if intent[name] is not None:
             _take(made, name, intent[name])
         elif (known := made.known.arguments.get(name)) is not None and known.default is not None:
-            made.arguments[name] = None  # which no flag can say: the command is refused
+            made.arguments[name] = None  # no flag can express it: the command is refused
     return made
 
 
 def begun(version: str) -> Accepted:
-    """Returns the result for no argument at all."""
+    """Returns the result without any argument, with a finding for a release outside the table."""
     name = nearest_known(version) or known_versions()[0]
     made = Accepted(version, release(name))
     if not same_release(name, version):
@@ -86,10 +83,10 @@ def begun(version: str) -> Accepted:
 
 
 def unknown_version(version: str) -> Finding:
-    """Returns the refusal of a release that is not in the table."""
+    """Returns the error for a release that is not in the table."""
     known = known_versions()
     message = f"engine.version={version} is no release that is known here"
-    is_whole = version.count(".") > 1  # of 0.5 nobody knows which
+    is_whole = version.count(".") > 1  # 0.5 could mean several releases
     fix = f"engine.version={nearest_known(version) or known[0]}" if is_whole else None
     listed = f"releases are {some_of(version, reversed(known), f'{program()} release list')}"
     trust = f"{program()} release fetch --trust {version} (or its wheel) plans for it by its own code"
@@ -97,7 +94,8 @@ def unknown_version(version: str) -> Finding:
 
 
 def default_of(name: str) -> object:
-    """Returns the default of an argument where it was last seen: asking for that asks for nothing."""
+    """Returns the default of an argument in 0.5.2, else in the newest release that has it: requesting it requests
+    nothing."""
     return FIELDS[name].default if name in FIELDS else EVERY[name].default
 
 
@@ -137,7 +135,7 @@ def _refuse_value(made: Accepted, argument: Argument, value: object, wrong: str)
 
 
 def _take_unknown(made: Accepted, name: str, value: object) -> None:
-    """Takes a name of other releases where the command line still has its flag; else refuses it."""
+    """Accepts another release's argument where the command line still has its flag; else refuses it."""
     if name not in EVERY or value == default_of(name):
         return
     flag = "--" + name.replace("_", "-")
@@ -159,7 +157,7 @@ def _note_old(made: Accepted, name: str, flag: str, instead: str | None) -> None
 
 
 def refuse_gone(made: Accepted, name: str, value: object) -> None:
-    """Refuses an argument that the release does not have, with what took its place or the releases that have it."""
+    """Refuses an argument that the release lacks, and offers its replacement or the releases that have it."""
     having = [one for one in known_versions() if name in release(one).arguments]
     first, last = having[0], having[-1]
     message = f"{name}={shown(value)}: SGLang {made.version} has no such argument"
@@ -183,7 +181,7 @@ def refuse_gone(made: Accepted, name: str, value: object) -> None:
 
 
 def _word(name: str, value: object) -> str:
-    """Returns ``name=value`` as one types it in a shell."""
+    """Formats ``name=value`` as users type it in a shell."""
     items = value if isinstance(value, (list, tuple)) else [value]
     text = ",".join(map(shown, items))
     return shlex.join([f"{name}=[{text}]" if isinstance(value, (list, tuple)) else f"{name}={text}"])

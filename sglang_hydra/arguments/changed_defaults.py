@@ -1,4 +1,4 @@
-"""Defaults that a later release changed."""
+"""Finds defaults that a later release changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sglang_hydra.text.screen import shown
 
 
 class ChangedDefault(NamedTuple):
-    """``before`` is the default of the older of two releases, ``after`` of the newer, since the release ``since``."""
+    """A default that changed from ``before`` in the older of two releases to ``after``, in ``since``."""
 
     name: str
     before: Json
@@ -23,7 +23,7 @@ class ChangedDefault(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def changed_defaults(old: str, new: str) -> Mapping[str, ChangedDefault]:
-    """Returns every argument that both releases have, with another default in ``new``. KeyError if unknown."""
+    """Returns each argument of both releases whose default differs in ``new``. Raises KeyError if unknown."""
     before, after = release(old).arguments, release(new).arguments
     found = {}
     for name, argument in after.items():
@@ -34,7 +34,7 @@ def changed_defaults(old: str, new: str) -> Mapping[str, ChangedDefault]:
 
 
 def changed_default(name: str, version: str, actual: object) -> str | None:
-    """Returns a clause on a default of 0.5.2 that ``version`` changed to ``actual``; None if it did not."""
+    """Returns a clause on a default of 0.5.2 that ``version`` changed to ``actual``, or None."""
     known = nearest_known(version)
     changed = changed_defaults(SPECIFIED_VERSION, known).get(name) if known else None
     if changed is None or changed.after != actual:
@@ -47,7 +47,7 @@ def _default(argument: Argument) -> object:
 
 
 def _since(name: str, version: str) -> str:
-    """Returns the release that gave the argument the default that it has in ``version``, for good."""
+    """Returns the release that introduced the default of ``version``."""
     since = version
     for row in rows():
         changes = row.get("arguments", {})

@@ -1,8 +1,7 @@
-"""The arguments of each release, and of all releases together, in the form of ``fields``.
+"""Describes the arguments of each release, and of all releases together, in the form of ``fields``.
 
-A configuration may name an argument before its release is known: ``EVERY`` has all of them. What one release takes,
-with its own choices and defaults, is in ``fields_of``.
-"""
+``EVERY`` has all arguments, because a configuration may name one before its release is known. ``fields_of`` has those
+of one release, with its own choices and defaults."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ _KINDS = frozenset(("int", "float", "bool", "str"))
 
 
 def field_of(argument: Argument) -> Field:
-    """Describes an argument of one release as ``FIELDS`` describes those of 0.5.2. A name that both have keeps the
-    help, the unit and the reading of its words; default, type and choices are the release's."""
+    """Describes an argument of one release like ``FIELDS`` describes those of 0.5.2. An argument of both keeps its
+    help, unit and reader; default, type and choices are the release's."""
     known = FIELDS.get(argument.name)
     default = MISSING if argument.required else argument.default
     if known is not None:
@@ -43,7 +42,7 @@ def field_of(argument: Argument) -> Field:
 
 @functools.lru_cache(maxsize=8)
 def fields_of(version: str) -> Mapping[str, Field]:
-    """Returns the arguments that a release's users may set, by name. Raises KeyError for an unknown release."""
+    """Returns the arguments that users of a release may set, by name. Raises KeyError for an unknown release."""
     if same_release(version, SPECIFIED_VERSION):
         return FIELDS
     known = release(version).arguments
@@ -57,13 +56,13 @@ def _every() -> Mapping[str, Field]:
 
 
 EVERY: Mapping[str, Field] = _every()
-"""Each argument that some release has, as 0.5.2 has it, else as the newest release that has it."""
+"""Each argument of any release, as 0.5.2 has it, else as the newest release that has it."""
 
 
 @functools.lru_cache(maxsize=1024)
 def canonical_name(name: str) -> str | None:
-    """Returns the argument that a name means: an argument, or one of its flags (``fp8_gemm_backend``). None: neither
-    is in any release."""
+    """Returns the argument with this name, or the one that a flag of this name sets (``fp8_gemm_backend``); None where
+    no release has either."""
     if name in EVERY:
         return name
     if not name.isidentifier():
@@ -73,15 +72,15 @@ def canonical_name(name: str) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def names_by_flag() -> Mapping[str, str]:
-    """Returns the argument that each flag sets; of several the last."""
+    """Returns the argument that each flag sets; the last one if several share a flag."""
     return {flag: known.name for known in EVERY.values() for flag in known.arg.flags}
 
 
 def fitting_problem(name: str, value: object, version: str | None, usual: str | None = None) -> str | None:
-    """Returns why ``value`` cannot be given for ``name``, None where it can: by the named release, else by each one,
-    in the words of the ``usual`` one. Raises KeyError for a name that is in no release."""
+    """Returns why ``value`` is invalid for ``name``, or None: under the named release, else only if every release
+    refuses it, in the words of the ``usual`` release. Raises KeyError for a name that no release has."""
     known = nearest_known(version) if version else None
-    if known is not None:  # where it has no such argument, the release says so itself, with what took its place
+    if known is not None:  # for an argument that the release lacks, ``accepted`` makes the finding
         return release_problem(name, value, known) if name in release(known).arguments else None
     if name in FIELDS and release_problem(name, value, SPECIFIED_VERSION) is None:
         return None
@@ -96,7 +95,7 @@ def fitting_problem(name: str, value: object, version: str | None, usual: str | 
 
 
 def release_problem(name: str, value: object, version: str) -> str | None:
-    """Returns why a release that has the argument ``name`` cannot take ``value``, in a clause that names both."""
+    """Returns why a release with the argument ``name`` refuses ``value``, in a clause that names both; else None."""
     field = fields_of(version)[name]
     if name in FIELDS:
         return typed_problem(name, value, field)
@@ -112,13 +111,13 @@ def field_in(name: str, version: str | None) -> Field:
 
 
 def releases_with_choice(name: str, value: object) -> list[str]:
-    """Returns the releases that take ``value`` for the argument ``name``, oldest first."""
+    """Returns the releases that accept ``value`` for the argument ``name``, oldest first."""
     having = (one for one in known_versions() if name in release(one).arguments)
     return [one for one in having if release_problem(name, value, one) is None]
 
 
 def first_with(name: str) -> str | None:
-    """Returns the first release of the table that has an argument of this name; None where none has it."""
+    """Returns the first release of the table with an argument of this name, or None."""
     return next((one for one in known_versions() if name in release(one).arguments), None)
 
 
@@ -128,7 +127,7 @@ _MOST_CHOICES = 12
 
 
 def misfit(argument: Argument, value: object) -> str | None:
-    """Returns why ``value`` cannot be given for ``argument``, in a clause; None where it can."""
+    """Returns why ``value`` is invalid for ``argument``, in a clause, or None."""
     if value is None:
         return None if "None" in argument.type.split(" | ") else "cannot be null"
     kinds = [kind for kind in _alternatives(argument.type) if kind != "None"]
@@ -142,13 +141,14 @@ def misfit(argument: Argument, value: object) -> str | None:
 
 
 def as_text(argument: Argument, value: object) -> object:
-    """Returns the value with a number as text where the argument is one: YAML reads some words as numbers."""
+    """Returns a number as text where the argument is text, because YAML reads some words as numbers; other values
+    stay."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return str(value) if is_number and "str" in argument.type.split(" | ") else value
 
 
 def _alternatives(type: str) -> list[str]:
-    """Returns the parts of a union that are not inside brackets."""
+    """Splits a union type at the bars outside brackets."""
     parts, depth, start = [], 0, 0
     for position, letter in enumerate(type):
         depth += (letter == "[") - (letter == "]")
@@ -192,7 +192,7 @@ def _is_json(text: str) -> bool:
 
 
 def nearest_choice(argument: Argument, value: object) -> str | None:
-    """Returns the choice that was probably meant."""
+    """Returns the choice that was probably meant, or None."""
     return nearest(str(value), map(str, argument.choices)) if argument.choices else None
 
 

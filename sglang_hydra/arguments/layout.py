@@ -1,9 +1,8 @@
-"""The layout of a server: the groups that its GPUs form, made once from a release's values, read by all that needs it.
+"""Computes the layout of a server, the groups of its GPUs, once from a release's values, for all readers.
 
-layout.json says which arguments mean each thing, since which release, and the place in SGLang's code that shows it
-(below sglang/srt; in the wheel of ``since`` unless another release comes before it). An argument that has no row there
-means the same in all releases.
-"""
+layout.json lists the arguments for each meaning, the release that introduced each, and the place in SGLang's code
+(below sglang/srt; in the wheel of ``since`` unless another release is named). An argument without a row means the same
+in all releases."""
 
 from __future__ import annotations
 
@@ -14,15 +13,15 @@ from typing import NamedTuple
 from sglang_hydra.arguments.tables.order import FIRST_NUMBERED, at_least, release_key
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 
-# Ways to send tokens to experts that divide these over all GPUs (0.5.23 arg_groups: moe_a2a_backend).
+# Backends that send tokens to experts and divide the experts over all GPUs (0.5.23 arg_groups: moe_a2a_backend).
 _ALL_TO_ALL = ("deepep", "mooncake", "nixl", "mori", "flashinfer", "megamoe", "ascend_fuseep")
 _DISABLED = "disabled"
-_MOST_RANKS = 4096  # more than any machine has GPUs: they are not listed one by one
+_MOST_RANKS = 4096  # above the GPUs of any machine: no list of ranks is made
 
 
 class Row(NamedTuple):
     """One spelling of a meaning: ``argument`` holds it since the release ``since``, below ``keys`` where its value is a
-    mapping, and only if the switch ``where`` is on. ``typed`` is the argument to type, where that is another one."""
+    mapping, and only if the switch ``where`` is on. ``typed`` is the argument to type, if it is another one."""
 
     argument: str
     since: str
@@ -34,7 +33,7 @@ class Row(NamedTuple):
 
 class Drafting(NamedTuple):
     """Speculative decoding: ``steps`` of the draft, ``width`` (top-k) of each, ``tokens`` that the target verifies; 0
-    where they are not known. ``algorithm`` is None without it, ``model`` where the target drafts for itself."""
+    where unknown. ``algorithm`` is None without speculative decoding, ``model`` where the target drafts for itself."""
 
     algorithm: str | None = None
     model: str | None = None
@@ -44,8 +43,8 @@ class Drafting(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """CUDA graphs of the decode phase: whether any are ``made``, the batch ``sizes`` (none: the release's usual ones)
-    and the ``largest`` (0: no limit is known)."""
+    """CUDA graphs of decode: whether any are ``made``, the batch ``sizes`` (empty: the release's usual ones) and the
+    ``largest`` (0: no known limit)."""
 
     made: bool = True
     sizes: tuple[int, ...] = ()
@@ -55,13 +54,13 @@ class Graphs(NamedTuple):
 class Layout(NamedTuple):
     """The groups of a server, as numbers of GPUs or of groups.
 
-    ``tp`` GPUs hold a pipeline stage, of ``stages``; ``copies`` such servers run side by side (plain data parallelism).
-    Within a stage ``attention_groups`` (DP attention) have requests of their own, ``attention_contexts`` GPUs share a
-    prompt's tokens, ``decode_contexts`` hold other tokens of each request's KV cache. Experts lie on ``experts`` GPUs
-    in each of ``expert_groups``; with ``all_to_all`` that is every GPU. ``redundant`` experts are held once more.
-    ``dense`` shards dense MLPs (None: all of ``tp``), and ``divided_head`` lm_head by attention group.
-    Each of ``nodes`` takes GPUs from ``first_gpu`` on, ``gpu_step`` apart. ``possible``: no size is below 1.
-    """
+    ``tp`` GPUs hold one of ``stages`` pipeline stages; ``copies`` of this server run side by side (plain data
+    parallelism). Within a stage, ``attention_groups`` (DP attention) have requests of their own, ``attention_contexts``
+    GPUs share a prompt's tokens, and ``decode_contexts`` hold other tokens of each request's KV cache. Experts are
+    divided over ``experts`` GPUs in each of ``expert_groups``; with ``all_to_all`` over every GPU. ``redundant``
+    experts have a second copy. ``dense`` divides dense MLPs (None: over all of ``tp``), ``divided_head`` divides
+    lm_head by attention group. Each of ``nodes`` takes GPUs from ``first_gpu`` on, ``gpu_step`` apart. ``possible``: no
+    size is below 1."""
 
     tp: int = 1
     stages: int = 1
@@ -84,45 +83,44 @@ class Layout(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """Returns GPUs of the whole server, on all of its nodes."""
+        """Returns the number of GPUs of the whole server, over all of its nodes."""
         return self.tp * self.stages * self.copies
 
     @property
     def replicas(self) -> int:
-        """Parts of the server that have requests and a KV cache of their own."""
+        """Returns the number of parts of the server with requests and a KV cache of their own."""
         return self.copies * self.attention_groups
 
     @property
     def attention(self) -> int:
-        """Returns GPUs over which the heads of an attention layer are divided."""
+        """Returns the number of GPUs that divide the heads of an attention layer."""
         return max(1, self.tp // self.attention_groups // self.attention_contexts)
 
     @property
     def expert_slices(self) -> int:
-        """Returns GPUs over which each expert is divided."""
+        """Returns the number of GPUs that divide each expert."""
         return max(1, self.tp // self.expert_groups // self.experts)
 
     @property
     def head_ports(self) -> int:
-        """Ports in a row, from that of dist_init_addr on, that node 0 listens on: with DP attention tokenizer,
-        detokenizer, RPC, metrics and scheduler, and one for each group (0.5.2 server_args.py:2636-2653; later releases
-        take one more, and none for a group)."""
+        """Returns the number of consecutive ports that node 0 listens on, from that of dist_init_addr: with DP
+        attention tokenizer, detokenizer, RPC, metrics, scheduler and one more, and one for each group (0.5.2
+        server_args.py:2636-2653; later releases take one more, and none for a group)."""
         return 6 + self.attention_groups if self.attention_groups > 1 else 1
 
     @property
     def node_share(self) -> tuple[int, int, int]:
-        """Ranks of a stage and stages that each node starts, and the nodes of a stage (0.5.2 entrypoints/engine.py
-        753-765; 0.5.23 the same, 2063-2077)."""
+        """Returns the ranks of a stage and the stages that each node starts, and the nodes of a stage (0.5.2
+        entrypoints/engine.py 753-765; 0.5.23 the same, 2063-2077)."""
         nodes_per_stage = max(self.nodes // self.stages, 1)
         return self.tp // nodes_per_stage, max(self.stages // self.nodes, 1), nodes_per_stage
 
     def gpu_numbers(self) -> list[int]:
-        """Returns the GPU that each rank of a node takes, in the order in which they are started; a number that comes
-        twice is a GPU that two ranks share. Empty for more ranks than a node can have.
+        """Returns the GPU of each rank of a node, in starting order; a repeated number is a GPU that two ranks share.
+        Empty for more ranks than a node can have.
 
         The arithmetic is SGLang's: 0.5.2 entrypoints/engine.py:770-774 and managers/data_parallel_controller.py:156,
-        0.5.23 the same at 936-938 and 445-448: a copy begins tp x step GPUs after the one before.
-        """
+        0.5.23 the same at 936-938 and 445-448: a copy begins tp x step GPUs after the previous one."""
         ranks, stages, _ = self.node_share
         if self.copies * stages * ranks > _MOST_RANKS:
             return []
@@ -135,7 +133,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(values: JsonObject, release: str) -> Layout:
-    """Returns the layout of a server of ``release`` with these resolved ``values``, by its names."""
+    """Returns the layout of a server of ``release`` with these resolved ``values``, under that release's names."""
 
     def read(meaning: str) -> Json:
         return _value(meaning, values, release)[0]
@@ -183,9 +181,9 @@ _SIZES = ("tp", "stages", "copies", "attention_groups", "nodes", "gpu_step")
 
 
 def arguments_saying(release: str, typed: Collection[str] = (), **meanings: object) -> JsonDict:
-    """Returns the arguments of ``release`` that say what these meanings of ``Layout`` are to be, as one types them:
-    ``attention_groups=8`` is attn_dp_size=8, before 0.5.22 dp_size=8 enable_dp_attention=true, and later too where that
-    switch is among the ``typed``. Raises KeyError for a meaning that the release has no argument for."""
+    """Returns the arguments of ``release`` to type for these fields of ``Layout``: ``attention_groups=8`` is
+    attn_dp_size=8; before 0.5.22, or where that switch is among ``typed``, it is dp_size=8 enable_dp_attention=true.
+    Raises KeyError for a field that no argument of the release sets."""
     words: dict[str, object] = {}
     for meaning, value in meanings.items():
         rows = _rows(meaning, release)
@@ -199,14 +197,14 @@ def arguments_saying(release: str, typed: Collection[str] = (), **meanings: obje
 
 
 def names_of(meaning: str) -> tuple[str, ...]:
-    """Returns every argument that means it in some release, the newest first."""
+    """Returns every argument with this meaning in any release, the newest first."""
     rows = _ROWS[meaning]
     return tuple(dict.fromkeys(name for row in rows for name in (row.argument, row.where) if name))
 
 
 def _value(meaning: str, values: Mapping[str, object], release: str) -> tuple[Json, Row | None]:
-    """Returns what the newest spelling says that says anything, and its row. A size of 1 says nothing: an older
-    spelling that the release still takes may be beside it."""
+    """Returns the value of the newest set spelling, and its row. A size of 1 counts as unset: an older spelling that
+    the release still accepts may be beside it."""
     found = None
     for row in _rows(meaning, release):
         value = values.get(row.argument)
@@ -222,7 +220,7 @@ def _value(meaning: str, values: Mapping[str, object], release: str) -> tuple[Js
 
 @lru_cache(maxsize=1024)
 def _rows(meaning: str, release: str) -> tuple[Row, ...]:
-    """Returns the spellings that ``release`` takes; a build of one's own (0.0.0.dev1) takes those of the newest."""
+    """Returns the spellings that ``release`` accepts; a custom build (0.0.0.dev1) accepts those of the newest."""
     own_build = (release_key(release) or FIRST_NUMBERED) < FIRST_NUMBERED
     return tuple(row for row in _ROWS[meaning] if own_build or at_least(release, row.since))
 
@@ -242,4 +240,4 @@ _ROWS: Mapping[str, tuple[Row, ...]] = {
 
 _OF_GROUPS = (*_SIZES[:-1], "attention_contexts", "decode_contexts", "experts", "expert_groups")
 SIZES = frozenset(name for meaning in _OF_GROUPS for name in names_of(meaning))
-"""The arguments, of any release, that say how many GPUs, nodes and groups a server has."""
+"""The arguments of any release that set the numbers of GPUs, nodes and groups of a server."""

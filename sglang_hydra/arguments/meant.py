@@ -1,4 +1,4 @@
-"""What was probably meant by a value that does not fit its argument: ``meant.json`` has the values of other tools."""
+"""Finds the meant value for one that does not fit its argument; ``meant.json`` has values of other tools."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from sglang_hydra.text.words import is_digits, nearest
 
 _TABLE: JsonObject = json_beside(__file__)
 OF_REQUESTS = frozenset(_TABLE["of_requests"])
-"""What people set for a server, and each request says."""
+"""Settings that people try on a server but that belong to each request."""
 OFF = frozenset(("off", "none", "no", "false", "disabled", "disable"))
 _SIZE = re.compile(r"(\d{1,15})\s*([kKmMgG])(i?)[bB]?(?:\s*tok\w*)?")
 _COUNTED = re.compile(r"[\[({'\"]*(\d{1,9})\s*(?![kKmM])[A-Za-z]*[\])}'\"]*")
 _EXPONENT = re.compile(r'"(-?\d+(?:\.\d+)?[eE][-+]?\d+)"')
-"""A number that YAML reads as a text."""
+"""A number that YAML reads as text."""
 _THOUSANDS = re.compile(r"\d{1,3}(?:(,\d{3})+|(\.\d{3})+)")
 _LETTERS_FOR_DIGITS = str.maketrans("OolI", "0011")
 
 
 def word(key: str, value: str) -> str:
-    """Returns ``key=value`` as one types it in a shell."""
+    """Formats ``key=value`` as users type it in a shell."""
     return shlex.join([f"{key}={value}"])
 
 
 def turned_off(name: str) -> str | None:
-    """Returns the word that turns off what an argument sizes; None where none does."""
+    """Returns the word that turns off the feature whose size an argument sets, or None."""
     found: str | None = _TABLE["off"].get(name)
     return found
 
 
 def values_meant(field: Field, value: Any) -> Iterator[str]:
-    """Yields the words for the values that were probably meant, the likeliest first."""
+    """Yields words that set the probably meant values, the likeliest first."""
     name = field.name
     if isinstance(value, str):
         plain = re.sub(r"[\W_]", "", value).lower()
@@ -54,7 +54,7 @@ def values_meant(field: Field, value: Any) -> Iterator[str]:
 
 
 def taking(value: str) -> list[str]:
-    """Returns the words that set the arguments which people name by a value: ``quantization=awq`` for ``awq``."""
+    """Returns words that set arguments known by a value: ``quantization=awq`` for ``awq``."""
     plain, names = re.sub(r"[\W_]", "", value).lower(), _TABLE["named_by_value"]
     exact = [word(name, plain) for name in names if plain in map(str, FIELDS[name].arg.choices or ())]
     own = [(name, _TABLE["values"].get(name, {}).get(plain)) for name in names]
@@ -62,13 +62,13 @@ def taking(value: str) -> list[str]:
 
 
 def methods_of_bits(value: Any) -> Sequence[str]:
-    """Returns the methods of quantization for weights of four bits, where ``value`` says as much (int4); else none."""
+    """Returns the quantization methods for 4 bit weights where ``value`` means these (int4); else none."""
     row = _TABLE["four_bits"]
     return row["methods"] if str(value).lower() in row["typed"] else ()
 
 
 def _as_type(field: Field, value: Any) -> Iterator[str]:
-    """Yields a value in another spelling, as the argument's type reads it."""
+    """Yields a value in other spellings that the argument's type can read."""
     measured = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", str(value))
     units = _TABLE["units"].get(str(field.arg.unit).split()[0])
     if measured and units:
@@ -108,7 +108,7 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
 
 
 def _as_json(text: str) -> Iterator[str]:
-    """Yields JSON for an object without its quotes, as a shell leaves it."""
+    """Yields JSON for an object whose quotes the shell removed."""
     import json
 
     from sglang_hydra.text.budget import read_yaml
@@ -126,7 +126,7 @@ def _as_json(text: str) -> Iterator[str]:
 
 
 def _left_open(text: str) -> str:
-    """Returns the brackets that ``text`` opens and does not close, outside of strings."""
+    """Returns the brackets that ``text`` opens and does not close, outside strings."""
     left = ""
     for mark in re.sub(r'"[^"]*"', "", text):
         left = left + mark if mark in "{[" else left[:-1] if mark in "}]" else left

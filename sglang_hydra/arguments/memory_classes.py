@@ -1,4 +1,4 @@
-"""The classes of GPU memory that SGLang 0.5.2 distinguishes, and what it keeps free and chooses in each."""
+"""The classes of GPU memory in SGLang 0.5.2, with the reserved memory and the defaults of each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import NamedTuple
 class MemoryClass(NamedTuple):
     """One row: GPUs with less than ``below_gib``, and not in a row above.
 
-    Of the memory, ``reserved_gib`` and one more GiB for every ``gpus_per_gib`` GPUs (None: no more) are kept for
-    activations and CUDA graphs. ``chunked_prefill_size`` is in tokens; ``graph_max_bs`` holds the largest batch
-    captured as CUDA graph with fewer than 4 GPUs in a tensor parallel group, and with more (None: left to the server).
-    """
+    SGLang keeps ``reserved_gib`` GiB for activations and CUDA graphs, plus 1 GiB per ``gpus_per_gib`` GPUs (None: no
+    more). ``chunked_prefill_size`` is in tokens; ``graph_max_bs`` holds the largest batch captured as a CUDA graph with
+    fewer than 4 GPUs in a tensor parallel group, and with 4 or more (None: the server decides)."""
 
     name: str
     below_gib: float
@@ -23,7 +22,8 @@ class MemoryClass(NamedTuple):
     graph_max_bs: tuple[int, int] | None
 
     def reserved_mib(self, gpus: int) -> float:
-        """Returns MiB kept free on each of ``gpus`` GPUs. Exact to the bit: the order of operations is upstream's."""
+        """Returns the MiB reserved on each of ``gpus`` GPUs. Exact to the bit: the order of operations is
+        upstream's."""
         if self.gpus_per_gib is None:
             return self.reserved_gib * 1024
         return (self.reserved_gib + gpus / self.gpus_per_gib) * 1024
@@ -48,8 +48,8 @@ def class_of(memory_mib: float) -> MemoryClass:
 
 
 def _by_memory(values: Iterable[str]) -> str:
-    """Returns the values of all rows in a clause: ``2048 below 35 GiB, 8192 below 160 GiB, else 16384``."""
-    last = dict(zip(values, CLASSES, strict=True))  # neighbours with the same value are one
+    """Formats the values of all rows as a clause: ``2048 below 35 GiB, 8192 below 160 GiB, else 16384``."""
+    last = dict(zip(values, CLASSES, strict=True))  # merges neighbours with the same value
     *smaller, largest = last
     return ", ".join([*(f"{value} below {last[value].below_gib} GiB" for value in smaller), f"else {largest}"])
 
@@ -62,4 +62,4 @@ GRAPH_SIZES = _by_memory(
     else "chosen by the server at start"
     for row in CLASSES
 )
-"""The sizes by memory class, for the help and the pages of the rules."""
+"""The sizes by memory class, for the help and the rules' pages."""

@@ -1,9 +1,8 @@
-"""The command-line parser of any release, by the table of releases: its flags, and what each does with its words.
+"""Parses the command line of any release, by the table of releases: its flags, and the effect of each on its words.
 
-Which option a word is follows Python 3.11's argparse, for the one shape of parser that SGLang builds: long options, no
-positional words. It is written out here and not left to argparse because Python's versions disagree about rare command
-lines (``--``, ``-1e5``), because argparse exits at the first fault and does not say which word set what.
-"""
+Words belong to options as in Python 3.11's argparse, for the only form of parser that SGLang builds: long options, no
+positional words. argparse itself is not used, because Python's versions differ on rare command lines (``--``,
+``-1e5``), and because argparse exits at the first error and does not report the word that set a value."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from sglang_hydra.text.words import size_of
 
 HELP = "--help"
 CONFIG = "--config"
-"""SGLang's own file of arguments, from 0.5.3 on: no argument of the server."""
+"""SGLang's own file of arguments, from 0.5.3 on; not an argument of the server."""
 _CONFIG_SINCE = "0.5.3"
 _NEGATIVE_NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
 _PLAIN = re.compile(r"\b(?:int|float|str)\b")
@@ -31,9 +30,9 @@ _PLAIN = re.compile(r"\b(?:int|float|str)\b")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of one release. ``argument`` is the one that it sets, None where it sets none; ``old`` says that it is
-    only still accepted. It takes no word (``nargs`` is 0), one (None), at most one (``?``) or several (``*``, ``+``);
-    ``reader`` names what reads one. ``const`` is what it sets alone."""
+    """One option of one release. ``argument`` is the argument that it sets, or None; ``old`` marks a deprecated flag.
+    It takes no word (``nargs`` is 0), one (None), at most one (``?``) or several (``*``, ``+``); ``reader`` names the
+    function that reads a word. ``const`` is the value without a word."""
 
     flag: str
     argument: Argument | None
@@ -52,7 +51,7 @@ class Option:
         return self.argument.name if self.argument else None
 
     def read(self, text: str) -> Json:
-        """Returns the value of a word. Raises ValueError for one that cannot be read; choices are not looked at."""
+        """Converts a word to a value. Raises ValueError for an unreadable word; does not check choices."""
         return READERS[self.reader](text)
 
 
@@ -76,15 +75,15 @@ class Parser:
     version: str
     options: Mapping[str, Option]
     by_name: Mapping[str, Option]
-    """The option to type for each argument: the one that is spelled like it, else its first, else an old one."""
+    """The option to type for each argument: the one spelled like it, else its first, else a deprecated one."""
 
     @cached_property
     def flags(self) -> Sequence[str]:
-        """Returns what may be typed, in the release's order."""
+        """Returns the flags that users may type, in the release's order."""
         return (*self.options, HELP)
 
     def word(self, text: str) -> Word:
-        """Classifies a word by itself, whatever comes before it: argparse does so before any value."""
+        """Classifies a word alone, without the words before it, as argparse does before it reads values."""
         if not text.startswith("-") or text == "-":
             return Word(text)
         if text in self.options or text == HELP:
@@ -103,14 +102,14 @@ class Parser:
 
 
 def flag_like(name: str) -> str:
-    """Returns the flag that is spelled like an argument."""
+    """Returns the flag with the spelling of an argument."""
     return "--" + name.replace("_", "-")
 
 
 @lru_cache(maxsize=64)
 def parser_of(version: str | None) -> Parser:
-    """Returns the parser of a release, or of the nearest one of the table; for None one that takes every flag of every
-    release, each as the first release that has it."""
+    """Returns the parser of a release, or of the nearest one of the table. For None it accepts every flag of every
+    release, each as the first release with that flag has it."""
     if version is None:
         each = [parser_of(known) for known in known_versions()]
         options = {flag: parser for parser in reversed(each) for flag in parser.options}
@@ -153,7 +152,7 @@ def _plain_kind(type: str) -> str:
 
 
 def _choices_of(argument: Argument, version: str) -> Sequence[object] | None:
-    """Returns the release's choices; those of 0.5.2 that other code may extend are read when they are needed."""
+    """Returns the release's choices; for 0.5.2 the live lists, which other code may extend."""
     if version == SPECIFIED_VERSION and argument.choices is not None:
         return FIELDS[argument.name].arg.choices
     return argument.choices
@@ -167,7 +166,7 @@ def _old_option(old: OldFlag, argument: Argument | None) -> Option:
 
 @lru_cache(maxsize=512)
 def first_with_flag(flag: str) -> str | None:
-    """Returns the first release of the table that takes a flag, also as an old one."""
+    """Returns the first release of the table that accepts a flag, even as a deprecated one; else None."""
     return next((version for version in known_versions() if flag in parser_of(version).options), None)
 
 
@@ -201,7 +200,7 @@ def _graph_backend(text: str) -> str:
 
 
 def _adapter(text: str) -> Json:
-    """Returns an adapter: a path, ``name=path``, or JSON. Raises ValueError, in words, for JSON without either."""
+    """Reads an adapter: a path, ``name=path``, or JSON. Raises ValueError, in words, for incomplete JSON."""
     text = text.strip()
     if not (text.startswith("{") and text.endswith("}")):
         return text
@@ -219,6 +218,6 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "json.loads": _json, "json_list_type": _json, "parse_cuda_graph_config_arg": _json_object,
     "parse_cuda_graph_backend_arg": _graph_backend, "LoRAPathAction": _adapter,
 }  # fmt: skip
-"""What reads a word, by the name of the release's own function; it raises ValueError for what it cannot read."""
+"""The readers of words, by the name of the release's own function; they raise ValueError for unreadable words."""
 JSON_READERS = ("json.loads", "json_list_type", "parse_cuda_graph_config_arg")
 WANTED: Mapping[str, str] = {"int": "a whole number", "human_readable_int": "a whole number", "float": "a number"}

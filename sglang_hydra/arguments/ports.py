@@ -1,4 +1,4 @@
-"""The server's address, and the one at which its nodes meet."""
+"""Formats the server's address, and the address where its nodes meet."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
 
-# SGLang 0.5.2 counts the ports of one node from the HTTP port plus this.
+# The ports of a single node begin at the HTTP port plus this number (SGLang 0.5.2).
 ZMQ_TCP_PORT_DELTA = 233
 
 
 def server_url(values: JsonObject) -> str:
-    """Returns the URL at which the server of these arguments answers; an IPv6 host is put in brackets."""
+    """Returns the server's URL under these arguments, with an IPv6 host in brackets."""
     return f"http://{host_and_port(values['host'], values['port'])}"
 
 
 def host_and_port(host: str, port: int) -> str:
-    """Returns ``HOST:PORT``, an address of IPv6 in brackets."""
+    """Formats ``HOST:PORT``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if _is_ipv6(host) else f"{host}:{port}"
 
 
 def head_address(values: JsonObject) -> tuple[str, int]:
-    """Returns host and port of the first node, the host of IPv6 in its brackets.
+    """Returns host and port of the first node, with an IPv6 host in its brackets.
 
-    Raises ConfigError for a dist_init_addr that is no HOST:PORT, and where several nodes have none.
-    """
+    Raises ConfigError for a dist_init_addr that is not HOST:PORT, and for several nodes without one."""
     address = values["dist_init_addr"]
     if values["nnodes"] == 1 and address is None:
         return "127.0.0.1", values["port"] + ZMQ_TCP_PORT_DELTA

@@ -22,7 +22,7 @@ from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.json_types import Json, JsonDict
 from sglang_hydra.text.words import both_sizes, nearest, program, several_near, size_of, some_of
 
-# What each finding of this room is about; the findings themselves say which word, and what to type.
+# The subject of each finding of this package; the finding itself names the word and the fix.
 MEANINGS: Mapping[str, str] = {
     "ARG010": "an option that the release does not have",
     "ARG011": "a shortened option that several options begin with",
@@ -42,8 +42,8 @@ _UNREADABLE = object()
 
 @dataclass
 class Typed:
-    """One option as it was typed: its word and those that belong to it. ``option`` is what it is there, None where
-    ``word`` means none or several. ``place`` is the number of its word, from 1."""
+    """One typed option: its word and the words of its value. ``option`` is None where ``word`` means no option or
+    several. ``place`` is the number of its word, from 1."""
 
     word: Word
     words: list[str]
@@ -52,18 +52,17 @@ class Typed:
 
     @property
     def flag(self) -> str:
-        """Returns the option as it was typed, without a value behind ``=``."""
+        """Returns the option as typed, without a value after ``=``."""
         return self.word.text.partition("=")[0]
 
     @property
     def name(self) -> str | None:
-        """Returns the argument that it sets, if it is one option and sets one."""
+        """Returns the argument that it sets, or None."""
         return self.option.name if self.option else None
 
     @property
     def values(self) -> list[str]:
-        """Returns the words that belong to it. argparse drops the word ``--`` from every value: of ``--x=--`` nothing
-        remains."""
+        """Returns the words of its value. argparse drops the word ``--`` from every value: ``--x=--`` has none."""
         explicit = self.word.explicit
         own = [] if explicit in (None, "--") or not (self.word.options or self.word.unknown) else [str(explicit)]
         return own + self.words[1:]
@@ -71,9 +70,9 @@ class Typed:
 
 @dataclass
 class Reading:
-    """What a line says. ``values`` are by the release's own names, ``places`` number the words that set them, from 1.
-    ``unread`` are arguments or flags that are in neither, with a finding each; ``idle`` are old flags that the release
-    accepts and ignores, with the reason, ``old`` the words of those that it takes for an argument."""
+    """The result of reading a line. ``values`` are under the release's own names; ``places`` number the words that set
+    them, from 1. ``unread`` lists refused arguments or flags, each with a finding. ``idle`` holds flags that the
+    release accepts and ignores, with the reason; ``old`` holds the words of deprecated flags that set an argument."""
 
     version: str
     values: JsonDict = field(default_factory=dict)
@@ -85,13 +84,11 @@ class Reading:
 
 
 def parse_argv(argv: Sequence[str], version: str = SPECIFIED_VERSION) -> JsonDict:
-    """Returns the arguments that ``argv`` (without the program's name) gives, as ``version`` would read them, by its
-    names.
+    """Reads the arguments in ``argv`` (without the program's name) as ``version`` would, under its names.
 
-    Only what was typed: every other argument has its default there too. Values have the types that SGLang hands to
-    its constructor, so 0.5.2's ``--debug-tensor-dump-inject false`` is the text ``"false"``. Raises ConfigError with a
-    finding (stage ``argparse``) for every fault of the line, where SGLang would print the first one and exit.
-    """
+    The result has only the typed arguments, without defaults. Values have the types that SGLang passes to its
+    constructor, so 0.5.2's ``--debug-tensor-dump-inject false`` is the text ``"false"``. Raises ConfigError with a
+    finding (stage ``argparse``) for every error of the line, where SGLang would print the first one and exit."""
     found = read(argv, version)
     if refused := [finding for finding in found.findings if finding.level == "error"]:
         raise ConfigError(*refused)
@@ -99,16 +96,16 @@ def parse_argv(argv: Sequence[str], version: str = SPECIFIED_VERSION) -> JsonDic
 
 
 def read(words: Sequence[str], version: str, *, needs_model: bool = True) -> Reading:
-    """Returns what ``words`` say under ``version``, or the release of the table that is nearest to it. Nothing is
-    raised: ``findings`` has what is wrong."""
+    """Reads ``words`` under ``version``, or the nearest release of the table. Raises nothing for a bad line:
+    ``findings`` has its errors."""
     if isinstance(words, str):
         raise TypeError("a command line is a list of words; shlex.split() makes one from a line")
     return read_options(options_in(words, version), version, needs_model=needs_model)
 
 
 def options_in(words: Sequence[str], version: str | None) -> Iterator[Typed]:
-    """Sorts words by the option that they belong to; a word that belongs to none is on its own. Without a version, an
-    option takes what it takes in the first release that has it."""
+    """Groups words by their option; a word without an option stands alone. Without a version, an option takes the words
+    that it takes in the first release that has it."""
     parser = parser_of(version)
     read = [parser.word(word) for word in words]
     at = 0
@@ -123,7 +120,7 @@ def options_in(words: Sequence[str], version: str | None) -> Iterator[Typed]:
 
 
 def _most_words(word: Word, option: Option | None) -> int:
-    """Returns how many words an option may take. What follows one that is unknown or unclear belonged to it."""
+    """Returns the most words an option may take. Words after an unknown or ambiguous option belong to it."""
     if word.is_value or word.explicit is not None or "=" in word.text or word.options[:1] == (HELP,):
         return 0
     if option is None:
@@ -132,14 +129,15 @@ def _most_words(word: Word, option: Option | None) -> int:
 
 
 def read_options(options: Iterable[Typed], version: str, *, needs_model: bool = True) -> Reading:
-    """Returns what ``options``, grouped under that version, say. One that ``needs_model`` is refused without one."""
+    """Reads ``options``, which were grouped under that version. With ``needs_model`` a line without a model is
+    refused."""
     reader = _Reader(parser_of(version), needs_model)
     reader.read(options)
     return reader.made
 
 
 class _Reader:
-    """Reads the options from first to last, and keeps going after a fault."""
+    """Reads the options from first to last, and continues after an error."""
 
     def __init__(self, parser: Parser, needs_model: bool) -> None:
         self.parser = parser
@@ -196,7 +194,7 @@ class _Reader:
         self.made.places[option.argument.name] = typed.place
 
     def _old(self, typed: Typed, option: Option, old: Json) -> bool:
-        """Says what an old flag is there. Returns whether it sets an argument."""
+        """Reports a deprecated flag. Returns whether it sets an argument."""
         version = self.parser.version
         hint = f"{old.instead}{'' if old.value is None or old.field else ' ' + str(old.value)}" if old.instead else None
         if old.refused:
@@ -216,7 +214,7 @@ class _Reader:
         return True
 
     def _unknown(self, typed: Typed) -> None:
-        """Names an option of another release, or of vLLM, by what this one has; any other by what is near."""
+        """Refuses an unknown option. Names the replacement for one of another release or of vLLM, else near names."""
         flag, version = typed.flag, self.parser.version
         since = first_with_flag(flag) or notes().get(_as_name(flag), {}).get("had")
         message = f"SGLang {version} has no option {flag}"
@@ -226,7 +224,7 @@ class _Reader:
         self._unread(typed, "ARG010", message, *self._instead(typed, since))
 
     def _of_vllm(self, typed: Typed) -> tuple[str | None, Remedy | None]:
-        """Returns what to type for an option of vLLM's; nothing is sure if that loses something."""
+        """Returns a hint and a fix for a vLLM option; no fix where it would lose something."""
         tp_sizes = [one.values[0] for one in self.options if one.values and one.option and one.option.name == "tp_size"]
         words, note = in_sglangs_words(typed.flag, typed.values, *tp_sizes[-1:])
         found = counterpart(typed.flag)
@@ -234,7 +232,7 @@ class _Reader:
         return note or (None if words else "leave it out"), None if is_lost else _fix(words or [])
 
     def _ambiguous(self, typed: Typed) -> None:
-        """Reports a shortened option; one that another release has in full is named by what took its place."""
+        """Refuses an ambiguous short option, with the replacement where another release has the option in full."""
         options = typed.word.options
         names = dict.fromkeys(self.parser.options[one].name for one in options if one != HELP)
         since = first_with_flag(typed.flag)
@@ -252,7 +250,7 @@ class _Reader:
         )
 
     def _instead(self, typed: Typed, since: str | None) -> tuple[str | None, Remedy | None]:
-        """Returns what to do about an option that the release does not have; or what to type for it."""
+        """Returns a hint, or a fix, for an option that the release lacks."""
         if since is None and (sure := nearest(typed.flag, self.parser.flags)):
             if holds_secret(sure):
                 return f"did you mean {sure}", None  # its value is shown nowhere
@@ -279,8 +277,8 @@ class _Reader:
         return f"SGLang {since} has it: {found.advice or f'engine.version={since}'}", None
 
     def _switch_of(self, flag: str) -> str | None:
-        """Returns the switch that is the opposite of a flag: ``--disable-radix-cache`` for
-        ``--enable-radix-cache``."""
+        """Returns the switch opposite to a flag: ``--disable-radix-cache`` for ``--enable-radix-cache``; None if there
+        is none."""
         head, _, stem = flag.replace("_", "-").lstrip("-").partition("-")
         other = {"enable": f"--disable-{stem}", "use": f"--disable-{stem}", "disable": f"--enable-{stem}"}.get(head)
         option = self.parser.options.get(other or "")
@@ -311,7 +309,7 @@ class _Reader:
         return value
 
     def _misfit(self, id: str, typed: Typed, option: Option, text: str, why: str) -> None:
-        """Refuses a value, with the one that was probably meant and the nearest choices of the release."""
+        """Refuses a value, and offers the meant value or the nearest choices of the release."""
         from sglang_hydra.arguments.meant import values_meant
 
         field, flag = _field(option), option.flag
@@ -341,7 +339,7 @@ class _Reader:
     def _misread(
         self, id: str, message: str, fields: tuple[str, ...], text: str, fix: Remedy | None, more: str | None = None
     ) -> None:
-        """Refuses the word ``text``, with what it should have been."""
+        """Refuses the word ``text``, with its correction."""
         found = Finding("error", id, message, fields, more, stage="argparse", fix=fix, typed=(text,))
         self.made.findings.append(found)
 
@@ -374,7 +372,7 @@ class _Reader:
     def _unread(
         self, typed: Typed, id: str, message: str, hint: str | None, fix: Remedy | None = None, *fields: str
     ) -> None:
-        """Refuses an option as a whole; ``fix`` is what to type for it."""
+        """Refuses a whole option; ``fix`` replaces it."""
         self.made.unread.append(typed.name or typed.flag)
         about = fields or ((typed.name,) if typed.name else ())
         was = tuple(typed.words)
@@ -389,7 +387,7 @@ def _as_name(flag: str) -> str:
 
 
 def _successors_words(flag: str, values: Sequence[str], version: str) -> list[str] | None:
-    """Returns the words in place of a flag that earlier releases had; None where no words follow from the old ones."""
+    """Returns the words that replace an earlier release's flag, or None where they do not follow from the old words."""
     found = successor(_as_name(flag), version)
     if found.name is None or isinstance(found.value, tuple):
         return None
@@ -418,7 +416,7 @@ def _example(option: Option) -> str:
 
 
 def _field(option: Option) -> Field:
-    """Returns the option's argument as those of 0.5.2 are described."""
+    """Describes the option's argument in the form of 0.5.2's fields."""
     name = option.name or _as_name(option.flag)
     kind = {"human_readable_int": "int"}.get(option.reader, option.reader)
     type = f"list[{kind}]" if option.takes_several else kind

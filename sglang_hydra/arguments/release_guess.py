@@ -1,4 +1,4 @@
-"""Guesses the release of a command line: every release that reads all words, and has a class for its model."""
+"""Guesses the release of a command line: every release that reads all words and has a class for its model."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _UNREAD, _IDLE = 2, 1
 
 
 class Guess(NamedTuple):
-    """The releases from ``first`` to ``last`` fit. ``evidence`` are the flags, and the model's class, without which
-    more would; there is none where every release fits."""
+    """The releases from ``first`` to ``last`` fit. ``evidence`` lists the flags, and the model's class, that exclude
+    others; it is empty where every release fits."""
 
     first: str
     last: str
     evidence: tuple[str, ...] = ()
 
     def includes(self, version: str) -> bool:
-        """Returns whether a release is among those that fit."""
+        """Returns whether a release is in the range."""
         return at_least(version, self.first) and at_least(self.last, nearest_known(version) or version)
 
 
 def guess_release(options: Sequence[Typed], architectures: Iterable[str] = ()) -> Guess:
-    """Returns the releases that read the most of the options, of those that have a class for the model."""
+    """Returns the releases that read most of the options, among those with a class for the model."""
     known = known_versions()
     names = tuple(architectures)
     since = (first_release_of(names) if names else None) or known[0]
@@ -44,7 +44,7 @@ def guess_release(options: Sequence[Typed], architectures: Iterable[str] = ()) -
 
 @lru_cache(maxsize=4096)
 def _costs(flag: str, values: tuple[str, ...]) -> tuple[int, ...]:
-    """Returns for each release what an option loses there."""
+    """Returns the cost of an option in each release: what that release cannot read of it."""
     return tuple(_cost(flag, values, version) for version in known_versions())
 
 

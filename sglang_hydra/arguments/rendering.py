@@ -1,4 +1,4 @@
-"""Writes SGLang's own command line: the words that a release reads back as the values that were given."""
+"""Writes SGLang's own command line: words that a release reads back as the given values."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ _ORDER = {name: at for at, name in enumerate(FIELDS)}
 
 
 def render(values: Mapping[str, object], version: str = SPECIFIED_VERSION, *, defaults: bool = False) -> list[str]:
-    """Returns the shortest command line that gives ``values`` back: ``parse_argv(render(values, version), version)``
-    has every value that differs from its default; with ``defaults`` also those that do not, where an option can say
-    them. Words, not a shell line; secrets are written like any other value.
+    """Returns the shortest command line for ``values``: ``parse_argv(render(values, version), version)`` has every
+    value that differs from its default. ``defaults`` adds default values that an option can express. Returns words, not
+    a shell line; secrets are written like any other value.
 
     Options come in the order of ``FIELDS``, spelled like the argument (``--tp-size``). Adapters are written as
     ``name=path`` or JSON, so a mapping of them comes back as a list with the same meaning, and a set as a sorted list.
-    0.5.2's ``debug_tensor_dump_inject=True`` comes back as the text ``"true"``: SGLang's option knows no better, and
-    takes it for true. Raises ValueError, naming the argument, for an unknown name and for a value that the command line
-    cannot say: ``enable_lora=False``, None where another value is the default, a list for a single value, ...
-    """
+    0.5.2's ``debug_tensor_dump_inject=True`` comes back as the text ``"true"``, which SGLang treats as true. Raises
+    ValueError, naming the argument, for an unknown name and for a value that the command line cannot express:
+    ``enable_lora=False``, None where another value is the default, a list for a single value, ..."""
     parser = parser_of(version)
     words = []
     for name in sorted(values, key=lambda name: _ORDER.get(name, len(_ORDER))):
@@ -47,7 +46,7 @@ class _Writer:
         self.parser, self.option, self.name, self.argument = parser, option, name, option.argument
 
     def words(self, value: object, defaults: bool) -> list[str]:
-        """Returns the words. ``defaults`` also writes defaults, where each is a number, a text or a pair of flags."""
+        """Returns the words. ``defaults`` also writes a default that is a number, a text or a pair of flags."""
         default, option = self.argument.default, self.option
         pair = self.argument.action == "BooleanOptionalAction"
         is_written = defaults and (pair or (type(value) in (int, float, str) and value != ""))
@@ -90,7 +89,7 @@ class _Writer:
         return [flag, text] if self.parser.word(text).is_value else [f"{flag}={text}"]
 
     def _text(self, value: object) -> str:
-        """Returns the word for one value. Raises ValueError where reading that word does not give the value back."""
+        """Returns the word for one value. Raises ValueError where reading that word would not return the value."""
         reader = self.option.reader
         if reader == "LoRAPathAction":
             return self._adapter(value)
@@ -141,7 +140,7 @@ def _named_path(name: object, path: object) -> object:
 
 
 def by_option(words: Sequence[_T]) -> Iterator[list[_T]]:
-    """Yields each option of a command line with its values; ``words`` may hold other objects than text as values."""
+    """Yields each option of a command line with its values; values may be objects other than text."""
     group: list[_T] = []
     for word in words:
         if group and isinstance(word, str) and _OPTION.fullmatch(word):

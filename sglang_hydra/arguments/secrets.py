@@ -1,4 +1,4 @@
-"""What must never be shown or written down: the API key, and variables whose name says that they hold a secret."""
+"""Finds secrets, which are never shown or written: the API key, and variables with a secret's name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sglang_hydra.arguments.tables.table import every_variable
 
 SECRET_FIELDS = tuple(name for name, field in FIELDS.items() if field.arg.secret)
 API_KEY_REFERENCE = "${oc.env:SGLANG_HYDRA_API_KEY}"
-"""Stands for the key wherever a configuration is shown or recorded."""
+"""Replaces the key wherever a configuration is shown or recorded."""
 HIDDEN = "***"
 
 API_KEY_VARIABLE = "SGLANG_HYDRA_API_KEY"
 
 _TYPED_KEY = re.compile(r"^(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=(?P<value>.+)$", re.DOTALL)
 _LATER_SECRETS = ("admin_api_key", "ssl_keyfile_password", "watermark_key", "watermark_key_b", "watermark_config")
-"""Arguments of releases after 0.5.2."""
+"""Secret arguments of releases after 0.5.2."""
 _TELLING = (
     "SECRET",
     "PASSWORD",
@@ -29,7 +29,7 @@ _TELLING = (
     "ACCESS_KEY",
     "PRIVATE_KEY",
 )
-"""Say it wherever they stand in a name, also in small letters."""
+"""Mark a secret anywhere in a name, in any case."""
 _IN_ANY_CASE = frozenset(
     (
         *("BEARER", "COOKIE", "COOKIES", "CRED", "CREDS", "CSRF", "DSN", "HMAC", "JWT", "KEYTAB", "MNEMONIC", "NETRC"),
@@ -43,17 +43,17 @@ _WORDS = _IN_ANY_CASE | frozenset(
         *("SIGNING", "TOKEN", "UNSEAL"),
     )
 )
-"""Say it as a whole word of a variable's name, numbers behind it left out. TOKENS are what models read and write, but
-for those of an owner."""
+"""Mark a secret as a whole word of a variable's name, without trailing digits. TOKENS are a model's tokens, except
+after a word of ``_OWNERS``."""
 _ENDS = ("TOKEN", "KEY", "PASS", "PWD", "PW")
 _NO_SECRET = frozenset(("BYPASS", "COMPASS", "DONKEY", "HOTKEY", "MONKEY", "TURKEY"))
 _OWNERS = ("ACCESS", "API", "AUTH", "BEARER", "HF", "HUB", "REFRESH", "SESSION", "SGLANG", "SGL")
 _STORES = frozenset(("AMQP", "BROKER", "CONN", "CONNECTION", "DATABASE", "DB", "MONGO", "MONGODB", "MYSQL", "POSTGRES"))
 _STORES |= {"JDBC", "PG", "POSTGRESQL", "RABBITMQ", "REDIS", "SENTRY", "SQL"}
 _ADDRESSES = frozenset(("STRING", "STR", "URI", "URL"))
-"""The address of a store (DATABASE_URL) has its password in it."""
+"""The address of a store (DATABASE_URL) contains its password."""
 _PLAIN = frozenset(("OLDPWD", "PWD"))
-"""Working directories of a shell."""
+"""A shell's working directories."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -61,7 +61,7 @@ def is_secret_name(name: str) -> bool:
     if name in SECRET_FIELDS or name in _LATER_SECRETS:
         return True
     telling = any(word in name.upper() for word in _TELLING) and name not in FIELDS
-    # What the code of SGLang's releases asks for are flags, sizes and paths.
+    # The variables that SGLang's releases read are flags, sizes and paths.
     return (telling or _has_secret_word(name)) and name not in every_variable()
 
 
@@ -82,9 +82,8 @@ def _has_secret_word(name: str) -> bool:
 def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None:
     """Replaces an API key among a command line's ``words`` by its reference, and puts the key into ``environ``.
 
-    For apps that hand their command line to Hydra as it is: Hydra writes every override into its run folder before
-    any code of the app runs.
-    """
+    For apps that pass their command line to Hydra unchanged: Hydra writes every override into its run folder before any
+    code of the app runs."""
     for position, word in enumerate(words):
         typed = _TYPED_KEY.match(word)
         if typed and "${" not in typed["value"] and typed["value"] != "null":
@@ -93,7 +92,7 @@ def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None
 
 
 def masked(name: str, value: object) -> object:
-    """Returns ``value`` of the key ``name`` with every secret in it replaced by its mark."""
+    """Returns ``value`` of the key ``name`` with every secret in it masked."""
     if isinstance(value, Mapping):
         return {key: masked(str(key), item) for key, item in value.items()}
     if value is None or not is_secret_name(name):
@@ -102,7 +101,7 @@ def masked(name: str, value: object) -> object:
 
 
 def secret_keys(node: Mapping[str, object], path: str = "") -> list[str]:
-    """Returns the keys at or below ``path`` where a secret is, as ``engine.env.HF_TOKEN``."""
+    """Returns the keys of secrets at or below ``path``, such as ``engine.env.HF_TOKEN``."""
     found: list[str] = []
     for name, value in node.items():
         key = f"{path}.{name}" if path else str(name)
@@ -114,12 +113,12 @@ def secret_keys(node: Mapping[str, object], path: str = "") -> list[str]:
 
 
 def masked_word(word: str) -> str:
-    """Returns ``key=value`` or ``--flag=value`` as it may be shown: a secret that is no reference is hidden."""
+    """Masks the value of ``key=value`` or ``--flag=value`` where it is a secret and not a reference."""
     key, _, value = word.partition("=")
     is_open = not value or "${" in value or not holds_secret(key)
     return word if is_open else f"{key}={HIDDEN}"
 
 
 def holds_secret(key: str) -> bool:
-    """Returns whether a key or a flag, as it is typed, takes a secret: ``engine.env.HF_TOKEN``, ``--api-key``."""
+    """Returns whether a typed key or flag takes a secret: ``engine.env.HF_TOKEN``, ``--api-key``."""
     return is_secret_name(key.lstrip("+-").replace("-", "_").rpartition(".")[2])

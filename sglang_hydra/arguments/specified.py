@@ -1,4 +1,4 @@
-"""Which release of SGLang the arguments and the rules of this package are those of."""
+"""The SGLang release that this package's arguments and rules follow."""
 
 from __future__ import annotations
 

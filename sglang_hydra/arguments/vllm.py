@@ -1,4 +1,4 @@
-"""vLLM's flags as arguments of SGLang: ``vllm.json`` has each with its counterpart, or why there is none."""
+"""Translates vLLM's flags to arguments of SGLang; ``vllm.json`` has the counterpart of each, or why there is none."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sglang_hydra.text.words import nearest, short, size_of
 
 
 class Counterpart(NamedTuple):
-    """What a flag of vLLM is here. ``argument`` is ours (``!``: the opposite), None where there is none, and
-    ``why`` says so. ``value`` is what the flag sets alone, ``values`` are vLLM's words with ours, ``copied`` names the
-    argument whose value it takes over, ``is_default`` is for what SGLang does unasked, and
-    ``is_lost`` for what its command loses where the flag is left out."""
+    """The counterpart of a vLLM flag. ``argument`` is ours (``!``: the opposite), or None with the reason ``why``.
+    ``value`` is the value of the flag alone, ``values`` maps vLLM's words to ours, ``copied`` names the argument whose
+    value it takes. ``is_default`` marks SGLang's default behaviour, ``is_lost`` a flag whose removal changes the
+    server."""
 
     argument: str | None = None
     value: object = None
@@ -44,7 +44,7 @@ def counterparts() -> Mapping[str, Counterpart]:
 
 
 def counterpart(flag: str) -> Counterpart | None:
-    """Returns what a flag of vLLM, in full, short or of one of its parts (``--hf-overrides.a``), is here; None for a
+    """Returns the counterpart of a vLLM flag, in its long or short form or as a part (``--hf-overrides.a``); None for a
     flag that vLLM does not have."""
     name, _, part = flag.partition("=")[0].replace("_", "-").partition(".")
     found = counterparts().get(name)
@@ -54,8 +54,8 @@ def counterpart(flag: str) -> Counterpart | None:
 
 
 def in_sglangs_words(flag: str, values: Sequence[str], tp_size: str = "1") -> tuple[list[str] | None, str]:
-    """Returns the words of SGLang's command line for an option of vLLM with its values, and a remark about it. None
-    where there is no counterpart. Raises KeyError for a flag that vLLM does not have."""
+    """Returns the words of SGLang's command line for a vLLM option with its values, and a note. The words are None
+    without a counterpart. Raises KeyError for a flag that vLLM does not have."""
     found = counterpart(flag)
     if found is None:
         raise KeyError(flag)
@@ -79,7 +79,7 @@ def _size(text: str) -> int | None:
 
 
 def translated(words: Sequence[str]) -> tuple[list[str], list[Finding]]:
-    """Returns the flags of SGLang for the words behind ``vllm serve``, a finding for each without a counterpart."""
+    """Translates the words after ``vllm serve`` to SGLang's flags, with findings for flags without a counterpart."""
     argv, findings = [], []
     options = _options(words)
     sizes = [values[0] for flag, values in options if flag in ("--tensor-parallel-size", "-tp") and values]
@@ -102,7 +102,7 @@ def translated(words: Sequence[str]) -> tuple[list[str], list[Finding]]:
 
 
 def _options(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Returns each option with its values; the model may be without one."""
+    """Groups the words into options with their values; a leading word alone is the model."""
     options: list[tuple[str, list[str]]] = []
     for word in words:
         flag, equals, value = word.partition("=")

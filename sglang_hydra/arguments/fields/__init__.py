@@ -1,9 +1,8 @@
-"""The 210 arguments of SGLang 0.5.2's server: names, types, defaults, and what each one means.
+"""The 210 arguments of SGLang 0.5.2's server: names, types, defaults, and meanings.
 
-``server_args.py`` has a line for each argument, its name, type and default; arguments.json says by concern what it
-means (``arg.Arg``). What belongs here is about one argument alone. What one argument does to another is a rule
-(``sglang_hydra.rules``), what must hold between them a check (``sglang_hydra.rules.checks``).
-"""
+``server_args.py`` has the name, type and default of each argument; arguments.json has its meaning by concern
+(``arg.Arg``). Facts about one argument alone go here. Effects on other arguments are rules (``sglang_hydra.rules``);
+required relations between arguments are checks (``sglang_hydra.rules.checks``)."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ __all__ = ["CONCERNS", "FIELDS", "MISSING", "Arg", "Field", "LoRARef", "ServerAr
 
 _TABLE: dict[str, dict[str, Any]] = json_beside(str(Path(__file__).with_name("arguments")))
 CONCERNS: Mapping[str, str] = {concern: content["about"] for concern, content in _TABLE.items()}
-"""What each concern is about, in the order in which help pages and tables show them."""
+"""A description of each concern, in the order of help pages and tables."""
 
 
 def _read(table: Mapping[str, Mapping[str, Any]], kind: type) -> dict[str, Field]:
-    """Reads every field by name. Raises TypeError where the table and the class do not name the same arguments."""
+    """Reads every field by name. Raises TypeError where the table and the class differ in their arguments."""
     rows = [(name, row, concern) for concern, content in table.items() for name, row in content["arguments"].items()]
     declared = {field.name: field for field in dataclasses.fields(kind)}
     if [name for name, _, _ in rows] != list(declared):
@@ -39,7 +38,7 @@ def _read(table: Mapping[str, Mapping[str, Any]], kind: type) -> dict[str, Field
 
 
 def _about(row: Mapping[str, Any]) -> Arg:
-    """Reads what is said of an argument. Choices that other code may extend are named by their list."""
+    """Reads the meaning of an argument. Choices that other code may extend are the named list of ``choices``."""
     named = row.get("choices")
     listed = getattr(choices, named) if isinstance(named, str) else named and tuple(named)
     return Arg(**{**row, "choices": listed, "flags": tuple(row.get("flags", ()))})
@@ -50,12 +49,12 @@ _DEFAULTS = {name: None if field.required else field.default for name, field in 
 
 
 def fresh_defaults() -> dict[str, Any]:
-    """Returns all 210 names with SGLang's defaults; ``model_path``, is None. The dict is the caller's."""
+    """Returns a new dict of all 210 names with SGLang's defaults; ``model_path`` is None."""
     return _DEFAULTS.copy()
 
 
 def sealed(values: Mapping[str, Any]) -> ServerArgs:
-    """Returns the arguments as one read-only object. ``values`` must have all 210 names and no other (TypeError)."""
+    """Makes one read-only object of the arguments. ``values`` must have exactly the 210 names (else TypeError)."""
     if values.keys() != _DEFAULTS.keys():
         raise TypeError(f"missing or unknown arguments: {sorted(values.keys() ^ _DEFAULTS.keys())}")
     made = object.__new__(SealedServerArgs)

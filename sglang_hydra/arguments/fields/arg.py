@@ -1,4 +1,4 @@
-"""What a field says about itself beside its name, type and default."""
+"""Describes a field beyond its name, type and default."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from sglang_hydra.arguments.fields.server_args import MISSING
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """One argument as users meet it: on a help page, in an error, on SGLang's command line.
+    """One argument as users see it: on a help page, in an error, on SGLang's command line.
 
-    ``help`` is one line: what it does and when to touch it. ``unit`` is the unit of the number (``tokens``,
-    ``seconds``, ``GiB``), None where there is none. ``none`` says what None means; every field that may be None
-    has it. ``choices`` are the values allowed: a tuple, or where other code may add some the live
-    list of ``fields.choices``. ``flags`` are SGLang's spellings in its own order, empty for
-    ``--name-with-dashes`` alone.
-    ``json`` marks text that must be JSON, ``secret`` a value that is never shown.
+    ``help`` is one line: its effect and when to change it. ``unit`` is the unit of the number (``tokens``, ``seconds``,
+    ``GiB``) or None. ``none`` is the meaning of None; every field that may be None has it. ``choices`` are the allowed
+    values: a tuple, or the live list of ``fields.choices`` where other code may add values. ``flags`` are SGLang's
+    spellings in its own order, empty for ``--name-with-dashes`` alone. ``json`` marks text that must be JSON,
+    ``secret`` a value that is never shown.
 
-    The rest is for unusual flags. ``nargs`` and ``const`` are as in argparse. ``parser`` names
-    how a word is read where the field's type does not say it: ``text`` (as it is), ``nullable`` (empty or ``None``
-    is None), ``lora`` (an adapter). ``cli_choices`` is False where SGLang declares choices and its command line
-    takes any word nevertheless.
-    """
+    The rest is for unusual flags. ``nargs`` and ``const`` are as in argparse. ``parser`` names the reader of a word
+    where the type does not decide it: ``text`` (unchanged), ``nullable`` (empty or ``None`` is None), ``lora`` (an
+    adapter). ``cli_choices`` is False where SGLang declares choices but its command line accepts any word."""
 
     help: str
     unit: str | None = None
@@ -40,7 +37,7 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One of the 210 arguments. ``type`` is the annotation as text (``int | None``), ``concern`` its place in
+    """One of the 210 arguments. ``type`` is the annotation as text (``int | None``), ``concern`` its group in
     arguments.json."""
 
     name: str
@@ -55,7 +52,7 @@ class Field:
 
     @property
     def optional(self) -> bool:
-        """Returns True where None is a value of its own."""
+        """Returns True where None is an allowed value."""
         return self.arg.none is not None
 
     @property
@@ -65,13 +62,13 @@ class Field:
 
     @property
     def flag(self) -> str:
-        """Returns the option string to show and to write: the one that is spelled like the argument, if it has one."""
+        """Returns the option to show and write: the one that is spelled like the argument, else the first."""
         same = "--" + self.name.replace("_", "-")
         return same if same in self.flags else self.flags[0]
 
     @property
     def kind(self) -> str:
-        """Returns the type without None, or of a list's items: ``int``, ``float``, ``bool``, ``str`` or ``object``."""
+        """Returns the type without None, or a list's item type: ``int``, ``float``, ``bool``, ``str`` or ``Any``."""
         kind = self.type.removesuffix(" | None")
         return kind[5:-1] if kind.startswith("list[") else kind
 

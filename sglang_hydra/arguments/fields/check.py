@@ -1,7 +1,6 @@
-"""Does a value fit its argument? For values that come in as Python objects: overrides, YAML, plan files.
+"""Checks whether a value fits its argument, for Python objects from overrides, YAML and plan files.
 
-SGLang's constructor asks no such questions, so neither does ``resolve``; they are asked where text comes in.
-"""
+SGLang's constructor does not check, so ``resolve`` does not either; checks happen where text enters."""
 
 from __future__ import annotations
 
@@ -15,16 +14,14 @@ from sglang_hydra.arguments.fields.server_args import LoRARef
 from sglang_hydra.text.words import typed
 
 MOST_LISTED = 6
-"""As many choices stand in a message; of more, their number."""
+"""A message lists at most this number of choices, then the number of the others."""
 
 
 def check_value(name: str, value: Any, field: Field | None = None) -> str | None:
-    """Returns what is wrong with ``value`` for the argument ``name``, in one line that names the type or the values
-    allowed.
+    """Returns why ``value`` does not fit the argument ``name``, in one line with its type or allowed values, or None.
 
-    None if it fits. An int that a float can hold fits a float; a bool fits neither an int nor a str; 2.0 is not an int;
-    nan is a float. ``field`` is the argument as another release than 0.5.2 has it. Raises KeyError for an unknown name.
-    """
+    An int that a float can hold fits a float; a bool fits neither an int nor a str; 2.0 is not an int; nan is a float.
+    ``field`` is the argument as another release has it. Raises KeyError for an unknown name."""
     field = field or FIELDS[name]
     if value is None:
         return None if field.optional else f"{name}=null: {name} cannot be null, it is {_a(field.type)}"
@@ -40,10 +37,9 @@ def check_value(name: str, value: Any, field: Field | None = None) -> str | None
 
 
 def typed_problem(name: str, value: Any, field: Field | None = None) -> str | None:
-    """Returns what is wrong with a value that somebody typed for the argument ``name``; None if it fits.
+    """Returns why a typed value does not fit the argument ``name``, or None.
 
-    Beside what ``check_value`` asks: no zero byte, and JSON where the argument takes JSON text and no file is named.
-    """
+    Adds to ``check_value``: no zero byte, and valid JSON where the argument takes JSON text and no file is named."""
     field = field or FIELDS[name]
     if value is None and not field.optional:
         return f"{name}=null: it cannot be null, it is {field.type}"
@@ -56,7 +52,7 @@ def typed_problem(name: str, value: Any, field: Field | None = None) -> str | No
 
 
 def check_json(name: str, text: str) -> str | None:
-    """Returns where the text of a JSON argument stops being a JSON object, in one line; None if it is one."""
+    """Returns where the text of a JSON argument stops being a JSON object, in one line, or None."""
     import json
 
     from sglang_hydra.text.budget import read_json
@@ -84,7 +80,7 @@ def _check_one(field: Field, kind: str, value: Any) -> str | None:
 
 
 def is_number(value: Any) -> bool:
-    """Returns whether ``value`` is a float, or a whole number that one can hold."""
+    """Returns whether ``value`` is a float, or an int that a float can hold."""
     return isinstance(value, float) or (_is_int(value) and abs(value) <= sys.float_info.max)
 
 
@@ -149,7 +145,7 @@ def _a(kind: str) -> str:
 
 
 def _json_hint(field: Field, value: Any) -> str:
-    """Returns the JSON text of an object, where that is wanted."""
+    """Suggests the JSON text of an object where the argument takes JSON."""
     import json
 
     if not isinstance(value, (Mapping, list)):

@@ -1,12 +1,11 @@
 """The lists of allowed values that other code may extend.
 
-A plug-in that brings an attention backend to SGLang says so here too, before anything is composed or parsed:
+A plug-in that adds an attention backend to SGLang adds it here, too, before anything is composed or parsed:
 
     from sglang_hydra.arguments.fields.choices import add_attention_backend_choices
     add_attention_backend_choices(["my_backend"])
 
-Fields refer to these very lists, so an addition counts everywhere at once: in checks, on the command line, in help.
-"""
+Fields refer to these lists themselves, so an addition counts everywhere: in checks, on the command line, in help."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ DISAGG_TRANSFER_BACKEND_CHOICES = _LISTS["DISAGG_TRANSFER_BACKEND_CHOICES"]
 GRAMMAR_BACKEND_CHOICES = _LISTS["GRAMMAR_BACKEND_CHOICES"]
 REASONING_PARSER_CHOICES = _LISTS["REASONING_PARSER_CHOICES"]
 TOOL_CALL_PARSER_CHOICES = _LISTS["TOOL_CALL_PARSER_CHOICES"]
-# What "all" stands for, and the same with "all" itself: the latter is what a user may write.
+# The modules that "all" means, and the values that users may write: the modules and "all".
 LORA_TARGET_MODULES = _LISTS["LORA_TARGET_MODULES"]
 LORA_ALL_MODULES = "all"
 LORA_TARGET_MODULE_CHOICES = [*LORA_TARGET_MODULES, LORA_ALL_MODULES]
@@ -49,7 +48,7 @@ add_tool_call_parser_choices = _adder(TOOL_CALL_PARSER_CHOICES, "tool_call_parse
 
 
 def add_lora_target_module_choices(choices: Iterable[str]) -> None:
-    """Allows more items of ``lora_target_modules``; ``all`` means them too from then on."""
+    """Allows more items of ``lora_target_modules``; ``all`` then includes them."""
     _extend(LORA_TARGET_MODULES, choices)
     LORA_TARGET_MODULE_CHOICES[:] = [*LORA_TARGET_MODULES, LORA_ALL_MODULES]
 

@@ -1,4 +1,4 @@
-"""The arguments of SGLang 0.5.2's server as one class: names, types and defaults. ``arguments.json`` says the rest."""
+"""The arguments of SGLang 0.5.2's server as one class: names, types, defaults. arguments.json has the meanings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 T = TypeVar("T")
 
 MISSING = "???"
-"""OmegaConf's sign for "must be set"; spelled out because this package is imported where OmegaConf is not."""
+"""OmegaConf's mark for a required value, written out because this package may run without OmegaConf."""
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -24,7 +24,7 @@ else:
 
 @dataclasses.dataclass(frozen=True)
 class LoRARef:
-    """One adapter by name, as SGLang keeps it once ``lora_paths`` is read. ``pinned`` keeps it in GPU memory."""
+    """One adapter by name, as SGLang stores it after reading ``lora_paths``. ``pinned`` keeps it in GPU memory."""
 
     lora_name: str
     lora_path: str
@@ -35,8 +35,8 @@ class LoRARef:
 
 
 class _Initializer:
-    """An initializer written by hand that shows the arguments of its class to ``inspect``, and so to hydra-zen; its
-    signature is made when somebody looks at it."""
+    """A hand-written initializer that shows its class's arguments to ``inspect``, and so to hydra-zen; it makes the
+    signature on demand."""
 
     def __init__(self, function: Any, owner: Any = None) -> None:
         self.function, self.owner = function, owner
@@ -67,7 +67,7 @@ class _Initializer:
 
 
 class _Signature:
-    """The same without ``self``: Python 3.14 looks for the signature of a class at the class alone."""
+    """The signature without ``self``: Python 3.14 reads a class's signature from the class alone."""
 
     def __get__(self, instance: object, owner: Any) -> Any:
         made = owner.__init__.__signature__
@@ -338,8 +338,8 @@ class ServerArgs:
 
         @_Initializer
         def __init__(self, *values: Any, **named: Any) -> None:
-            """Takes what any dataclass takes. Made here, as Python needs longer to compile one for 210 arguments than a
-            plan needs to resolve. Raises TypeError for an unknown name, a second value, or too many."""
+            """Sets the arguments like any dataclass; a generated initializer of 210 arguments compiles longer than a
+            plan resolves. Raises TypeError for an unknown name, a second value, or too many."""
             fields = dataclasses.fields(self)
             given = dict(zip((field.name for field in fields), values, strict=False))
             unknown = [name for name in named if name in given or name not in type(self).__dataclass_fields__]
@@ -352,7 +352,7 @@ class ServerArgs:
                 setattr(self, field.name, factory() if value is dataclasses.MISSING else value)
 
     def url(self) -> str:
-        """Returns where clients reach the server, an IPv6 address in brackets."""
+        """Returns the server's URL, with an IPv6 address in brackets."""
         from sglang_hydra.arguments.ports import server_url
 
         return server_url(vars(self))
@@ -361,7 +361,7 @@ class ServerArgs:
         return vars(self) == vars(other) if isinstance(other, ServerArgs) else NotImplemented
 
     def __repr__(self) -> str:
-        """Shows what differs from the defaults; a secret only as being set."""
+        """Shows the values that differ from their defaults; masks the API key."""
         shown = (
             f"{name}={'***' if name == 'api_key' else repr(value)}"
             for name, value in vars(self).items()
@@ -371,7 +371,7 @@ class ServerArgs:
 
 
 class SealedServerArgs(ServerArgs):
-    """The same, read-only: every write raises ``dataclasses.FrozenInstanceError``."""
+    """Read-only arguments: every write raises ``dataclasses.FrozenInstanceError``."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to {name!r}: these arguments are sealed")

@@ -1,4 +1,4 @@
-"""Which of two releases is the later one."""
+"""Compares two releases."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 
 _PARTS = re.compile(r"(?P<numbers>\d+(?:\.\d+)*)(?:[.-]?(?P<kind>a|b|rc|post|dev)[.-]?(?P<count>\d*))?(?:\+.*)?")
 _SAME_CODE = re.compile(r"\+(?:cu|rocm|cpu|xpu|npu|hpu|musa)[\d.]*")
-"""Local parts that say what a build is compiled for; any other one (``+mine``) may have other code."""
+"""Local version parts that name a build's hardware; any other part (``+mine``) may mean other code."""
 FIRST_NUMBERED = ((0, 1), 0, 0)
-"""The key of a release before all: below it are builds of somebody's own (main, as 0.0.0.dev1)."""
+"""The sort key below all releases: builds with a smaller one are custom (main, as 0.0.0.dev1)."""
 _KINDS = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
 
 
 @functools.lru_cache(maxsize=512)
 def release_key(version: str) -> tuple[tuple[int, ...], int, int] | None:
-    """Returns what releases are ordered by, as PEP 440 has it; None for a text that is no version."""
+    """Returns the sort key of a release, in the order of PEP 440; None for a text that is no version."""
     match = _PARTS.fullmatch(version.removeprefix("v"))
     if match is None:
         return None
@@ -26,8 +26,8 @@ def release_key(version: str) -> tuple[tuple[int, ...], int, int] | None:
 
 
 def same_release(version: str, other: str) -> bool:
-    """Returns whether both are one release, also as builds for other hardware (0.5.2+cu126). A build of
-    somebody's own (0.5.2+mine) is another one: its code is not known."""
+    """Returns whether both are one release, also as builds for other hardware (0.5.2+cu126). A custom build
+    (0.5.2+mine) is another release: its code is unknown."""
     return version == other or _of_release(version) == _of_release(other)
 
 
@@ -39,7 +39,7 @@ def _of_release(version: str) -> tuple[object, str]:
 
 
 def is_candidate_of(version: str, final: str) -> bool:
-    """Returns whether ``version`` came before ``final`` to try it (0.5.3rc1, 0.5.3.dev2)."""
+    """Returns whether ``version`` is a pre-release of ``final`` (0.5.3rc1, 0.5.3.dev2)."""
     mine, theirs = release_key(version), release_key(final)
     return mine is not None and theirs is not None and mine[0] == theirs[0] and mine[1] < 0 == theirs[1]
 

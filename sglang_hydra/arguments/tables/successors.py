@@ -1,4 +1,4 @@
-"""What took the place of an argument that a release no longer has: from the releases' own words, and from notes."""
+"""Finds the replacement of an argument that a release removed, from the releases' own words and from notes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sglang_hydra.arguments.tables.table import OldFlag, Release, known_versions
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 
 SAME = object()
-"""The successor takes the value as it is."""
+"""Marks a successor that takes the old value unchanged."""
 
 _DEEPEST = 8
 
 
 class Successor(NamedTuple):
-    """``name`` is the argument to use instead, None where there is none; ``value`` what it has to be, ``SAME`` for the
-    old one's, which ``values`` may rename. ``advice`` is what to do where no value follows from the old one; ``also``
-    is the old argument whose default the new one needs beside it."""
+    """``name`` is the replacing argument, or None; ``value`` is its value, ``SAME`` for the old value, which ``values``
+    may rename. ``advice`` says what to do where no value follows from the old one; ``also`` is the old argument whose
+    default the new one needs, too."""
 
     name: str | None
     value: Json = SAME
@@ -29,24 +29,24 @@ class Successor(NamedTuple):
     also: str | None = None
 
     def value_of(self, old: object) -> Json:
-        """Returns the value in place of ``old``."""
+        """Returns the new value for ``old``."""
         return self.value if self.value is not SAME else self.values.get(old, old) if isinstance(old, str) else old
 
 
 @functools.lru_cache(maxsize=1)
 def notes() -> Mapping[str, JsonObject]:
-    """Returns what no release says by itself, from successors.json: arguments that vanish from one release to the next.
+    """Reads successors.json, which explains arguments that vanish without a word of the release.
 
-    ``to`` is what took the place (``before`` in releases that do not have it yet), ``values`` what its values are
-    called now, ``value`` the one that the old switch sets, ``of`` the argument whose value it takes, ``with``
-    another old argument that comes along with its default, ``advice`` what to do where nothing follows, ``had`` a
-    release before those of the table that has the flag. ``source`` has the release and the file that shows it."""
+    ``to`` is the replacement (``before`` in releases that lack it yet), ``values`` the new names of its values,
+    ``value`` the one that the old switch sets, ``of`` the argument whose value it takes, ``with`` another old argument
+    that it needs with its default, ``advice`` what to do without a replacement, ``had`` a release before those of the
+    table that has the flag. ``source`` names the release and the file that shows it."""
     known: dict[str, JsonDict] = json_beside(__file__)
     return known
 
 
 def successor(name: str, version: str) -> Successor:
-    """Returns what to use for ``name`` in ``version``, which lacks it. Raises KeyError for an unknown version."""
+    """Returns the replacement for ``name`` in ``version``, which lacks it. Raises KeyError for an unknown version."""
     at = release(version)
     value: object = SAME
     also = None
@@ -61,7 +61,7 @@ def successor(name: str, version: str) -> Successor:
 
 
 def name_in(name: str, version: str) -> str | None:
-    """Returns the name that an argument of any release has in ``version``; None where it has none there."""
+    """Returns the name of an argument of any release in ``version``, or None where it has none."""
     known = nearest_known(version)
     if known is None or name in release(known).arguments:
         return name
@@ -89,7 +89,7 @@ def _step(name: str, at: Release) -> Successor:
 
 
 def _last_seen(flag: str, version: str) -> OldFlag | None:
-    """Returns how the last release before ``version`` that knew an old flag described it."""
+    """Returns an old flag as the last release before ``version`` that knew it described it."""
     seen: JsonDict | None = None
     for row in rows():
         changes = row.get("old_flags", {})
@@ -103,7 +103,7 @@ def _last_seen(flag: str, version: str) -> OldFlag | None:
 
 
 def _field_of(flag: str | None, at: Release) -> str | None:
-    """Returns the argument that a flag feeds, in this release or an earlier one."""
+    """Returns the argument that a flag sets, in this release or an earlier one."""
     if flag is None:
         return None
     plain = flag.partition("=")[0].partition(" ")[0]

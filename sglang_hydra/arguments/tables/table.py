@@ -1,4 +1,4 @@
-"""The table over SGLang's releases: arguments, old flags, variables, pages, commands and needs of each."""
+"""Reads the table of SGLang's releases: arguments, old flags, variables, pages, commands and needs of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 
 class Lazy(Mapping[str, Item]):
-    """Read-only; makes the value of one of ``names`` when it is first read, and keeps it."""
+    """A read-only mapping that makes the value of a name at its first read, and keeps it."""
 
     def __init__(self, names: Collection[str], make: Callable[[str], Item]) -> None:
         self._names, self._make = names, make
@@ -43,17 +43,16 @@ class Lazy(Mapping[str, Item]):
 
 _FILE = Path(__file__).with_name("table.json")
 PINNED_TABLES = "trusted_tables.json"
-"""Beside the user's settings: the tables of the releases that were trusted."""
+"""The file beside the user's settings with the tables of trusted releases."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of one release. ``default`` has no meaning where it is ``required``; ``flags`` is empty where the
-    command line does not have it; ``computed`` is the expression of a default that only running the release tells.
+    """One argument of one release. ``default`` is meaningless where it is ``required``; ``flags`` is empty where the
+    command line lacks it; ``computed`` is the expression of a default that only the running release knows.
 
     ``type`` is an annotation (``int | None``), ``action`` argparse's (``store_true``, ``BooleanOptionalAction``),
-    ``reader`` the function that reads the text of its value (``json.loads``).
-    """
+    ``reader`` the function that reads the text of its value (``json.loads``)."""
 
     name: str
     type: str
@@ -69,14 +68,14 @@ class Argument:
 
     @property
     def flag(self) -> str | None:
-        """Returns the one to type."""
+        """Returns the flag to type, or None."""
         return self.flags[0] if self.flags else None
 
 
 @dataclass(frozen=True)
 class OldFlag:
-    """A flag that a release only still knows: the field that it feeds (None: it does nothing, or is ``refused`` with
-    advice), the flag to use ``instead``, and the ``value`` that it means. The rest is as in ``Argument``."""
+    """A deprecated flag of a release: the field that it sets (None: it has no effect, or is ``refused`` with advice),
+    the flag to use ``instead``, and the ``value`` that it sets. The rest is as in ``Argument``."""
 
     flag: str
     action: str
@@ -96,7 +95,7 @@ class OldFlag:
 
 @dataclass(frozen=True)
 class Release:
-    """One release. ``flags`` are what may be typed for each argument, its first flag first. ``needs``: ``python`` (a
+    """One release. ``flags`` lists the flags of each argument, its first one first. ``needs``: ``python`` (a
     specifier), ``packages`` by name, ``cuda``, ``driver``."""
 
     version: str
@@ -111,7 +110,7 @@ class Release:
 
 @functools.lru_cache(maxsize=1)
 def rows() -> Sequence[JsonObject]:
-    """Returns the table as it is written: the first release whole, each later one as what it changed. Oldest first."""
+    """Returns the table as written: the first release whole, each later one as its changes. Oldest first."""
     content = json.loads(_FILE.read_text(encoding="utf-8"))
     return tuple(content["releases"])
 
@@ -122,8 +121,8 @@ def known_versions() -> tuple[str, ...]:
 
 
 def pinned_rows() -> Mapping[str, JsonObject]:
-    """Returns the rows of releases that the user trusts, each as what its wheel has otherwise than the release
-    ``near``: by version, without those of the table. A file that others can write is none."""
+    """Returns the rows of releases that the user trusts, each as its differences from the release ``near``: by version,
+    without those of the table. A file that others can write is ignored."""
     folder = settings_folder()
     path = "" if folder is None else os.path.join(folder, PINNED_TABLES)
     try:
@@ -144,18 +143,17 @@ def _read_pinned(path: str, time_ns: int) -> Mapping[str, Mapping[str, object]]:
 
 
 def nearest_known(version: str) -> str | None:
-    """Returns ``version`` itself, also where its table was read from its wheel, the release that it is a candidate for
-    (0.5.3rc1), or the last one of the table before it.
+    """Returns ``version`` itself, also where its table was read from its wheel; else the release that it is a candidate
+    for (0.5.3rc1), else the last one of the table before it.
 
-    None for what is older than all of them, or no version.
-    """
+    None for a version older than all of them, or no version."""
     near = nearest_recorded(version)
     return version if near != version and version in pinned_rows() else near
 
 
 @functools.lru_cache(maxsize=64)
 def nearest_recorded(version: str) -> str | None:
-    """Returns the same of the table alone."""
+    """Returns the nearest release of the table alone, without the user's trusted ones."""
     key = release_key(version)
     if key is None:
         return None
@@ -182,7 +180,7 @@ def release(version: str) -> Release:
 
 
 def raw_tables(version: str) -> tuple[dict[str, JsonDict], dict[str, JsonDict]]:
-    """Returns the arguments and the old flags of a release as written, by name. Raises KeyError as ``release``."""
+    """Returns the arguments and the old flags of a release as written, by name. Raises KeyError like ``release``."""
     arguments: dict[str, JsonDict] = {}
     old: dict[str, JsonDict] = {}
     if version not in known_versions():
@@ -219,7 +217,7 @@ def _rest(version: str) -> tuple[frozenset[str], frozenset[str], Mapping[str, st
 
 @functools.lru_cache(maxsize=1)
 def all_arguments() -> Mapping[str, Argument]:
-    """Returns each argument that some release has, as the newest release that has it describes it."""
+    """Returns each argument of any release, as the newest release that has it describes it."""
     state: dict[str, JsonDict] = {}
     for row in (*rows(), *pinned_rows().values()):
         changes = row.get("arguments", {})
@@ -229,7 +227,7 @@ def all_arguments() -> Mapping[str, Argument]:
 
 @functools.lru_cache(maxsize=1)
 def every_variable() -> frozenset[str]:
-    """Returns every environment variable that the code of some release asks for, by its exact name."""
+    """Returns the exact name of every environment variable that the code of some release reads."""
     return frozenset(name for row in rows() for name in row.get("variables", {}).get("added", ()))
 
 
@@ -248,7 +246,7 @@ def _flags(name: str, spec: JsonObject) -> tuple[str, ...]:
 
 
 def typed_flags(name: str, spec: Mapping[str, object]) -> tuple[str, ...]:
-    """Returns the flags of an argument, and those that switch it off."""
+    """Returns the flags of an argument, including those that turn it off."""
     own = _flags(name, spec)
     pair = spec.get("action") == "BooleanOptionalAction"
     return tuple(word for flag in own for word in (flag, f"--no-{flag[2:]}")) if pair else own
@@ -274,18 +272,17 @@ def _argument(name: str, spec: JsonObject) -> Argument:
 
 
 def first_release_of(architectures: Iterable[str]) -> str | None:
-    """Returns the first release that has a class for one of ``architectures``; None if no release of the table has."""
+    """Returns the first release with a class for one of ``architectures``, or None."""
     names = frozenset(architectures)
     return next((version for version, classes in _classes().items() if names & classes), None)
 
 
 def has_class(version: str, architectures: Iterable[str]) -> bool | None:
-    """Returns whether ``version`` has a class for one of ``architectures``; SGLang takes the first of them that it has
+    """Returns whether ``version`` has a class for one of ``architectures``; SGLang uses the first one that it has
     (models/registry.py, resolve_model_cls).
 
-    None where that is unknown: for no version, one before the table, and for a class that the
-    table does not have one after it.
-    """
+    None where that is unknown: no version, one before the table, or a class that the table lacks in a version after its
+    last row."""
     rows = [row for row in _classes() if at_least(version, row) or is_candidate_of(version, row)]
     if not rows:
         return None
@@ -300,11 +297,10 @@ def last_release() -> str:
 
 @functools.lru_cache(maxsize=1)
 def _classes() -> Mapping[str, frozenset[str]]:
-    """Returns all classes by the release that changed any, oldest first.
+    """Returns all classes by each release that changed any, oldest first.
 
-    architectures.json is written by tools/read_releases.py: by release, the classes that it added and removed, from
-    what EntryClass names in each file of the release's srt/models.
-    """
+    tools/read_releases.py writes architectures.json: by release, the added and removed classes, from EntryClass in each
+    file of the release's srt/models."""
     rows = json.loads(Path(__file__).with_name("architectures.json").read_text(encoding="utf-8"))
     made: dict[str, frozenset[str]] = {}
     now: frozenset[str] = frozenset()

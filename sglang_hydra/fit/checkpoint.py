@@ -1,4 +1,4 @@
-"""What a checkpoint's own files say of its size: the safetensors index, the headers, or the sizes of the files."""
+"""Sizes a checkpoint by its own files: the safetensors index, the headers, or the file sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 
 class CheckpointSize(NamedTuple):
-    """Bytes of all tensors of a checkpoint, as stored. ``tensors`` has them by name where headers were read;
+    """Bytes of all tensors of a checkpoint, as stored. ``tensors`` maps names to bytes where headers were read;
     ``layers`` is one more than the highest layer number (0: unknown)."""
 
     total: int
@@ -29,8 +29,8 @@ class CheckpointSize(NamedTuple):
     tensors: Mapping[str, int] | None = None
 
     def loaded(self, layers: int) -> int | None:
-        """Returns the bytes of what a model with ``layers`` layers loads: without layers that only a draft loads. None
-        where the files have such layers and do not say how large they are."""
+        """Returns the bytes that a model with ``layers`` layers loads, without layers that only a draft loads; None
+        where the size of such layers is unknown."""
         if self.layers <= layers:
             return self.total
         if self.tensors is None:
@@ -39,11 +39,10 @@ class CheckpointSize(NamedTuple):
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointSize | None:
-    """Returns the size of the checkpoint in a folder, or of a GGUF file; None where there are no weights to look at.
+    """Returns the size of the checkpoint in a folder, or of a GGUF file; None without weights.
 
-    Raises ConfigError for files that are there and corrupt: FIT011 an index, FIT012 a safetensors header; the finding
-    names the file and the field.
-    """
+    Raises ConfigError for corrupt files: FIT011 an index, FIT012 a safetensors header; the finding names the file and
+    the field."""
     folder = os.fspath(path)
     index = os.path.join(folder, INDEX)
     if os.path.isfile(index):
@@ -78,7 +77,7 @@ def _from_index(index: str, folder: str) -> CheckpointSize:
 
 
 def _has_more_layers(folder: str, layers: int) -> bool:
-    """Returns whether the files have more layers than config.json says, so that their total is not what is loaded."""
+    """Returns whether the files have more layers than config.json, so that their total is more than a server loads."""
     config = os.path.join(folder, "config.json")
     stated = _json_of(config).get("num_hidden_layers") if os.path.isfile(config) else None
     return isinstance(stated, int) and layers > stated
@@ -93,7 +92,7 @@ def _from_headers(files: list[str], source: str) -> CheckpointSize:
 
 
 def _header(file: str) -> dict[str, int]:
-    """Returns the bytes of each tensor in a safetensors file. Eight bytes give the length of the JSON."""
+    """Returns the bytes of each tensor in a safetensors file. The first eight bytes are the length of the JSON."""
     try:
         size = os.path.getsize(file)
         with open_plain(file) as opened:

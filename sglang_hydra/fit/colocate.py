@@ -1,10 +1,9 @@
-"""A trainer on the same GPUs: what each of the two keeps while the other works, and whether the server's memory comes
-back (``resume_memory_occupation``).
+"""Sizes a trainer on the same GPUs: the memory that each keeps while the other works, and whether the server's memory
+comes back (``resume_memory_occupation``).
 
-What is released: weights, KV cache and request table with enable_memory_saver (managers/scheduler_components/
+With enable_memory_saver the server releases weights, KV cache and request table (managers/scheduler_components/
 weight_updater.py:337-440 of 0.5.23, mem_cache/memory_pool.py); CUDA graphs stay (but see
-SGLANG_MEMORY_SAVER_CUDA_GRAPH).
-"""
+SGLANG_MEMORY_SAVER_CUDA_GRAPH)."""
 
 from __future__ import annotations
 
@@ -21,26 +20,26 @@ from sglang_hydra.fit.weights import stored_weights
 from sglang_hydra.text.findings import Finding, Level, Remedy
 
 _RELEASED_FROM = {"sliding": "0.5.22", "states": "0.5.6"}
-"""The first releases whose pool is released, read from the wheels: swa_memory_pool.py, MambaPool of memory_pool.py."""
+"""The first releases that release each pool, read from the wheels: swa_memory_pool.py, MambaPool of memory_pool.py."""
 _WINDOW_POOL, _STATE_POOL = "the KV cache of sliding windows", "the states of linear attention"
 _ALL_POOLS = "weights and KV cache (enable_memory_saver is off)"
 _WEIGHTS = {"fsdp": 4, "megatron": 2}
 """Bytes of a parameter: FSDP in float32 (verl's model_dtype), Megatron in bfloat16 with a float32 copy as a state."""
 _GRADIENT = 4
 _STATES = {"adamw": 8, "adamw_8bit": 2, "sgd": 0}
-_CONTEXT = Range(0.7 * GIB, 0.9 * GIB, 1.3 * GIB)  # as of the server on one GPU: overheads.before_loading
+_CONTEXT = Range(0.7 * GIB, 0.9 * GIB, 1.3 * GIB)  # like a server on one GPU: overheads.before_loading
 _NCCL = {
     "fsdp": Range(0.5 * GIB, 1.0 * GIB, 2.0 * GIB),
     "megatron": Range(1.0 * GIB, 6.5 * GIB, 9.3 * GIB),
     "megatron, experts": Range(6.5 * GIB, 8.8 * GIB, 9.3 * GIB),
 }
 """Communicators of a trainer: one group takes 1 GiB (vllm#51485); those of Megatron with TP 2, PP 2, DP 2 on 8 H100
-take 7 GB, with experts 9.5 GB (verl#6266, verl#6408). They are made in the first training step."""
+take 7 GB, with experts 9.5 GB (verl#6266, verl#6408). The first training step makes them."""
 _CHOICES = {"keeps": ("nothing", "weights", "all"), "sharding": tuple(_WEIGHTS), "optimizer": tuple(_STATES)}
 
 
 def wrong_settings(settings: Mapping[str, Any]) -> list[Finding]:
-    """Returns the errors (CLI022) on a ``colocate`` node: an unknown word, a size below 0, a model without shards."""
+    """Returns the errors (CLI022) of a ``colocate`` node: an unknown word, a negative size, weights without shards."""
     found = []
     for name, choices in _CHOICES.items():
         if (value := settings[name]) not in (*choices, *([None] if name == "keeps" else [])):
@@ -57,7 +56,7 @@ def wrong_settings(settings: Mapping[str, Any]) -> list[Finding]:
 
 
 def colocated(found: Fit, known: Understanding, values: Mapping[str, Any], settings: Mapping[str, Any]) -> Colocated:
-    """Returns how a server shares its GPUs with the trainer of ``settings`` (the ``colocate`` node)."""
+    """Computes how a server shares its GPUs with the trainer of ``settings`` (the ``colocate`` node)."""
     parts = _trainer(known, settings)
     trainer = NOTHING
     for size in parts.values():
@@ -94,7 +93,7 @@ def colocated(found: Fit, known: Understanding, values: Mapping[str, Any], setti
 
 
 def findings(shared: Colocated, found: Fit, values: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yields what is wrong with sharing: memory that cannot come back (FIT005), memory that never goes (FIT006)."""
+    """Yields the problems of sharing: memory that cannot come back (FIT005), memory that is never released (FIT006)."""
     lowest = found.interval.low if found.interval is not None else 0.0
     if shared.left is not None and shared.left < 0 and found.asked is not None:
         message = (
@@ -120,7 +119,7 @@ def _releases(pool: str, release: str) -> bool:
 
 
 def _trainer(known: Understanding, settings: Mapping[str, Any]) -> dict[str, Range]:
-    """Returns what the trainer keeps on each GPU in bytes, by part: as typed, or by model, optimizer and sharding."""
+    """Returns the bytes that the trainer keeps on each GPU, by part: as typed, or by model, optimizer and sharding."""
     if settings["trainer_gib"] is not None:
         return {"colocate.trainer_gib": exactly(settings["trainer_gib"] * GIB)}
     keeps, sharding, shards = settings["keeps"], settings["sharding"], settings["shards"] or 1
@@ -143,7 +142,7 @@ def _trainer(known: Understanding, settings: Mapping[str, Any]) -> dict[str, Ran
 
 
 def parameters_of(known: Understanding) -> float:
-    """Returns how many parameters the model has, by its config.json; 0 where that says too little."""
+    """Returns the number of the model's parameters by its config.json; 0 where that is unknown."""
     if known.decoder is None or known.scheme is None:
         return 0.0
     full = plain(2)
@@ -154,7 +153,8 @@ def parameters_of(known: Understanding) -> float:
 
 
 def _highest(found: Fit, values: Mapping[str, Any], left: float | None) -> float | None:
-    """Returns the largest fraction that comes back: what is left, or missing, is a share of the free memory."""
+    """Returns the largest fraction that can come back, or None: memory left or missing is a share of the free
+    memory."""
     limit, profiled = values.get("max_total_tokens"), found.kv.profiled if found.kv is not None else None
     is_capped = bool(limit and profiled and profiled > limit)
     if left is None or found.free is None or found.asked is None or is_capped or not found.free.mid:

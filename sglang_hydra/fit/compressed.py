@@ -1,8 +1,7 @@
-"""The pools of DeepSeek-V4: a window's keys of every layer, compressed ones, index keys and the states of compression.
+"""Sizes the pools of DeepSeek-V4: the window's keys of every layer, compressed keys, index keys and compression states.
 
 Sources: SGLang 0.5.12 model_executor/pool_configurator.py (DSV4PoolConfigurator), 0.5.23 there 1067-1712; for the rows
-0.5.23 mem_cache/deepseek_v4_memory_pool.py:53-79, 166-196 and kernels/ops/attention/dsv4/kv_layout.py:48-105.
-"""
+0.5.23 mem_cache/deepseek_v4_memory_pool.py:53-79, 166-196 and kernels/ops/attention/dsv4/kv_layout.py:48-105."""
 
 from __future__ import annotations
 
@@ -15,15 +14,15 @@ from sglang_hydra.fit.kv import Cells, KvKind, Pool, window_cap
 from sglang_hydra.fit.overheads import Allocation
 from sglang_hydra.text.json_types import JsonObject
 
-_RATIO, _PAGE = 0.1, 256  # swa_full_tokens_ratio and page_size, as the model's class sets them
+_RATIO, _PAGE = 0.1, 256  # the swa_full_tokens_ratio and page_size that the model's class sets
 _SCALES = 8  # bytes of a row's scales
-_ROW_UNIT, _PAGE_UNIT = 576, 64  # what a page's rows, and a page of the uniform layout, are rounded up to
-_STATE = 4  # bytes of a number in a state of compression (SGLANG_DSV4_COMPRESS_STATE_DTYPE: float32)
-_TAILS = 4  # cached prefixes of each request whose window is kept (0.5.23:1309-1326)
+_ROW_UNIT, _PAGE_UNIT = 576, 64  # a page's rows, and a page of the uniform layout, are rounded up to these
+_STATE = 4  # bytes of an element of a compression state (SGLANG_DSV4_COMPRESS_STATE_DTYPE: float32)
+_TAILS = 4  # cached prefixes per request that keep their window (0.5.23:1309-1326)
 
 
 def compressed_cells(decoder: Decoder, ranks: Ranks, values: Mapping[str, object], rules: Allocation) -> Cells:
-    """Returns what one token of the full context takes in the fullest stage: in the window's pools by their ratio."""
+    """Returns the bytes of one full-context token in the fullest stage, with its share of the window's pools."""
     stages = stage_layers(len(decoder.layers), ranks.stages)
     if not rules.ratios_by_stage:
         stages = [range(len(decoder.layers))]
@@ -55,7 +54,8 @@ def _stage(decoder: Decoder, ratios: list[int], values: Mapping[str, object], ru
 def compressed_pool(
     room: float, decoder: Decoder, ranks: Ranks, cells: Cells, values: JsonObject, rules: Allocation, context: int
 ) -> Pool:
-    """Returns the pools that fit into ``room`` bytes: tokens full context, window, and requests with a state."""
+    """Returns the pools that fit into ``room`` bytes: tokens of the full context, of the window, and requests with a
+    state."""
     shape, page = _shape(decoder), int(values.get("page_size") or _PAGE)
     page = page if page % 128 == 0 else _PAGE
     many = sum(layer.kind == 128 for layer in decoder.layers)
@@ -80,13 +80,13 @@ def compressed_pool(
 
 
 def window_ratio(values: JsonObject) -> float:
-    """Returns the tokens of the window's pool for each of the full one."""
+    """Returns the tokens of the window's pool for each token of the full pool."""
     stated = values.get("swa_full_tokens_ratio")
     return _RATIO if stated is None or stated == 0.8 else float(stated)
 
 
 def _window_tokens(shape: Compressed, ranks: Ranks, values: JsonObject, rules: Allocation, page: int) -> int | None:
-    """Returns the tokens of the window's pool where the requests decide it; None where the ratio does."""
+    """Returns the tokens of the window's pool where the number of requests decides; None where the ratio does."""
     if not _by_requests(values, rules):
         return None
     requests = int(values["max_running_requests"]) // ranks.groups
@@ -104,8 +104,8 @@ def _by_requests(values: JsonObject, rules: Allocation) -> bool:
 
 
 def _row(shape: Compressed, ratio: int, values: JsonObject, rules: Allocation) -> float:
-    """Returns the bytes of one cached row: the plain part in FP8, the rotated one in 16 bits, and scales; later rounded
-    by pages. The TensorRT-LLM kernels read everything in FP8."""
+    """Returns the bytes of one cached row: the plain part in FP8, the rotated part in 16 bits, and scales; later
+    releases round up whole pages. The TensorRT-LLM kernels read everything in FP8."""
     if values.get("dsv4_attn_backend") == "trtllm":
         return float(shape.dim)
     row = shape.dim + shape.rope + _SCALES
@@ -116,7 +116,7 @@ def _row(shape: Compressed, ratio: int, values: JsonObject, rules: Allocation) -
 
 
 def _state_row(shape: Compressed, ratio: int, values: JsonObject, rules: Allocation) -> float:
-    """Returns the bytes of the state of compression for each token of the window's pool: a ring of rows for each of its
+    """Returns the bytes of the compression state for each token of the window's pool: a ring of rows for each of its
     pages."""
     drafting = values.get("speculative_algorithm") is not None
     ring = {4: 16 if drafting else 8, 128: 256 if drafting else 128}[ratio]
@@ -126,7 +126,7 @@ def _state_row(shape: Compressed, ratio: int, values: JsonObject, rules: Allocat
 
 
 def _drafting(values: Mapping[str, object], layers: int) -> float:
-    """Sizes the cache that speculative decoding reserves: one layer more."""
+    """Returns the factor for the cache of speculative decoding: one more layer."""
     return (layers + 1) / layers if values.get("speculative_algorithm") else 1.0
 
 

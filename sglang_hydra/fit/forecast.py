@@ -1,18 +1,16 @@
-"""What a server will deliver under a load, with its error: physical terms times coefficients that measurements gave.
+"""Forecasts a server's performance under a load, with its error: physical terms times measured coefficients.
 
-    step    = sum of coefficient * term of a decode step                                     (forecast_terms.py)
-    prompt  = sum of coefficient * term of a prompt
-    TPOT    = step * speculation + mixed * B / output_len * prompt
-    TTFT    = fixed + open * B + steps * step + prompts * prompt + waiting for other prompts + for space in the KV cache
-    tokens  = B * output_len / (TTFT + (output_len - 1) * TPOT)
+ step    = sum of coefficient * term of a decode step                                     (forecast_terms.py)
+ prompt  = sum of coefficient * term of a prompt
+ TPOT    = step * speculation + mixed * B / output_len * prompt
+ TTFT    = fixed + open * B + steps * step + prompts * prompt + waiting for other prompts + for space in the KV cache
+ tokens  = B * output_len / (TTFT + (output_len - 1) * TPOT)
 
-B requests run at a time: as many as clients, or as the KV cache holds. While one answer is made, B prompts arrive and
-each takes its time from all. Clients that begin together stay together for some rounds: of a wave, a request meets
-only half of the prompts while it decodes (``mixed`` is 1/2), and waits for the other half before its first token.
-
-An interval holds 80 % of held-out rows: those of families of models, or of GPU classes, that a fit had not seen.
-The coefficients are in forecast.json, made by tools/fit_forecast.py from forecast_measured.jsonl.gz.
-"""
+B is the number of running requests: the clients, or as many as the KV cache holds. During one answer B prompts arrive,
+and the prefill of each delays all requests. Clients that begin together stay together for some rounds: in such a wave a
+request meets only half of the prompts while it decodes (``mixed`` is 1/2), and waits for the other half before its
+first token. An interval holds 80 % of held-out rows: families of models, or GPU classes, that a fit had not seen.
+tools/fit_forecast.py makes the coefficients in forecast.json from forecast_measured.jsonl.gz."""
 
 from __future__ import annotations
 
@@ -31,20 +29,19 @@ ALL = "all"
 NEW = "0.5.8"
 """SGLang's releases before this one are slower by a factor of their own."""
 _ROUNDS = 10
-_BUSIEST = 0.9  # the share of time that prompts take above which a queue's length is not followed
-DRAFTING = 1.1  # assumed: a step that verifies drafts and makes the next ones, of one that reads as many tokens
-_BESIDE = 0.25  # a load this near (as a logarithm) to what was measured is not worth a word
-_FAR_LOAD, _UNKNOWN_VENDOR, ASSUMED = 0.15, 0.35, 0.25  # assumed: what these add to an error, as a logarithm
+_BUSIEST = 0.9  # the largest share of time for prompts in the formula of the queue
+DRAFTING = 1.1  # assumed: a step that verifies and drafts, relative to a step with the same number of tokens
+_BESIDE = 0.25  # a load this near (as a logarithm) to measured loads gets no reason
+_FAR_LOAD, _UNKNOWN_VENDOR, ASSUMED = 0.15, 0.35, 0.25  # assumed: added to an error, as logarithms
 ALL_TO_ALL = "all-to-all backends are assumed, not measured"
 
 
 class Demand(NamedTuple):
-    """Requests of ``input_len`` and ``output_len`` tokens in the mean, ``concurrency`` of them open at a time.
+    """Requests of ``input_len`` and ``output_len`` tokens on average, ``concurrency`` of them open at a time.
 
-    ``cached`` is the share of a prompt that is in the prefix cache (None: unknown). ``spread`` is the width of the
-    lengths' range by their mean (0: all alike), ``rounds`` the requests of each client one after the other (None: they
-    arrive by chance, and no wave is ever made). ``accepted`` tokens come of a step with speculation (None: as fitted).
-    """
+    ``cached`` is the share of a prompt in the prefix cache (None: unknown). ``spread`` is the width of the lengths'
+    range divided by their mean (0: all equal), ``rounds`` the sequential requests of each client (None: requests arrive
+    at random, without waves). ``accepted`` is the number of tokens per step with speculation (None: as fitted)."""
 
     input_len: float
     output_len: float
@@ -56,20 +53,21 @@ class Demand(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A number and the interval that holds it with 80 %."""
+    """A number, and the interval that holds it with a probability of 80 %."""
 
     value: float
     low: float
     high: float
 
     def inverse(self, amount: float) -> Figure:
-        """Returns what is ``amount`` divided by this one."""
+        """Returns ``amount`` divided by this figure."""
         return Figure(amount / self.value, amount / self.high, amount / self.low)
 
 
 class Forecast(NamedTuple):
-    """Seconds and rates. ``ttft`` is None where cache hits are unknown. ``running`` requests are worked on at a time.
-    ``step`` and ``prompts`` are the parts of TPOT by term, in seconds. ``reasons`` say why the interval is as wide."""
+    """Times in seconds, and rates. ``ttft`` is None where cache hits are unknown. ``running`` requests run at a
+    time. ``step`` and ``prompts`` are the parts of TPOT by term, in seconds. ``reasons`` explain the width of the
+    interval."""
 
     tpot: Figure
     ttft: Figure | None
@@ -83,8 +81,9 @@ class Forecast(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What a user's own measurements say beside the shipped coefficients: logarithms of factors on a step, on prompts
-    and on the time to the first token, and the error that is left of TPOT and TTFT (logarithms; None: as shipped)."""
+    """Corrections from a user's own measurements: logarithms of factors on a step, on prompts and on the time to the
+    first token, and the remaining error of TPOT and TTFT (logarithms; None: as shipped). ``load`` is the measured range
+    of loads."""
 
     step: float = 0.0
     prompt: float = 0.0
@@ -96,13 +95,14 @@ class Own(NamedTuple):
 
 @cache
 def coefficients() -> JsonObject:
-    """Returns the shipped ones (forecast.json)."""
+    """Reads the shipped coefficients (forecast.json)."""
     record: JsonObject = json_beside(__file__)
     return record
 
 
 def forecast(server: Server, demand: Demand, given: JsonObject | None = None, own: Own | None = None) -> Forecast:
-    """Returns what ``server`` delivers under ``demand``, by the coefficients ``given`` (default: the package's)."""
+    """Forecasts the performance of ``server`` under ``demand``, by the coefficients ``given`` (default: the
+    package's)."""
     known, own = given or coefficients(), own or Own()
     context = demand.input_len + demand.output_len / 2
     most = server.most(context)
@@ -152,9 +152,8 @@ def first_token(
     tpot: float,
     fitted: Mapping[str, float],
 ) -> float:
-    """Returns the seconds to the first token, mean over all requests: of the first wave, which meets a cold server, of
-    later waves that are less and less together, of the queue in between, and of those that wait for space in the KV
-    cache."""
+    """Returns the mean seconds to the first token over all requests: of the first wave, which meets a cold server; of
+    later waves, which come apart; of the queue in between; and of requests that wait for space in the KV cache."""
     one, started = sum(prompt.values()), prompt["prompt, layer"]
     mine = running / server.roofline.copies
     cycle = demand.output_len * tpot
@@ -181,8 +180,8 @@ def first_token(
 
 
 def mixed(demand: Demand, step: float, prompts: float, mixing: float) -> float:
-    """Returns the share of the prompts arriving during an answer that take time from it: 1 where clients come apart,
-    1/2 where they stay together."""
+    """Returns the share of the prompts arriving during an answer that delay it: 1 where clients come apart, 1/2 where
+    they stay together."""
     if not prompts:
         return 1.0
     share = 1.0
@@ -194,7 +193,7 @@ def mixed(demand: Demand, step: float, prompts: float, mixing: float) -> float:
 
 
 def _rounds(demand: Demand) -> int:
-    """Returns the rounds that are followed: later ones hardly differ."""
+    """Returns the number of simulated rounds, at most 64: later ones hardly differ. 0 without waves."""
     return 0 if demand.rounds is None else max(1, min(64, round(demand.rounds)))
 
 
@@ -213,8 +212,8 @@ def _weighted(terms: Mapping[str, float], server: Server, known: JsonObject, own
 
 
 def _within_the_limit(terms: dict[str, float], least: float) -> dict[str, float]:
-    """Stretches the terms where their sum is below the hardware's limit: a coefficient below 1 was fitted on servers
-    whose terms overlap, and says too little where one term is nearly all."""
+    """Scales the terms up where their sum is below the hardware's limit: a coefficient below 1 comes from servers with
+    overlapping terms, and is too small where one term dominates."""
     short = least / sum(terms.values())
     return {name: seconds * short for name, seconds in terms.items()} if short > 1 else terms
 
@@ -232,7 +231,7 @@ def _factors(server: Server, known: JsonObject) -> dict[str, float]:
 
 
 def is_old(release: str) -> bool:
-    """Returns whether a release of SGLang is one of those that were slower; one that nobody named is not."""
+    """Returns whether a release of SGLang is an older, slower one; False for an unnamed release."""
     return release_key(release) is not None and not at_least(release, NEW)
 
 
@@ -241,8 +240,8 @@ def _figure(value: float, error: tuple[float, float]) -> Figure:
 
 
 def _errors(server: Server, demand: Demand, running: float, known: JsonObject, own: Own) -> JsonDict:
-    """Returns the interval of TPOT and TTFT as logarithms, and what it is about. The user's own measurements are of
-    this model on this GPU, so that only what else is far from all that was measured widens theirs."""
+    """Returns the intervals of TPOT and TTFT as logarithms, and their reasons. A user's own measurements are of this
+    model on this GPU, so that only loads and layouts far from all measurements widen their interval."""
     seen = known["measured"]
     shape, there = server.shape in seen["shapes"], server.roofline.gpu in seen["gpus"]
     errors: JsonObject = known["errors"]["measured" if shape and there else "gpu" if shape else "model"]
@@ -271,7 +270,7 @@ def _errors(server: Server, demand: Demand, running: float, known: JsonObject, o
 
 
 def _unknown(server: Server, seen: JsonObject, errors: JsonObject) -> tuple[float, list[str]]:
-    """Returns what the server's model and GPU add to an error where nobody measured them, and the reasons in words."""
+    """Returns the additional error of a server whose model or GPU was never measured, with the reasons in words."""
     shape, there = server.shape in seen["shapes"], server.roofline.gpu in seen["gpus"]
     more, reasons = 0.0, []
     if not shape:

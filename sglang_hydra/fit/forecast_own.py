@@ -1,4 +1,4 @@
-"""A user's own measurements beside the shipped coefficients: few factors, held near 1 where little was measured."""
+"""Fits a user's own measurements on top of the shipped coefficients: a few factors, near 1 where data is scarce."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sglang_hydra.fit.forecast import Demand, Own, forecast
 from sglang_hydra.fit.forecast_server import Server
 
 _NOISE = 0.04  # of a measurement, as a logarithm
-_EXPECTED = 0.25  # how far a factor is from 1 where nothing was measured, as a logarithm
-_NEAR, _FAR = 0.10, 0.20  # the least error left: of other loads of a measured layout, of other layouts
+_EXPECTED = 0.25  # the expected distance of a factor from 1 without measurements, as a logarithm
+_NEAR, _FAR = 0.10, 0.20  # the least remaining error: for other loads of a measured layout, for other layouts
 _WIDTH = 1.28  # standard deviations that hold 80 %
 _STEP = 1e-4
 _ROUNDS = 8
 
 
 class Point(NamedTuple):
-    """A measurement: seconds; None where it was not measured."""
+    """A measurement in seconds; None where it is missing."""
 
     server: Server
     demand: Demand
@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 
 def own_of(points: Sequence[Point], server: Server) -> Own | None:
-    """Returns what ``points`` of servers like this one (model, GPU class) say; None where there are none."""
+    """Fits the corrections to ``points`` of similar servers (same model and GPU class); None without such points."""
     alike = [point for point in points if _family(point.server) == _family(server) and point.tpot]
     if not alike:
         return None
@@ -51,7 +51,7 @@ def own_of(points: Sequence[Point], server: Server) -> Own | None:
 
 
 def _measured(points: Sequence[Point]) -> dict[str, tuple[float, float]]:
-    """Returns the least and largest of each part of these points' loads."""
+    """Returns the range of each part of these points' loads."""
     parts = {
         "input_len": [point.demand.input_len for point in points],
         "output_len": [point.demand.output_len for point in points],
@@ -61,7 +61,7 @@ def _measured(points: Sequence[Point]) -> dict[str, tuple[float, float]]:
 
 
 def _improved(points: Sequence[Point], step: float, prompt: float) -> tuple[float, float]:
-    """Returns one step of Gauss and Newton on two factors, with a ridge towards 1."""
+    """Makes one Gauss-Newton step on two factors, with a ridge towards 1."""
     a = b = c = d = e = 0.0
     for point in points:
         off = _off(point, step, prompt)
@@ -76,13 +76,13 @@ def _improved(points: Sequence[Point], step: float, prompt: float) -> tuple[floa
 
 
 def _off(point: Point, step: float, prompt: float) -> float:
-    """Returns how much too slow the forecast of TPOT is, as a logarithm."""
+    """Returns the logarithm of the forecast TPOT divided by the measured one."""
     assert point.tpot
     return log(forecast(point.server, point.demand, own=Own(step, prompt)).tpot.value / point.tpot)
 
 
 def _waits(point: Point, step: float, prompt: float) -> float:
-    """Returns the logarithm of the measured time to the first token by its forecast."""
+    """Returns the logarithm of the measured time to the first token divided by its forecast."""
     found = forecast(point.server, point.demand, own=Own(step, prompt)).ttft
     return log(point.ttft / found.value) if point.ttft and found is not None else 0.0
 

@@ -1,4 +1,4 @@
-"""What a forecast knows of a server: the terms of its limit, and the numbers of its layout that a limit leaves out."""
+"""Describes a server for a forecast: the terms of its limit, and the numbers of its layout that a limit omits."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from sglang_hydra.fit.roofline_terms import roofline_of
 from sglang_hydra.text.json_types import JsonObject
 
 _GIGA = 1e9
-_GRAPHS = 160  # SGLang 0.5.2's largest captured batch, where no argument says it
+_GRAPHS = 160  # SGLang 0.5.2's largest captured batch, where no argument sets it
 
 
 class Server(NamedTuple):
-    """A server of ``engine`` and ``release`` ("": nobody named one), on GPUs of ``roofline.gpu``.
+    """A server of ``engine`` and ``release`` ("": unnamed), on GPUs of ``roofline.gpu``.
 
     ``tp`` GPUs share each request's attention, ``dp`` groups of them divide the requests (DP attention), ``ep`` GPUs
-    divide the experts. ``layers`` are all, ``expert_layers`` those with routed experts, ``linear_layers`` those with a
-    state of fixed size; ``hidden`` is the width of a token. ``eight``: most weights are multiplied in 8 bits, so that
-    activations are quantized first. ``held`` tokens fit into the KV cache of one copy or DP attention group and
-    ``running`` requests into its tables (None: unknown). ``graphs`` is the largest batch that is replayed as a CUDA
-    graph (0: none). ``domain`` GPUs reach each other by the fast link, ``node_link`` bytes/s of a GPU go further (0:
-    unknown). ``all_to_all``: tokens are sent to the GPUs of their experts alone.
-    """
+    divide the experts. ``layers`` counts all layers, ``expert_layers`` those with routed experts, ``linear_layers``
+    those with a state of fixed size; ``hidden`` is the width of a token. ``eight``: most weights are multiplied in 8
+    bits, so that activations are quantized first. ``held`` tokens fit into the KV cache of one copy or DP attention
+    group and ``running`` requests into its tables (None: unknown). ``graphs`` is the largest batch that runs as a CUDA
+    graph (0: none). ``domain`` GPUs share the fast link, ``node_link`` is the bytes/s of a GPU beyond it (0: unknown).
+    ``all_to_all``: tokens are sent only to the GPUs of their experts."""
 
     roofline: Roofline
     engine: str
@@ -56,17 +55,17 @@ class Server(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """Returns GPUs of all copies."""
+        """Returns the number of GPUs of all copies."""
         return self.roofline.gpus * self.roofline.copies
 
     @property
     def shape(self) -> str:
-        """Returns what models of one family have in common, whatever the format of their weights."""
+        """Returns a name for the family of the model, whatever the format of its weights."""
         return f"{self.architecture} {self.layers} x {self.hidden}"
 
     def most(self, context: float) -> float | None:
-        """Returns requests of ``context`` tokens that run at a time on the whole server; None where that is unknown, or
-        where by our count the server holds none: then the rest of the forecast is of a server that does start."""
+        """Returns the requests of ``context`` tokens that run at a time on the whole server; None where that is
+        unknown. At least one request counts, because the rest of the forecast is for a server that starts."""
         limits = [self.running] if self.running else []
         if self.held:
             limits.append(max(1, int(self.held / max(1.0, context))))
@@ -83,9 +82,9 @@ def server_of(
     *,
     resolved_by: str | None = None,
 ) -> Server:
-    """Returns the server of arguments that ``resolved_by`` resolved (None: 0.5.2); ``release`` is the one that somebody
-    named. Raises Missing with the names of the facts that a forecast lacks, ConfigError (FIT010) for a config field
-    that cannot be a size."""
+    """Describes the server of arguments that ``resolved_by`` resolved (None: 0.5.2); ``release`` is the release that
+    the user named. Raises Missing with the names of missing facts, ConfigError (FIT010) for a config field that cannot
+    be a size."""
     roofline = roofline_of(values, gpu, model, resolved_by)
     known = understand(values, gpu, model, resolved_by)
     decoder, ranks = known.decoder, known.ranks

@@ -1,8 +1,7 @@
-"""The terms of a forecast: seconds of a decode step and of a prompt, each to be multiplied by a coefficient.
+"""Computes the terms of a forecast: seconds of a decode step and of a prompt, each to be multiplied by a coefficient.
 
-Memory and arithmetic are those of the hardware's limit. The others are what a limit leaves out: kernels that are
-started in each layer, waiting for other GPUs, activations that are read and written between matrices.
-"""
+Memory and arithmetic come from the hardware's limit. The other terms are missing there: kernel starts in each layer,
+waiting for other GPUs, activations read and written between matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ MEMORY_TERMS, OVERHEAD, EXCHANGE, PROMPT = "memory", "overhead", "exchange", "pr
 
 
 class Term(NamedTuple):
-    """What a term is: the group of its factor, what its coefficient counts, and in words what takes the time."""
+    """A term: the group of its factor, the unit of its coefficient, and in words what takes the time."""
 
     group: str
     unit: str
@@ -25,15 +24,15 @@ class Term(NamedTuple):
 
 
 TERMS = {name: Term(**row) for name, row in json_beside(__file__).items()}
-"""Each coefficient, in the order of the file that holds them."""
+"""Each coefficient, in the order of its file."""
 
 PROMPT_TERMS = tuple(name for name, term in TERMS.items() if term.group == PROMPT)
 STEP_TERMS = tuple(name for name in TERMS if name not in PROMPT_TERMS)
 
-# Assumed, not fitted: no measurement has them.
+# Assumed, not fitted: no measurement includes them.
 PCIE = 25e9  # bytes/s of a GPU in one direction, PCIe 4.0 x16, where the preset states no faster link
 NETWORK = 25e9  # bytes/s of a GPU to other nodes, where the preset states none: 200 Gbit/s
-_TO_EXPERTS = 3.0  # bytes of a number that goes to an expert in 8 bits and comes back in 16 (DeepEP)
+_TO_EXPERTS = 3.0  # bytes of an element sent to an expert in 8 bits and back in 16 bits (DeepEP)
 _EAGER = 40e-6  # seconds more a layer without CUDA graphs
 _FAR = 30e-6  # seconds more for each exchange between nodes
 _MICROSECOND, _MILLISECOND = 1e-6, 1e-3
@@ -78,7 +77,7 @@ def step_terms(server: Server, running: float, context: float) -> dict[str, floa
 
 
 def prompt_terms(server: Server, tokens: float) -> dict[str, float]:
-    """Returns the seconds of one prompt of ``tokens`` that are not cached, beside others that keep the GPUs busy."""
+    """Returns the seconds of a prompt with ``tokens`` uncached tokens, while other prompts keep the GPUs busy."""
     roofline, band = server.roofline, server.roofline.bandwidth
     latent, sparse = _attention(server)
     width = tokens * server.hidden * server.layers / band
@@ -105,7 +104,7 @@ def prompt_terms(server: Server, tokens: float) -> dict[str, float]:
 
 
 def assumed(server: Server, running: float) -> float:
-    """Returns the seconds of a decode step not measured: kernels without CUDA graphs, exchanges between nodes."""
+    """Returns the unmeasured seconds of a decode step: kernels without CUDA graphs, exchanges between nodes."""
     batch = running / server.roofline.copies / server.dp
     eager = _EAGER * server.layers if batch > server.graphs else 0.0
     far = 2 * _FAR * server.layers if crosses(server) else 0.0
@@ -113,13 +112,13 @@ def assumed(server: Server, running: float) -> float:
 
 
 def crosses(server: Server) -> bool:
-    """Returns whether one copy of the model lies on more GPUs than the fast link connects."""
+    """Returns whether one copy of the model uses more GPUs than the fast link connects."""
     return server.roofline.gpus > server.domain > 0
 
 
 def _sent(server: Server) -> float:
     """Returns the seconds to exchange one token's hidden states, in 16 bits, twice a layer; between nodes the share of
-    one GPU. With an all-to-all backend a GPU sends what it has of the token, and to the chosen experts alone."""
+    one GPU. With an all-to-all backend a GPU sends its part of the token, and only to the chosen experts."""
     gpus, all_bytes, chosen_bytes = server.roofline.gpus, 4.0 * server.layers * server.hidden, 0.0
     if server.all_to_all:
         attention = server.layers / server.dp if server.tp > 1 else 0.0
@@ -133,6 +132,6 @@ def _sent(server: Server) -> float:
 
 
 def _attention(server: Server) -> tuple[bool, bool]:
-    """Returns whether keys and values are made from latent ones, and whether an indexer chooses among tokens."""
+    """Returns whether attention makes keys and values from latent ones, and whether an indexer selects tokens."""
     kinds = [cache.kind for cache in server.roofline.caches]
     return "latent" in kinds, "index keys" in kinds

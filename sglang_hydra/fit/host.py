@@ -1,12 +1,11 @@
-"""What the processes of a server keep in the memory of their node: the hierarchical cache, offloaded weights, the rest.
+"""Sizes a server's memory on its node's host: the hierarchical cache, offloaded weights, the processes.
 
 Each rank has a pool of ``hicache_size`` times 10^9 bytes, else of ``hicache_ratio`` times the tokens on its GPU, and 10
 GiB stay free beside it: SGLang 0.5.2 mem_cache/memory_pool_host.py:63-107, 0.5.23 mem_cache/pool_host/base.py:172-256;
-where neither was set, later releases take the ratio that fits (0.5.23 mem_cache/hicache_auto_size.py:80-125). With a
-size, the index keys of sparse attention come on top: 34.4 GB beside 150 GB for GLM-5.2 (sgl-project/sglang#29263).
-Up to 0.5.6 torch pins a pool, and takes the next power of two (pytorch/pytorch#150517): 40 GB on each of four ranks
-filled 256 GB, and 30 GB did not (sgl-project/sglang#14282). From 0.5.7 on SGLang registers memory of the very size.
-"""
+where neither was set, later releases use the ratio that fits (0.5.23 mem_cache/hicache_auto_size.py:80-125). With a
+size, the index keys of sparse attention are additional: 34.4 GB beside 150 GB for GLM-5.2 (sgl-project/sglang#29263).
+Up to 0.5.6 torch pins a pool and rounds up to a power of two (pytorch/pytorch#150517): 40 GB on each of four ranks
+filled 256 GB, and 30 GB did not (sgl-project/sglang#14282). From 0.5.7 on SGLang registers memory of the exact size."""
 
 from __future__ import annotations
 
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
     from sglang_hydra.fit.result import KvCache
 
 RESERVE_GIB = 10
-"""What SGLang leaves to others when it makes a pool in host memory."""
+"""The GiB that SGLang leaves free when it makes a pool in host memory."""
 PROCESS_GIB = 18
-"""For each GPU, what its processes hold: a server on one GPU held 17 GiB, and 18 are requested for it
-(Tanguille/cluster#3650). The runtimes of sgl-project/ome@17b77ed request more, which small nodes do not have: 30, 35,
-40 and 64 GiB for each of 1, 2, 4 and 8 GPUs (medians of 109, 30, 34 and 20 runtimes)."""
+"""The GiB of processes for each GPU: a server on one GPU held 17 GiB, and 18 are requested for it
+(Tanguille/cluster#3650). The runtimes of sgl-project/ome@17b77ed request more, which small nodes lack: 30, 35, 40 and
+64 GiB for each of 1, 2, 4 and 8 GPUs (medians of 109, 30, 34 and 20 runtimes)."""
 SHARED_GIB = 32
 """Shared memory for NCCL and the processes of the server; SGLang's documentation gives a container 32 GiB."""
 _REGISTERED_FROM = "0.5.7"
 
 
 class HostMemory(NamedTuple):
-    """What one node keeps, in bytes. ``ranks`` are its GPUs. ``cache`` is the hierarchical cache of all of them (None:
-    its size is unknown), which its release makes smaller where the node has less if it is ``elastic``, and rounds up to
-    a power of two for each rank if it is ``rounded``."""
+    """The host memory of one node, in bytes. ``ranks`` counts its GPUs. ``cache`` is the hierarchical cache of all
+    ranks (None: unknown); ``elastic``: the release makes it smaller where the node has less memory; ``rounded``: the
+    release rounds each rank's pool up to a power of two."""
 
     ranks: int
     cache: float | None
@@ -46,19 +45,19 @@ class HostMemory(NamedTuple):
 
     @property
     def pinned(self) -> float | None:
-        """Returns what cannot be less: no page can be given back."""
+        """Returns the pinned bytes, which the node cannot reclaim; None if unknown."""
         return self.offloaded if self.elastic else None if self.cache is None else self.cache + self.offloaded
 
     @property
     def requested(self) -> float | None:
-        """Returns what a container requests."""
+        """Returns the bytes that a container should request, or None."""
         return None if self.cache is None else self.cache + self.offloaded + self.ranks * PROCESS_GIB * GIB
 
 
 def host_memory(
     values: JsonObject, given: Mapping[str, object], kv: KvCache | None, ranks: int, release: str
 ) -> HostMemory:
-    """Returns what one node with ``ranks`` GPUs keeps. ``given`` are the arguments that somebody set."""
+    """Sizes the host memory of one node with ``ranks`` GPUs. ``given`` holds the arguments that the user set."""
     offloaded = ranks * float(values.get("cpu_offload_gb") or 0) * GIB
     if not values.get("enable_hierarchical_cache"):
         return HostMemory(ranks, 0.0, offloaded, elastic=False, rounded=False)
@@ -72,7 +71,7 @@ def host_memory(
 
 
 def _pool(values: JsonObject, kv: KvCache | None) -> float | None:
-    """Returns the pool of one rank in bytes; None where it is unknown."""
+    """Returns the pool of one rank in bytes, or None if unknown."""
     if kv is None:
         return None
     if size := float(values.get("hicache_size") or 0):
@@ -87,7 +86,7 @@ def _power_of_two(size: float) -> float:
 
 
 def fitting_word(values: JsonObject, kv: KvCache, found: HostMemory, node_gib: float) -> str | None:
-    """Returns the override with which the hierarchical cache fits into ``node_gib`` of a node; None where none does."""
+    """Returns the override with which the hierarchical cache fits into ``node_gib`` GiB of a node, or None."""
     pool, room = _pool(values, kv), ((node_gib - RESERVE_GIB) * GIB - found.offloaded) / found.ranks
     if not pool or room <= 0:
         return None

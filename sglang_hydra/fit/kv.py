@@ -1,12 +1,9 @@
-"""The KV cache of each GPU: bytes for each token, and how many tokens the pool holds.
+"""Sizes the KV cache of each GPU: bytes for each token, and the tokens of the pool.
 
 Sources: SGLang 0.5.2 model_executor/model_runner.py (profile_max_num_token, set_num_token_hybrid, init_memory_pool) and
-mem_cache/memory_pool.py (the tensors of the pools); what later releases do otherwise as allocation.json has it, read up
-to 0.5.23.
-
-Of the states of linear attention: SGLang 0.5.2 configs/qwen3_next.py (mamba_cache_per_req); 0.5.4 to 0.5.23 as
-allocation.json has them, with the bytes of a state in 0.5.23 configs/mamba_utils.py:56-126.
-"""
+mem_cache/memory_pool.py (the tensors of the pools); allocation.json has the differences of later releases, read up to
+0.5.23. States of linear attention: SGLang 0.5.2 configs/qwen3_next.py (mamba_cache_per_req); 0.5.4 to 0.5.23 in
+allocation.json, with the bytes of a state in 0.5.23 configs/mamba_utils.py:56-126."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ from sglang_hydra.architecture.ranks import Ranks, kv_share, stage_layers
 from sglang_hydra.fit.overheads import Allocation, states_of_a_request
 from sglang_hydra.text.json_types import JsonObject
 
-_INDEX_SCALE = 128  # numbers of an index key that share a float32 scale; the key is in FP8
-_FP4_NUMBER = 0.5 + 1 / 16  # bytes of a number in 4 bits, with a scale for 16 of them
+_INDEX_SCALE = 128  # elements of an index key that share a float32 scale; the key is in FP8
+_FP4_NUMBER = 0.5 + 1 / 16  # bytes of a 4 bit element, with a scale for 16 elements
 _MXFP8_NUMBER = 1 + 1 / 32
 _EVICTION = 128  # tokens between two evictions from a window's pool (SGLANG_SWA_EVICTION_INTERVAL)
 
 
 class KvKind(NamedTuple):
-    """Layers that cache alike: ``layers`` of them on one GPU, with ``bytes_per_token`` in all of them together."""
+    """Layers with the same kind of cache: ``layers`` of them on one GPU, with ``bytes_per_token`` in total."""
 
     kind: str
     layers: int
@@ -33,8 +30,8 @@ class KvKind(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """What one token takes on each GPU of the stage with most layers: ``counted`` is what SGLang's own profile
-    divides by, ``kinds`` are the caches it makes, ``drafted`` what the draft adds where the profile counts it."""
+    """The bytes of one token on each GPU of the fullest stage: ``counted`` is the divisor in SGLang's own profile,
+    ``kinds`` are the caches it makes, ``drafted`` is the draft's part where the profile counts it."""
 
     counted: float
     kinds: tuple[KvKind, ...]
@@ -46,10 +43,10 @@ class Cells(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """The pool of one GPU. ``profiled`` is what the memory allows, ``tokens`` what the server reports as
-    max_total_num_tokens, ``sliding`` the smaller pool of sliding-window layers (None: they share the other).
-    ``shared`` is what it has before that split, if any: the tokens that all layers together have memory for.
-    ``size`` is in bytes. ``requests`` are those that a fixed part was sized for (0: there is none)."""
+    """The pool of one GPU. ``profiled`` is the tokens that the memory allows, ``tokens`` those that the server reports
+    as max_total_num_tokens, ``sliding`` the smaller pool of sliding-window layers (None: they share the other).
+    ``shared`` is the number of tokens before that split: all layers together have memory for them. ``size`` is in
+    bytes. ``requests`` is the number that a fixed part was sized for (0: there is none)."""
 
     profiled: int
     shared: int
@@ -60,7 +57,7 @@ class Pool(NamedTuple):
 
 
 def cache_bytes(values: Mapping[str, object], usual: float) -> float:
-    """Returns the bytes of one cached number: ``usual`` where kv_cache_dtype is auto."""
+    """Returns the bytes of one cached element: ``usual`` where kv_cache_dtype is auto."""
     dtype = str(values.get("kv_cache_dtype") or "auto")
     sizes = {"auto": usual, "bf16": 2.0, "bfloat16": 2.0, "mxfp8": _MXFP8_NUMBER, "nvfp4": _FP4_NUMBER}
     sizes |= {"fp4_e2m1": _FP4_NUMBER, "fp4_mx_block16": _FP4_NUMBER}
@@ -68,9 +65,9 @@ def cache_bytes(values: Mapping[str, object], usual: float) -> float:
 
 
 def cells_of(decoder: Decoder, ranks: Ranks, element: float, rules: Allocation, draft: Decoder | None = None) -> Cells:
-    """Returns what one token takes. Latent attention caches one vector for all heads, on every GPU; other attention
-    caches the KV heads of the GPU. Where the profile counts a ``draft``, each of its layers takes what the target's
-    take on average (0.5.23 pool_configurator.py:266-312)."""
+    """Returns the bytes of one token. Latent attention caches one vector for all heads, on every GPU; other attention
+    caches the KV heads of the GPU. Where the profile counts a ``draft``, each of its layers takes the average of the
+    target's layers (0.5.23 pool_configurator.py:266-312)."""
     stages = stage_layers(len(decoder.layers), ranks.stages)
     cells = max(
         (_stage_cells(decoder, ranks, element, layers, rules) for layers in stages),
@@ -141,14 +138,14 @@ def _index_key(decoder: Decoder) -> int:
 
 
 def _whole(size: float) -> float:
-    """Returns ``size`` as an int where it is a whole number of bytes."""
+    """Converts a whole number of bytes to an int."""
     return int(size) if size == int(size) else size
 
 
 def pool_of(
     room: float, decoder: Decoder, ranks: Ranks, cells: Cells, values: JsonObject, context: int, rules: Allocation
 ) -> Pool:
-    """Returns the pool that fits into ``room`` bytes. 0 tokens or less: the server refuses to start."""
+    """Returns the pool that fits into ``room`` bytes. With 0 tokens or less the server refuses to start."""
     page = int(values.get("page_size") or 1)
     limit = values.get("max_total_tokens")
     pooled = rules.windows_by_bytes and pools_windows(decoder, values, rules)
@@ -164,7 +161,7 @@ def pool_of(
 
 
 def pools_windows(decoder: Decoder, values: Mapping[str, object], rules: Allocation) -> bool:
-    """Returns whether layers with a sliding window have a pool of their own."""
+    """Returns whether layers with a sliding window have a separate pool."""
     if not any(layer.mixer == SLIDING for layer in decoder.layers):
         return False
     if rules.window_pools:
@@ -173,8 +170,8 @@ def pools_windows(decoder: Decoder, values: Mapping[str, object], rules: Allocat
 
 
 def _windowed_pool(room: float, decoder: Decoder, ranks: Ranks, cells: Cells, values: JsonObject, page: int) -> Pool:
-    """Pools for full attention and for windows that share bytes out, by a ratio of their tokens or, where the requests
-    are limited and no prefix is kept, by what these need (0.5.23 pool_configurator.py:786-1046)."""
+    """Divides the bytes between the pools for full attention and for windows: by a ratio of their tokens, or, with
+    limited requests and without prefix cache, by the requests' need (0.5.23 pool_configurator.py:786-1046)."""
     sizes = {kind.kind: kind.bytes_per_token for kind in cells.kinds}
     window, full = sizes.get("sliding window", 0), sizes.get("full attention", 0) + cells.drafted
     ratio = float(values.get("swa_full_tokens_ratio") or 0.8)
@@ -209,9 +206,9 @@ def window_cap(values: JsonObject, window: int, page: int, requests: int) -> int
 def request_slots(
     values: JsonObject, ranks: Ranks, profiled: int, context: int, states: int | None, rules: Allocation
 ) -> int:
-    """Returns requests that the table of token locations has rows for (init_memory_pool), from the tokens that the
-    memory allows: before a limit, drafts or a split of the pool. ``states`` is for how many there are states of linear
-    attention (None: there is none)."""
+    """Returns the rows in the table of token locations (init_memory_pool), from the tokens that the memory allows
+    before a limit, drafts or a split of the pool. ``states`` is the number of requests with a state of linear attention
+    (None: the model has none)."""
     asked = values.get("max_running_requests")
     estimated = min(max(profiled * 512 // max(1, context), 2048), 4096)
     slots = int(asked) if asked else estimated
@@ -221,7 +218,7 @@ def request_slots(
 
 
 def _speculative_headroom(values: JsonObject, tokens: int, context: int) -> int:
-    """Returns the tokens that the target's pool gets on top, for draft and verified tokens of every request."""
+    """Returns the extra tokens of the target's pool for draft and verified tokens of every request."""
     if values.get("speculative_algorithm") is None:
         return 0
     slots = values.get("max_running_requests") or min(max(tokens * 512 // max(1, context), 2048), 4096)
@@ -232,7 +229,7 @@ def _speculative_headroom(values: JsonObject, tokens: int, context: int) -> int:
 def _split(
     decoder: Decoder, values: JsonObject, tokens: int, context: int, page: int, rules: Allocation
 ) -> tuple[int, int | None]:
-    """Returns the tokens of the pool for full attention and of the one for sliding windows, where there are two."""
+    """Returns the tokens of the pool for full attention, and of a separate pool for sliding windows or None."""
     sliding = sum(layer.mixer == SLIDING for layer in decoder.layers)
     if not sliding or tokens <= 0:
         return tokens, None
@@ -246,8 +243,8 @@ def _split(
 
 
 def _split_llama4(values: JsonObject, tokens: int, context: int, chunk: int, page: int) -> tuple[int, int | None]:
-    """Splits the pool of Llama 4: three of four layers attend within chunks; hybrid_kvcache_ratio says how much less
-    their pool may hold."""
+    """Splits the pool of Llama 4, where three of four layers attend within chunks; hybrid_kvcache_ratio decides how
+    much smaller their pool is."""
     hybrid = values.get("hybrid_kvcache_ratio")
     if not hybrid or not chunk or context <= chunk:
         return tokens, None
@@ -257,13 +254,14 @@ def _split_llama4(values: JsonObject, tokens: int, context: int, chunk: int, pag
     return int(full // page * page), int(sliding // page * page)
 
 
-DEFAULT_STATES = 512  # requests with linear attention, where neither argument that limits them is set
-_SHARE = 0.9  # mamba_full_memory_ratio, where nobody sets it
+DEFAULT_STATES = 512  # requests with linear attention, where no argument limits them
+_SHARE = 0.9  # the default mamba_full_memory_ratio
 
 
 class States(NamedTuple):
-    """``slots`` for states (None: the model keeps none), ``requests`` that can run with them, and bytes: of the slots
-    and of the states after each drafted token. Below 1 slot a server that shares the memory out refuses to start."""
+    """``slots`` for states (None: the model keeps none), the ``requests`` that can run with them, and bytes: of the
+    slots and of the states after each drafted token. A server that shares the memory out refuses to start with less
+    than 1 slot."""
 
     slots: int | None
     requests: int | None
@@ -287,8 +285,8 @@ def state_bytes(decoder: Decoder, ranks: Ranks, values: JsonObject) -> int:
 
 
 def states_of(decoder: Decoder, ranks: Ranks, values: JsonObject, rules: Allocation, room: float | None) -> States:
-    """Returns the states that share ``room`` bytes with the KV cache (None: unknown). DP attention's replicas share out
-    what is limited by number."""
+    """Returns the states that share ``room`` bytes with the KV cache (None: unknown). DP attention's groups divide
+    numeric limits."""
     each = state_bytes(decoder, ranks, values)
     if decoder.linear is None or each == 0:
         return NO_STATES if decoder.linear is None else States(0, None, 0.0, 0.0)

@@ -1,13 +1,10 @@
-"""What the server allocates beside weights and KV cache: before they are loaded, and after.
+"""Sizes the server's memory beside weights and KV cache, before and after they are allocated.
 
 Sources, all SGLang 0.5.2: mem_cache/memory_pool.py (ReqToTokenPool), layers/attention/*_backend.py (workspaces and the
-buffers of init_cuda_graph_state), model_executor/cuda_graph_runner.py. Where nothing but a measurement can say it, the
-range is that of published server logs (cases in the tests), which is why these are ranges.
-
-allocation.json has which memory pools a release makes, and by which of its rules it sizes them: a row for each rule,
-the first release that has it, and where it stands there. The releases were read up to 0.5.23
-(``architecture.understanding.LATEST``).
-"""
+buffers of init_cuda_graph_state), model_executor/cuda_graph_runner.py. Where only measurements exist, the range is that
+of published server logs (cases in the tests). allocation.json lists the rules by which releases size memory pools: for
+each rule the first release with it, and its place in the code. The releases were read up to 0.5.23
+(``architecture.understanding.LATEST``)."""
 
 from __future__ import annotations
 
@@ -28,18 +25,18 @@ from sglang_hydra.text.json_types import JsonObject, json_beside
 GIB = 1 << 30
 MIB = 1 << 20
 _WIDE_WORKSPACE = ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "MiMoForCausalLM")
-_NVSWITCH_MIB = 60 * 1024  # GPUs with more memory come in boards with NVSwitch
+_NVSWITCH_MIB = 60 * 1024  # GPUs with more memory are on boards with NVSwitch
 _LONGEST_FOR_AITER = 8192
 _AITER_SHARE = 0.85
 _AITER_PIECE = 256
 # DeepEP (csrc/config.hpp, deep_ep/buffer.py): half of 20 SMs are channels, each receives up to 256 tokens of each rank.
 _DEEPEP_CHANNELS, _DEEPEP_RECEIVED, _DEEPEP_TOPK, _DEEPEP_SCALES = 10, 256, 128, 128
-_DEEPEP_TOKENS = 128  # SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK, where nobody sets it
+_DEEPEP_TOKENS = 128  # the default SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """An estimate in bytes between the least and the most that was seen."""
+    """An estimate in bytes, between the smallest and the largest observed value."""
 
     low: float
     mid: float
@@ -65,7 +62,7 @@ def about(size: float, low: float, high: float) -> Range:
 
 
 def before_loading(gpu: GpuFacts, ranks: Ranks, nodes: int) -> Range:
-    """Returns the CUDA context and the buffers of the communication library: total memory less "avail mem" at "Load
+    """Returns the bytes of the CUDA context and the communication buffers: total memory less "avail mem" at "Load
     weight begin" in the logs. One GPU 0.8 to 1.1 GiB; four GPUs on PCIe 0.9; with NVSwitch four 2.4 to 3.7, eight 3.1,
     two nodes of eight 3.7."""
     if gpu.is_hip:
@@ -78,7 +75,7 @@ def before_loading(gpu: GpuFacts, ranks: Ranks, nodes: int) -> Range:
 
 
 def attention_backend(values: Mapping[str, object], decoder: Decoder, gpu: GpuFacts, ranks: Ranks) -> str:
-    """Returns the backend that the server takes where none was chosen (model_runner.model_specific_adjustment)."""
+    """Returns the server's attention backend, chosen or default (model_runner.model_specific_adjustment)."""
     chosen = values.get("attention_backend") or values.get("decode_attention_backend")
     if decoder.compressed is not None:
         return "dsv4"
@@ -97,18 +94,18 @@ def attention_backend(values: Mapping[str, object], decoder: Decoder, gpu: GpuFa
 
 
 def kept_fraction(fraction: float, backend: str, context: int) -> float:
-    """Returns the fraction that the server works with: the aiter backend takes 15 % off where contexts are long."""
+    """Returns the fraction in effect: the aiter backend takes off 15 % where contexts are long."""
     return fraction * _AITER_SHARE if backend == "aiter" and context > _LONGEST_FOR_AITER else fraction
 
 
 def request_table(values: JsonObject, slots: int, context: int) -> float:
-    """Returns where each token of each request lies: four bytes for every position of the longest context."""
+    """Returns the bytes of the table of token locations: four for every position of the longest context."""
     return slots * (context + 4 + (values.get("speculative_num_draft_tokens") or 0)) * 4.0
 
 
 def workspace(backend: str, decoder: Decoder, ranks: Ranks, slots: int, context: int) -> float:
-    """Buffers that a backend allocates when it starts. aiter keeps partial results in float32 for every request of the
-    longest context, in pieces of 256 tokens, but for latent attention (aiter_backend.py:131-143)."""
+    """Returns the bytes that a backend allocates at startup. aiter keeps partial results in float32 for every request
+    of the longest context, in pieces of 256 tokens, except with latent attention (aiter_backend.py:131-143)."""
     if backend == "aiter" and decoder.latent is None:
         pieces = slots * share(decoder.heads, ranks.attention) * -(-context // _AITER_PIECE)
         return pieces * (decoder.head_dim * 4.0 + 2 * 4.0)
@@ -119,12 +116,11 @@ def workspace(backend: str, decoder: Decoder, ranks: Ranks, slots: int, context:
 
 
 def expert_buffers(values: Mapping[str, object], decoder: Decoder, ranks: Ranks) -> Range:
-    """Returns the buffers through which DeepEP sends tokens to experts on other GPUs: NOTHING without it.
+    """Returns the buffers through which DeepEP sends tokens to experts on other GPUs; NOTHING without DeepEP.
 
-    Sizes: DeepEP's csrc/config.hpp, get_nvl_buffer_size_hint and LowLatencyLayout, as SGLang 0.5.2 asks for them
-    (layers/moe/token_dispatcher/deepep.py:137-170) with its 20 SMs and 128 tokens a rank. NVSHMEM, which holds what
-    goes between nodes and all of the low-latency mode, keeps more around it.
-    """
+    Sizes: DeepEP's csrc/config.hpp, get_nvl_buffer_size_hint and LowLatencyLayout, as SGLang 0.5.2 requests them
+    (layers/moe/token_dispatcher/deepep.py:137-170) with its 20 SMs and 128 tokens a rank. NVSHMEM, which holds the
+    traffic between nodes and all of the low-latency mode, adds some memory."""
     experts = decoder.experts
     if values.get("moe_a2a_backend") != "deepep" or experts is None:
         return NOTHING
@@ -141,17 +137,16 @@ def expert_buffers(values: Mapping[str, object], decoder: Decoder, ranks: Ranks)
 
 
 def libraries() -> Range:
-    """Returns what kernels and the libraries around them (cuBLAS, the attention backends) take at their first use,
-    after the memory for the KV cache was shared out: what the logs' free memory at the end lacks beyond all other
-    parts."""
+    """Returns the memory of kernels and libraries (cuBLAS, the attention backends) at their first use, after the KV
+    cache is allocated: the part of the logs' final free memory that no other part explains."""
     return Range(0.1 * GIB, 0.5 * GIB, 1.3 * GIB)
 
 
 def captured_sizes(
     values: Mapping[str, object], layout: Layout, gpu: GpuFacts, ranks: Ranks, slots: int
 ) -> tuple[int, ...]:
-    """Returns the batch sizes for which CUDA graphs are made (cuda_graph_runner.get_batch_sizes_to_capture): those that
-    the ranks of an attention layer, and two overlapping batches, can share evenly."""
+    """Returns the batch sizes with CUDA graphs (cuda_graph_runner.get_batch_sizes_to_capture): those that the ranks of
+    an attention layer, and two overlapping batches, can share evenly."""
     if not layout.graphs.made or not (gpu.is_cuda or gpu.is_hip):
         return ()
     sizes = list(layout.graphs.sizes) or _usual_sizes(values, gpu)
@@ -171,9 +166,9 @@ def captured_sizes(
 def graphs(
     values: JsonObject, decoder: Decoder, ranks: Ranks, backend: str, sizes: tuple[int, ...], context: int
 ) -> Range:
-    """Returns the memory of CUDA graphs: the nodes of each graph, the activations of the largest batch, and the buffers
-    that the attention backend sizes for it. A kernel in a graph keeps 4 KiB (SM100) to 60 KiB on the GPU in the logs,
-    and the first capture 0.03 to 0.11 GiB whatever it is of."""
+    """Returns the memory of CUDA graphs: the nodes of each graph, the activations of the largest batch, and the
+    attention backend's buffers for it. A kernel in a graph keeps 4 KiB (SM100) to 60 KiB on the GPU in the logs, and
+    the first capture 0.03 to 0.11 GiB, whatever it captures."""
     if not sizes:
         return NOTHING
     speculative = values.get("speculative_algorithm") is not None
@@ -181,7 +176,7 @@ def graphs(
     kernels = sum(_kernels(decoder, layer.experts, layer.mixer == LINEAR) for layer in decoder.layers) / ranks.stages
     captures = 1
     if speculative and str(values.get("speculative_algorithm")).startswith("EAGLE"):
-        # The draft's steps and its extension of the verified tokens are captured apart (speculative/eagle_worker.py).
+        # The draft's steps and its extension of verified tokens are separate captures (speculative/eagle_worker.py).
         captures = 3
         kernels += kernels / len(decoder.layers) * (int(values.get("speculative_num_steps") or 1) + 1)
     nodes = about(len(sizes) * kernels * 20 * 1024, 0.2, 3.0).times(1.4 if speculative else 1.0)
@@ -194,7 +189,7 @@ def graphs(
 
 
 def activations(decoder: Decoder, ranks: Ranks, tokens: int, sampled: int) -> Range:
-    """Returns the largest tensors that live at once while ``tokens`` pass through a layer, and the logits of
+    """Returns the largest tensors that exist at once while ``tokens`` pass through a layer, and the logits of
     ``sampled`` positions: hidden states, residual and norm; queries, keys, values; the MLP's inputs and products; for
     each chosen expert of a token its products and its output (16 bit). Logits are made in 16 bits and copied to
     float32."""
@@ -240,7 +235,7 @@ def _usual_sizes(values: Mapping[str, object], gpu: GpuFacts) -> list[int]:
 
 
 def _kernels(decoder: Decoder, experts: bool, linear: bool) -> int:
-    """Kernels of one layer in a decode step."""
+    """Returns the number of kernels of one layer in a decode step."""
     return (16 if decoder.latent is not None or linear else 9) + (14 if experts else 5)
 
 
@@ -263,20 +258,19 @@ _TABLE: Mapping[str, Mapping[str, str]] = json_beside(str(Path(__file__).with_na
 
 
 class Allocation(NamedTuple):
-    """The rules of one release, each true where it holds.
+    """The rules of one release, each True where it applies.
 
-    States of linear attention: ``states_by_share`` sizes them by a share of the memory, ``states_typed`` lets
-    max_mamba_cache_size go before that, ``states_jointly`` shares the memory between states and those of drafted tokens
-    (earlier the latter came first), ``states_padded`` counts a padding slot, ``states_by_stage`` profiles the attention
-    of a pipeline stage and not of all. Drafts: ``draft_counted`` counts their weights and cache before the pool is
-    sized, ``no_headroom`` adds no tokens for them. Sparse attention: ``index_counted`` counts the index keys in the
-    profile, ``index_shared`` keeps none where a layer has no indexer. Windows: ``window_pools`` for named classes,
-    shared out ``windows_by_bytes``, refused below a ``window_floor``, or sized ``windows_by_requests``. DeepSeek-V4:
-    ``ratios_by_stage`` counts the layers of a pipeline stage (earlier all that config.json lists, the draft's too),
-    ``ratio_128_by_request``, ``compressed_by_page``. ``media_reserved`` keeps 100 MiB free for multimodal inputs,
-    ``fraction_resolved`` takes aiter's share off mem_fraction_static when it is resolved and not when memory is given
-    out, ``requests_by_tokens`` limits requests by the pool's tokens.
-    """
+    States of linear attention: ``states_by_share`` sizes them by a share of the memory, ``states_typed`` gives
+    max_mamba_cache_size priority over that, ``states_jointly`` shares the memory between states and those of drafted
+    tokens (before, the latter came first), ``states_padded`` counts a padding slot, ``states_by_stage`` profiles the
+    attention of one pipeline stage, not of all. Drafts: ``draft_counted`` counts their weights and cache before it
+    sizes the pool, ``no_headroom`` adds no tokens for them. Sparse attention: ``index_counted`` counts the index keys
+    in the profile, ``index_shared`` keeps none for a layer without an indexer. Windows: ``window_pools`` for named
+    classes, divided ``windows_by_bytes``, refused below a ``window_floor``, or sized ``windows_by_requests``.
+    DeepSeek-V4: ``ratios_by_stage`` counts the layers of a pipeline stage (before: all that config.json lists, with the
+    draft's), ``ratio_128_by_request``, ``compressed_by_page``. ``media_reserved`` keeps 100 MiB free for multimodal
+    inputs, ``fraction_resolved`` takes aiter's share off mem_fraction_static when it is resolved, not when memory is
+    allocated, ``requests_by_tokens`` limits requests by the pool's tokens."""
 
     states_by_share: bool
     index_counted: bool
@@ -301,18 +295,18 @@ class Allocation(NamedTuple):
 
 @lru_cache(maxsize=32)
 def allocation_of(release: str) -> Allocation:
-    """Returns the rules that hold in ``release``."""
+    """Returns the rules of ``release``."""
     reached = {since for since in {row["since"] for row in _TABLE.values()} if at_least(release, since)}
     return Allocation(**{name: row["since"] in reached for name, row in _TABLE.items()})
 
 
 def source_of(rule: str) -> str:
-    """Returns the file and lines that a rule was read from. Raises KeyError for an unknown rule."""
+    """Returns the file and lines of a rule's source. Raises KeyError for an unknown rule."""
     return _TABLE[rule]["source"]
 
 
 def states_of_a_request(values: Mapping[str, object]) -> int:
-    """Slots of states that one running request takes (0.5.23 kv_cache_configurator.py:3062-3088 and
+    """Returns the state slots of one running request (0.5.23 kv_cache_configurator.py:3062-3088 and
     mem_cache/allocation_sizing.py, get_mamba_tracking_slots)."""
     if values.get("disable_radix_cache"):
         return 1

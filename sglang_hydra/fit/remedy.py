@@ -1,8 +1,7 @@
-"""Changes with which a server fits and has the capacity that is wanted, each proved by planning it.
+"""Finds changes with which a server fits and has the wanted capacity, and proves each by planning it.
 
 They are ranked by what they keep: idle GPUs of the node change no number that the model computes, arguments may, a
-checkpoint in another format does, and other machines have to be there.
-"""
+checkpoint in another format does, and other machines must be available."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from sglang_hydra.fit.result import NOTHING_STATED, Fit, Wanted, gib, requests_o
 from sglang_hydra.text.json_types import JsonObject
 
 Verify = Callable[[Mapping[str, object]], "Fit | None"]
-"""Plans with these overrides on top: arguments by name, ``gpu`` for another class. None where that plan is refused."""
+"""Plans with these overrides added: arguments by name, ``gpu`` for another class. None where that plan is refused."""
 Change = Mapping[str, object]
 
 GPUS, ARGUMENTS, CHECKPOINT, CLASS, NODES = "gpus", "arguments", "checkpoint", "class", "nodes"
@@ -28,15 +27,15 @@ _LARGE_TABLE = 4 * 2**30
 _CONTEXTS = (1_000_000, 131_072)
 _LAST_AT_HAND = 3  # the last step that needs no other machine
 
-# CUDA compute capability from which SGLang 0.5.2 takes a format (layers/quantization/*.get_min_capability).
+# The least CUDA compute capability for a format in SGLang 0.5.2 (layers/quantization/*.get_min_capability).
 _LEAST_CAPABILITY = {"fp8": (8, 0), "nvfp4": (10, 0), "awq": (7, 5), "gptq": (6, 0), "int8": (7, 5)}
-# Formats beside CUDA, by vendor (0.5.23 configs/model_config.py:2002-2016, layers/quantization/__init__.py).
+# Formats of other vendors (0.5.23 configs/model_config.py:2002-2016, layers/quantization/__init__.py).
 _TAKEN = {"amd": ("fp8", "awq"), "huawei": ("awq", "gptq")}
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One change: what to override, its kind, how it reads, and the fit that it leads to."""
+    """One change: its overrides, its kind, its wording, and the resulting fit."""
 
     overrides: Change
     kind: str
@@ -45,8 +44,8 @@ class Remedy:
 
 
 class Server(NamedTuple):
-    """What the changes are thought of for: resolved arguments by name, the layout that they give, the release whose
-    arguments are offered, and the names of those that were typed."""
+    """The server to change: resolved arguments by name, their layout, the release whose arguments are offered, and the
+    names of typed arguments."""
 
     values: JsonObject
     layout: Layout
@@ -54,7 +53,7 @@ class Server(NamedTuple):
     typed: Collection[str] = ()
 
     def saying(self, **meanings: object) -> dict[str, object]:
-        """Returns the release's arguments for these meanings of the layout."""
+        """Returns the release's arguments that set these fields of the layout."""
         return arguments_saying(self.release, self.typed, **meanings)
 
 
@@ -68,12 +67,11 @@ def remedies(
     classes: Iterable[GpuFacts] = (),
     limit: int = 4,
 ) -> tuple[Remedy, ...]:
-    """Returns the changes with which ``server`` fits and holds what is ``wanted``, those that keep most first; where
-    none holds that much, those with which it fits. Other machines are thought of where nothing at hand helps.
+    """Returns the changes with which ``server`` fits and has the ``wanted`` capacity, those that keep most first; where
+    none has that capacity, those with which it fits. Other machines come last, only where nothing else helps.
 
-    ``found`` is the fit that fails or is short, ``classes`` are the GPUs to think of besides ``gpu``. Nothing is
-    returned that ``verify`` did not find to fit, with the likeliest numbers and not only at the edge of the error bar.
-    """
+    ``found`` is the fit that fails or is short, ``classes`` are other GPUs to consider besides ``gpu``. Every returned
+    change fits by ``verify`` with the likeliest numbers, not only within the error bar."""
     proved: list[Remedy] = []
     fitting: list[Remedy] = []
     last = _LAST_AT_HAND
@@ -99,8 +97,8 @@ def remedies(
 def _candidates(
     server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted, classes: Iterable[GpuFacts], fitting: Sequence[Remedy]
 ) -> Iterator[tuple[int, str, int, Iterator[Change]]]:
-    """Yields each kind of change: the step at which it is thought of, how many are worth showing, and the
-    changes, the smallest first. Where the weights fit and an argument is what fails, arguments come first."""
+    """Yields each kind of change: its step in the order of trials, the number worth showing, and the changes, the
+    smallest first. Arguments come first where the weights fit and an argument fails."""
     values = server.values
     fails, stated = found.fits is False or found.tight, wanted != NOTHING_STATED
     by_argument = fails and found.interval is not None and not found.interval.empty and found.interval.low < 1
@@ -133,13 +131,13 @@ def takes(gpu: GpuFacts, format: str) -> bool:
 
 
 def has_free_cache(values: JsonObject, gpu: GpuFacts) -> bool:
-    """Returns whether nothing fixes the type of the cache, and the GPU may have one in FP8; None is of an estimate,
-    which does not know it."""
+    """Returns whether the cache's type is free, and the GPU supports an FP8 cache. An estimate does not know the type:
+    it is None there."""
     return values.get("kv_cache_dtype") in ("auto", None) and (gpu.is_cuda or gpu.is_hip)
 
 
 def _working_fraction(values: JsonObject, found: Fit) -> Iterator[Change]:
-    """Yields a fraction that works, where the one that was asked for is what fails."""
+    """Yields a working fraction where the requested one fails."""
     interval, asked = found.interval, values.get("mem_fraction_static")
     if interval is None or interval.low >= 1 or interval.empty or asked is None:
         return
@@ -150,7 +148,7 @@ def _working_fraction(values: JsonObject, found: Fit) -> Iterator[Change]:
 
 
 def _idle_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
-    """Yields twice as many of the GPUs that the nodes have, and so on: for tensor parallelism; with DP attention where
+    """Yields two, four, ... times the GPUs, up to those of the nodes: for tensor parallelism; with DP attention where
     every GPU would hold the whole cache; with whole experts on each GPU; as copies of a server that fits."""
     stages, copies = server.layout.stages, server.layout.copies
     there = (gpu.count or 8) * server.layout.nodes
@@ -176,7 +174,7 @@ def _idle_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
 
 
 def _two_changes(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
-    """Yields a larger share for a smaller cache; more of the node's GPUs, and a smaller cache or checkpoint."""
+    """Yields a larger fraction with a smaller cache; more of the node's GPUs with a smaller cache or checkpoint."""
     values = server.values
     if has_free_cache(values, gpu):
         yield from ({**change, "kv_cache_dtype": cache_type(gpu)} for change in _largest_fraction(found))
@@ -187,12 +185,12 @@ def _two_changes(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
 
 
 def cache_type(gpu: GpuFacts) -> str:
-    """Returns the FP8 type for the cache: e4m3 has more digits; its kernels begin with capability 8.9."""
+    """Returns the FP8 type for the cache: e4m3 is more precise; its kernels need capability 8.9."""
     return "fp8_e5m2" if gpu.is_cuda and (gpu.compute_capability or (0, 0)) < (8, 9) else "fp8_e4m3"
 
 
 def _largest_fraction(found: Fit) -> Iterator[Change]:
-    """Yields the largest fraction that is likely to work, where it is above the one that is used."""
+    """Yields the largest fraction that likely works, where it is above the current one."""
     interval = found.interval
     if interval is not None and not interval.empty and found.asked is not None:
         fraction = int(interval.high * 100 - 1) / 100
@@ -201,7 +199,7 @@ def _largest_fraction(found: Fit) -> Iterator[Change]:
 
 
 def _more_room(server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted) -> Iterator[Change]:
-    """Yields more tokens on the same GPUs: no limit on the pool, a larger share, DP attention, FP8."""
+    """Yields changes for more tokens on the same GPUs: no limit on the pool, a larger fraction, DP attention, FP8."""
     values, tp = server.values, server.layout.tp
     if wanted.context and found.kv is not None and wanted.context > found.kv.context:
         yield {"context_length": wanted.context}
@@ -217,8 +215,8 @@ def _more_room(server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted) -> Ite
 
 
 def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
-    """Yields the longest request that the pool holds, where nobody asked for longer ones: of this plan where it fits,
-    else of the changes with which it does."""
+    """Yields the longest request that the pool holds, where the user asked for no longer ones: of this plan where it
+    fits, else of the changes with which it does."""
     tried = [(found, {})] if found.fits and not found.tight else [(other.fit, other.overrides) for other in fitting]
     for fits, change in tried:
         tokens = (fits.kv_tokens or 0) // 1024 * 1024
@@ -226,7 +224,7 @@ def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
 
 
 def _single_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
-    """Yields other divisions of the memory, where the weights fit."""
+    """Yields single arguments that divide the memory otherwise, where the weights fit."""
     if found.interval is None or found.interval.low >= 1:
         return
     if found.request_table is not None and found.request_table > _LARGE_TABLE:
@@ -237,7 +235,7 @@ def _single_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Jso
 
 
 def _fewer_requests(found: Fit) -> Iterator[Mapping[str, object]]:
-    """Yields fewer requests at a time, where what each keeps beside its tokens takes the whole pool."""
+    """Yields fewer concurrent requests, where the states of requests take the whole pool."""
     most = found.running or math.inf
     yield from ({"max_running_requests": number} for number in (256, 64, 16) if number < most)
 
@@ -251,7 +249,7 @@ def _shorter(found: Fit) -> Iterator[Mapping[str, object]]:
 
 
 def _two_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
-    """Yields less outside the static part, and a fraction just above what the weights need."""
+    """Yields changes to memory outside the static part, with a fraction just above the weights' need."""
     interval = found.interval
     if interval is not None and interval.low < 1:
         fraction = round(min(interval.low + 0.02, 0.97), 2)
@@ -259,7 +257,7 @@ def _two_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonOb
 
 
 def _smaller(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
-    """Yields less of what is allocated outside the static part, and smaller numbers in the KV cache."""
+    """Yields changes that allocate less outside the static part, and smaller types for the KV cache."""
     values, made = server.values, server.layout.graphs
     chunk = values.get("chunked_prefill_size") or 0
     graphs = (made.largest or 160) if made.made else 0
@@ -272,7 +270,7 @@ def _smaller(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
 
 
 def _checkpoints(values: Mapping[str, object], gpu: GpuFacts) -> Iterator[Mapping[str, object]]:
-    """Checkpoints of the same weights in formats that this GPU computes, then quantizing while loading."""
+    """Yields checkpoints of the same weights in formats that this GPU supports, then quantization while loading."""
     for checkpoint in others(str(values.get("model_path"))):
         if takes(gpu, checkpoint.format):
             yield {"model_path": checkpoint.path}
@@ -281,7 +279,7 @@ def _checkpoints(values: Mapping[str, object], gpu: GpuFacts) -> Iterator[Mappin
 
 
 def _more_nodes(server: Server, gpu: GpuFacts) -> Iterator[Change]:
-    """Yields twice as many GPUs and so on, on more nodes than there are."""
+    """Yields two, four, ... times the GPUs, on more nodes than the server has."""
     stages, copies = server.layout.stages, server.layout.copies
     size, here, nodes = server.layout.tp, gpu.count or 8, server.layout.nodes
     while size * stages * copies * 2 <= _MOST_GPUS:
@@ -293,15 +291,15 @@ def _more_nodes(server: Server, gpu: GpuFacts) -> Iterator[Change]:
 
 
 def _larger(gpu: GpuFacts, classes: Iterable[GpuFacts]) -> list[GpuFacts]:
-    """Classes with more memory, the least first; those of the same vendor before the others."""
+    """Returns classes with more memory, the smallest first; those of the same vendor before others."""
     memory = gpu.memory_mib or 0
     more = [other for other in classes if other.name != gpu.name and (other.memory_mib or 0) > memory]
     return sorted(more, key=lambda other: (other.vendor != gpu.vendor, other.memory_mib or 0, other.name))
 
 
 def _wording(overrides: Change, fitted: Fit, wanted: Wanted) -> str:
-    """Returns ``tp_size=16 nnodes=2: 40.5 GiB of weights on each GPU, 412,345 KV tokens, 3 requests of 131,072
-    tokens``"""
+    """Formats ``tp_size=16 nnodes=2: 40.5 GiB of weights on each GPU, 412,345 KV tokens, 3 requests of 131,072
+    tokens``."""
     typed = " ".join(f"{name}={spelled(value)}" for name, value in overrides.items())
     weights, context = gib(fitted.weights.total), wanted.context or (fitted.kv.context if fitted.kv else 0)
     size = "" if weights is None else f"{weights:.1f} GiB of weights on each GPU, "
@@ -311,5 +309,5 @@ def _wording(overrides: Change, fitted: Fit, wanted: Wanted) -> str:
 
 
 def spelled(value: object) -> str:
-    """Returns a value as one types it."""
+    """Formats a value as users type it."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

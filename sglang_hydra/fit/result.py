@@ -1,4 +1,5 @@
-"""What a fit says: numbers only, for one GPU (the fullest one). Bytes unless a name says otherwise; None is unknown."""
+"""The result of a fit: numbers only, for the fullest GPU. Sizes are bytes unless a name says otherwise; None is
+unknown."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ def gib(size: float | None) -> float | None:
 
 
 class Wanted(NamedTuple):
-    """What a server has to hold at a time: ``users`` requests (None: one) of ``context`` tokens (None: the longest that
-    it takes)."""
+    """The wanted capacity: ``users`` concurrent requests (None: one) of ``context`` tokens (None: the longest that the
+    server takes)."""
 
     context: int | None = None
     users: int | None = None
@@ -28,7 +29,7 @@ NOTHING_STATED = Wanted()
 
 
 def requests_of(number: int, context: int) -> str:
-    """Returns ``1,180 requests of 2,048 tokens``"""
+    """Formats ``1,180 requests of 2,048 tokens``."""
     return f"{number:,} request{'' if number == 1 else 's'} of {context:,} tokens"
 
 
@@ -36,11 +37,10 @@ def requests_of(number: int, context: int) -> str:
 class Weights:
     """The weights on one GPU of the fullest pipeline stage.
 
-    ``parts`` by name (``tensors.PARTS``), None where a fact is missing. ``total`` is what the server logs as
-    "mem usage" of loading; it may be up to ``error`` more, and ``slack`` less. ``loading`` is the peak while
-    loading, more than ``total`` where weights are quantized on the GPU. ``stages`` are the totals of all pipeline
-    stages, first to last.
-    """
+    ``parts`` maps names (``tensors.PARTS``) to bytes, None where a fact is missing. ``total`` is the server's logged
+    "mem usage" of loading; the real value may be up to ``error`` more, and ``slack`` less. ``loading`` is the peak
+    while loading, more than ``total`` where weights are quantized on the GPU. ``stages`` are the totals of all pipeline
+    stages, first to last."""
 
     parts: Mapping[str, float | None]
     total: float | None
@@ -56,12 +56,10 @@ class Weights:
 class KvCache:
     """The KV cache of one GPU.
 
-    ``kinds`` are the caches by kind of layer, ``bytes_per_token`` their sum, ``element`` the bytes of one number.
-    ``profiled`` is the capacity that the memory allows, ``tokens`` what the server reports as
-    max_total_num_tokens (0 or less: it refuses to start), ``sliding_tokens`` the capacity of a separate pool for
-    sliding windows. ``size`` is the pool's, ``state`` that of linear attention's states, ``slots`` the requests
-    that the server has rows for.
-    """
+    ``kinds`` are the caches by kind of layer, ``bytes_per_token`` their sum, ``element`` the bytes of one element.
+    ``profiled`` is the capacity in tokens that the memory allows, ``tokens`` the server's max_total_num_tokens (0 or
+    less: it refuses to start), ``sliding_tokens`` the capacity of a separate pool for sliding windows. ``size`` is the
+    pool's bytes, ``state`` those of linear attention's states, ``slots`` the requests that the server has rows for."""
 
     kinds: tuple[KvKind, ...]
     bytes_per_token: float
@@ -76,13 +74,13 @@ class KvCache:
 
     @property
     def is_taken_by_requests(self) -> bool:
-        """Returns whether what requests keep beside their tokens leaves no memory for a token."""
+        """Returns whether the requests' states leave no memory for a token."""
         return self.tokens is not None and self.tokens <= 0 and (self.size or 0) + self.state > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The values of mem_fraction_static that work. Empty where ``low`` is above ``high``; each end has its reason."""
+    """The working values of mem_fraction_static. Empty where ``low`` is above ``high``; each end has its reason."""
 
     low: float
     high: float
@@ -99,11 +97,11 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Colocated:
-    """The memory of one GPU that server and trainer share, in bytes. ``paused`` is what the server keeps when it has
-    released its memory, ``trainer`` what the trainer keeps while the server works (``parts`` says of what). ``train``
-    and ``sync`` are what the whole trainer may take: while the server is paused, and while its weights are back and are
-    updated. ``left`` is what nobody uses after the KV cache is back, within ``error``; ``highest`` the largest
-    mem_fraction_static that comes back. ``held`` are pools that the release never releases. None: unknown."""
+    """The memory of one GPU that server and trainer share, in bytes. ``paused`` is what the server keeps after it
+    released its memory, ``trainer`` what the trainer keeps while the server works (``parts`` names its parts).
+    ``train`` and ``sync`` are the trainer's limits: while the server is paused, and while its weights are back for an
+    update. ``left`` is unused after the KV cache is back, within ``error``; ``highest`` is the largest
+    mem_fraction_static that can come back. ``held`` names pools that the release never frees. None: unknown."""
 
     paused: float | None
     trainer: float
@@ -116,7 +114,7 @@ class Colocated:
     held: tuple[str, ...]
 
     def rows(self) -> Iterator[tuple[str, float | None, str]]:
-        """Yields name, size and remark of each figure, as the screen shows them."""
+        """Yields name, size and note of each figure, as the screen shows them."""
         yield "server paused", self.paused, ", ".join(("CUDA context, workspaces, CUDA graphs", *self.held))
         yield "trainer", self.trainer, self.parts
         yield "to train", self.train, "for all of the trainer while the server is paused"
@@ -124,7 +122,7 @@ class Colocated:
         yield "left", self.left, f"when all is back, within {self.error / GIB:.1f}"
 
     def to_json(self) -> JsonDict:
-        """Sizes in GiB to four digits, null for what is unknown."""
+        """Returns sizes in GiB, rounded to four decimals; null if unknown."""
         sizes = {name: getattr(self, name) for name in ("paused", "trainer", "train", "sync", "left", "error")}
         return {
             **{f"{name}_gib": _round(size) for name, size in sizes.items()},
@@ -135,16 +133,14 @@ class Colocated:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Whether a server fits into the memory of its GPUs, and how the memory is spent on each.
+    """Whether a server fits into the memory of its GPUs, and how it uses the memory of each.
 
-    ``fits`` is False where the least that the server can need is more than there is, or where what requests keep leaves
-    the KV cache no token (``reasons``), None where a needed fact is unknown (``unknown`` names it); ``tight`` says that
-    it fits, but not with the likeliest numbers. ``memory`` is the GPU's, ``free``
-    what is left before loading, after the CUDA context and ``reserved``.
-    ``asked`` is mem_fraction_static, ``fraction`` what the server uses. ``left`` is what nobody uses (negative:
-    what is missing), within ``error``. ``colocated`` is how it shares the GPU with a trainer, where there is one.
-    ``sources`` says where the formula of each number comes from.
-    """
+    ``fits`` is False where even the least need of the server exceeds the memory, or where the requests' states leave
+    the KV cache no token (``reasons``), None where a needed fact is unknown (``unknown`` names it); ``tight``: it fits,
+    but not with the likeliest numbers. ``memory`` is the GPU's, ``free`` the memory before loading, after the CUDA
+    context and ``reserved``. ``asked`` is mem_fraction_static, ``fraction`` the one in effect. ``left`` is unused
+    memory (negative: missing memory), within ``error``. ``colocated`` describes a trainer on the same GPU, if any.
+    ``sources`` names the source of each number's formula."""
 
     fits: bool | None
     tight: bool
@@ -177,17 +173,16 @@ class Fit:
 
     @property
     def error_gib(self) -> float | None:
-        """Returns how far ``left`` may be off, in GiB."""
+        """Returns the error of ``left``, in GiB."""
         return gib(self.error)
 
     @property
     def kv_tokens(self) -> int | None:
-        """Returns the tokens that the KV cache of one replica holds; None where it is unknown, 0 where there is no
-        memory for one."""
+        """Returns the tokens of one replica's KV cache; None where unknown, 0 where there is no memory for a token."""
         return None if self.kv is None or self.kv.tokens is None else max(0, self.kv.tokens)
 
     def concurrent_requests(self, context: int) -> int | None:
-        """Returns requests of ``context`` tokens that run at a time on the whole server; None if unknown."""
+        """Returns the requests of ``context`` tokens that run at a time on the whole server; None if unknown."""
         tokens = self.kv_tokens
         if tokens is None or self.kv is None or context < 1:
             return None
@@ -216,7 +211,7 @@ class Fit:
         return None
 
     def to_json(self) -> JsonDict:
-        """Returns plain values: sizes in GiB to four digits, null for what is unknown."""
+        """Returns plain values: sizes in GiB rounded to four decimals, null if unknown."""
         return {
             "fits": self.fits,
             "tight": self.tight,

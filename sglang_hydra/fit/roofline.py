@@ -1,17 +1,16 @@
-"""The hardware's limit: how fast a server could be if nothing but memory, arithmetic and links took time.
+"""Computes the hardware's limit: a server's speed if only memory, arithmetic and links took time.
 
-A decode step reads the weights once and the cache of every running request, and multiplies every token with the
-weights that it uses (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009):
+A decode step reads the weights once and the cache of every running request, and multiplies every token with the weights
+that it uses (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009):
 
-    bytes(B, ctx) = weights + experts * (1 - (1 - k/E)^tokens) + B * (cache(ctx) + state)       of one GPU
-    step(B)       = max(bytes / bandwidth, FLOPs / peak, exchanged / link)
-    TPOT         >= step(B) / T                 T tokens a step: 1, with speculation one more than are drafted
-    tokens/s     <= B * T / step(B)             where prompts are not cached, their FLOPs come on top
-    TTFT         >= max(FLOPs of the prompt / (GPUs * peak), weights / bandwidth)
+ bytes(B, ctx) = weights + experts * (1 - (1 - k/E)^tokens) + B * (cache(ctx) + state)       of one GPU
+ step(B)       = max(bytes / bandwidth, FLOPs / peak, exchanged / link)
+ TPOT         >= step(B) / T                 T tokens a step: 1, with speculation one more than are drafted
+ tokens/s     <= B * T / step(B)             FLOPs of prompts that are not cached are added
+ TTFT         >= max(FLOPs of the prompt / (GPUs * peak), weights / bandwidth)
 
-Every figure is a lower bound of what must be read or computed: weights as the checkpoint stores them, without padding,
-tables, draft models and vision towers; experts as often as an even choice meets them; attention without its softmax.
-"""
+Every figure is a lower bound of the bytes and FLOPs: weights as the checkpoint stores them, without padding, tables,
+draft models and vision towers; experts as often as an even choice selects them; attention without its softmax."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ from typing import NamedTuple
 from sglang_hydra.text.json_types import JsonDict
 
 MEMORY, COMPUTE, LINK = "memory", "compute", "link"
-BANDWIDTH = "gpu.memory_bandwidth_gbps"  # the fact without which no time is known
+BANDWIDTH = "gpu.memory_bandwidth_gbps"  # the fact that every time needs
 
 
 class Cache(NamedTuple):
-    """Layers that cache alike. ``bytes_per_token`` on each GPU; ``flops`` of one token that reads one cached token, all
-    layers and GPUs together; ``most`` cached tokens that a token reads (window, top-k; None: all)."""
+    """Layers with the same kind of cache. ``bytes_per_token`` on each GPU; ``flops`` of one token that reads one cached
+    token, all layers and GPUs together; ``most`` cached tokens that a token reads (window, top-k; None: all)."""
 
     kind: str
     bytes_per_token: float
@@ -34,18 +33,18 @@ class Cache(NamedTuple):
     most: int | None = None
 
     def read(self, context: float) -> float:
-        """Returns cached tokens that one token reads after ``context`` tokens."""
+        """Returns the cached tokens that one token reads after ``context`` tokens."""
         return context if self.most is None else min(context, self.most)
 
     def pairs(self, tokens: float) -> float:
-        """Returns cached tokens that a prompt of ``tokens`` reads, all of its tokens together."""
+        """Returns the cached tokens that all tokens of a prompt of ``tokens`` read."""
         full = self.read(tokens)
         return full * full / 2 + (tokens - full) * full
 
 
 class Work(NamedTuple):
-    """Weights that a token multiplies with, 2 FLOPs each: how many of the whole model, and what one GPU computes with
-    this format, in FLOP/s. ``sampled``: only tokens of which the next is predicted (lm_head)."""
+    """Weights that each token multiplies, 2 FLOPs each: their number in the whole model, and one GPU's peak for this
+    format in FLOP/s. ``sampled``: only tokens whose next token is predicted use them (lm_head)."""
 
     format: str
     weights: float
@@ -54,8 +53,8 @@ class Work(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One decode step: its least seconds for memory, arithmetic and links, and what they are made of. Bytes are those
-    of one GPU, FLOPs of all GPUs of a copy; ``requests`` run on one copy, ``context`` tokens are cached of each."""
+    """One decode step: its least seconds for memory, arithmetic and links, and their terms. Bytes are those of one GPU,
+    FLOPs of all GPUs of a copy; one copy runs ``requests``, each with ``context`` cached tokens."""
 
     requests: float
     context: float
@@ -70,13 +69,13 @@ class Step(NamedTuple):
 
     @property
     def time(self) -> float:
-        """Returns the seconds."""
+        """Returns the least seconds of the step: the largest of its terms."""
         return self.seconds[self.bound]
 
 
 class Load(NamedTuple):
-    """Prompts of ``input_len`` and answers of ``output_len`` tokens, ``requests`` of them running at a time on the
-    whole server. ``cached`` is the share of a prompt that is in the prefix cache (None: unknown)."""
+    """Prompts of ``input_len`` and answers of ``output_len`` tokens, with ``requests`` running at a time on the whole
+    server. ``cached`` is the share of a prompt in the prefix cache (None: unknown)."""
 
     input_len: float
     output_len: float
@@ -85,13 +84,13 @@ class Load(NamedTuple):
 
     @property
     def context(self) -> float:
-        """Returns the tokens cached of a request in the middle of its answer."""
+        """Returns a request's cached tokens in the middle of its answer."""
         return self.input_len + self.output_len / 2
 
 
 class Limit(NamedTuple):
-    """The limits of a load: output tokens/s of one GPU with what bounds them, the least TPOT with one running request
-    and with all, the least TTFT with what bounds it (None where cache hits are unknown). Seconds."""
+    """The limits of a load: output tokens/s of one GPU and their bound, the least TPOT with one running request and
+    with all, the least TTFT and its bound (None where cache hits are unknown). Times in seconds."""
 
     tokens_per_gpu: float
     bound: str
@@ -103,14 +102,13 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """What a server's step reads and computes, and what its GPUs can do at most.
+    """A server's bytes and FLOPs per step, and the peaks of its GPUs.
 
-    ``bandwidth`` is that of one GPU's memory and ``link`` what it sends to the others, in bytes/s (0: unknown);
-    ``peak`` the most FLOP/s of its attention. ``gpus`` hold one copy of the model, ``copies`` are all, and ``replicas``
-    of a copy divide its requests (DP attention). ``weights`` and ``experts`` are bytes on one GPU (the mean of its
-    ``stages``), ``state`` those of one request; ``exchanged`` bytes leave a GPU for each token. ``tokens`` come of a
-    step at most, ``verified`` go through it, for each request.
-    """
+    ``bandwidth`` is that of one GPU's memory and ``link`` that to other GPUs, in bytes/s (0: unknown); ``peak`` is the
+    FLOP/s of its attention. ``gpus`` hold one copy of the model, ``copies`` counts the copies, and ``replicas`` of a
+    copy divide its requests (DP attention). ``weights`` and ``experts`` are bytes on one GPU (the mean of its
+    ``stages``), ``state`` those of one request; ``exchanged`` bytes leave a GPU for each token. For each request a step
+    yields at most ``tokens`` and processes ``verified`` tokens."""
 
     gpu: str
     bandwidth: float
@@ -132,14 +130,14 @@ class Roofline:
     verified: int = 1
 
     def touched(self, tokens: float) -> float:
-        """Returns the share of the routed experts that ``tokens`` choose, each evenly: E[1 - (1 - k/E)^tokens]."""
+        """Returns the share of the routed experts that ``tokens`` select, with even choice: E[1 - (1 - k/E)^tokens]."""
         if not self.expert_number:
             return 0.0
         return 1.0 - float((1.0 - self.expert_chosen / self.expert_number) ** tokens)
 
     def step(self, requests: float, context: float) -> Step:
-        """Returns a decode step with ``requests`` on the whole server. With pipeline stages it is that of all stages,
-        each of which works on its share of the requests."""
+        """Returns a decode step with ``requests`` on the whole server. With pipeline stages it covers all stages, each
+        of which works on its share of the requests."""
         mine = max(1.0, requests / self.copies)
         batch = max(1.0, mine / self.stages)
         tokens = batch * self.verified
@@ -165,7 +163,7 @@ class Roofline:
         return Step(mine, context, seconds, parts, flops + looking, sent)
 
     def prefill(self, tokens: float) -> dict[str, float]:
-        """Returns the least seconds of a prompt of ``tokens`` that is not cached, by what bounds it."""
+        """Returns the least seconds of a prompt of ``tokens`` uncached tokens, by bound."""
         compute = sum(2 * work.weights * (1 if work.sampled else tokens) / work.peak for work in self.work)
         if self.peak:
             compute += sum(cache.flops * cache.pairs(tokens) for cache in self.caches) / self.peak
@@ -176,8 +174,8 @@ class Roofline:
         return seconds
 
     def limit(self, load: Load) -> Limit:
-        """Returns the limits of a load. Its throughput takes the larger of the terms, as if reading, computing and
-        sending always overlapped, and all that is drafted were accepted."""
+        """Returns the limits of a load. Throughput uses the largest term, as if reading, computing and sending always
+        overlapped and all drafted tokens were accepted."""
         step = self.step(load.requests, load.context)
         each = {name: seconds / (max(step.requests, 1.0) * self.tokens) for name, seconds in step.seconds.items()}
         prefill = {} if load.cached is None else self.prefill(load.input_len * (1 - load.cached))
@@ -202,6 +200,6 @@ class Roofline:
 
 
 def roofline_from(record: JsonDict) -> Roofline:
-    """Returns the roofline that ``to_json`` wrote. Raises TypeError or KeyError for another record."""
+    """Reads a roofline from the record of ``to_json``. Raises TypeError or KeyError for another record."""
     caches, work = (Cache(**item) for item in record["caches"]), (Work(**item) for item in record["work"])
     return Roofline(**{**record, "caches": tuple(caches), "work": tuple(work)})

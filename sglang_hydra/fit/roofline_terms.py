@@ -1,4 +1,4 @@
-"""What the hardware's limit is made of: bytes, weights and peaks, from a model's structure and a GPU's data sheet."""
+"""Computes the terms of the hardware's limit: bytes, weights and peaks, from a model's structure and a data sheet."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sglang_hydra.fit.roofline import BANDWIDTH, Cache, Roofline, Work
 from sglang_hydra.text.json_types import JsonObject
 
 _GIGA, _TERA = 1e9, 1e12
-_INDEX_TOP_K = 2048  # DeepSeek-V3.2's index_topk, where a config does not state it
+_INDEX_TOP_K = 2048  # DeepSeek-V3.2's index_topk, for a config without it
 
 
 class Part(NamedTuple):
-    """Matrices of one format: ``weights`` of them, and their ``size`` in bytes."""
+    """Matrices of one format: their number of ``weights``, and their ``size`` in bytes."""
 
     name: str
     stored: Stored
@@ -36,8 +36,8 @@ class Part(NamedTuple):
 
 def roofline_of(values: JsonObject, gpu: GpuFacts, model: ModelFacts, release: str | None = None) -> Roofline:
     """Returns the limit of the server with ``values`` (resolved arguments of ``release``, as for ``fit``) on GPUs of
-    this class. Raises Missing with the names of the facts that it lacks, ConfigError (FIT010) for a config field that
-    cannot be a size."""
+    this class. Raises Missing with the names of missing facts, ConfigError (FIT010) for a config field that cannot be a
+    size."""
     known = understand(values, gpu, model, release)
     decoder, scheme = known.decoder, known.scheme
     bandwidth = gpu.extra.get("memory_bandwidth_gbps")
@@ -75,8 +75,8 @@ def roofline_of(values: JsonObject, gpu: GpuFacts, model: ModelFacts, release: s
 
 
 def _parts(decoder: Decoder, scheme: Scheme, ranks: Ranks) -> Iterator[Part]:
-    """Yields what every step reads of the weights on one GPU, all stages together: no embedding, of which a step reads
-    a few rows, and no table. Sizes are those of the checkpoint: a kernel's padding and second copies are left out."""
+    """Yields the weights that every step reads on one GPU, all stages together, without the embedding (a step reads a
+    few rows) and tables. Sizes are the checkpoint's, without a kernel's padding and second copies."""
     members: dict[Layer, list[int]] = {}
     for number, layer in enumerate(decoder.layers):
         members.setdefault(layer, []).append(number)
@@ -95,8 +95,8 @@ def _parts(decoder: Decoder, scheme: Scheme, ranks: Ranks) -> Iterator[Part]:
 
 
 def _work(decoder: Decoder, scheme: Scheme, tflops: Mapping[str, object]) -> Iterator[Work]:
-    """Yields the weights that one token meets, by format; of the routed experts the chosen ones. A format without a
-    published peak is left out: nothing is known of its time."""
+    """Yields the weights that one token uses, by format; of the routed experts only the chosen ones. A format without a
+    published peak is left out, because its time is unknown."""
     experts = decoder.experts
     chosen = max(1, experts.chosen) / experts.number if experts else 0.0
     found: dict[tuple[str, float, bool], float] = {}
@@ -110,9 +110,9 @@ def _work(decoder: Decoder, scheme: Scheme, tflops: Mapping[str, object]) -> Ite
 
 
 def peak_of(stored: Stored, tflops: JsonObject) -> float:
-    """Returns FLOP/s of one GPU for weights of this format: the highest that its data sheet states without sparsity for
-    numbers as short as these, or for longer ones (``tflops``: bf16, fp8, fp4; INT8 counts twice BF16 where there is no
-    FP8). 0 where it states none."""
+    """Returns the FLOP/s of one GPU for weights of this format: the data sheet's highest value without sparsity for
+    elements of this width, or a wider one (``tflops``: bf16, fp8, fp4; INT8 counts twice BF16 without FP8). 0 where it
+    is not stated."""
     bf16, fp8, fp4 = (float(tflops.get(name) or 0) for name in ("bf16", "fp8", "fp4"))
     if stored.bits > 8:
         return bf16 * _TERA
@@ -121,7 +121,7 @@ def peak_of(stored: Stored, tflops: JsonObject) -> float:
 
 
 def _caches(known: Understanding, decoder: Decoder, ranks: Ranks, values: Mapping[str, object]) -> Iterator[Cache]:
-    """Yields the caches as the fit has them. A KV type that nobody knows counts one byte a number."""
+    """Yields the caches of the fit. An unknown KV type counts one byte an element."""
     assert known.config is not None
     text = text_part(known.config)
     stored = stored_quantization(known.config)
@@ -154,8 +154,8 @@ def _caches(known: Understanding, decoder: Decoder, ranks: Ranks, values: Mappin
 
 
 def _chosen_blocks(text: Fields, decoder: Decoder) -> tuple[int, float]:
-    """Returns the tokens that a token reads of layers with KV heads and an indexer (MiniMax-M3: the blocks that score
-    best), and the share of the layers that have one; 0 where none has."""
+    """Returns the tokens that a token reads in layers with KV heads and an indexer (MiniMax-M3: the blocks with the
+    best scores), and the share of such layers; 0 without them."""
     sparse = text.part("sparse_attention_config") if decoder.latent is None and decoder.indexer is not None else None
     if sparse is None:
         return 0, 0.0
@@ -164,8 +164,8 @@ def _chosen_blocks(text: Fields, decoder: Decoder) -> tuple[int, float]:
 
 
 def _products(decoder: Decoder) -> dict[str, float]:
-    """Multiplications for one pair of tokens in all layers, by kind of cache: a query with a key, a weight with a value
-    (of latent attention as if keys and values were there for each head, which is less than with compressed ones)."""
+    """Returns the multiplications for one pair of tokens in all layers, by kind of cache: query times key, weight times
+    value (for latent attention as if each head had keys and values, which is less than with compressed ones)."""
     mixers = [layer.mixer for layer in decoder.layers]
     found = {}
     for kind, names in (("full attention", (FULL, BOTH)), ("sliding window", (SLIDING,))):
@@ -181,8 +181,8 @@ def _products(decoder: Decoder) -> dict[str, float]:
 
 
 def _exchanged(decoder: Decoder, ranks: Ranks) -> float:
-    """Returns the bytes that a GPU sends at least for each token in the layers of a stage: after attention and after
-    the MLP its part of the hidden state, one byte a number, summed up on the way. DP attention exchanges otherwise:
-    0."""
+    """Returns the least bytes that a GPU sends for each token in the layers of a stage: after attention and after the
+    MLP its part of the hidden state, one byte an element, summed on the way. 0 for DP attention, which exchanges
+    otherwise."""
     divided = ranks.attention == ranks.tp > 1
     return 2.0 * len(decoder.layers) / ranks.stages * decoder.hidden if divided else 0.0

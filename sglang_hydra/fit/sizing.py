@@ -1,7 +1,6 @@
-"""Does it fit: the memory of one GPU, added up as a release of SGLang spends it.
+"""Computes whether a server fits: adds up the memory of one GPU as a release of SGLang allocates it.
 
-Draft models: SGLang 0.5.2, models/*_eagle*.py and *_nextn.py.
-"""
+Draft models: SGLang 0.5.2, models/*_eagle*.py and *_nextn.py."""
 
 from __future__ import annotations
 
@@ -55,16 +54,15 @@ def fit(
     release: str | None = None,
     estimated: bool = False,
 ) -> Fit:
-    """Returns what the server with ``values`` (resolved arguments by name) needs on each GPU, and whether that is
-    there.
+    """Returns the memory that the server with ``values`` (resolved arguments by name) needs on each GPU, and the
+    verdict.
 
-    ``release`` is SGLang's, whose pools are made: without it 0.5.2's, or those of the last release that was read where
-    0.5.2 has no such class; ``estimated`` says that ``values`` are 0.5.2's all the same.
-    ``reserved_gib`` is for others on the same GPU; ``draft`` are the facts of a separate draft model; ``weights`` is
-    what the checkpoint's files say of their size; ``free_gib`` is the memory free before loading where it was measured.
-    Without ``sized_end`` the upper end of the interval is that of the pool that is asked for, which saves a fifth.
-    Unknown facts end in ``Fit.unknown``. Raises ConfigError (FIT010) for a config field that cannot be a size.
-    """
+    ``release`` is SGLang's, whose pools count: without it 0.5.2's, or those of the last known release where 0.5.2 lacks
+    the model's class; ``estimated``: ``values`` are nevertheless 0.5.2's. ``reserved_gib`` is for others on the same
+    GPU; ``draft`` has the facts of a separate draft model; ``weights`` is the size by the checkpoint's files;
+    ``free_gib`` is the measured free memory before loading. Without ``sized_end`` the upper end of the interval is that
+    of the requested pool, which saves a fifth of the time. Unknown facts go to ``Fit.unknown``. Raises ConfigError
+    (FIT010) for a config field that cannot be a size."""
     known = understand(values, gpu, model, release)
     known.named = known.named and not estimated
     weighed = weigh(known, values, weights)
@@ -88,8 +86,8 @@ def fit(
 
 
 def _with_an_end_that_works(found: Fit, need: Need, memory: Memory, size: Callable[[Need], None]) -> Fit:
-    """Returns ``found`` with an upper end of its interval that also works when it is asked for: more requests fit into
-    a larger pool, and their tables are outside. An end below what is asked for is sized for even larger ones."""
+    """Returns ``found`` with an upper end of its interval that works when requested: a larger pool admits more
+    requests, whose tables are outside it. An end below the requested fraction becomes that fraction."""
     interval, asked = found.interval, found.asked
     if interval is None or interval.empty or asked is None or asked >= interval.high:
         return found
@@ -115,9 +113,9 @@ def logged_pool(
     release: str | None = None,
     draft: ModelFacts | None = None,
 ) -> int | None:
-    """Returns KV tokens of a server that logged ``before_gib`` free before loading and ``after_gib`` after it; None
-    where the model's cache is unknown. Where a release loads the ``draft`` first, ``after_gib`` is after that. Without
-    the tokens that 0.5.2 adds for speculative decoding, and on request without the states of linear attention."""
+    """Returns the KV tokens of a server that logged ``before_gib`` free before loading and ``after_gib`` after it; None
+    for an unknown cache. Where a release loads the ``draft`` first, ``after_gib`` is after that. Excludes the tokens
+    that 0.5.2 adds for speculative decoding, and, without ``with_states``, the states of linear attention."""
     known = understand(values, gpu, model, release)
     decoder, fraction = known.decoder, values.get("mem_fraction_static")
     if decoder is None or fraction is None:
@@ -137,7 +135,7 @@ def logged_pool(
 def _memory(
     known: Understanding, values: Mapping[str, object], gpu: GpuFacts, reserved: float, measured_gib: float | None
 ) -> Memory:
-    """Returns the GPU's memory. What others take is taken from a measured value too."""
+    """Returns the GPU's memory. ``reserved`` is subtracted from a measured value, too."""
     total = None if gpu.memory_mib is None else gpu.memory_mib * overheads.MIB
     before = overheads.before_loading(gpu, known.ranks, known.layout.nodes) if total else None
     free = None
@@ -170,7 +168,7 @@ def _draft(
 
 
 def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | None, decoder: Decoder) -> None:
-    """Fills in the KV cache and everything that is allocated after it."""
+    """Sizes the KV cache and everything that is allocated after it."""
     known, values, ranks, context = need.known, need.values, need.known.ranks, need.known.context
     rules = allocation_of(known.release)
     backend = overheads.attention_backend(values, decoder, gpu, ranks)
@@ -217,8 +215,8 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
 def _size_draft_cache(
     need: Need, draft: Draft, decoder: Decoder, rules: Allocation, states: States, tokens: int
 ) -> None:
-    """Sizes the draft's own cache, and the states that each request keeps after every drafted token until it is
-    verified (mem_cache/memory_pool.MambaPool). Releases that count them before they size the pool take nothing for it
+    """Sizes the draft's own cache, and the states that each request keeps after every drafted token until verification
+    (mem_cache/memory_pool.MambaPool). Releases that count them before they size the pool allocate nothing for them
     later."""
     values, ranks = need.values, need.known.ranks
     cells = need.cells
@@ -247,7 +245,7 @@ def _cells(
 
 
 def _reserved(known: Understanding, rules: Allocation) -> float:
-    """Returns what a release keeps out of the pool for multimodal inputs (SGLANG_VLM_CACHE_SIZE_MB)."""
+    """Returns the bytes that a release reserves for multimodal inputs (SGLANG_VLM_CACHE_SIZE_MB)."""
     return _MEDIA if rules.media_reserved and (known.tower is not None or known.tower_missing) else 0.0
 
 
@@ -255,7 +253,7 @@ _MEDIA = 100.0 * overheads.MIB
 
 
 def _last_positions(slots: int, prefill: int) -> int:
-    """Positions of a prefill batch that get logits: the last of each request, of which few share a batch."""
+    """Returns the positions of a prefill batch with logits: the last of each request, of which few share a batch."""
     return min(slots, prefill, 64)
 
 
@@ -277,9 +275,9 @@ _NUMBERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers")
 
 
 class Draft(NamedTuple):
-    """Bytes of the draft's weights on one GPU, its decoder for the KV cache, and the bytes of the embedding and head
-    that it is built with and that the target's replace: after the pools were sized (0.5.14 to 0.5.23
-    speculative/eagle_worker_v2.py, init_lm_head in alloc_memory_pool)."""
+    """Bytes of the draft's weights on one GPU, its decoder for the KV cache, and the bytes of its own embedding and
+    head, which the target's replace after the pools are sized (0.5.14 to 0.5.23 speculative/eagle_worker_v2.py,
+    init_lm_head in alloc_memory_pool)."""
 
     weights: float
     decoder: Decoder
@@ -295,12 +293,11 @@ def draft_of(
     own: bool,
     release: str = "0.5.2",
 ) -> Draft:
-    """Returns the draft model that ``config`` describes. ``own``: it is the target's config, so its next-token layers
-    draft; so do those of a checkpoint that holds nothing else (DeepSeek-V3-NextN).
+    """Returns the draft model that ``config`` describes. ``own``: it is the target's config, whose next-token layers
+    draft; a checkpoint of such layers alone (DeepSeek-V3-NextN) drafts the same way.
 
-    Embedding and lm_head are the target's (eagle_worker.py), but for an EAGLE-3 draft's own lm_head and for a model
-    that drafts on its own (STANDALONE). Raises Missing.
-    """
+    Embedding and lm_head are the target's (eagle_worker.py), except an EAGLE-3 draft's own lm_head and a model that
+    drafts on its own (STANDALONE). Raises Missing."""
     algorithm = str(values.get("speculative_algorithm"))
     named = architecture_of(config)
     architecture = _TARGETS.get(named) or named.removesuffix("NextN").removesuffix("MTP")
@@ -310,8 +307,8 @@ def draft_of(
     if own or (brings_layers and not standalone):
         return _next_token_layers(config, decoder, values, layout, gpu, release)
     ranks = ranks_of(layout._replace(stages=1), shares_attention=target.shares_attention)
-    # The draft is loaded with the same argument (configs/model_config.from_server_args): only what quantizes while
-    # loading can meet a draft, whose checkpoint has no format of its own.
+    # The draft loads with the same argument (configs/model_config.from_server_args): only quantization while loading
+    # can apply to a draft, whose checkpoint has no format of its own.
     asked = values.get("quantization")
     scheme = scheme_of(config, {**values, "quantization": asked if asked in _WHILE_LOADING else None}, gpu, release)
     eagle3 = _EAGLE3 in architecture or algorithm == "EAGLE3"
@@ -335,9 +332,9 @@ def draft_of(
 def _next_token_layers(
     config: Fields, decoder: Decoder, values: Mapping[str, object], layout: Layout, gpu: GpuFacts, release: str
 ) -> Draft:
-    """Returns the layers that a model brings for predicting further tokens: its last kind of layer with full attention,
-    and a projection of two hidden states into one. NVFP4 checkpoints of DeepSeek have them in 16 bits
-    (deepseek_nextn.py), ModelOpt's of Qwen3.5 too (0.5.20 models/qwen3_5_mtp.py, _mtp_quant_config)."""
+    """Returns a model's layers for predicting further tokens: its last kind of layer with full attention, and a
+    projection of two hidden states into one. NVFP4 checkpoints of DeepSeek have them in 16 bits (deepseek_nextn.py),
+    ModelOpt's of Qwen3.5 too (0.5.20 models/qwen3_5_mtp.py, _mtp_quant_config)."""
     default = 1 if decoder.architecture.startswith(("Qwen3Next", "MiMo", "Ernie4_5")) else None
     text = text_part(config)
     if text.count(*_NUMBERS, default=default) == 0:
@@ -359,21 +356,21 @@ def _next_token_layers(
     return Draft(weights + 2 * decoder.hidden * decoder.hidden * scheme.element * number, bare, replaced)
 
 
-# Of the logged "mem usage" 0 to 0.27 GiB are not weights (kernels that were loaded, other processes); it was never less
-# than the weights by more than the logs' rounding (cases in the tests).
+# The logged "mem usage" has 0 to 0.27 GiB beside weights (loaded kernels, other processes); it was never below the
+# weights by more than the logs' rounding (cases in the tests).
 _UNEXPLAINED = 0.15 * GIB
 _RELATIVE, _RELATIVE_ASSUMED, _RELATIVE_FILES = 0.007, 0.05, 0.1
 _AGREEMENT = 0.02
 _ROUNDING, _ROUNDING_RELATIVE = 0.02 * GIB, 0.003
 
 
-# Kernels that HIP loads with the weights: what a small model logs on an MI355X beyond what it logs on an H100
+# Kernels that HIP loads with the weights: the difference of a small model's logs on an MI355X and an H100
 # (Qwen3-0.6B 1.21 and 1.18, EmbeddingGemma-300m 0.63 and 0.59 GiB, of one author).
 _HIP = 0.03 * GIB
 
 
 def weigh(known: Understanding, values: JsonObject, checkpoint: CheckpointSize | None) -> Weights:
-    """Returns the weights on the fullest GPU; total None where a part is unknown and no checkpoint says the sum."""
+    """Returns the weights on the fullest GPU; total None where a part is unknown and no checkpoint gives the sum."""
     decoder, scheme = known.decoder, known.scheme
     if decoder is None or scheme is None:
         return _from_checkpoint(known, checkpoint)
@@ -397,7 +394,7 @@ def weigh(known: Understanding, values: JsonObject, checkpoint: CheckpointSize |
 
 
 def on_hip(weights: Weights) -> Weights:
-    """Returns ``weights`` as an AMD GPU logs them."""
+    """Returns ``weights`` in the size that an AMD GPU logs."""
     if weights.total is None or weights.loading is None:
         return weights
     parts = {**weights.parts, OTHER: (weights.parts.get(OTHER) or 0.0) + _HIP}
@@ -420,12 +417,12 @@ def lora_of(known: Understanding, values: JsonObject) -> float | None:
 
 
 def _slack(relative: float, total: float) -> float:
-    """Returns how much less than ``total`` the weights may take: only if shapes are assumed."""
+    """Returns how far the weights may be below ``total``: rounding alone, unless shapes are assumed."""
     return _ROUNDING + (_ROUNDING_RELATIVE if relative == _RELATIVE else relative) * total
 
 
 def _correction(decoder: Decoder, scheme: Scheme, known: Understanding, checkpoint: CheckpointSize) -> float:
-    """Returns what the files hold, as a multiple of what the config says; 1 where both agree, or cannot be compared."""
+    """Returns the ratio of the files' bytes to the config's; 1 where they agree or cannot be compared."""
     loaded = checkpoint.loaded(len(decoder.layers))
     if loaded is None:
         return 1.0
@@ -439,8 +436,8 @@ def _correction(decoder: Decoder, scheme: Scheme, known: Understanding, checkpoi
 
 
 def _from_checkpoint(known: Understanding, checkpoint: CheckpointSize | None) -> Weights:
-    """Estimates the weights without shapes or a format: the files' size is divided by the GPUs; what each GPU repeats
-    makes the bar wide."""
+    """Estimates the weights without shapes or a format: the files' size divided by the GPUs. Tensors that each GPU
+    repeats make the error bar wide."""
     parts: dict[str, float | None] = dict.fromkeys(PARTS, None)
     if checkpoint is None:
         return Weights(parts, None, 0.0, 0.0, None, None, "unknown")
@@ -453,7 +450,7 @@ def _from_checkpoint(known: Understanding, checkpoint: CheckpointSize | None) ->
 
 
 def _offloaded(total: float, stage: StageWeights, values: JsonObject, known: Understanding) -> tuple[float, float]:
-    """Applies cpu_offload_gb, which keeps that many GiB of each GPU's weights in host memory."""
+    """Applies cpu_offload_gb, which keeps that number of GiB of each GPU's weights in host memory."""
     offload = min(float(values.get("cpu_offload_gb") or 0) * GIB, total)
     if offload:
         known.notes.append(f"{offload / GIB:.1f} GiB of the weights are offloaded to host memory")

@@ -1,4 +1,4 @@
-"""From sizes to a verdict: what is left, the fractions that work, and whether it surely fails."""
+"""Derives the verdict from sizes: the memory left, the working fractions, and certain failures."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sglang_hydra.fit.result import Fit, Interval, KvCache, Weights
 from sglang_hydra.text.json_types import JsonObject, json_beside
 
 _HIGHEST = 0.999
-"""A fraction is below 1."""
+"""The largest fraction, below 1."""
 _sources = lru_cache(maxsize=1)(json_beside)
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A GPU's memory in bytes, as far as it is known: the whole, what goes before loading, what is then free."""
+    """A GPU's memory in bytes, as far as known: the total, the part used before loading, the free part."""
 
     total: float | None
     before_loading: Range | None
@@ -29,15 +29,14 @@ class Memory:
 
 @dataclass(slots=True)
 class Need:
-    """Everything that one GPU has to hold, in bytes; None is unknown.
+    """All memory needs of one GPU, in bytes; None is unknown.
 
-    ``fraction`` is the one that the server works with. ``least_state`` are the fewest states with which it starts.
-    ``headroom`` is what speculative decoding adds to the pool beyond the static part of the memory; less than 0 where
-    the draft lies inside. ``counted`` is what a release counts of the draft before it sizes the pool: its
-    weights, with an embedding and a head that the target's replace later. ``window_floor``: tokens of the pool for
-    sliding windows, and those that one request needs there; with less the release refuses to start, or every request
-    waits for ever (``window_hangs``).
-    """
+    ``fraction`` is the one in effect. ``least_state`` are the fewest states with which the server starts.
+    ``headroom`` is what speculative decoding adds to the pool beyond the static part; negative where the draft is
+    inside it. ``counted`` is the draft's part that a release counts before it sizes the pool: its weights, with an
+    embedding and a head that the target's replace later. ``window_floor``: the tokens of the pool for sliding
+    windows, and those that one request needs there; with fewer the release refuses to start, or every request waits
+    forever (``window_hangs``)."""
 
     known: Understanding
     values: JsonObject
@@ -62,19 +61,19 @@ class Need:
 
     @property
     def before_cache(self) -> float | None:
-        """Returns the memory that is used before the KV cache is made."""
+        """Returns the bytes used before the KV cache is made, or None."""
         return None if self.weights.total is None or self.lora is None else self.weights.total + self.lora
 
     @property
     def at_least(self) -> float:
-        """Returns the weights and adapters as far as they are known: a lower bound where a part is not."""
+        """Returns the bytes of weights and adapters; a lower bound where a part is unknown."""
         if self.weights.total is not None:
             return self.weights.total + (self.lora or 0.0)
         return sum(size for size in self.weights.parts.values() if size is not None)
 
     @property
     def after_cache(self) -> Range | None:
-        """Returns the memory that is allocated after it; a draft of unknown size counts as nothing here."""
+        """Returns the memory allocated after the KV cache; a draft of unknown size counts as 0."""
         if self.graphs is None or self.activations is None:
             return None
         tables = exactly(self.request_table + self.workspace) + self.libraries
@@ -87,12 +86,12 @@ class Need:
 
     @property
     def page(self) -> float:
-        """Returns the smallest pool."""
+        """Returns the bytes of the smallest pool: one page."""
         return float((self.values.get("page_size") or 1) * self.cells.bytes_per_token) if self.cells else 0.0
 
 
 def judge(need: Need, memory: Memory) -> Fit:
-    """Returns the verdict, and every number that led to it."""
+    """Returns the verdict with every number that led to it."""
     known, values = need.known, need.values
     interval = interval_of(need, memory.free)
     reasons = _surely_fails(need, memory.free) or _without_room(need.kv, need.fraction)
@@ -132,8 +131,7 @@ def judge(need: Need, memory: Memory) -> Fit:
 
 
 def _surely_fails(need: Need, free: Range | None) -> list[str]:
-    """Returns why the server cannot work even with the least it may need and the most that may be free; [] where it
-    can."""
+    """Returns why the server fails even with its least need and the most free memory; [] where it may work."""
     if free is None:
         return []
     held = need.at_least
@@ -173,8 +171,8 @@ def _surely_fails(need: Need, free: Range | None) -> list[str]:
 
 
 def _without_room(kv: KvCache | None, fraction: float | None) -> list[str]:
-    """Returns why a server whose weights leave memory serves no request: what each request keeps beside its tokens
-    takes everything, or there is no slot for one."""
+    """Returns why a server whose weights leave memory can serve no request: the requests' states take everything, or no
+    slot exists."""
     if kv is None or fraction is None:
         return []
     if kv.is_taken_by_requests:
@@ -186,7 +184,7 @@ def _without_room(kv: KvCache | None, fraction: float | None) -> list[str]:
 
 
 def _outside(need: Need, fraction: float, free: float, held: float) -> float:
-    """Returns memory outside the static part: less what speculative decoding adds to the pool, more where
+    """Returns the memory outside the static part: less the pool's additions for speculative decoding, more where
     max_total_tokens keeps the pool small."""
     outside = free * (1 - fraction) - need.headroom
     limit = need.values.get("max_total_tokens")
@@ -196,7 +194,7 @@ def _outside(need: Need, fraction: float, free: float, held: float) -> float:
 
 
 def interval_of(need: Need, free: Range | None) -> Interval | None:
-    """Returns the fractions that work with the likeliest numbers, all else as with the one asked for."""
+    """Returns the fractions that work with the likeliest numbers, all else as with the requested one."""
     held, after = need.before_cache, need.after_cache
     if held is None or free is None or after is None or free.mid <= 0:
         return None
@@ -215,8 +213,8 @@ def interval_of(need: Need, free: Range | None) -> Interval | None:
 
 
 def _left(need: Need, free: Range | None) -> tuple[float | None, float | None]:
-    """Returns what nobody uses, and how far that may be off: weights, memory, libraries, graphs and activations, each
-    independent of the others."""
+    """Returns the unused memory and its error, from weights, memory, libraries, graphs and activations as independent
+    errors."""
     held, after = need.before_cache, need.after_cache
     if held is None or free is None or after is None or need.fraction is None or need.draft is None:
         return None, None

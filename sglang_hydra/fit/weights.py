@@ -1,4 +1,4 @@
-"""The weights on each GPU, by part, for the pipeline stage that holds most, and what PyTorch makes of their tensors."""
+"""Sizes the weights on each GPU, by part, for the fullest pipeline stage, with the losses of PyTorch's allocator."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from sglang_hydra.arguments.layout import Layout
 
 _MERGED = {"q_proj": ("q_proj", "k_proj", "v_proj", "qkv_proj"), "gate_proj": ("gate_proj", "up_proj", "gate_up_proj")}
 _ANGLE_BYTES = 4  # CUDA keeps the table of rotary angles in float32 (layers/rotary_embedding.py)
-_NO_TABLE = ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")  # compute their angles as they go
+_NO_TABLE = ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")  # compute angles on the fly, without a table
 
 
 class StageWeights(NamedTuple):
-    """Bytes by part on each GPU of one pipeline stage; ``loading`` is what they take before an online quantization."""
+    """Bytes by part on each GPU of one pipeline stage; ``loading`` is their size before an online quantization."""
 
     parts: dict[str, float]
     loading: float
@@ -46,8 +46,8 @@ class StageWeights(NamedTuple):
 
 
 def decoder_weights(decoder: Decoder, scheme: Scheme, ranks: Ranks, tower: Tower | None) -> list[StageWeights]:
-    """Returns the weights of each stage, first to last. The last answers are kept: most changes that are tried on a
-    plan which does not fit leave the weights as they are, and so do most GPUs."""
+    """Returns the weights of each stage, first to last. The last answers are cached, because most trial changes to a
+    plan that does not fit leave the weights as they are, and so do most GPUs."""
     asked = (decoder, scheme, ranks, tower)
     for kept, answer in _LAST:
         if kept == asked:
@@ -65,7 +65,7 @@ _LAST: deque[tuple[tuple[object, ...], list[StageWeights]]] = deque(maxlen=8)
 
 
 def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, element: int) -> float:
-    """Returns the bytes of the tensors in the checkpoint's files, ``element`` bytes for one not quantized."""
+    """Returns the bytes of the tensors in the checkpoint's files, with ``element`` bytes for unquantized weights."""
     once = ranks_of(Layout(), shares_attention=False)
 
     def kept(stored: Stored) -> Stored:
@@ -81,7 +81,7 @@ def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, elemen
 
 
 def lora_bytes(decoder: Decoder, scheme: Scheme, ranks: Ranks, rank: int, slots: int, targets: Sequence[str]) -> float:
-    """Returns the adapters' buffers: an A and a B for each target matrix of each layer and slot (lora/mem_pool.py)."""
+    """Returns the bytes of the adapters: an A and a B for each target matrix, layer and slot (lora/mem_pool.py)."""
     per_rank = 0
     for layer, number in Counter(decoder.layers).items():
         for matrix in layer_matrices(decoder, layer, ranks, scheme.experts):
@@ -127,7 +127,7 @@ def _stage(
 
 
 def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks: Ranks, layers: range) -> float:
-    """Adds the layers of a stage to ``parts``; returns how much more they take before they are quantized."""
+    """Adds the layers of a stage to ``parts``; returns the additional bytes before quantization."""
     full = scheme.plain
     more = lost = 0.0
     members: dict[Layer, list[int]] = {}
@@ -157,9 +157,9 @@ _SEGMENT, _ROUND = 20 * MIB, 2 * MIB
 
 
 def lost_bytes(tensors: Iterable[tuple[float, int]]) -> float:
-    """Returns the bytes that the driver gives beyond ``tensors``: the tensors of layers that are alike, in the order in
-    which a layer makes them, each with the number of layers that have it so. The gaps that are left at the end count as
-    filled by others."""
+    """Returns the bytes that the driver allocates beyond ``tensors``: a layer's tensors in the order of their
+    creation, each with the number of layers that have it. Other allocations are assumed to fill the gaps that remain
+    at the end."""
     sizes = [(size, number) for size, number in tensors if size > _SMALL and number]
     least = min((size for size, _ in sizes), default=0.0)
     gaps: list[float] = []
@@ -169,7 +169,7 @@ def lost_bytes(tensors: Iterable[tuple[float, int]]) -> float:
     layers = max((number for _, number in sizes), default=0)
     for layer in range(layers):
         first = seen.setdefault(tuple(gaps), layer) if alike else layer
-        if first < layer:  # from here on it repeats itself
+        if first < layer:  # the pattern repeats from here on
             turns, rest = divmod(layers - layer, layer - first)
             return lost[layer] + turns * (lost[layer] - lost[first]) + lost[first + rest] - lost[first]
         more = sum(_place(size, gaps, least) for size, number in sizes if layer < number)
@@ -178,7 +178,7 @@ def lost_bytes(tensors: Iterable[tuple[float, int]]) -> float:
 
 
 def _place(size: float, gaps: list[float], least: float) -> float:
-    """Takes ``size`` bytes of the smallest gap, or of a new segment; returns the part that no later tensor can take."""
+    """Places ``size`` bytes in the smallest gap or a new segment; returns the part too small for any later tensor."""
     place = bisect_left(gaps, size)
     if place < len(gaps):
         left = gaps.pop(place) - size

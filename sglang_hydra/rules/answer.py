@@ -1,8 +1,7 @@
-"""What a release's own code answered to a question: the values, and each change that it made, with its place.
+"""A release's own answer to a question: its values, and each change that its code made, with the place.
 
-Places and operands are data of an answer and are kept with it. SGLang's own words are not: ``releases.reasons`` quotes
-them from the unpacked wheel.
-"""
+Places and operands are data of an answer and kept with it. SGLang's own words are not: ``releases.reasons`` quotes them
+from the unpacked wheel."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from sglang_hydra.text.json_types import Json, JsonObject
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition at a line of a file of the wheel: whether it was true, and what it read, by its text."""
+    """A condition at a line of a file of the wheel: whether it was true, and its operands, by their text."""
 
     file: str
     line: int
@@ -28,8 +27,8 @@ class Condition:
 
 @dataclass(frozen=True)
 class Step:
-    """A statement that set, computed or refused a value. ``inputs`` are what it read, ``conditions`` those under which
-    it was run, the innermost first, ``via`` the statements that its value came from. Values of secrets are ``***``."""
+    """A statement that set, computed or refused a value. ``inputs`` are its operands, ``conditions`` those around it,
+    the innermost first, ``via`` the statements that computed its value. Values of secrets are ``***``."""
 
     file: str
     line: int
@@ -43,7 +42,7 @@ class Step:
         return f"{self.file}:{self.line}"
 
     def all_conditions(self) -> Iterator[Condition]:
-        """Yields its own conditions, and those of what its value came from."""
+        """Yields its own conditions, and those of the statements that computed its value."""
         yield from self.conditions
         for step in self.via:
             yield from step.all_conditions()
@@ -51,8 +50,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Change:
-    """A field of the arguments that got another value; of mappings only what differs. ``step`` is None where nobody
-    saw it happen."""
+    """A field of the arguments that got another value; of mappings only the differences. ``step`` is None for an
+    unobserved change."""
 
     field: str
     before: Json
@@ -62,15 +61,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a release made of a case.
+    """A release's answer to a case.
 
-    ``ok`` is None where it has no answer: ``unanswered`` says which question nobody answered, or why the child failed.
-    ``values`` are all its fields where it accepts, ``stage`` and ``error`` its refusal. ``environment`` are variables
-    that it set, ``assumed`` facts that were assumed and asked for. ``by_library`` says that transformers refused: what
-    was given of the model is then no whole config.json, or one that it does not read.
-    Asked with ``why``, ``changes`` has each value that its code set after the command line was parsed, in their order,
-    and ``check`` is what refused.
-    """
+    ``ok`` is None without an answer: ``unanswered`` then names the open question, or why the child failed. ``values``
+    holds all fields of an accepted case, ``stage`` and ``error`` describe a refusal. ``environment`` holds the
+    variables that it set, ``assumed`` the assumed facts that it read. ``by_library``: transformers refused, because the
+    model's config.json is incomplete or of an unknown kind. For a question with ``why``, ``changes`` lists each value
+    that its code set after parsing the command line, in order, and ``check`` is the refusing statement."""
 
     ok: bool | None
     values: JsonObject = field(default_factory=dict)
@@ -91,7 +88,7 @@ class Answer:
 
 
 def answer_of(record: JsonObject) -> Answer:
-    """Returns the answer as the child writes it."""
+    """Reads an answer in the child's format."""
     if "failed" in record or "unanswered" in record:
         return Answer(None, unanswered=str(record.get("failed") or record["unanswered"]))
     why = record.get("why", {})
@@ -110,12 +107,12 @@ def answer_of(record: JsonObject) -> Answer:
 
 
 def change_of(row: JsonObject) -> Change:
-    """Returns a change as the child writes it."""
+    """Reads a change in the child's format."""
     return Change(row["field"], row["before"], row["after"], step_of(row) if "file" in row else None)
 
 
 def step_of(row: JsonObject) -> Step:
-    """Returns a step as the child writes it."""
+    """Reads a step in the child's format."""
     return Step(
         row["file"],
         row["line"],

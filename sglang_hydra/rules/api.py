@@ -1,4 +1,4 @@
-"""What clients see."""
+"""Rules for the names that clients see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hierarchical cache."""
+"""Rules for the hierarchical cache."""
 
 from __future__ import annotations
 

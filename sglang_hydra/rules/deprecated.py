@@ -1,11 +1,11 @@
-"""The six boolean flags that became values of other arguments."""
+"""Translates the six boolean flags that became values of other arguments."""
 
 from __future__ import annotations
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
-# In the order in which SGLang looks at them: of several, the last one wins.
+# In SGLang's order: of several, the last one wins.
 RUNNER_FLAGS = (
     ("enable_triton_kernel_moe", "triton_kernel"),
     ("enable_flashinfer_cutlass_moe", "flashinfer_cutlass"),

@@ -1,4 +1,4 @@
-"""Servers that only prefill or only decode."""
+"""Rules for servers that only prefill or only decode."""
 
 from __future__ import annotations
 

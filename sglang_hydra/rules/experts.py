@@ -1,4 +1,4 @@
-"""Mixture-of-experts kernels, DeepEP and the balancing of experts."""
+"""Rules for mixture-of-experts kernels, DeepEP and the balancing of experts."""
 
 from __future__ import annotations
 

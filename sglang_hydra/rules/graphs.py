@@ -1,4 +1,4 @@
-"""Which batch sizes are captured as CUDA graphs, and who switches the graphs off."""
+"""Rules for the batch sizes of CUDA graphs, and for turning graphs off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention, sampling and grammar backends by device and by each other."""
+"""Rules for attention, sampling and grammar backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the weights come from and in which format."""
+"""Rules for the source and the format of the weights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def load_from_remote(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("LOD004", (806, 807))
 def no_custom_weight_loader(args: ServerArgs, facts: Facts) -> Outcome:
     """What: custom_weight_loader, if unset, is the empty list.
-    Why: whoever goes through the loaders need not ask for null.
+    Why: code that iterates over the loaders needs no test for null.
     Example: gpu=h100 -> custom_weight_loader=[]
     """
     if args.custom_weight_loader is not None:

@@ -1,4 +1,4 @@
-"""LoRA adapters, brought into one form. SGLang does this while it checks, so these rules run in that stage."""
+"""Brings LoRA adapters into one form. SGLang does this while it checks, so these rules run in that stage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sglang_hydra.text.json_types import Json
 
 
 def is_adapter(item: object) -> bool:
-    """Returns whether SGLang can read ``item`` of a list of adapters: text, or a mapping that has a name and a path."""
+    """Returns whether SGLang can read ``item`` of a list of adapters: text, or a mapping with a name and a path."""
     return isinstance(item, str) or (isinstance(item, dict) and "lora_name" in item and "lora_path" in item)
 
 

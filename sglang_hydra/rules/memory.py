@@ -1,4 +1,4 @@
-"""How much of the GPU's memory goes to weights and KV cache, and in pages of which size."""
+"""Rules for the share of the GPU's memory for weights and KV cache, and for the size of its pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 from sglang_hydra.text.words import number
 
-# The tower of ViT-L/14, against which others are measured, and what a tower counts as that does not say its size.
+# The tower of ViT-L/14: the reference for others, and the assumed size of a tower that states none.
 BASE_LAYERS, BASE_HIDDEN_SIZE = 24, 1024
 
 _MAIN = ("attention_backend",)
@@ -19,10 +19,10 @@ _ALL = ("attention_backend", "decode_attention_backend", "prefill_attention_back
 
 
 class PagedBackend(NamedTuple):
-    """A backend, the arguments in which SGLang looks for it, the page sizes (tokens) it takes, the one it gets else.
+    """A backend, the arguments where SGLang looks for it, the page sizes (tokens) it accepts, and its page size
+    otherwise.
 
-    ``taken`` is empty where SGLang does not look at the page size given.
-    """
+    ``taken`` is empty where SGLang ignores the given page size."""
 
     name: str
     slots: tuple[str, ...]
@@ -41,7 +41,7 @@ TRTLLM_MHA = PagedBackend("trtllm_mha", _ALL, (16, 32, 64), 64)
 
 
 def vision_tower(args: ServerArgs, facts: Facts) -> tuple[Any, Any] | None:
-    """Layers and hidden size of the vision tower that memory is to be left for; None if there is nothing to do."""
+    """Returns layers and hidden size of the vision tower to reserve memory for; None if the rule does not apply."""
     if facts.was_given("mem_fraction_static"):
         return None
     view = view_of(facts.model, args.json_model_override_args)

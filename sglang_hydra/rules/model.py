@@ -1,4 +1,4 @@
-"""What single model families need."""
+"""Rules for single model families."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GEMMA_WITH_WINDOWS = (
 
 
 def gpt_oss_view(args: ServerArgs, facts: Facts) -> ConfigView | None:
-    """Returns the model's config if it is known and gpt-oss, else None."""
+    """Returns the model's config if it is gpt-oss, else None."""
     view = view_of(facts.model, args.json_model_override_args)
     return view if view is not None and view.architecture == GPT_OSS else None
 
@@ -66,7 +66,7 @@ def mxfp4_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     Example: gpu=b200 model=gpt_oss moe_runner_backend=triton -> moe_runner_backend=flashinfer_mxfp4
     """
     view = gpt_oss_view(args, facts)
-    # The checkpoint is looked at first, as upstream does: a malformed quantization_config fails on any GPU.
+    # The checkpoint is checked first, like upstream: a malformed quantization_config fails on any GPU.
     if view is None or not is_mxfp4(view) or not facts.gpu.is_sm100:
         return None
     return Change("MXFP4 gpt-oss on SM100", moe_runner_backend="flashinfer_mxfp4")

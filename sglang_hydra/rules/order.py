@@ -1,4 +1,4 @@
-"""Every rule and check of SGLang, in the one order in which it applies them."""
+"""Lists every rule and check of SGLang, in the order in which SGLang applies them."""
 
 from __future__ import annotations
 

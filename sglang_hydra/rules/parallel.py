@@ -1,4 +1,4 @@
-"""Data parallel attention and pipelines."""
+"""Rules for data parallel attention and pipelines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def share_chunks_among_dp_ranks(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if not args.enable_dp_attention or args.dp_size == 0:
         return None
-    # Neither DPA002 nor this rule may run twice over the same values: a launch passes what was asked for.
+    # Neither DPA002 nor this rule may run twice over the same values: a launch passes the requested values.
     whole: Json = args.chunked_prefill_size
     return Change(f"DP attention: {whole} // {args.dp_size} ranks", chunked_prefill_size=whole // args.dp_size)
 

@@ -1,4 +1,4 @@
-"""The engine of rules: it runs them in their one order, applies what they answer and writes it down."""
+"""Runs the rules in their order, applies their answers and records every write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 
 class Ledger(Sequence[Entry]):
-    """The entries in the order in which the rules wrote them. Append-only while resolving, read-only after."""
+    """All writes in the order of the rules. Append-only while resolving, read-only after."""
 
     __slots__ = ("_entries",)
 
@@ -61,10 +61,9 @@ class Ledger(Sequence[Entry]):
         return tuple(entry for entry in self._entries if entry.field == field)
 
     def replay(self, start: JsonObject) -> JsonDict:
-        """Returns the values that ``start`` ends with when every entry is applied to it.
+        """Returns the values that result from applying every entry to ``start``.
 
-        Raises ValueError when an entry's ``before`` is not what the field holds by then.
-        """
+        Raises ValueError where an entry's ``before`` differs from the field's value at that point."""
         values = dict(start)
         for entry in self._entries:
             held = values[entry.field]
@@ -78,24 +77,24 @@ Basis = Literal["exact", "recorded", "rules"]
 
 _NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
-# What Python raises for values of a wrong type or zero where SGLang computes with them: there, as here,
-# the configuration is refused at that place.
+# Python raises these where SGLang computes with values of a wrong type or zero: SGLang refuses the configuration
+# at that place, and so do we.
 UNCOMPUTABLE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError)
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a release of SGLang would make of an intent on the given hardware and model.
+    """A release's result for an intent on the given hardware and model.
 
-    ``ok`` is upstream's own verdict: False if any of its rules or checks refuses. ``values`` holds all arguments of
-    the release by name (210 in 0.5.2); ``ledger`` every write that led there; ``env`` the environment variables that
-    SGLang sets while resolving; ``intent`` what was asked for, untouched.
+    ``ok`` is upstream's own verdict: False if any of its rules or checks refuses. ``values`` holds all arguments of the
+    release by name (210 in 0.5.2); ``ledger`` every write that led there; ``env`` the environment variables that SGLang
+    sets while resolving; ``intent`` the requested arguments, unchanged.
 
     ``basis`` says what made the values: ``exact`` (the release's own code, or our rules where the release is 0.5.2),
     ``recorded`` (an answer of its own code that ships with this package) or ``rules`` (0.5.2's rules, for a release
-    that was not asked; ``not_asked`` is why). ``unknown`` are then the arguments that the release may resolve
-    otherwise: their values are estimates. ``release`` is its version, ``answer`` what its code answered, with reasons.
-    """
+    that was not asked; ``not_asked`` is the reason). ``unknown`` then names the arguments that the release may
+    resolve otherwise: their values are estimates. ``release`` is its version, ``answer`` its code's own answer, with
+    reasons."""
 
     intent: JsonObject = field(repr=False)
     values: JsonObject = field(repr=False)
@@ -110,12 +109,12 @@ class Resolution:
 
     @cached_property
     def layout(self) -> Layout:
-        """Returns the groups that the server's GPUs form."""
+        """Returns the layout of the server's GPUs."""
         return layout_of(self.values, self.release)
 
     @property
     def known_values(self) -> JsonObject:
-        """Returns ``values`` with null for what is only estimated."""
+        """Returns ``values`` with null for estimates."""
         return {name: None if name in self.unknown else value for name, value in self.values.items()}
 
     @property
@@ -139,12 +138,11 @@ def resolve(
 ) -> Resolution:
     """Applies every rule and check of SGLang 0.5.2 to ``intent`` and reports all findings at once.
 
-    ``intent`` maps argument names to the values asked for; it takes what upstream's constructor takes (no choices and
-    few types are checked here: that is done where text comes in). ``seed`` is used where no ``random_seed`` was set;
-    without it one is drawn, or with ``draw=False`` left to the start. ``env`` is the environment that a rule may ask
-    for (SGLANG_IS_IN_CI); the process's own is never read. Nothing is raised for a value that cannot work: it ends in
-    ``findings``. TypeError is raised for a ``gpu`` or ``model`` that is no such object.
-    """
+    ``intent`` maps argument names to requested values; it accepts the same values as upstream's constructor (no choices
+    and few types are checked here: text is checked where it enters). ``seed`` is used where no ``random_seed`` was set;
+    without it one is drawn, or with ``draw=False`` left to the launch. ``env`` is the environment that rules may read
+    (SGLANG_IS_IN_CI); the process's own is never read. A value that cannot work raises nothing: it ends in
+    ``findings``. Raises TypeError for a ``gpu`` or ``model`` of another type."""
     for name, given, wanted in (("gpu", gpu, GpuFacts), ("model", model, ModelFacts)):
         if not isinstance(given, wanted):
             raise TypeError(f"{name} is a {wanted.__name__}, not {given!r}; sglang_hydra.plan takes presets by name")
@@ -163,7 +161,7 @@ def resolve(
 
 
 def drawn_seed() -> int:
-    """Returns a seed as SGLang draws one where none was set."""
+    """Draws a seed like SGLang where none was set: from 0 to 2**30."""
     return random.randint(0, 1 << 30)
 
 
@@ -177,7 +175,7 @@ def _run(values: dict[str, object], intent: Mapping[str, object], facts: Facts, 
         try:
             outcome = rule.apply(args, facts)
         except UNCOMPUTABLE as failure:
-            # After a refusal the values downstream of it may be missing: only the cause is reported.
+            # After a refusal later values may be missing: only the cause is reported.
             if not refused:
                 findings.append(uncomputable(rule, failure, intent))
                 refused = True
@@ -222,7 +220,7 @@ def _overridden(field: str, before: object, change: Change, rule: Rule) -> Findi
 
 
 def finding_of(outcome: Refusal, rule: Rule) -> Finding:
-    """Returns the finding that a refusal or a notice of ``rule`` makes."""
+    """Converts a refusal or a notice of ``rule`` to a finding."""
     return Finding(
         level="warning" if isinstance(outcome, Notice) else "error",
         id=rule.id,
@@ -235,7 +233,7 @@ def finding_of(outcome: Refusal, rule: Rule) -> Finding:
 
 
 def uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, object]) -> Finding:
-    """Returns the finding on a rule that fails on these values, as SGLang does at the same place."""
+    """Returns the finding on a rule that fails on these values, like SGLang at the same place."""
     from sglang_hydra.arguments.fields.check import check_value
 
     problems = {
@@ -285,7 +283,7 @@ def _unknown_or_missing(intent: Mapping[str, object], values: Mapping[str, objec
 
 
 def planned_environment(values: Mapping[str, object]) -> dict[str, str]:
-    """Returns the variables by name (SGLang 0.5.2, server_args.py lines 839-848): switches that kernels read."""
+    """Returns the variables that kernels read as switches (SGLang 0.5.2, server_args.py lines 839-848), by name."""
     return {
         "SGLANG_ENABLE_TORCH_COMPILE": "1" if values["enable_torch_compile"] else "0",
         "SGLANG_MAMBA_SSM_DTYPE": str(values["mamba_ssm_dtype"]),

@@ -1,4 +1,4 @@
-"""What a rule is, and the three things that it may answer."""
+"""Defines a rule and the kinds of its answer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ RuleStage = Literal["post_init", "check", "plan"]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a rule may look at besides the arguments as they are.
+    """All inputs of a rule besides the arguments.
 
-    ``seed`` is the seed to use if none was set. ``given`` is what was asked for, before any rule: SGLang does
-    some steps only where an argument was left unset, also after that argument got its default. ``release`` is the
-    SGLang that is planned for; only checks of ours look at it, the rules are those of 0.5.2.
-    """
+    ``seed`` is the seed to use if none was set. ``given`` holds the requested arguments, before any rule: SGLang does
+    some steps only for an argument that was unset, even after it got its default. ``release`` is the planned SGLang;
+    only our own checks read it, since the rules are those of 0.5.2."""
 
     gpu: GpuFacts
     model: ModelFacts
@@ -35,15 +34,14 @@ class Facts:
     release: str = SPECIFIED_VERSION
 
     def was_given(self, name: str) -> bool:
-        """Returns True when the user or a preset set ``name``; null is the same as not set."""
+        """Returns True when the user or a preset set ``name``; null counts as unset."""
         return self.given.get(name) is not None
 
 
 class Change:
-    """The fields that a rule sets, and why, in a few words with the numbers that decided it.
+    """The fields that a rule sets, and the reason, in a few words with the numbers that decided it.
 
-    A class with slots and not a dataclass: one is made for nearly every rule of every resolve.
-    """
+    A class with slots and not a dataclass: nearly every rule of every resolve makes one."""
 
     __slots__ = ("reason", "values")
 
@@ -53,17 +51,16 @@ class Change:
 
 
 class Restated(Change):
-    """A change of form that keeps what was asked for (a list made a set): remarked on, not warned of."""
+    """A change of form that keeps the meaning of the requested value (a list made a set): an info, not a warning."""
 
     __slots__ = ()
 
 
 class Refusal:
-    """SGLang (or, in the ``plan`` stage, we) would not start with these values.
+    """SGLang (or, in the ``plan`` stage, this package) would not start with these values.
 
-    ``message`` names the values got and the ones allowed. ``offers`` are overrides that may help, the best first,
-    each as it is typed; a plan tries them. ``hint`` is further advice without overrides.
-    """
+    ``message`` names the given values and the allowed ones. ``offers`` are overrides that may help, the best first, in
+    their typed form; a plan tries them. ``hint`` is further advice without overrides."""
 
     __slots__ = ("fields", "message", "remedies")
 
@@ -74,23 +71,22 @@ class Refusal:
 
 
 class Notice(Refusal):
-    """The same shape as a refusal for what is only worth a warning."""
+    """A warning, in the form of a refusal."""
 
     __slots__ = ()
 
 
 Outcome = Change | Refusal | Notice | None
 RuleFunction = Callable[[Any, Facts], Outcome]
-"""A rule or check gets a ServerArgs; one of ours gets the ``Arguments`` that it has declared, of any release."""
+"""A rule or check gets a ServerArgs; one of our own gets the ``Arguments`` that it declares, of any release."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One small pure function with its stable id and its place in SGLang 0.5.2's ``server_args.py``.
 
-    ``lines`` is the inclusive range of upstream lines that it follows, None for a check of our own, whose
-    releases are in checks/releases.json.
-    """
+    ``lines`` is the inclusive range of upstream lines that it follows, None for a check of our own, whose releases are
+    in checks/releases.json."""
 
     id: str
     apply: RuleFunction
@@ -103,8 +99,8 @@ class Rule:
 
     @property
     def page(self) -> str:
-        """Returns the docstring of the function, with the upstream lines before its example. ``$NAME`` in it means what
-        the help says that null means for NAME."""
+        """Returns the function's docstring, with the upstream lines before its example. ``$NAME`` becomes the meaning
+        of null in the help of NAME."""
         meanings = {name: field.arg.none for name, field in FIELDS.items() if field.arg.none}
         page = Template(cleandoc(self.apply.__doc__ or "")).safe_substitute(meanings)
         if self.lines is None:
@@ -116,7 +112,7 @@ class Rule:
 def rule(
     id: str, lines: tuple[int, int] | None = None, *, stage: RuleStage = "post_init"
 ) -> Callable[[RuleFunction], Rule]:
-    """Makes a function a rule. Its docstring is its page: what, why, upstream (where no ``lines`` say it), example."""
+    """Makes a function a rule. Its docstring is its page: what, why, upstream (unless ``lines`` are given), example."""
 
     def decorate(function: RuleFunction) -> Rule:
         return Rule(id=id, apply=function, stage=stage, lines=lines)

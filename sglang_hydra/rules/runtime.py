@@ -1,4 +1,4 @@
-"""The device that serves, and its random numbers."""
+"""Rules for the device and the random seed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def find_device(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def has_device(device: str | None, facts: Facts) -> bool:
-    """Returns whether there is something to serve from: ``device`` was set, the CPU engine was asked for, or a GPU is
-    here."""
+    """Returns whether a device can serve: ``device`` was set, the CPU engine was requested, or the machine has a
+    GPU."""
     return device is not None or facts.env.get("SGLANG_USE_CPU_ENGINE") == "1" or facts.gpu.device is not None
 
 

@@ -1,4 +1,4 @@
-"""Prefill chunks."""
+"""Rules for prefill chunks."""
 
 from __future__ import annotations
 

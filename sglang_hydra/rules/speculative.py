@@ -1,4 +1,4 @@
-"""Speculative decoding with a draft model."""
+"""Rules for speculative decoding with a draft model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHAPES = (
 
 
 def shape_for(architecture: str) -> DraftShape:
-    """Returns the draft shape that SGLang found good for this architecture."""
+    """Returns SGLang's draft shape for this architecture."""
     return next((shape for architectures, shape in SHAPES if architecture in architectures), TREE)
 
 

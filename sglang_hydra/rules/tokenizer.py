@@ -1,4 +1,4 @@
-"""The tokenizer, when none was named."""
+"""Rules for the tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,3 @@
-"""Refusals and warnings: rules that never write, one file a concern, named like the arguments they look at.
+"""Refuses and warns: rules that never write, one file for each concern, named like the arguments they check.
 
-``launchable`` lists the checks that are ours alone; ``sglang_hydra.rules.order`` has SGLang's own in their places.
-"""
+``launchable`` lists the checks that only this package makes; ``sglang_hydra.rules.order`` has SGLang's own in order."""

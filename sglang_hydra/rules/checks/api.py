@@ -1,8 +1,8 @@
-"""What SGLang's HTTP server cannot do together, and which parsers read what a family of models writes.
+"""Checks combinations that SGLang's HTTP server does not support, and parsers that do not fit the model's family.
 
-api.json has the families by a part of the model's name, the first that matches; of each the parsers that read it, the
-published one first. ``think`` are those of reasoning between <think> and </think>, which can replace each other.
-"""
+api.json lists the families by a part of the model's name (the first match counts), each with the parsers that read its
+output, the published one first. ``think`` lists parsers of reasoning between <think> and </think>, which are
+interchangeable."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ KINDS = {"tool_call_parser": "tool", "reasoning_parser": "reasoning"}
 
 
 def parsers_for(model: str, argument: str) -> Sequence[str]:
-    """Returns the parsers that read what ``model`` (a hub id or a path) writes, the published one first; none where no
-    page says. ``argument`` is ``tool_call_parser`` or ``reasoning_parser``."""
+    """Returns the parsers that read the output of ``model`` (a hub id or a path), the published one first; none for an
+    unknown family. ``argument`` is ``tool_call_parser`` or ``reasoning_parser``."""
     name = model.rstrip("/").rpartition("/")[2].lower()
     family = next((one for one in _TABLE["families"] if re.search(one["model"], name)), None)
     return family[KINDS[argument]] if family else ()
 
 
 def parser_of(model: str, argument: str, version: str) -> str | None:
-    """Returns the parser to name for a model under a release; None where none is known to read that model."""
+    """Returns the parser to use for a model under a release, or None where none is known."""
     choices = table_of(version).arguments[argument].choices or ()
     return next((one for one in parsers_for(model, argument) if one in choices), None)
 
 
 @rule("API002", stage="plan")
 def check_parsers_of_the_model(args: Arguments, facts: Facts) -> Outcome:
-    """What: warns of a tool_call_parser or reasoning_parser that reads another family than the model's.
+    """What: warns of a tool_call_parser or reasoning_parser for another family than the model's.
     Why: the server starts, and leaves tool calls in the text of the answer, or reasoning in its content.
     Upstream: function_call/function_call_parser.py 0.5.2, parser/reasoning_parser.py; the families are the cookbook's.
     Example: model=glm_5_2 tool_call_parser=glm45 -> warned

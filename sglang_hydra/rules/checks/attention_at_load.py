@@ -1,4 +1,4 @@
-"""What the server meets when it makes its attention backend: backends that a model or a GPU has not, and changes."""
+"""Checks attention backends against model and GPU: failures and changes while the server makes its backend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
 
-# What model_specific_adjustment takes for latent attention; no release before 0.5.3 has those of the second line.
+# The backends that model_specific_adjustment accepts for latent attention; those of the second line came with 0.5.3.
 _FOR_LATENT = (
     *("aiter", "flashinfer", "fa3", "triton", "flashmla", "cutlass_mla", "trtllm_mla", "ascend"),
     *("fa4", "nsa", "dsa", "tokenspeed_mla", "cutedsl_mla", "intel_xpu"),
@@ -20,7 +20,7 @@ _DELTA_NETS = ("Qwen3NextForCausalLM", "Qwen3NextForCausalLMMTP")
 _SPARSE_GLM = "GlmMoeDsaForCausalLM"
 _SPARSE = ("DeepseekV32ForCausalLM", _SPARSE_GLM)
 _SPARSE_V4 = ("DeepseekV4ForCausalLM", "DeepseekV4ForCausalLMNextN")
-# Kernels that were built for one architecture alone: its major compute capability, and its name.
+# Kernels for one architecture alone: its major compute capability, and its name.
 _BUILT_FOR = {"flashmla": (9, "Hopper"), "cutlass_mla": (10, "Blackwell (SM100)")}
 
 
@@ -90,7 +90,7 @@ def check_fa3_cache_type(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _takes_fa3(args: ServerArgs, facts: Facts) -> bool:
-    """Returns whether SGLang chooses FlashAttention 3 where no backend was named."""
+    """Returns whether SGLang chooses FlashAttention 3 for unset backends."""
     view = view_of(facts.model, args.json_model_override_args)
     if any(getattr(args, field) is not None for field in ATTENTION_FIELDS) or view is None or not facts.gpu.is_sm90:
         return False

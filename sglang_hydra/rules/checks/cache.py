@@ -1,4 +1,4 @@
-"""The hierarchical cache against the radix cache that it extends."""
+"""Checks the hierarchical cache against the radix cache that it extends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What prefill and decode servers must know of each other."""
+"""Checks the settings that prefill and decode servers must share."""
 
 from __future__ import annotations
 

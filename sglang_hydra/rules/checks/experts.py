@@ -1,4 +1,4 @@
-"""Which MoE kernels go with which quantization and which split of the experts."""
+"""Checks MoE kernels against quantization and the split of the experts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def eplb_has_experts_to_move(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _sizes_of(ranks: int) -> list[str]:
-    """Returns groups of these ranks that can share the experts, the largest first; for a single rank, of more ranks."""
+    """Returns group sizes of these ranks for the experts, the largest first; for a single rank, more ranks."""
     if ranks == 1:
         return [f"tp_size={size} ep_size={size}" for size in (8, 4, 2)]
     return [f"ep_size={ranks // parts}" for parts in range(1, min(ranks, 64)) if ranks % parts == 0]

@@ -1,10 +1,9 @@
-"""Settings that change nothing, because another setting switches off what would read them.
+"""Warns of settings without effect, because another setting turns their reader off.
 
-ineffective.json has them, by the names of the releases that they hold for, recorded from SGLang's code (``sglang/srt``)
-for each argument of 0.5.2. Left out on purpose: what a running server can switch on later (``log_requests_level``),
-what is read beside its switch too (``enable_torch_compile`` by single layers, ``speculative_eagle_topk`` in the choice
-of a backend, ``chunked_prefill_size`` in the memory of a decode server), and what depends on the model.
-"""
+ineffective.json lists them by the names of the releases concerned, recorded from SGLang's code (``sglang/srt``) for
+each argument of 0.5.2. It omits settings that a running server can turn on later (``log_requests_level``), settings
+with a second reader (``enable_torch_compile`` in single layers, ``speculative_eagle_topk`` in the choice of a backend,
+``chunked_prefill_size`` in the memory of a decode server), and settings that depend on the model."""
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ from sglang_hydra.text.words import typed
 
 
 class Ineffective(NamedTuple):
-    """Arguments (``fields``, between spaces) that change nothing where none of the ways in ``read`` holds; ``why``
-    names what switches them off, ``source`` the lines of SGLang that show it, of 0.5.2 unless another release is
-    before them. So it is from the release ``since`` on, ``until`` the first that is otherwise.
+    """Arguments (``fields``, separated by spaces) without effect where none of the ways in ``read`` holds; ``why``
+    names the switch, ``source`` the lines of SGLang (of 0.5.2 unless another release precedes them). The row applies
+    from the release ``since`` up to, not including, ``until``.
 
-    A way holds where all of its arguments fit, also places in one (``a.b.c``): true and false mean any value that
-    counts as such, a list for one of its items, ``{"not": list}`` for none of them, ``{"above": number}`` for more than
-    that. It does not hold in a release that lacks one of them. A place whose value is not known decides nothing."""
+    A way holds where all of its arguments fit, also places in one (``a.b.c``): true and false match any value of that
+    truth value, a list matches its items, ``{"not": list}`` any other value, ``{"above": number}`` larger numbers. It
+    does not hold in a release that lacks one of them. An unknown place decides nothing."""
 
     fields: str
     read: Sequence[JsonObject]
@@ -41,7 +40,7 @@ class Ineffective(NamedTuple):
         return since and (self.until is None or not at_least(release, self.until))
 
     def is_unread(self, values: JsonObject) -> bool:
-        """Returns whether it is known that none of the ways holds."""
+        """Returns whether certainly none of the ways holds."""
         try:
             return not any(all(_fits(values, name, wanted) for name, wanted in way.items()) for way in self.read)
         except Unknown:

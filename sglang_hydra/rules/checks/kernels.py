@@ -1,4 +1,4 @@
-"""Attention backends against the GPU and the KV cache."""
+"""Checks attention backends against the GPU and the KV cache."""
 
 from __future__ import annotations
 

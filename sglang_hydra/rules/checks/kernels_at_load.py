@@ -1,4 +1,4 @@
-"""What the server meets only when it loads weights or builds its attention: kernels that this GPU or model has not."""
+"""Checks kernels against GPU and model: failures while the server loads weights or builds its attention."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.json_types import JsonObject, json_beside
 
 _TABLE: JsonObject = json_beside(__file__)
-# The lowest compute capability, times ten, that each method asks for, by the first release that asks for it
+# The lowest compute capability, times ten, of each method, by the first release that requires it
 # (layers/quantization/*, get_min_capability, of SGLang 0.5.2 to 0.5.23).
 _MIN_CAPABILITY: Mapping[str, Mapping[str, int]] = _TABLE["min_capability"]
 # Architectures with multi-head latent attention (SGLang 0.5.2, configs/model_config.py).
@@ -21,18 +21,18 @@ ATTENTION_FIELDS = ("attention_backend", "prefill_attention_backend", "decode_at
 _MLA_BACKENDS = ("flashmla", "cutlass_mla", "trtllm_mla", "cutedsl_mla")
 _NOT_LATENT = ("trtllm_mha", "hpc_ops")
 _LOWEST_CAPABILITY = 75
-# Drafts that come from the model itself, so that no draft model has to be named.
+# Architectures that draft on their own, without a draft model.
 _OWN_DRAFT: Sequence[str] = _TABLE["own_draft"]
 _OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers")
-# The algorithms that draft with a model; NGRAM of later releases does not, DFLASH and DSPARK refuse to start without.
+# The algorithms that draft with a model. Later releases: NGRAM has none, DFLASH and DSPARK refuse to start without.
 _DRAFTED = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 
 
 @rule("RUN001", stage="plan")
 def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: the GPU must have the compute capability that the quantization's kernels ask for.
-    Why: SGLang looks when it builds the model, just before it reads the weights. FP8 asks for 8.0; NVFP4 for 10.0, from
-        0.5.13 on for 8.0.
+    """What: the GPU must have the compute capability that the quantization's kernels require.
+    Why: SGLang checks it when it builds the model, just before it reads the weights. FP8 requires 8.0; NVFP4 10.0, from
+        0.5.13 on 8.0.
     Upstream: model_loader/loader.py; get_min_capability in layers/quantization/, of each release.
     Example: gpu=h200 quantization=modelopt_fp4 -> refused, Hopper has 9.0
     """
@@ -87,7 +87,8 @@ def check_formats_beside_cuda(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _not_run(gpu: GpuFacts, method: str | None, stored: str) -> str | None:
-    """Returns the format, other than NVFP4, that has no kernels there; ``stored`` is the checkpoint's, in capitals."""
+    """Returns the format, except NVFP4, without kernels there; else None. ``stored`` is the checkpoint's, in
+    capitals."""
     if method is None:
         return None
     if gpu.device == "hpu":
@@ -187,31 +188,31 @@ def check_lowest_gpu(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _lowest_capability(method: str, version: str) -> int | None:
-    """Returns what a release asks for; None where it is not known to have the method."""
+    """Returns the capability that a release requires; None where it is not known to have the method."""
     since = [value for first, value in _MIN_CAPABILITY.get(method, {}).items() if at_least(version, first)]
     return since[-1] if since else None
 
 
 def unset_backend(args: ServerArgs, backend: str, better: str | None = None) -> list[str]:
-    """Returns every argument that names ``backend`` with a ``better`` one, then with none."""
+    """Returns every argument that names ``backend``, set to a ``better`` one, then to null."""
     named = [field for field in ATTENTION_FIELDS if getattr(args, field) == backend]
     values = [better, "null"] if better else ["null"]
     return [" ".join(f"{field}={value}" for field in named) for value in values]
 
 
 def _newer(capability: int) -> list[str]:
-    """Classes that have at least this compute capability."""
+    """Returns classes with at least this compute capability."""
     classes = ((75, "t4"), (80, "a100_80gb"), (89, "l40s"), (90, "h100"), (90, "h200"), (100, "b200"))
     return [f"gpu={name}" for has, name in classes if has >= capability]
 
 
 def is_latent(view: ConfigView) -> bool:
-    """Returns whether a model has latent attention, as SGLang tells it: by its class."""
+    """Returns whether a model has latent attention, by its class like SGLang."""
     return any(name in _MLA for name in view.architectures or ())
 
 
 def _quantization(args: ServerArgs, facts: Facts) -> str | None:
-    """Returns the method that will run: the one asked for, else the checkpoint's."""
+    """Returns the method in effect: the requested one, else the checkpoint's."""
     if args.quantization is not None:
         return args.quantization.lower()
     view = view_of(facts.model, args.json_model_override_args)
@@ -227,7 +228,7 @@ def _method_of(stored: Mapping[str, object]) -> str:
 
 
 def runs_since(gpu: GpuFacts, config: Mapping[str, object]) -> str | None:
-    """Returns the first release that runs this format on this CUDA GPU; None where the first that has it does."""
+    """Returns the first release that runs this format on this CUDA GPU; None where the first with this format does."""
     stored, capability = config.get("quantization_config"), gpu.compute_capability
     if not isinstance(stored, Mapping) or not gpu.is_cuda or capability is None:
         return None

@@ -1,4 +1,5 @@
-"""The checks that are ours alone, in one visible order: what SGLang accepts and the server then fails on."""
+"""Lists the checks that only this package makes, in one order: SGLang accepts these values, and the server then
+fails."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from sglang_hydra.rules.rule import Facts, Rule
 from sglang_hydra.text.findings import Finding
 
 OUT_OF_RANGE = ("ARG020", "ARG022", "CFG005")
-"""After one of these nothing more is computed from the values: they are not sizes of anything."""
+"""After one of these findings nothing more is computed from the values: they are not valid sizes."""
 
 
 _MODULES = (
@@ -45,13 +46,12 @@ _MODULES = (
 )
 _CHECKS = {check.id: check for module in _MODULES for check in vars(module).values() if isinstance(check, Rule)}
 PLAN_CHECKS: tuple[Rule, ...] = tuple(_CHECKS[id] for id in declarations())
-"""In the order of releases.json."""
+"""The checks in the order of releases.json."""
 
 
 def run_plan_checks(resolution: Resolution, facts: Facts) -> list[Finding]:
-    """Returns the findings of our checks that hold for the release of ``facts``, on what was resolved for it. After
-    a refusal of SGLang's own some values may not be final: a check that cannot be computed from them says nothing
-    then."""
+    """Returns the findings of our checks for the release of ``facts``, on its resolved values. After SGLang's own
+    refusal some values may not be final: a check that fails on them then reports nothing."""
     findings: list[Finding] = []
     for check in PLAN_CHECKS:
         try:

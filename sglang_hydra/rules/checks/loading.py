@@ -1,4 +1,4 @@
-"""What model_path may be."""
+"""Checks the type of model_path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The histogram buckets of the token metrics."""
+"""Checks the histogram buckets of the token metrics."""
 
 from __future__ import annotations
 

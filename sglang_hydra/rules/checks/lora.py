@@ -1,4 +1,4 @@
-"""Adapters: whether each can be read, and whether there is memory for them."""
+"""Checks adapters: their form, and the buffers for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory is shared by: the vision tower and the Mamba state."""
+"""Checks the sizes that the memory rules read: those of the vision tower, and the Mamba state's type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the model's config can be read, and whether the model runs on the chosen attention backend."""
+"""Checks that the model's config is readable, and that the model runs on the chosen attention backend."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def config_is_readable_for_memory(args: ServerArgs, facts: Facts) -> Outcome:
         return problem
     view = view_of(facts.model, args.json_model_override_args)
     if view is not None and view.architectures == [] and args.enable_multimodal is not None:
-        return None  # the list is only searched then, which an empty one survives; MDL003 refuses it
+        return None  # SGLang only searches the list then, which works for an empty one; MDL003 refuses it
     return _architectures_problem(view)
 
 
@@ -171,7 +171,7 @@ def llama_4_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
     view = view_of(facts.model, args.json_model_override_args)
     if view is None or "Llama4" not in view.architecture:
         return None
-    # A set: upstream's test is a membership in one, which an unhashable value fails differently from a tuple's.
+    # A set, like upstream's: an unhashable value fails there otherwise than in a tuple.
     if args.attention_backend in set(LLAMA_4_BACKENDS):
         return None
     return Refusal(

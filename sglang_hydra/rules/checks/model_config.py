@@ -1,4 +1,4 @@
-"""What the server refuses only after it has read the model's config: found here before anything starts."""
+"""Checks arguments against the model's config: the server would refuse them only after it has read the config."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sglang_hydra.text.words import number
 
 LONGER_CONTEXT_VARIABLE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 
-# The config fields that may hold the context length, in the order in which they are asked
-# (SGLang 0.5.2, hf_transformers_utils.CONTEXT_LENGTH_KEYS).
+# The config fields that may hold the context length, in SGLang's order of reading
+# (0.5.2, hf_transformers_utils.CONTEXT_LENGTH_KEYS).
 _CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 
 _TABLE: JsonObject = json_beside(__file__)
 # Checkpoint formats that a kernel of another name can run (SGLang 0.5.2, layers/quantization/*).
 _CONVERTIBLE: Mapping[str, Sequence[str]] = _TABLE["convertible"]
-# What runs on ROCm (SGLang 0.5.2, ModelConfig._verify_quantization); the MX formats need gfx95 there.
+# The methods for ROCm (SGLang 0.5.2, ModelConfig._verify_quantization); the MX formats need gfx95 there.
 _ON_ROCM: Sequence[str] = _TABLE["on_rocm"]
 _EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _MX_FORMATS = ("mxfp4", "quark")
@@ -30,7 +30,7 @@ _DTYPES = ("auto", "half", "float16", "bfloat16", "float", "float32")
 
 @rule("CFG001", stage="plan")
 def check_context_length(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: context_length must not exceed what the model's config allows, rope scaling counted in.
+    """What: context_length must not exceed the length that the model's config allows, with rope scaling.
     Why: SGLang refuses it after the server has started to load, unless SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1.
     Upstream: configs/model_config.py 0.5.2, ModelConfig; hf_transformers_utils.get_context_length.
     Example: model=qwen3_8b context_length=1000000 -> refused, 40960 is the model's
@@ -172,7 +172,7 @@ def check_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     Example: mem_fraction_static=85 -> refused, 0.85 is meant
     """
     given = args.mem_fraction_static
-    fraction = given if given is None else float(given)  # a release's own nan comes as a text
+    fraction = given if given is None else float(given)  # a release's answer holds nan as text
     if fraction is None or 0 < fraction < 1:
         return None
     return Refusal(
@@ -183,18 +183,18 @@ def check_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _fractions(fraction: float) -> tuple[str, ...]:
-    """Returns the readings of a fraction: 85 as a percentage; then a usual value, and SGLang's own choice."""
+    """Returns the likely meanings of a fraction: 85 as a percentage; then a usual value, and SGLang's own choice."""
     percent = [f"mem_fraction_static={number(fraction / 100)}"] if 1 < fraction < 100 else []
     return (*percent, "mem_fraction_static=0.8", "mem_fraction_static=null")
 
 
 def experts_of(text: JsonObject) -> int:
-    """Returns the routed experts of a layer, 0 without."""
+    """Returns the number of routed experts of a layer, 0 without experts."""
     return int(next((text[name] for name in _EXPERT_COUNTS if isinstance(text.get(name), int)), 0))
 
 
 def derived_context_length(text_config: Mapping[str, object]) -> int | None:
-    """Returns the longest context in tokens that a config allows, as SGLang derives it; None if no field says it."""
+    """Returns the longest context in tokens that a config allows, as SGLang derives it; None if no field states it."""
     scaling = text_config.get("rope_scaling")
     factor = 1.0
     if isinstance(scaling, Mapping):
@@ -208,7 +208,7 @@ def derived_context_length(text_config: Mapping[str, object]) -> int | None:
 
 
 def stored_quantization(args: ServerArgs | Arguments, facts: Facts) -> str | None:
-    """Returns the checkpoint's own method in lower case; None where its config names none or is not known."""
+    """Returns the checkpoint's own method in lower case; None where its config names none or is unknown."""
     view = view_of(facts.model, args.json_model_override_args)
     stored = (view.get("quantization_config") or view.get("compression_config")) if view is not None else None
     if not isinstance(stored, Mapping):

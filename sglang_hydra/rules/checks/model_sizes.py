@@ -1,4 +1,4 @@
-"""Whether SGLang can build its ModelConfig, which it does to see whether the model is multimodal."""
+"""Checks that SGLang can build its ModelConfig, which it needs to see whether the model is multimodal."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def config_states_its_sizes(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _unusable(args: ServerArgs, view: ConfigView, text: JsonObject) -> Iterator[str]:
-    """Yields the fields of the language model that ModelConfig fails on."""
+    """Yields the fields of the language model that make ModelConfig fail."""
     yield from (name for name in ("hidden_size", "num_attention_heads") if not _is_number(text.get(name)))
     if text["num_attention_heads"] == 0:
         yield "num_attention_heads"
     yield from (name for name in ("num_hidden_layers", "vocab_size") if name not in text)
     if any(name in _LATENT for name in view.architectures or ()):
         yield from (name for name in ("qk_nope_head_dim", "qk_rope_head_dim") if not _is_number(view.get(name)))
-    # The dtype of a model that is stored in float32 is chosen by its type.
+    # SGLang chooses the dtype of a model stored in float32 by the model's type.
     if args.dtype == "auto" and text.get("torch_dtype") in (None, "float32") and text.get("model_type", "") is None:
         yield "model_type"
 

@@ -1,4 +1,4 @@
-"""Which ranks each node starts, and on which of its GPUs: whether they make up the whole, each with its own GPU."""
+"""Checks the ranks and GPUs of each node: all ranks start, each with its own GPU."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def check_head_address(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _shared_sizes(args: Arguments) -> list[str]:
-    """Returns a stage on each node, or one stage over all: with tp_size, else the nearest that divides."""
+    """Returns one stage on each node, or one stage over all: with tp_size, else the nearest fitting sizes."""
     ranks, nodes = args.tp_size, args.nnodes
     powers = sorted((1, 2, 4, 8, 16), key=lambda size: (abs(size - ranks), -size))
     whole = [size * nodes for size in powers]
@@ -169,7 +169,7 @@ def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
 
 
 def _fewer(asked: int, most: int) -> list[int]:
-    """Powers of two below ``asked`` that the GPUs can hold, the largest first."""
+    """Returns up to three powers of two below ``asked`` that the GPUs can hold, the largest first."""
     return [size for size in (64, 32, 16, 8, 4, 2, 1) if size < asked and size <= most][:3]
 
 

@@ -1,4 +1,4 @@
-"""Sizes of parallel groups, and which GPUs they take."""
+"""Checks the sizes of parallel groups, and their GPUs."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def dense_layers_split_or_not(args: ServerArgs, facts: Facts) -> Outcome:
     Why: the dense layers of a MoE model are either whole on each GPU or split like the rest.
     Example: moe_dense_tp_size=2 -> refused
     """
-    # A set: upstream's test is a membership in one, which an unhashable value fails differently from a tuple's.
+    # A set, like upstream's: an unhashable value fails there otherwise than in a tuple.
     if args.moe_dense_tp_size in {1, None}:
         return None
     return Refusal(
@@ -157,6 +157,6 @@ def dense_layers_split_or_not(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _dividing(whole: int, asked: int) -> list[int]:
-    """Returns the divisors of ``whole`` beside ``asked``, the nearest first and the larger of two that are as near."""
+    """Returns the divisors of ``whole`` except ``asked``, the nearest first; of two equally near, the larger."""
     sizes = [size for size in range(1, min(whole, 1024) + 1) if whole % size == 0 and size != asked]
     return sorted(sizes, key=lambda size: (abs(size - asked), -size))

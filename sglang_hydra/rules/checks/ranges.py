@@ -1,4 +1,4 @@
-"""Numbers and words that SGLang takes as they are and that no server can run with."""
+"""Checks numbers and words that SGLang accepts although no server can run with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.words import nearest, short, typed
 
-# The least and the most that make sense of each: beyond that a digit too many was typed.
+# The least and the largest sensible value of each: a larger one has a digit too many.
 _SIZES = "tp_size pp_size dp_size ep_size nnodes attn_dp_size attn_cp_size moe_dp_size dcp_size"
 _RANGES = {
     **dict.fromkeys(f"{_SIZES} detokenizer_worker_num tokenizer_worker_num".split(), (1, 2**16)),
@@ -18,7 +18,7 @@ _RANGES = {
     "max_total_tokens": (1, 2**40),
     "chunked_prefill_size": (-1, 2**31),
 }
-_ANY_NUMBER = (-(2**63), 2**63)  # what a computer counts with
+_ANY_NUMBER = (-(2**63), 2**63)  # 64 bit integers
 _PORTS = ("port", "nccl_port", "disaggregation_bootstrap_port")
 _USUAL_PORTS = {"port": "30000", "nccl_port": "null", "disaggregation_bootstrap_port": "8998"}
 _LAST_PORT = 65535
@@ -57,7 +57,7 @@ def check_sizes(args: Arguments, facts: Facts) -> Outcome:
 
 @rule("ARG021", stage="plan")
 def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: ports must lie between 1 and 65535. port=0 is allowed: a free one is taken when the server starts.
+    """What: ports must lie between 1 and 65535. port=0 is allowed: the server then takes a free port at startup.
     Why: Inferred: SGLang's command line takes any number, and the server fails when it listens.
     Upstream: none.
     Example: port=70000 -> refused
@@ -76,7 +76,7 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("ARG023", stage="plan")
 def check_host(args: ServerArgs, facts: Facts) -> Outcome:
     """What: host must be the name or the address of an interface: neither empty nor a URL, and without a port.
-    Why: Inferred: an unset shell variable (host=$HOST) would start a server that listens where nobody meant it to.
+    Why: Inferred: an unset shell variable (host=$HOST) would start a server that listens on an unintended interface.
     Upstream: none.
     Example: host='' -> refused
     """
@@ -112,8 +112,8 @@ def check_words(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("ARG022", stage="plan")
 def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
     """What: model_path must name a model: it is neither empty nor Hydra's sign for a missing value.
-    Why: Inferred: an unset shell variable (model_path=$MODEL) would start a server that then looks for a model without
-        a name.
+    Why: Inferred: an unset shell variable (model_path=$MODEL) would start a server that looks for a model without a
+        name.
     Upstream: none.
     Example: model_path='' -> refused
     """
@@ -127,7 +127,7 @@ def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _is_in(limits: tuple[int, int], value: object) -> bool:
-    """Returns whether a number, or each number of a list, lies within ``limits``; anything else does."""
+    """Returns whether a number, or each number of a list, is within ``limits``; True for other types."""
     if isinstance(value, list):
         return all(_is_in(limits, item) for item in value)
     return not isinstance(value, int) or isinstance(value, bool) or limits[0] <= value <= limits[1]

@@ -1,9 +1,8 @@
-"""The releases that a check of ours holds for, and the arguments that it sees there.
+"""Limits our checks to the releases where they hold, and to the arguments that they declare.
 
-releases.json has each check: the arguments that it ``reads``, by the names of 0.5.2, or the ``layout`` that they give,
-and its periods, oldest first. A check reads nothing that it does not declare: no release's value is ever mistaken for a
-default of 0.5.2.
-"""
+releases.json lists each check: the arguments that it ``reads``, by the names of 0.5.2, or the ``layout``, and its
+periods, oldest first. A check cannot read undeclared arguments: no release's value is ever mistaken for a default of
+0.5.2."""
 
 from __future__ import annotations
 
@@ -23,22 +22,22 @@ from sglang_hydra.rules.rule import Facts, Notice, Refusal, Rule
 from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 
 EVERYTHING, LAYOUT = "*", "layout"
-"""Declare that a check reads all values, by the release's own names, or the groups that the server's GPUs form."""
+"""Declare that a check reads all values, by the release's own names, or the layout of the server's GPUs."""
 
 
 class Undeclared(Exception):
-    """A check reads an argument that releases.json does not name for it."""
+    """A check reads an argument that releases.json does not declare for it."""
 
 
 class Unknown(Exception):
-    """A check reads what is not known of this plan: it says nothing then."""
+    """A check reads a value that is unknown for this plan: it then reports nothing."""
 
 
 class Period(NamedTuple):
-    """A check from the release ``since`` on, until the next period. One of three texts names the place that was read
-    there, below sglang/srt, in the wheel of ``since`` unless another release comes before it: it ``holds``; it is
-    ``said`` by the release itself, which refuses while it resolves, so that ours is heard in estimates alone; or it is
-    ``gone``. ``names`` are arguments that it finds elsewhere: another one, or a place in one (``a.b.c``)."""
+    """The state of a check from the release ``since`` on, until the next period. One of three texts names the source,
+    below sglang/srt, in the wheel of ``since`` unless another release precedes it: the check ``holds``; or the fact is
+    ``said`` by the release itself, which refuses while it resolves, so that our check counts in estimates alone; or it
+    is ``gone``. ``names`` maps its arguments to their places: another argument, or a place in one (``a.b.c``)."""
 
     since: str = SPECIFIED_VERSION
     holds: str | None = None
@@ -48,21 +47,21 @@ class Period(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """What releases.json says of a check."""
+    """The declaration of a check in releases.json."""
 
     reads: tuple[str, ...]
     periods: tuple[Period, ...]
 
     def at(self, version: str) -> Period:
-        """Returns the period of a release: the last one for what is no version (a build of one's own), the first one
-        for what is older than all."""
+        """Returns the period of a release: the last one for a custom build without a version, the first one for a
+        release older than all."""
         if len(self.periods) == 1 or (release_key(version) or FIRST_NUMBERED) <= FIRST_NUMBERED:
             return self.periods[-1]
         return next((each for each in reversed(self.periods) if at_least(version, each.since)), self.periods[0])
 
 
 def declared(check: Rule) -> Declared:
-    """Returns what releases.json says of ``check``. Raises Undeclared where it says nothing."""
+    """Returns the declaration of ``check``. Raises Undeclared where releases.json has none."""
     try:
         return declarations()[check.id]
     except KeyError:
@@ -70,8 +69,8 @@ def declared(check: Rule) -> Declared:
 
 
 def answer_of(check: Rule, values: Mapping[str, object], facts: Facts, *, asked: bool = False) -> Refusal | None:
-    """Returns what ``check`` says of the resolved ``values`` of ``facts.release``, in the words of that release; None
-    where it does not hold there. ``asked``: the release itself was asked and its answer is known."""
+    """Runs ``check`` on the resolved ``values`` of ``facts.release``. Returns its outcome in that release's words, or
+    None where it does not apply. ``asked``: the release's own answer is known."""
     known = declared(check)
     period = known.at(facts.release)
     if period.gone is not None:
@@ -88,7 +87,7 @@ def answer_of(check: Rule, values: Mapping[str, object], facts: Facts, *, asked:
 
 
 class Arguments:
-    """The arguments of one release, read-only, by the names of 0.5.2 and as far as a check declares them."""
+    """The arguments of one release, read-only, by the names of 0.5.2, limited to those that a check declares."""
 
     def __init__(
         self, check: str, reads: Sequence[str], names: Mapping[str, str], values: Mapping[str, object], facts: Facts
@@ -102,14 +101,14 @@ class Arguments:
 
     @property
     def layout(self) -> Layout:
-        """Returns the groups that the server's GPUs form."""
+        """Returns the layout of the server's GPUs."""
         if LAYOUT not in self._reads:
             raise Undeclared(f"{self._check} reads the layout, which rules/checks/releases.json does not name for it")
         return layout_of(self._values, self._facts.release)
 
     @property
     def everything(self) -> JsonObject:
-        """Returns all values, by the names that the release itself has for them."""
+        """Returns all values, by the release's own names."""
         if EVERYTHING not in self._reads:
             raise Undeclared(f'{self._check} reads everything: "reads": "{EVERYTHING}" in rules/checks/releases.json')
         names = frozenset(arguments_of(self._facts.release))
@@ -117,8 +116,8 @@ class Arguments:
 
 
 def value_at(values: Mapping[str, object], path: str) -> Json:
-    """Returns the value of an argument, or of a place in one (``cuda_graph_config.decode.bs``). Raises Unknown where
-    there is none."""
+    """Returns the value of an argument, or of a place in one (``cuda_graph_config.decode.bs``). Raises Unknown where it
+    is missing."""
     found: object = values
     for key in path.split("."):
         if not isinstance(found, Mapping) or key not in found:
@@ -128,24 +127,24 @@ def value_at(values: Mapping[str, object], path: str) -> Json:
 
 
 def arguments_of(version: str) -> JsonObject:
-    """Returns the arguments of a release, by name: those of the newest for a build of one's own."""
+    """Returns the arguments of a release, by name; those of the newest for a custom build."""
     return FIELDS if same_release(version, SPECIFIED_VERSION) else table_of(version).arguments
 
 
 def table_of(version: str) -> Release:
-    """Returns the release of the table whose arguments a release has: the newest for a build of one's own."""
+    """Returns the release of the table whose arguments a release has; the newest for a custom build."""
     return release(nearest_known(version) or known_versions()[-1])
 
 
 def word_for(name: str, version: str) -> str:
-    """Returns what is typed in a release for an argument of 0.5.2."""
+    """Returns a release's name for an argument of 0.5.2."""
     if name in arguments_of(version):
         return name
     return successor(name, table_of(version).version).name or name
 
 
 def _worded(outcome: Refusal, reads: Sequence[str], facts: Facts) -> Refusal:
-    """Returns ``outcome`` with the release's names in place of those of 0.5.2."""
+    """Replaces the names of 0.5.2 in ``outcome`` by the release's names."""
     version = facts.release
     words = {name: word for name in reads if (word := word_for(name, version)) != name}
     if not words:

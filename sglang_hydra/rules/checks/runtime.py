@@ -1,4 +1,4 @@
-"""Whether there is a device, and whether SGLang can read its memory."""
+"""Checks that a device exists, and that SGLang can read its memory."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
 
 DEVICE_OF = {"nvidia": "cuda", "amd": "cuda", "intel": "xpu", "habana": "hpu", "huawei": "npu"}
-"""What torch calls the GPUs of a vendor."""
+"""Torch's device name for the GPUs of each vendor."""
 
 
 @rule("DEV002", (444, 445))
 def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a machine without accelerator is refused, unless device is set or SGLANG_USE_CPU_ENGINE=1.
-    Why: SGLang serves from the CPU only when it is asked to.
+    Why: SGLang serves from the CPU only on request.
     Example: gpu=none -> refused
     """
     if args.device is not None:

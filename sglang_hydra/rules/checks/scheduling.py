@@ -1,4 +1,4 @@
-"""Prefill chunks against pages."""
+"""Checks prefill chunks against pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sglang_hydra.text.json_types import Json
 @rule("SCH002", (2283, 2288), stage="check")
 def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a chunked_prefill_size above 0 must be a multiple of page_size; 0 and less switch chunks off.
-    Why: a chunk fills pages. DP attention has divided the chunk by then (DPA004), and backends have set the page.
+    Why: a chunk fills pages. DP attention has already divided the chunk (DPA004), and backends have set the page.
     Example: page_size=64 chunked_prefill_size=1000 -> refused
     """
     chunk: Json = args.chunked_prefill_size
@@ -37,7 +37,7 @@ def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _nearest(args: ServerArgs) -> int:
-    """Returns the largest chunk below the one asked for that gives whole pages, on every DP rank."""
+    """Returns the largest smaller chunk, at least one page, that is whole pages on every DP rank."""
     chunk: Json = args.chunked_prefill_size
     page: Json = args.page_size
     ranks = args.dp_size if args.enable_dp_attention else 1

@@ -1,4 +1,4 @@
-"""The draft settings against each other, the backends and data parallel attention."""
+"""Checks the draft settings against each other, the backends and data parallel attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many tokenizers there are."""
+"""Checks the number of tokenizers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 @rule("TOK001", (2290, 2291), stage="check")
 def someone_tokenizes(args: ServerArgs, facts: Facts) -> Outcome:
     """What: tokenizer_worker_num must be 1 or more.
-    Why: Inferred: requests come in through a tokenizer.
+    Why: Inferred: every request passes a tokenizer.
     Example: tokenizer_worker_num=0 -> refused
     """
     if args.tokenizer_worker_num > 0:

@@ -1,4 +1,4 @@
-"""What the server meets when it builds its layers and loads its weights: shapes, formats and classes it has not."""
+"""Checks shapes, formats and model classes: failures while the server builds its layers and loads its weights."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _COUNTS_EXPERTS = (
     *("HunYuanMoEV1ForCausalLM", "LongcatFlashForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"),
     *("Step3VLForConditionalGeneration", "XverseMoeForCausalLM"),
 )
-# No offer names more of them. SGLang accepts any number, also a mistyped one.
+# Offers name at most this number of ranks. SGLang accepts any number, even a mistyped one.
 _MOST_RANKS = 4096
-# Classes that hand hidden states of several layers to an EAGLE-3 draft, also by inheritance, from which release on
-# (set_eagle3_layers_to_capture in srt/models of each), and those that lost it.
+# Classes that pass hidden states of several layers to an EAGLE-3 draft, also by inheritance, by the first release
+# (set_eagle3_layers_to_capture in srt/models of each), and classes that lost it.
 _FEEDS_EAGLE3: Mapping[str, Sequence[str]] = json_beside(__file__)["feeds_eagle3"]
 _FEEDS_NO_MORE: Mapping[str, Sequence[str]] = json_beside(__file__)["feeds_it_no_more"]
-# The first release with its own kernels for what compressed-tensors holds, by the place in its compressed_tensors.py.
+# The first release with kernels for each format of compressed-tensors, by its compressed_tensors.py.
 _PACKED_SINCE, _BLOCKS_SINCE, _FP4_SINCE = "0.5.4", "0.5.6.post1", "0.5.7"
 
 
@@ -60,7 +60,7 @@ def check_draft_context(args: ServerArgs, facts: Facts) -> Outcome:
     message = f"the draft model allows {longest} tokens, the target is served with {target}"
     offers = (f"engine.env.{LONGER_CONTEXT_VARIABLE}=1", f"context_length={longest}")
     fields = ("speculative_draft_model_path", "context_length")
-    # What a published draft states may have changed; its own file is what the server reads.
+    # A published draft may have changed since; the server reads the draft's own file.
     return (Notice if draft.extra.get("published") else Refusal)(message, *fields, offers=offers)
 
 
@@ -99,7 +99,7 @@ def check_quantized_shapes(args: Arguments, facts: Facts) -> Outcome:
 
 
 def _fewer_cuts(args: Arguments, view: ConfigView) -> Iterator[tuple[str, JsonDict]]:
-    """Changes with which a matrix is cut less often, as typed and as values: whole experts, then fewer GPUs."""
+    """Yields changes with fewer cuts of a matrix, as typed words and as values: whole experts, then fewer GPUs."""
     if args.ep_size < args.tp_size and experts_of(text_config(view)) % args.tp_size == 0:
         yield f"ep_size={args.tp_size}", {"ep_size": args.tp_size}
     unit = math.lcm(args.ep_size, args.layout.attention_groups * args.layout.attention_contexts)
@@ -286,7 +286,7 @@ def check_experts(args: Arguments, facts: Facts) -> Outcome:
 
 
 def _dividing(args: Arguments, experts: int, redundant: int, ranks: int, repeats: bool) -> list[str]:
-    """Returns what to type so that the experts divide: another group of ranks, or the missing redundant experts."""
+    """Returns words with which the experts divide: another group of ranks, or the missing redundant experts."""
     held = experts + redundant
     if args.layout.all_to_all:  # spreads over all of tp_size
         sizes = sorted((size for size in _divisors(held) if size <= 64), key=lambda size: abs(size - args.tp_size))
@@ -297,12 +297,12 @@ def _dividing(args: Arguments, experts: int, redundant: int, ranks: int, repeats
 
 
 def _groups(args: Arguments, held: int) -> list[str]:
-    """Returns groups of ranks that divide both tp_size and what they hold, the largest first."""
+    """Returns groups of ranks that divide both tp_size and ``held``, the largest first."""
     return [f"ep_size={size}" for size in reversed(_divisors(args.tp_size)) if held % size == 0]
 
 
 def _divisors(number: int) -> list[int]:
-    """Returns the numbers of ranks that divide it, up to the most that an offer names."""
+    """Returns the divisors of a number, up to the most ranks of an offer."""
     return [size for size in range(1, min(number, _MOST_RANKS) + 1) if number % size == 0]
 
 

@@ -87,8 +87,7 @@ def check_formats_beside_cuda(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 def _not_run(gpu: GpuFacts, method: str | None, stored: str) -> str | None:
-    """Returns the format, except NVFP4, without kernels there; else None. ``stored`` is the checkpoint's, in
-    capitals."""
+    """Returns the format, except NVFP4, without kernels there; None if none. ``stored`` is in capitals."""
     if method is None:
         return None
     if gpu.device == "hpu":

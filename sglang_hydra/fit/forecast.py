@@ -1,10 +1,10 @@
 """Forecasts a server's performance under a load, with its error: physical terms times measured coefficients.
 
- step    = sum of coefficient * term of a decode step                                     (forecast_terms.py)
- prompt  = sum of coefficient * term of a prompt
- TPOT    = step * speculation + mixed * B / output_len * prompt
- TTFT    = fixed + open * B + steps * step + prompts * prompt + waiting for other prompts + for space in the KV cache
- tokens  = B * output_len / (TTFT + (output_len - 1) * TPOT)
+    step    = sum of coefficient * term of a decode step                                     (forecast_terms.py)
+    prompt  = sum of coefficient * term of a prompt
+    TPOT    = step * speculation + mixed * B / output_len * prompt
+    TTFT    = fixed + open * B + steps * step + prompts * prompt + waiting for other prompts + for space in the KV cache
+    tokens  = B * output_len / (TTFT + (output_len - 1) * TPOT)
 
 B is the number of running requests: the clients, or as many as the KV cache holds. During one answer B prompts arrive,
 and the prefill of each delays all requests. Clients that begin together stay together for some rounds: in such a wave a

@@ -3,11 +3,11 @@
 A decode step reads the weights once and the cache of every running request, and multiplies every token with the weights
 that it uses (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009):
 
- bytes(B, ctx) = weights + experts * (1 - (1 - k/E)^tokens) + B * (cache(ctx) + state)       of one GPU
- step(B)       = max(bytes / bandwidth, FLOPs / peak, exchanged / link)
- TPOT         >= step(B) / T                 T tokens a step: 1, with speculation one more than are drafted
- tokens/s     <= B * T / step(B)             FLOPs of prompts that are not cached are added
- TTFT         >= max(FLOPs of the prompt / (GPUs * peak), weights / bandwidth)
+    bytes(B, ctx) = weights + experts * (1 - (1 - k/E)^tokens) + B * (cache(ctx) + state)       of one GPU
+    step(B)       = max(bytes / bandwidth, FLOPs / peak, exchanged / link)
+    TPOT         >= step(B) / T                 T tokens a step: 1, with speculation one more than are drafted
+    tokens/s     <= B * T / step(B)             FLOPs of prompts that are not cached are added
+    TTFT         >= max(FLOPs of the prompt / (GPUs * peak), weights / bandwidth)
 
 Every figure is a lower bound of the bytes and FLOPs: weights as the checkpoint stores them, without padding, tables,
 draft models and vision towers; experts as often as an even choice selects them; attention without its softmax."""

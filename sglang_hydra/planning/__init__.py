@@ -1,5 +1,4 @@
-"""From a composed configuration to a finished plan, and everything that reads only plans. Nothing is started here.
+"""Makes a finished plan from a composed configuration, and works on plans. Starts nothing.
 
-Read fields.py first, what a plan holds and who may read it, then making/make.py, where one comes from. Each
-sub-package names its own.
-"""
+Read fields.py first (the fields of a plan and their readers), then making/make.py, which makes one. The docstring of
+each sub-package describes it."""

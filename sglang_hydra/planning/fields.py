@@ -1,4 +1,4 @@
-"""The fields of a plan, each with who may read it and what must not depend on it. ``plan.py`` builds on them."""
+"""Defines the fields of a plan, with the readers of each and what must not depend on it. ``plan.py`` builds on them."""
 
 from __future__ import annotations
 
@@ -35,91 +35,91 @@ class Engine:
 
 @dataclass(frozen=True)
 class PlanFields:
-    """What a plan holds, and what follows from it alone. Below each field: what it is; who reads it; what must not
-    depend on it."""
+    """The fields of a plan, and properties that follow from them alone. The text below each field says what it is, who
+    reads it, and what must not depend on it."""
 
     resolution: Resolution
-    """What the release makes of the intent: arguments, values, changes with reasons, refusals. Readers: all, by the
+    """The release's result for the intent: arguments, values, changes with reasons, refusals. Readers: all, by the
     properties below. Nothing writes to it: SGLang gets the intent, and resolves again."""
     origins: Mapping[str, tuple[Origin, ...]]
-    """For each argument that was named the layers that named it, weakest first. Readers: screens, explain, upgrade. The
-    server does not depend on who named a value, so neither ``server_id`` nor a command does."""
+    """For each named argument the layers that set it, weakest first. Readers: screens, explain, upgrade. The server
+    does not depend on who set a value, so neither ``server_id`` nor a command does."""
     nodes: Nodes = field(repr=False)
-    """The settings beside the arguments: engine, launch, bench and the rest. Readers: what starts, exports, measures or
-    sizes a server. ``server_id`` must not depend on it: where a server runs is not what it computes."""
+    """The settings beside the arguments: engine, launch, bench and the rest. Readers: code that starts, exports,
+    measures or sizes a server. ``server_id`` must not depend on it: where a server runs does not change its answers."""
     gpu: GpuFacts
-    """The facts of one node's GPUs. Readers: rules, checks, fit, forecast, what starts it. Facts only: no argument is
-    taken from it but by a rule with its reason."""
+    """The facts of one node's GPUs. Readers: rules, checks, fit, forecast, launch. Facts only: an argument follows from
+    it only by a rule with a reason."""
     model: ModelFacts
-    """The facts of the model, from a config.json. Readers: rules, checks, fit, forecast. What ``unknown`` names in it
+    """The facts of the model, from a config.json. Readers: rules, checks, fit, forecast. Facts named in ``unknown``
     must not be guessed."""
     engine: Engine
-    """The server's program, its release and its interpreter. Readers: what starts it, release tables. The interpreter's
-    path is not in ``server_id``."""
+    """The server's program, its release and its interpreter. Readers: launch, release tables. The interpreter's path is
+    not in ``server_id``."""
     environment: Mapping[str, str] = field(repr=False)
-    """The variables that the launch sets. Readers: what starts or exports it; screens read ``shown_environment``. Only
-    the SGLANG_* among them are in ``server_id``."""
+    """The variables that the launch sets. Readers: launch and exports; screens read ``shown_environment``. Only the
+    SGLANG_* among them are in ``server_id``."""
     command: Sequence[str]
     """The command as a person types it, without secrets; empty where there is none. Readers: screens, records. Nothing
-    is started from it: what starts a server has its engine write the command from the intent."""
+    is started from it: for a launch, the engine writes the command from the intent."""
     findings: tuple[Finding, ...]
-    """All that was found, SGLang's and ours. Readers: the verdict, screens, exit codes, replanning with their offers. A
+    """All findings, SGLang's and ours. Readers: the verdict, screens, exit codes, replanning with their offers. A
     decision reads level and id, never the text."""
     ignored: tuple[Finding, ...] = ()
-    """Findings of ours that ``ignore=[...]`` silenced. Readers: screens, records. The verdict does not depend on it."""
+    """Our findings that ``ignore=[...]`` silenced. Readers: screens, records. The verdict does not depend on it."""
     notes: tuple[str, ...] = ()
-    """Sentences for people: what was chosen, what is not known. Readers: screens. Nothing else depends on it."""
+    """Sentences for people on choices and unknown facts. Readers: screens. Nothing else depends on it."""
     choices: Mapping[str, str | None] = field(default_factory=dict)
-    """The option taken of each group. Readers: screens, locks, imports, upgrade. No rule does: it reads the facts."""
+    """The chosen option of each group. Readers: screens, locks, imports, upgrade. No rule reads it."""
     fit: Fit | None = None
     """The memory of the fullest GPU; None where it cannot be computed. Readers: the verdict, screens, forecast. Values
-    never depend on it: SGLang decides them without knowing."""
+    never depend on it: SGLang decides them without it."""
     seed_drawn: bool = False
-    """Whether nobody set ``random_seed``: what starts a server draws it, until then there is none. Readers:
-    ``server_id``, which leaves such a seed out, and what starts it."""
+    """Whether ``random_seed`` was unset: the launch draws it, until then there is none. Readers: ``server_id``, which
+    leaves such a seed out, and the launch."""
     inherited: Mapping[str, str] = field(default_factory=dict)
-    """The SGLANG_* variables that the server finds set already, and that the launch does not set. Readers: rules,
+    """The SGLANG_* variables that are already set for the server and that the launch does not set. Readers: rules,
     ``server_id``, exports."""
     settings: Mapping[str, Origin] = field(default_factory=dict, repr=False)
-    """The keys of the nodes that were set, with who set them. Readers: screens, locks, records. No value does."""
+    """The set keys of the nodes, with their origins. Readers: screens, locks, records. No value depends on it."""
     programs: Mapping[str, Named] = field(default_factory=dict, repr=False)
-    """The interpreters among them, with who named them. Readers: what starts it, which asks before it runs the program
-    of a file. It is not written down."""
+    """The interpreters among the settings, with their origins. Readers: launch, which checks before it runs a program
+    that a file names. It is not written down."""
     probed: bool = False
-    """Whether the GPU facts are this machine's own. Readers: locks, doctor, exports, screens. No rule or fit does."""
+    """Whether the GPU facts are this machine's own. Readers: locks, doctor, exports, screens. No rule reads it."""
     secrets: Secrets = field(default_factory=Secrets, repr=False)
-    """The real values of secrets, in memory only. Readers: what starts a server. No file and no screen has them."""
+    """The real values of secrets, in memory only. Readers: launch. No file and no screen has them."""
 
     @property
     def intent(self) -> JsonObject:
-        """Returns the arguments that some layer named. Sealed: resolving writes to a copy."""
+        """Returns the arguments that some layer set. Sealed: resolving writes to a copy."""
         return self.resolution.intent
 
     @property
     def layout(self) -> Layout:
-        """Returns the groups that the server's GPUs form: ranks, replicas, groups, nodes, drafts, CUDA graphs."""
+        """Returns the layout of the server's GPUs: ranks, replicas, groups, nodes, drafts, CUDA graphs."""
         return self.resolution.layout
 
     @property
     def values(self) -> JsonObject:
-        """Returns all arguments of the plan's release as SGLang would hold them after start-up (210 in 0.5.2); an
-        estimate for one of ``unknown``."""
+        """Returns all arguments of the plan's release as SGLang would hold them after startup (210 in 0.5.2); for those
+        in ``unknown`` an estimate."""
         return self.resolution.values
 
     @property
     def basis(self) -> Basis:
-        """Returns what made ``values``: ``exact`` (the release's own code, or our rules for 0.5.2), ``recorded`` (an
-        answer of its own code that ships with this package) or ``rules`` (an estimate by 0.5.2's rules)."""
+        """Returns the source of ``values``: ``exact`` (the release's own code, or our rules for 0.5.2), ``recorded``
+        (an answer of its own code that ships with this package) or ``rules`` (an estimate by 0.5.2's rules)."""
         return self.resolution.basis
 
     @property
     def unknown(self) -> frozenset[str]:
-        """Returns arguments whose value the release decides, and it was not asked."""
+        """Returns the arguments whose value the release decides, where it was not asked."""
         return self.resolution.unknown
 
     @property
     def by_own_rules(self) -> bool:
-        """Returns whether the plan's release is 0.5.2, whose rules these are, or its engine is another one."""
+        """Returns whether 0.5.2's rules made the values: for release 0.5.2, or another engine."""
         return self.release.is_by_rules
 
     @property
@@ -129,7 +129,7 @@ class PlanFields:
 
     @property
     def is_exact(self) -> bool:
-        """Returns whether ``values`` are the release's own, and no estimate."""
+        """Returns whether ``values`` are the release's own, not an estimate."""
         return self.basis != "rules"
 
     @property
@@ -142,5 +142,5 @@ class PlanFields:
 
     @property
     def shown_environment(self) -> dict[str, str]:
-        """Returns ``environment`` with every value hidden whose name says that it is a secret (HF_TOKEN)."""
+        """Returns ``environment`` with every value masked whose name marks a secret (HF_TOKEN)."""
         return {name: str(masked(name, value)) for name, value in self.environment.items()}

@@ -1,7 +1,6 @@
-"""What each finding id means that belongs to no rule and no check; ``explain CLI006`` shows it.
+"""Explains each finding id that belongs to no rule and no check; ``explain CLI006`` shows it.
 
-finding_meanings.json has the texts. It is read when this module is imported, which a plan does only for ``ignore``.
-"""
+finding_meanings.json has the texts. Importing this module reads it, which a plan does only for ``ignore``."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ MEANINGS = _TABLE["meanings"]
 """Each id with one or two sentences."""
 
 RETIRED = _TABLE["retired"]
-"""Ids that no finding has any more, each with the id that took its place or why it went. ``explain`` and ``ignore``
-still know them, and no new rule takes one."""
+"""Retired ids, each with the id that replaced it or the reason. ``explain`` and ``ignore`` still know them, and no new
+rule may use one."""
 
 
 def plan_ids() -> frozenset[str]:
@@ -29,7 +28,7 @@ def plan_ids() -> frozenset[str]:
 
 
 def meaning_of(id: str) -> str | None:
-    """Returns one or two sentences about a finding's id; None for an id that is not used."""
+    """Returns one or two sentences about a finding's id, or None for an unused id."""
     from sglang_hydra.arguments.reading import MEANINGS as ARGUMENTS
 
     if id in ARGUMENTS:
@@ -40,7 +39,7 @@ def meaning_of(id: str) -> str | None:
 
 
 def title_of(id: str) -> str | None:
-    """Returns what an id means in one sentence, for a legend; None for an id that is not used."""
+    """Returns the meaning of an id in one sentence, for a legend; None for an unused id."""
     from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
     from sglang_hydra.rules.order import ORDER
 

@@ -1,4 +1,4 @@
-"""Writes a plan as the HTML that a notebook shows for it: what was set and by whom, the findings, the command."""
+"""Writes a plan as HTML for a notebook: set arguments with their origins, findings, command."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sglang_hydra.planning.verdict import Verdict
 
 
 def plan_html(plan: PlanFields, server_id: str, verdict: Verdict) -> str:
-    """Returns a heading, a table of the arguments that somebody named, one of the findings, and the command. A secret
-    is shown as its reference."""
+    """Returns a heading, a table of the set arguments, one of the findings, and the command. A secret is shown as its
+    reference."""
     answer = verdict.sentence + (f" ({verdict.why})" if verdict.why else "")
     named = [
         (name, plan.values.get(name), f"{chain[-1].layer}: {chain[-1].place}") for name, chain in plan.origins.items()

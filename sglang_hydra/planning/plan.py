@@ -1,4 +1,4 @@
-"""The plan: everything that was asked for, known, resolved and found, as one artifact with an identity."""
+"""The plan: requested arguments, facts, resolution and findings, as one artifact with an identity."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def _taken_apart(mapping: MappingProxyType[str, object]) -> tuple[Json, ...]:
     return _sealed, (dict(mapping),)
 
 
-# A plan goes into other processes and is copied with its sealed mappings, which Python itself cannot pickle.
+# A plan is copied and sent to other processes with its sealed mappings, which Python cannot pickle by itself.
 copyreg.pickle(MappingProxyType, _taken_apart)
 
 SCHEMA = "sglang_hydra.plan/3"
 READ = ("sglang_hydra.plan/1", "sglang_hydra.plan/2", SCHEMA)
-"""The schemas that are read. In the first ``values`` has 0.5.2's arguments whatever the release; in the first two
-arguments that 0.5.2 does not have stand under ``extra``."""
+"""The readable schemas. In the first, ``values`` has 0.5.2's arguments for every release; the first two keep arguments
+that 0.5.2 lacks under ``extra``."""
 
 _FLOATS = frozenset(name for name, field in EVERY.items() if field.kind == "float")
 NOT_IDENTITY = frozenset(
@@ -67,20 +67,19 @@ NOT_IDENTITY = frozenset(
         *("extra_metric_labels", "spec_trace_dir", "fastapi_root_path"),
     )
 )
-"""Arguments that say where a server runs or what it writes down, not what it computes."""
+"""Arguments that decide where a server runs or what it logs, not what it computes."""
 
 
 GPU_FACTS = ("name", "vendor", "device", "memory_mib", "compute_capability", "count", "flashinfer", "triton_kernels")
-"""The facts of a GPU that are in ``server_id``."""
+"""The facts of a GPU that are part of ``server_id``."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a plan that was made earlier knew: it is planned again from these, and nothing is asked anew.
+    """The facts of an earlier plan: it is planned again from these, without new probes.
 
-    ``seed`` replaces the one that was drawn, ``inherited`` the environment of this process. ``locked`` says
-    that ``lock=`` has been followed already.
-    """
+    ``seed`` is the seed that was drawn, ``inherited`` replaces the environment of this process. ``locked``: ``lock=``
+    has been followed already."""
 
     gpu: GpuFacts
     model: ModelFacts
@@ -91,11 +90,10 @@ class Recorded:
 
 @dataclass(frozen=True, repr=False)
 class Plan(PlanFields):
-    """What would be started, why, and whether it can be.
+    """The planned server, the reasons, and whether it can be launched.
 
-    ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours, and is None where nobody knows. Of a release
-    that was not asked, only what its command line refuses is known; what 0.5.2 would refuse is then our opinion.
-    """
+    ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours, and is None where unknown. For a release that
+    was not asked, only its command line's refusals are known; 0.5.2's other refusals are then opinions."""
 
     def __repr__(self) -> str:
         """Returns the verdict, the GPUs and the command in a line; ``to_json`` has everything."""
@@ -105,12 +103,12 @@ class Plan(PlanFields):
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Returns whether it can be launched, in the one place that decides it, and why."""
+        """Returns whether it can be launched, and why; the only place that decides it."""
         return verdict_on(self.findings, [self])
 
     @property
     def launchable(self) -> bool | None:
-        """Returns whether it can be launched; None if unknown: the release was not asked, a fact is missing."""
+        """Returns whether it can be launched; None if unknown: the release was not asked, or a fact is missing."""
         return self.verdict.launchable
 
     @cached_property
@@ -137,18 +135,19 @@ class Plan(PlanFields):
 
     @cached_property
     def forecast(self) -> JsonDict | None:
-        """Returns what it will deliver under the load of ``bench``, with its error; None where a fact is missing."""
+        """Returns the expected performance under the load of ``bench``, with its error; None where a fact is
+        missing."""
         from sglang_hydra.planning.choosing.forecast import forecast_of_plan
 
         return forecast_of_plan(self).to_json()
 
     def _setting_records(self) -> Iterator[tuple[str, dict[str, object]]]:
-        """Yields what was set inside the nodes: the value that holds now."""
+        """Yields the set keys inside the nodes, with the effective value."""
         for key, origin in self.settings.items():
             yield key, {"layer": origin.layer, "place": origin.place, "value": plain(self.setting(key))}
 
     def setting(self, key: str) -> Json:
-        """Returns the value of ``launch.image``, a secret hidden; None where nothing is set."""
+        """Returns the value of a key such as ``launch.image``, with secrets masked; None where it is unset."""
         return masked(key.rpartition(".")[2], value_at(self.nodes.plain, key))
 
     def as_argv(self, node: int = 0) -> list[str]:
@@ -158,20 +157,20 @@ class Plan(PlanFields):
         return flags_of_nodes(self)[node]
 
     def as_engine_kwargs(self, node: int = 0) -> JsonDict:
-        """Returns the arguments of ``sglang.Engine(**plan.as_engine_kwargs())``: what was asked for and the seed, no
-        address, no API key."""
+        """Returns the arguments of ``sglang.Engine(**plan.as_engine_kwargs())``: the requested ones and the seed,
+        without address and API key."""
         from sglang_hydra.planning.passing.passed import keyword_arguments
 
         return keyword_arguments(self)[node]
 
     def as_env(self) -> dict[str, str]:
-        """Returns the variables to set for it, without those that hold secrets."""
+        """Returns the variables to set for the server, without secrets."""
         from sglang_hydra.planning.passing.passed import environment_of
 
         return environment_of(self)
 
     def as_yaml(self, node: int = 0) -> str:
-        """Returns a file for SGLang's ``--config`` (0.5.2 has no such option). ConfigError if it cannot."""
+        """Returns a file for SGLang's ``--config`` (0.5.2 has no such option). Raises ConfigError if it cannot."""
         from sglang_hydra.planning.passing.passed import as_yaml
 
         return as_yaml(self, node)
@@ -183,7 +182,7 @@ class Plan(PlanFields):
         return plan_html(self, self.server_id, self.verdict)
 
     def to_json(self) -> JsonDict:
-        """Returns the artifact. Its schema is committed as schemas/plan.schema.json; it holds no secret."""
+        """Returns the artifact, without secrets. Its schema is committed as schemas/plan.schema.json."""
         return {
             "schema": SCHEMA,
             "server_id": self.server_id,
@@ -231,18 +230,19 @@ def _sglang(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _exact(name: str, value: Json) -> object:
-    """Returns a float argument given as an int (SGLang's default of watchdog_timeout is one) counts as that float."""
+    """Converts an int value of a float argument to float (SGLang's default of watchdog_timeout is one)."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if whole and name in _FLOATS else value
 
 
 def may_start(plan: Plan) -> bool:
-    """Returns whether nothing of the plan prevents starting it, or only we do and ``launch.force`` overrides us."""
+    """Returns whether the plan may start: nothing prevents it, or only our findings do and ``launch.force`` overrides
+    them."""
     return plan.launchable is not False or (plan.ok and bool(plan.nodes.launch.force))
 
 
 def digest(record: Mapping[str, object]) -> str:
-    """Returns SHA-256 over canonical JSON (sorted keys, shortest exact floats), the first 16 hex digits."""
+    """Returns the first 16 hex digits of SHA-256 over canonical JSON (sorted keys, shortest exact floats)."""
     text = json.dumps(plain(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

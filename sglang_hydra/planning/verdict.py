@@ -1,4 +1,4 @@
-"""What a plan comes to, in a word: whether it can be launched, and what of its values is the same for every plan."""
+"""Decides whether a plan can be launched, and which of its values are the same for every plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import plural, short
 
 _MOST_OF_A_LINE = 240
-"""Of the first error; the findings below it have it whole."""
+"""The shown letters of the first error; the findings below have it whole."""
 
 
 _SENTENCES = {
@@ -22,14 +22,14 @@ _SENTENCES = {
 
 
 class Verdict(NamedTuple):
-    """Whether a plan can be launched, and why: what is wrong, what is missing to tell, or what was warned of."""
+    """Whether a plan can be launched, and why: the error, the missing fact, or the warnings."""
 
     answer: Literal["yes", "no", "unknown"]
     why: str = ""
 
     @property
     def launchable(self) -> bool | None:
-        """Returns the answer as JSON has it: null where it is not known."""
+        """Returns the answer for JSON: null if unknown."""
         return {"yes": True, "no": False}.get(self.answer)
 
     @property
@@ -39,8 +39,8 @@ class Verdict(NamedTuple):
 
 
 def verdict_on(findings: Sequence[Finding], plans: Sequence[PlanFields]) -> Verdict:
-    """Returns the verdict on servers that start together, with all that was found. object error is a no. Unknown is a
-    plan of which a fact is missing, or whose release was not asked."""
+    """Returns the verdict on servers that start together, with all findings. An error means no. A missing fact, or a
+    release that was not asked, means unknown."""
     errors = [finding for finding in findings if finding.level == "error"]
     if errors:
         more = f", and {plural(len(errors) - 1, 'error')} more" if len(errors) > 1 else ""
@@ -55,13 +55,13 @@ def verdict_on(findings: Sequence[Finding], plans: Sequence[PlanFields]) -> Verd
 
 
 def sizes_left_open(findings: Sequence[Finding]) -> str:
-    """Returns which sizes of a server a file leaves to a variable that nobody set (IMP005); empty for none."""
+    """Returns the sizes of a server that a file leaves to an unset variable (IMP005); empty for none."""
     names = [item.fields[0] for item in findings if item.id == "IMP005" and SIZES.intersection(item.fields)]
     return f"{', '.join(dict.fromkeys(names))}, which the file takes from variables" if names else ""
 
 
 def what_is_missing(plan: PlanFields) -> str:
-    """Returns the facts that are missing to tell whether a plan can be launched; empty where there are all."""
+    """Returns the missing facts for the verdict on a plan; empty where there are none."""
     if not plan.is_exact:
         return f"SGLang {plan.engine.version} was not asked: {plan.resolution.not_asked}"
     if plan.engine.name != "sglang" or plan.gpu.device == "cpu":
@@ -74,14 +74,14 @@ def what_is_missing(plan: PlanFields) -> str:
 
 
 def by_estimate(plan: PlanFields) -> str:
-    """Returns the mark of every figure from values that the release did not give; empty where it gave them."""
+    """Returns the mark for figures from values that the release did not give; empty for its own values."""
     return "" if plan.is_exact else f", by estimate: SGLang {plan.engine.version} was not asked for its values"
 
 
 def constant_fields(plan: PlanFields) -> set[str]:
-    """Returns the arguments that got what every plan of the release gives them, whatever the GPU, the model and what
-    was set: what all recorded answers of the release agree on, names and the device as they were given, pages of one
-    token; where there are no answers, what 0.5.2's rules give a server of which nothing is known."""
+    """Returns the arguments with the value of every plan of the release, whatever the GPU, the model and the settings:
+    the values common to all recorded answers of the release, with names and device as given and pages of one token;
+    without answers, those that 0.5.2's rules give a server without known facts."""
     path = plan.intent.get("model_path")
     if path is None:
         return set()

@@ -1,5 +1,4 @@
-"""Plans to choose from: what each model does on each GPU class, what a plan delivers, which layouts hold a load.
+"""Helps to choose a plan: each model on each GPU class, the performance of a plan, the layouts for a load.
 
-Read catalog.py first, then suggest.py. What goes here: judging and ranking of plans. What does not: making one
-(``making``), and the numbers themselves (``sglang_hydra.fit``).
-"""
+Read catalog.py first, then suggest.py. Judging and ranking plans goes here. Making one does not (``making``), nor do
+the numbers themselves (``sglang_hydra.fit``)."""

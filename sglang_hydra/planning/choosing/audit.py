@@ -1,4 +1,4 @@
-"""The catalog looked through as a whole: every GPU class with every model, and every published recipe."""
+"""Judges the whole catalog: every GPU class with every model, and every published recipe."""
 
 from __future__ import annotations
 
@@ -32,21 +32,20 @@ from sglang_hydra.text.words import program
 
 SEED = 42
 NOT_ASKED = "not asked"
-"""The state where there is no answer of the release that judges."""
+"""The state without an answer of the judging release."""
 TOO_SHORT = "FIT003"
-"""Of what is ok: the KV cache holds less than one request."""
+"""The warning on an ok plan whose KV cache holds less than one request."""
 _TP_SIZES = (1, 2, 4, 8)
 _GPUS_A_TABLE = 8  # as many as fit into 120 columns
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One plan of the catalog: its name, what it was planned with, and the verdict.
+    """One plan of the catalog: its name, its size, and the verdict.
 
-    ``state`` is ok, does not fit, refused, unknown or not asked; ``why`` the ids of the findings that decided, or facts
-    that are missing; of what is ok, what is warned of. ``weights_gib`` and ``kv_tokens`` are of one GPU and one
-    replica, None where they are unknown. ``release`` is the one that judged, None where it is the one of all.
-    """
+    ``state`` is ok, does not fit, refused, unknown or not asked; ``why`` holds the ids of the deciding findings,
+    missing facts, or the warnings of an ok plan. ``weights_gib`` is for one GPU and ``kv_tokens`` for one replica, None
+    if unknown. ``release`` is the judging release, None where it is the same for all."""
 
     name: str
     tp_size: int
@@ -70,22 +69,21 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judging:
-    """The release that judges, by its recorded answers; with ``ask`` by its wheel where an answer is not recorded.
+    """The judging release, by its recorded answers; with ``ask`` also by its wheel where an answer is missing.
 
-    Where it ``is_open``, nobody named it: an older one judges what the newest does not serve, as in a plan.
-    """
+    ``is_open``: nobody named the release, so an older one judges plans that the newest cannot serve."""
 
     engine: PlannedEngine
     ask: bool = False
     is_open: bool = False
 
     def serving(self, needed: Needed) -> Judging:
-        """Returns who judges what needs this of a release."""
+        """Returns the judging release for a plan with these needs."""
         version = newest_serving([needed]) if self.is_open else None
         return replace(self, engine=replace(self.engine, version=version)) if version else self
 
     def resolved(self, facts: Facts, env: Mapping[str, str]) -> Resolution:
-        """Returns what the release makes of ``facts.given``; its basis is ``rules`` where there is no answer."""
+        """Resolves ``facts.given`` by the release; the basis is ``rules`` without an answer."""
         model = replace(facts.model, refused=None, config_class=None)
         facts = replace(facts, model=model, env=env, release=self.engine.version)
         nodes = Composition(facts.given, {}, Nodes({"engine": {}}), {})
@@ -96,11 +94,10 @@ class Judging:
 def judge_cells(
     composer: Composer, by: Judging | None = None, is_chosen: Callable[[str, str], bool] = lambda model, gpu: True
 ) -> Iterator[Judged]:
-    """Yields every GPU class with every model (those by name that are ``is_chosen``), on the fewest GPUs of one node
-    (1, 2, 4, 8) that serve it, else on all; ``by`` another release than 0.5.2.
+    """Yields every GPU class with every model (or the pairs that are ``is_chosen``), on the fewest GPUs of one node (1,
+    2, 4, 8) that serve it, else on all; ``by`` another release than 0.5.2.
 
-    Raises ConfigError where a preset is broken.
-    """
+    Raises ConfigError for a broken preset."""
     classes = gpu_classes(composer, strict=True)
     pairs = _pair_args(composer)
     for model in models(composer, strict=True):
@@ -111,7 +108,7 @@ def judge_cells(
 def judge_recipes(
     composer: Composer, chosen: Sequence[Recipe] | None = None, by: Judging | None = None
 ) -> Iterator[Judged]:
-    """Yields every published recipe as it is written; ``by`` another release than 0.5.2."""
+    """Yields every published recipe as written; ``by`` another release than 0.5.2."""
     classes = {gpu.name: gpu for gpu in gpu_classes(composer)}
     known = {model.name: model for model in models(composer)}
     pairs = _pair_args(composer)
@@ -133,9 +130,9 @@ def judge(
     sized: bool = True,
     of_recipe: tuple[str, ...] = (),
 ) -> Judged:
-    """Returns the verdict on one set of arguments: SGLang's, then ours, then the memory's. ``env`` is what another
-    release than 0.5.2 is named. What is refused is not ``sized`` on request. A recipe sets the arguments
-    ``of_recipe``."""
+    """Returns the verdict on one set of arguments: SGLang's, then ours, then the memory's. ``env`` is the environment
+    for another release than 0.5.2. With ``sized`` False, a refused plan is not sized. ``of_recipe`` names the arguments
+    that a recipe sets."""
     older = by.serving(needed_for(intent, model, env, of_recipe)) if by else None
     if by and older and older.engine.version != by.engine.version:
         judged = judge(name, intent, gpu, model, more, by=replace(older, is_open=False), env=env, sized=sized)
@@ -154,7 +151,7 @@ def judge(
 
 
 def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Line]:
-    """Returns a matrix of models and classes, then the recipes that are not plainly ok."""
+    """Returns a matrix of models and classes, then the recipes whose state is not ok."""
     gpus = list(dict.fromkeys(cell.name.split(" ")[1] for cell in cells))
     models: dict[str, dict[str, Judged]] = {}
     for cell in cells:
@@ -180,25 +177,25 @@ def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Li
 def legend(
     judged: Iterable[Judged], ids_of: Callable[[Judged], Sequence[str]] = lambda item: item.why
 ) -> dict[str, str]:
-    """Returns the ids that ``ids_of`` gives for each, with what they mean."""
+    """Returns the meanings of the ids that ``ids_of`` gives for the plans."""
     ids = sorted({id for item in judged for id in ids_of(item)})
     return {id: title for id in ids if (title := title_of(id)) is not None}
 
 
 def legend_lines(meanings: Mapping[str, str]) -> list[Line]:
-    """Returns a line for each id, folded."""
+    """Returns a folded line for each id."""
     rows = [[text("  "), text(id, "bold"), text("  "), text(meaning)] for id, meaning in meanings.items()]
     lines = [line for row in rows for line in folded(row, room())]
     return [[], *lines, [text(f"  {program()} explain ID has the whole of each", "dim")]] if lines else []
 
 
 def _pair_args(composer: Composer) -> dict[str, Mapping[str, object]]:
-    """Returns what each pair of a class and a model needs besides, by ``<gpu>-<model>``."""
+    """Returns the additional arguments of each pair of class and model, by ``<gpu>-<model>``."""
     return {preset.name: preset.node for preset in composer.presets(PAIR, strict=True)}
 
 
 def _judge_cell(model: Model, gpu: GpuClass, pair: Mapping[str, object], by: Judging | None) -> Judged:
-    """Judges a cell, which means whole nodes: the first size that works, else the verdict on the largest."""
+    """Judges a cell on whole GPUs of a node: the first size that works, else the largest."""
     name = f"{model.name} {gpu.name}"
     judged = None
     sizes = [size for size in _TP_SIZES if size <= (gpu.facts.count or 1)]

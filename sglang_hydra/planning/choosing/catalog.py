@@ -1,4 +1,4 @@
-"""The catalog: the GPU classes and the models that the presets of an app know, those of its own folders included."""
+"""Reads the catalog: the GPU classes and models of an app's presets, its own folders included."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the catalog: its option (``model=name``), its checkpoint, its facts and the arguments that it brings.
-    ``pair_name`` is the name by which pair files know it."""
+    """A model of the catalog: its option (``model=name``), its checkpoint, its facts and its arguments. Pair files know
+    it by ``pair_name``."""
 
     name: str
     path: str
@@ -35,10 +35,10 @@ class Model:
 
     @property
     def weights_gib(self) -> float | None:
-        """Returns the size of the checkpoint's files in GiB by its config.json; None where that says too little."""
+        """Returns the size of the checkpoint's files in GiB by its config.json; None if unknown."""
         from sglang_hydra.planning.making.memory import checkpoint_bytes
 
-        files = {"moe_runner_backend": "triton_kernel"}  # which unpacks no MXFP4
+        files = {"moe_runner_backend": "triton_kernel"}  # keeps MXFP4 packed
         values = {**fresh_defaults(), **files, "model_path": self.path, **self.args}
         size = checkpoint_bytes(values, GpuFacts("h200", "nvidia", "cuda"), self.facts)
         return None if size is None else round(size / 2**30, 1)
@@ -53,9 +53,8 @@ class Model:
 def gpu_classes(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[GpuClass]:
     """Returns the classes with a known memory.
 
-    A preset that is broken or that depends on the rest of the configuration is left out; with ``strict`` a broken one
-    raises ConfigError.
-    """
+    Leaves out presets that are broken or depend on the rest of the configuration; with ``strict`` a broken one raises
+    ConfigError."""
     found: list[GpuClass] = []
     findings: list[Finding] = []
     for preset in composer.presets("gpu", requests, strict=strict):
@@ -71,7 +70,7 @@ def gpu_classes(composer: Composer, requests: Sequence[Request] = (), *, strict:
 
 
 def models(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Model]:
-    """Returns the models with facts and a checkpoint of their own. ConfigError for a broken one if ``strict``."""
+    """Returns the models with facts and a checkpoint of their own. With ``strict`` a broken one raises ConfigError."""
     return [
         Model(
             preset.name,

@@ -1,4 +1,4 @@
-"""What a plan can deliver: the hardware's limit and the forecast, of its load and of a point that was measured."""
+"""Computes a plan's performance: the hardware's limit and the forecast, for its load or a measured point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TRIES = 24
 
 
 class Known(NamedTuple):
-    """What a plan's limit is made of; None for what is not known, and ``unknown`` names why."""
+    """The terms of a plan's limit; None for unknown ones, which ``unknown`` names."""
 
     roofline: Roofline | None
     load: Load | None
@@ -47,8 +47,8 @@ def known_limit(plan: PlanFields) -> Known:
 
 
 class Expected(NamedTuple):
-    """What a plan will deliver; None where a fact is missing, which ``unknown`` names. ``own`` is the result of the
-    user's own measurements. ``too_much``: its requests arrive faster than it answers them."""
+    """The expected performance of a plan; None where a fact is missing, which ``unknown`` names. ``own`` holds the
+    user's own corrections. ``too_much``: requests arrive faster than the server answers them."""
 
     server: Server | None
     demand: Demand | None
@@ -58,7 +58,7 @@ class Expected(NamedTuple):
     too_much: bool = False
 
     def to_json(self) -> JsonDict | None:
-        """Returns the seconds, tokens/s and requests/s with the interval of 80 %; None where nothing is known."""
+        """Returns seconds, tokens/s and requests/s with the 80 % interval; None where nothing is known."""
         if self.found is None or self.demand is None:
             return None
         figures = ("tpot", "ttft", "tokens", "tokens_per_gpu", "requests")
@@ -75,7 +75,7 @@ class Expected(NamedTuple):
 
 
 def _digits(values: Mapping[str, object]) -> dict[str, object]:
-    """Returns the numbers to nine digits: the last ones of ``exp`` and ``pow`` differ between systems."""
+    """Rounds numbers to nine digits: the last digits of ``exp`` and ``pow`` differ between systems."""
     return {name: float(f"{value:.9g}") if isinstance(value, float) else value for name, value in values.items()}
 
 
@@ -99,8 +99,8 @@ def forecast_of_plan(plan: PlanFields, points: Sequence[Point] = ()) -> Expected
 
 
 def server_of_plan(plan: PlanFields) -> Server:
-    """Returns what a forecast knows of a plan's server; its release only where somebody named one. Raises Missing for
-    facts that it lacks, ConfigError for sizes that cannot be."""
+    """Describes a plan's server for a forecast, with its release only if named. Raises Missing for missing facts,
+    ConfigError for impossible sizes."""
     named = plan.engine.version if "engine.version" in plan.settings else ""
     own = None if plan.by_own_rules else plan.engine.version
     return server_of(_sized_values(plan), plan.gpu, plan.model, plan.fit, plan.engine.name, named, resolved_by=own)
@@ -111,8 +111,8 @@ def _sized_values(plan: PlanFields) -> Mapping[str, object]:
 
 
 class _Stated(NamedTuple):
-    """The load of ``bench`` and ``fit.users``: mean tokens in and out; how many requests at a time were asked for, and
-    how many the KV cache holds (None: unknown); the cached share of a prompt (None: unknown)."""
+    """The load of ``bench`` and ``fit.users``: mean tokens in and out; the requested number of concurrent requests, and
+    the number that the KV cache holds (None: unknown); the cached share of a prompt (None: unknown)."""
 
     inputs: float
     outputs: float
@@ -135,7 +135,7 @@ def _is_cold(workload: Mapping[str, object]) -> bool:
 
 
 def load_of_plan(plan: PlanFields) -> Load | None:
-    """Returns what runs at a time: as many requests as were asked for and the KV cache holds, as more queue. None where
+    """Returns the running load: the requested number of requests, limited by the KV cache, as others queue. None where
     neither is known."""
     stated = _stated(plan)
     known = [number for number in (stated.asked, stated.held) if number]
@@ -143,8 +143,8 @@ def load_of_plan(plan: PlanFields) -> Load | None:
 
 
 def demand_of_plan(plan: PlanFields) -> Demand | None:
-    """Returns what is open at a time: as many requests as were asked for; where nobody stated that, as many as the KV
-    cache holds. None where neither is known."""
+    """Returns the open requests: the requested number, else the number that the KV cache holds. None where neither is
+    known."""
     stated = _stated(plan)
     concurrency = stated.asked or stated.held
     if not concurrency:
@@ -167,8 +167,8 @@ def _spread(range_ratio: float | None) -> float:
 
 
 def at_rate(server: Server, demand: Demand, rate: float, own: Own | None = None) -> tuple[Demand, bool]:
-    """Returns the load of requests that arrive by chance, ``rate`` a second: as many are open as arrive while one is
-    answered (Little's law). The second is whether that is more than the server answers."""
+    """Returns the load of requests that arrive at random, ``rate`` a second: the open requests follow from Little's
+    law. The second value says whether the rate exceeds the server's throughput."""
     low, high = 1.0, 2.0 * max(demand.concurrency, server.most(demand.input_len + demand.output_len / 2) or 1.0)
     for _ in range(_TRIES):
         middle = (low + high) / 2
@@ -179,8 +179,8 @@ def at_rate(server: Server, demand: Demand, rate: float, own: Own | None = None)
 
 
 def _measured_load(record: JsonObject, workload: JsonObject, measures: JsonObject) -> Load | None:
-    """Returns the load that a point had, by what it measured; None where too little is known about it or the limit of
-    its server, whose plan.json is ``record``."""
+    """Returns the load of a measured point; None where it, or the limit of its server, is unknown. ``record`` is the
+    server's plan.json."""
     done, requests = measures.get("completed"), measures.get("concurrency")
     tokens = [measures.get(name) for name in ("input_tokens", "output_tokens")]
     if not (record.get("roofline") and done and requests and all(tokens)):
@@ -191,7 +191,7 @@ def _measured_load(record: JsonObject, workload: JsonObject, measures: JsonObjec
 
 
 def point_of(record: JsonObject, workload: JsonObject, measures: JsonObject) -> Point | None:
-    """Returns a measured point: ``record`` is its server's plan.json. None where too little is known."""
+    """Returns a measured point; ``record`` is its server's plan.json. None where too little is known."""
     load, terms = _measured_load(record, workload, measures), (record.get("forecast") or {}).get("server")
     if load is None or not terms:
         return None
@@ -216,7 +216,7 @@ def _seconds(spread: object) -> float | None:
 def measured_error(
     record: Mapping[str, object], workload: Mapping[str, object], measures: Mapping[str, object]
 ) -> dict[str, float]:
-    """Returns the forecast of a measured point's TPOT in ms, and how far it is off in percent; {} if unknown."""
+    """Returns the forecast TPOT of a measured point in ms, and its error in percent; {} if unknown."""
     point = point_of(record, workload, measures)
     if point is None or not point.tpot:
         return {}
@@ -225,10 +225,10 @@ def measured_error(
 
 
 def measured_share(record: JsonObject, workload: JsonObject, measures: JsonObject) -> dict[str, float]:
-    """Returns what a point's output throughput is of the limit, in percent, and that limit in tokens/s of one GPU; {}
-    where either is unknown. ``record`` is the server's plan.json."""
+    """Returns a point's output throughput as a percentage of the limit, and the limit in tokens/s of one GPU; {} where
+    either is unknown. ``record`` is the server's plan.json."""
     load = _measured_load(record, workload, measures)
-    per_gpu = measures.get("output_throughput_per_gpu") or measures.get("output_throughput")  # without a GPU: of all
+    per_gpu = measures.get("output_throughput_per_gpu") or measures.get("output_throughput")  # without GPUs: the total
     if load is None or not per_gpu:
         return {}
     try:

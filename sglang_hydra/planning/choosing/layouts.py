@@ -1,4 +1,4 @@
-"""The layouts that a server could have, each sized and forecast by numbers alone: no release is asked of them."""
+"""Lists the possible layouts of a server, each sized and forecast by numbers alone: no release is asked."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
 
 _NODES, _MOST_GPUS = (2, 4, 8), 64
-MOST_FULL = 1024  # requests at a time of the largest batches that were measured
-_LOSSY = ("awq", "gptq", "int8")  # formats whose answers differ more from the original's than FP8's and NVFP4's
+MOST_FULL = 1024  # concurrent requests of the largest measured batches
+_LOSSY = ("awq", "gptq", "int8")  # formats whose answers differ more from the original than with FP8 and NVFP4
 _DRAFTS = {"algorithm": "EAGLE", "steps": 3, "width": 1, "drafted": 4}
 _SIZES = ("tp", "copies", "experts", "nodes")
 _SENDS = tuple(f"{name}ForCausalLM" for name in ("DeepseekV2", "DeepseekV3", "DeepseekV32", "Glm4Moe", "Qwen3Moe"))
 """Classes that send tokens to experts by DeepEP (0.5.2 models/deepseek_v2.py, glm4_moe.py, qwen3_moe.py), on Hopper and
 data-centre Blackwell, with experts of FP8 in blocks (layers/moe/ep_moe/layer.py:452-462)."""
-_SHARE = 0.8  # of the memory, tried over nodes: the release's own falls below 0 there (0.5.23 memory_hook.py:342)
+_SHARE = 0.8  # memory fraction over several nodes: the release's own is negative there (0.5.23 memory_hook.py:342)
 _DEEPEP, _DEEPEP_GPUS = "deepep", (9, 10)
 _STRETCHED = dict.fromkeys(("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"), 32_768)
-"""Positions that these classes are trained on: their model cards stretch them by YaRN, to four times as many."""
+"""The trained positions of these classes: their model cards extend them by YaRN, up to four times."""
 
 
 class Layout(NamedTuple):
-    """Arguments to add, the GPUs that they take, and by estimate whether the load fits, what is delivered under it and
-    with as many requests as fit. ``lossy``: its weights are in a format of lesser quality."""
+    """Arguments to add, their number of GPUs, and by estimate whether the load fits, the performance under it, and the
+    performance with as many requests as fit. ``lossy``: the weights are in a format of lower quality."""
 
     change: JsonObject
     gpus: int
@@ -55,8 +55,8 @@ class Layout(NamedTuple):
 
 
 def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[Layout]:
-    """Yields every layout of ``base`` on its GPU class: formats of the weights and the cache, GPUs, nodes, and how
-    these divide attention, experts and requests. ``fill``: more requests than wanted are worth a cache in FP8."""
+    """Yields every layout of ``base`` on its GPU class: formats of weights and cache, GPUs, nodes, and the division of
+    attention, experts and requests. ``fill``: more requests than wanted justify an FP8 cache."""
     version = base.engine.version
     free = {meaning: 1 for meaning in _SIZES if not base.intent.keys() & set(names_of(meaning))}
     values = {**base.values, **arguments_saying(version, (), **free)}
@@ -75,7 +75,7 @@ def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[La
                 continue
             yield layout
             if layout.holds and not fill:
-                break  # the asked cache is enough
+                break  # the requested cache is enough
         if layout is not None and not layout.holds and base.layout.nodes == 1 and "nnodes" not in change:
             change = {**change, **_larger_share(base, {**values, **change}, model)}
             layout = _sized(base, {**values, **change}, model, change, wanted, lossy)
@@ -86,8 +86,8 @@ def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[La
 
 
 def stretched(base: Plan, context: int | None) -> str | None:
-    """Returns the override by which the model takes requests of ``context`` tokens (YaRN); None where it does already,
-    or nobody states a way."""
+    """Returns the override that lets the model take requests of ``context`` tokens (YaRN); None where it takes them
+    already, or no extension is known."""
     config, kv = base.model.config or {}, base.fit.kv if base.fit else None
     trained = _STRETCHED.get(next(iter(config.get("architectures") or ()), ""), 0)
     typed = {"context_length", "json_model_override_args"} & base.intent.keys() or config.get("rope_scaling")
@@ -100,7 +100,7 @@ def stretched(base: Plan, context: int | None) -> str | None:
 
 
 def _weights(base: Plan) -> Iterator[tuple[Mapping[str, object], ModelFacts, bool]]:
-    """Yields the asked weights, and those in formats that this GPU computes: words, facts, whether much is lost."""
+    """Yields the requested weights, and others in formats of this GPU: words, facts, whether quality is lost."""
     yield {}, base.model, False
     formats = []
     for checkpoint in others(str(base.values["model_path"])):
@@ -121,7 +121,7 @@ def _is_16_bit(base: Plan) -> bool:
 
 
 def _divided(base: Plan, version: str) -> Iterator[Mapping[str, object]]:
-    """Sizes of the parallel groups, as the release spells them: GPUs of one node by powers of two, whole nodes."""
+    """Yields the sizes of the parallel groups, in the release's arguments: powers of two, or whole nodes."""
     here = base.gpu.count or 8
     experts = base.fit is not None and bool(base.fit.weights.parts.get(ROUTED))
     sizes = [2**power for power in range(7) if 2**power <= here]
@@ -148,8 +148,8 @@ def _divided(base: Plan, version: str) -> Iterator[Mapping[str, object]]:
 
 
 def _sends(base: Plan, model: ModelFacts) -> bool:
-    """Returns whether the release has DeepEP and these weights go with it on the plan's GPUs, and nobody said how many
-    GPUs divide the experts."""
+    """Returns whether the release has DeepEP, these weights work with it on the plan's GPUs, and the user left the
+    division of experts open."""
     version = nearest_known(base.engine.version)
     argument = release(version).arguments.get("moe_a2a_backend") if version else None
     if argument is None or _DEEPEP not in (argument.choices or ()):
@@ -163,7 +163,7 @@ def _sends(base: Plan, model: ModelFacts) -> bool:
 
 
 def _drafts(base: Plan) -> bool:
-    """Returns whether the model has a layer of its own that drafts, and nobody said how to speculate."""
+    """Returns whether the model drafts with its own layer and the user left speculation open."""
     config = base.model.config or {}
     layers = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers")
     return bool(layers) and base.values.get("speculative_algorithm") is None
@@ -177,8 +177,8 @@ def _sized(
     wanted: Wanted,
     lossy: bool,
 ) -> Layout | None:
-    """Returns the layout with its numbers, without a forecast where the GPU's bandwidth is unknown; None where nothing
-    can be computed, or it cannot be divided so."""
+    """Returns the layout with its numbers, without a forecast where the GPU's bandwidth is unknown; None where it
+    cannot be computed or divided."""
     version = None if base.by_own_rules else base.engine.version
     groups = layout_of(values, base.engine.version).attention_groups
     try:
@@ -202,7 +202,7 @@ def _sized(
 
 
 def _larger_share(base: Plan, values: Mapping[str, object], model: ModelFacts) -> dict[str, float]:
-    """Returns the largest fraction of the memory that is likely to work, where nobody set one; {} if none."""
+    """Returns the largest memory fraction that likely works, where the user set none; {} if none."""
     if "mem_fraction_static" in base.intent:
         return {}
     version = None if base.by_own_rules else base.engine.version
@@ -214,12 +214,12 @@ def _larger_share(base: Plan, values: Mapping[str, object], model: ModelFacts) -
 
 
 def larger_share(fit: Fit) -> dict[str, float]:
-    """Returns the largest fraction of the memory that is likely to work, to type; {} if not above the one asked."""
+    """Returns the largest memory fraction that likely works, as an argument; {} if not above the current one."""
     fraction = 0.0 if fit.interval is None or fit.interval.empty else int(fit.interval.high * 100 - 1) / 100
     return {"mem_fraction_static": fraction} if fraction > (fit.asked or 1.0) else {}
 
 
 def _holds(fit: Fit, wanted: Wanted) -> bool:
-    """Returns whether it holds the load, by estimate: the fractions of a layout that nobody resolved are those of the
-    one that was."""
+    """Returns whether the fit holds the load, by estimate: an unresolved layout has the fractions of the resolved
+    one."""
     return fit.fits is not False and fit.shortage(wanted) is None

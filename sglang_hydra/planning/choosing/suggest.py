@@ -1,4 +1,4 @@
-"""Plans to choose from for a model, GPUs and a load: every layout is sized and forecast, the best are planned."""
+"""Suggests plans for a model, GPUs and a load: sizes and forecasts every layout, then plans the best ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GOALS = {
     THROUGHPUT: "the most output tokens/s of one GPU with as many requests as it holds, then many GPUs",
     COST: "the least price of a million output tokens under the load, then the fewest GPUs",
 }
-"""How each goal ranks. Forecasts that differ by less than ``EQUAL`` count as equal."""
+"""The ranking of each goal. Forecasts that differ by less than ``EQUAL`` count as equal."""
 EQUAL = 0.05
 _MOST, _MOST_PLANNED = 5, 6
 _SEED = 42
@@ -40,13 +40,13 @@ _MILLION, _HOUR = 1e6, 3600
 
 
 class Slo(NamedTuple):
-    """What a forecast has to meet, in ms; None asks for nothing."""
+    """The required latency of a forecast, in ms; None means no requirement."""
 
     ttft: float | None = None
     tpot: float | None = None
 
     def met(self, found: Forecast | None) -> bool | None:
-        """Returns whether the middle of the forecast is within; None where there is none."""
+        """Returns whether the forecast's value is within the SLO; None without a forecast."""
         if found is None or (self.ttft is not None and found.ttft is None):
             return None if self != Slo() else True
         tpot = self.tpot is None or found.tpot.value * 1e3 <= self.tpot
@@ -54,9 +54,9 @@ class Slo(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """A plan that nothing prevents and that holds the load: what was added to the words, the GPUs that it takes,
-    requests of the stated length that run at a time, the hardware's limit and the forecast with the load, the forecast
-    with as many requests as it holds, and what a million output tokens cost (None: without a price)."""
+    """A launchable plan that holds the load: the added words, its GPUs, the concurrent requests of the stated length,
+    the hardware's limit, the forecast under the load, the forecast with as many requests as it holds, and the price of
+    a million output tokens (None: without a price)."""
 
     words: tuple[str, ...]
     plan: Plan
@@ -70,11 +70,11 @@ class Suggestion(NamedTuple):
 
     @property
     def keeps_model(self) -> bool:
-        """Returns whether the weights are those that were asked for."""
+        """Returns whether the weights are the requested ones."""
         return not any(word.startswith(("model_path=", "quantization=")) for word in self.words)
 
     def measure(self, goal: str) -> float | None:
-        """Returns what the goal ranks by, smaller is better."""
+        """Returns the number that the goal ranks by; smaller is better."""
         return _measure(goal, self.expected.found, self.full, self.cost.value if self.cost else None)
 
     def rank(self, goal: str, best: float) -> tuple[object, ...]:
@@ -94,10 +94,10 @@ def suggestions(
     *,
     thorough: bool = True,
 ) -> list[Suggestion]:
-    """Returns the best plans on each of these GPU classes (() is the one of ``requests``), best first, with one of the
-    asked weights among them. ``points_of`` reads the user's own measurements that a plan names. Where nothing holds the
-    load by estimate, every layout is planned all the same; unless ``thorough``, a few. Raises ConfigError for requests
-    of which no plan can be made, and for a goal without a price."""
+    """Returns the best plans on each of these GPU classes (() means the class of ``requests``), best first, with one of
+    the requested weights among them. ``points_of`` reads the user's own measurements for a plan. Where no layout holds
+    the load by estimate, every layout is planned nevertheless; unless ``thorough``, only a few. Raises ConfigError for
+    requests without a possible plan, and for a goal without a price."""
     made: list[Suggestion] = []
     for words in [[f"gpu={name}"] for name in classes] or [[]]:
         asked = typed_in_place(composer, requests, words)
@@ -115,7 +115,7 @@ def suggestions(
 
 
 def _as_good(other: Suggestion, one: Suggestion) -> bool:
-    """Returns whether ``other`` takes fewer GPUs of the same class and is worse in nothing: weights, SLO, speed,
+    """Returns whether ``other`` takes fewer GPUs of the same class and is not worse in weights, SLO, speed or
     throughput."""
     if other.plan.gpu.name != one.plan.gpu.name or other.gpus >= one.gpus or other.keeps_model < one.keeps_model:
         return False
@@ -135,7 +135,7 @@ def _on_class(
     points_of: Callable[[Plan], Sequence[Point]],
     thorough: bool,
 ) -> Iterator[Suggestion]:
-    """Plans the layouts that promise most, until some hold the load; all of them before none is found."""
+    """Plans the most promising layouts until some hold the load; all of them before the first is found."""
     base = _plan(composer, requests)
     if base.fit is None:
         if base.errors:
@@ -166,7 +166,7 @@ def _on_class(
 
 
 def _promise(layout: Layout, goal: str, price: float | None, slo: Slo, best: float) -> tuple[object, ...]:
-    """Returns the rank that a layout promises, those that surely do not hold the load last."""
+    """Returns the expected rank of a layout; layouts that surely do not hold the load come last."""
     within = slo.met(layout.found) is not False
     keys = _keys(goal, layout.gpus, _promised(layout, goal, price), best)
     return (not layout.holds, not within, layout.lossy, *keys, _plainness(tuple(layout.change)))
@@ -178,14 +178,14 @@ def _promised(layout: Layout, goal: str, price: float | None) -> float | None:
 
 
 def _plainness(names: Sequence[str]) -> tuple[bool, int]:
-    """Returns the order of what is equal within the error: drafts first, which are forecast with the acceptance of
-    random tokens and gain more with text; then what changes less."""
+    """Returns the order of plans that are equal within the error: drafts first, because their forecast uses the
+    acceptance of random tokens and text gains more; then fewer changes."""
     return not any(name.startswith("speculative_") for name in names), len(names)
 
 
 def _measure(goal: str, found: Forecast | None, full: Forecast | None, cost: float | None) -> float | None:
-    """Returns what a goal ranks by, smaller is better: TPOT, the time of a token of one GPU, the price. All-to-all,
-    which nobody measured, has to promise more than the error that it adds."""
+    """Returns the number that a goal ranks by, smaller is better: TPOT, the time of a token of one GPU, the price.
+    All-to-all was never measured, so it must promise more than its additional error."""
     value = found.tpot.value if found else None
     if goal == COST:
         value = cost
@@ -195,7 +195,7 @@ def _measure(goal: str, found: Forecast | None, full: Forecast | None, cost: flo
 
 
 def _keys(goal: str, gpus: int, measure: float | None, best: float) -> tuple[object, ...]:
-    """Returns what differs from the best by less than ``EQUAL`` is equal to it within the error."""
+    """Returns the sort key of a goal; measures within ``EQUAL`` of the best count as equal to it."""
     steps = int(log(measure / best) / EQUAL) if measure else float("inf")
     return {FEWEST: (gpus, steps), LATENCY: (steps, gpus), THROUGHPUT: (steps, -gpus), COST: (steps, gpus)}[goal]
 
@@ -213,7 +213,7 @@ def _suggestion(
     slo: Slo,
     points: Sequence[Point],
 ) -> Suggestion | None:
-    """Returns the plan with these arguments on top; with a larger share of the memory where the release's own holds too
+    """Returns the plan with these arguments added; with a larger memory fraction where the release's own holds too
     little. None where it cannot be launched or holds too little."""
     added = [f"{name}={spelled(value)}" for name, value in change.items()]
     try:
@@ -243,8 +243,8 @@ def _suggestion(
 
 
 def _more_room(plan: Plan, fit: Fit) -> Mapping[str, object]:
-    """Returns the argument with which the same layout may hold the load: a larger share of the memory; no more requests
-    than are wanted, where what each keeps beside its tokens takes the whole pool. {} where neither helps."""
+    """Returns the argument with which the same layout may hold the load: a larger memory fraction, or no more requests
+    than wanted where their states take the whole pool. {} where neither helps."""
     if fit.fits:
         return {} if "mem_fraction_static" in plan.intent else larger_share(fit)
     users = None if "max_running_requests" in plan.intent else _wanted(plan).users
@@ -252,7 +252,7 @@ def _more_room(plan: Plan, fit: Fit) -> Mapping[str, object]:
 
 
 def _price(plan: Plan, goal: str) -> float | None:
-    """Returns what an hour of one GPU costs. Raises ConfigError where the goal asks for it and nobody said."""
+    """Returns the price of one GPU hour. Raises ConfigError where the goal needs it and it is unset."""
     price = plan.nodes.forecast.price.get(plan.gpu.name)
     if price is None:
         price = settings().price_of(plan.gpu.name)
@@ -269,8 +269,8 @@ def _cost(found: Forecast | None, price: float | None, gpus: int) -> Figure | No
 
 
 def serves(plan: Plan) -> bool:
-    """Returns whether nothing prevents launching a plan, it fits with the likeliest numbers, and holds what ``fit``
-    asks for: without that, one request of the longest that the server takes."""
+    """Returns whether a plan is launchable, fits with the likeliest numbers, and holds the load of ``fit``: by default
+    one request of the longest that the server takes."""
     fit = plan.fit
     if plan.launchable is False or fit is None:
         return False
@@ -278,7 +278,7 @@ def serves(plan: Plan) -> bool:
 
 
 def longest_taken(composer: Composer, requests: Sequence[Request], classes: Sequence[str]) -> int | None:
-    """Returns the tokens of the longest request that the model takes, where the load's are longer."""
+    """Returns the model's longest request in tokens, where the load's requests are longer; else None."""
     plan = _plan(composer, typed_in_place(composer, requests, [f"gpu={name}" for name in classes[:1]]))
     most, wanted = plan.fit and plan.fit.kv and plan.fit.kv.context, _wanted(plan).context
     return most if most and wanted and most < wanted else None
@@ -293,7 +293,7 @@ def _wanted(plan: Plan) -> Wanted:
 
 
 def command_of(typed: Sequence[str], suggestion: Suggestion) -> str:
-    """Returns the command that starts it: what was typed for the plan, with what was added in place."""
+    """Returns the serve command: the typed words, with the suggestion's words in place."""
     named = {word.partition("=")[0] for word in suggestion.words}
     kept = [word for word in typed if word.partition("=")[0] not in named]
     return shlex.join(["sglang-hydra", "serve", *kept, *suggestion.words])

@@ -1,4 +1,3 @@
-"""Two tables of values compared: two plans, a plan and a running server, a plan and its record.
+"""Compares two tables of values: two plans, a plan and a running server, a plan and its record.
 
-Read difference.py first. What goes here: what differs, and why. What does not: showing it (``sglang_hydra.show``).
-"""
+Read difference.py first. Differences and their reasons go here; showing them does not (``sglang_hydra.show``)."""

@@ -1,7 +1,6 @@
-"""Predicted against actual: what a running server says of itself, held against its plan, field by field.
+"""Compares a plan with the running server's own report, argument by argument.
 
-Its KV cache is held against the one that the memory fit foresaw.
-"""
+The server's KV cache is compared with the memory fit's."""
 
 from __future__ import annotations
 
@@ -26,25 +25,25 @@ if TYPE_CHECKING:
 
 SCHEMA = "sglang_hydra.actual/1"
 _WITHHELD = "<redacted>"
-"""What 0.5.23 reports in place of a secret, set or not (sampling/watermarking/core.py:83)."""
+"""0.5.23 reports this in place of a secret, set or not (sampling/watermarking/core.py:83)."""
 
 DRAWN = ("port", "nccl_port", "dist_init_addr", "random_seed", "disaggregation_bootstrap_port")
-"""Arguments that a server, or who starts it, may draw."""
+"""Arguments that a server, or its launcher, may draw."""
 
 IS_SET = "set"
-"""What is compared of a secret."""
+"""The compared value of a secret that is set."""
 
 _DRAWN_INSIDE = ("lora_id",)
-"""Keys inside a value that every construction of it draws anew."""
+"""Keys inside a value that every construction draws anew."""
 
 UNNAMED = "this server"
-"""The version of a server that names none."""
+"""The version of a server that reports none."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``same`` of the ``of`` arguments that plan and server both have are as planned; ``absent`` are those of the plan
-    that the server does not report. ``version`` is the server's own word; ``kv`` its KV cache against the fit."""
+    """``same`` of the ``of`` arguments that plan and server share are as planned; ``absent`` lists the plan's arguments
+    that the server does not report. ``version`` is the server's own; ``kv`` compares its KV cache with the fit."""
 
     version: str
     same: int
@@ -65,8 +64,8 @@ class Comparison:
         return summary_of(self.same, self.of, len(self.absent), self.version)
 
     def to_json(self, plan: Plan) -> dict[str, object]:
-        """Returns the record of a run folder; its schema is committed as schemas/actual.schema.json. It holds no
-        secret."""
+        """Returns the record of a run folder, without secrets; its schema is committed as
+        schemas/actual.schema.json."""
         return {
             "schema": SCHEMA,
             "server_id": plan.server_id,
@@ -82,16 +81,15 @@ class Comparison:
 
 
 def summary_of(same: int, of: int, absent: int, version: str) -> str:
-    """Returns the sentence of a comparison, by its numbers."""
+    """Returns the summary of a comparison from its numbers."""
     return f"{same} of {of} as planned" + (f"; {absent} not in {printable(version)}" if absent else "")
 
 
 def compare(plan: Plan, info: Mapping[str, object], machine: GpuFacts | None = None) -> Comparison:
-    """Holds ``info``, the answer of /server_info (before: /get_server_info), against the plan.
+    """Compares ``info``, the answer of /server_info (before: /get_server_info), with the plan.
 
-    ``machine`` is what a probe of the server's GPUs found, None where nobody looked. Raises ValueError for an answer
-    that is not about a server's arguments.
-    """
+    ``machine`` is the probe of the server's GPUs, or None. Raises ValueError for an answer without a server's
+    arguments."""
     if not isinstance(info, Mapping) or "model_path" not in info:
         raise ValueError("the answer holds no arguments of a server")
     reported = info.get("version")
@@ -113,19 +111,19 @@ def compare(plan: Plan, info: Mapping[str, object], machine: GpuFacts | None = N
 
 
 def sentence(item: Difference) -> str:
-    """Returns one argument that the server holds otherwise than planned, in words. A secret is ``***``."""
+    """Describes one argument that differs on the server. A secret is ``***``."""
     return f"{item.key}: planned {shown(item.before)}, the server has {shown(item.after)}: {item.why[1]}"
 
 
 def record_of(item: Difference) -> dict[str, object]:
-    """Returns the same in JSON's types."""
+    """Returns a difference in JSON types."""
     return {"field": item.key, "planned": item.before, "actual": item.after, "reason": item.why[1]}
 
 
 def _differences(
     plan: Plan, held: Mapping[str, object], info: Mapping[str, object], version: str, machine: GpuFacts | None
 ) -> Iterator[Difference]:
-    # object seed is one that the start drew.
+    # A seed without a planned value was drawn at startup.
     common = [name for name in held if name in info and not (name == "random_seed" and held[name] is None)]
     planned = {name: comparable(name, held[name]) for name in common}
     actual = {name: comparable(name, info[name]) for name in common}
@@ -142,7 +140,7 @@ def _differences(
 
 
 def _reason(plan: Plan, name: str, actual: object, version: str, machine: GpuFacts | None) -> str:
-    """Returns a clause on why the server holds ``actual`` for an argument, as far as plan and machine say."""
+    """Returns a clause on why the server has another value, as far as plan and machine show it."""
     written = plan.resolution.ledger.of(name)
     is_set = plan.intent.get(name) is not None
     if is_secret_name(name):
@@ -181,7 +179,7 @@ def _mib(gpu: GpuFacts) -> str:
 
 
 def _without(value: object, secrets: Mapping[str, str]) -> object:
-    """Returns ``value`` with every secret of ours in it hidden, wherever the server has put it."""
+    """Masks every secret of ours in ``value``, wherever the server put it."""
     if isinstance(value, str):
         for secret in filter(None, secrets.values()):
             value = value.replace(secret, HIDDEN)
@@ -194,7 +192,8 @@ def _without(value: object, secrets: Mapping[str, str]) -> object:
 
 
 def _finding(item: Difference, plan: Plan, version: str) -> Finding:
-    """Returns a warning where the server is the release whose rules the plan follows: they should be equal."""
+    """Returns the finding on a difference: a warning where the server is 0.5.2, as planned, since both should be
+    equal."""
     level = "warning" if version == SPECIFIED_VERSION == plan.engine.version else "info"
     return Finding(level, "ACT001", sentence(item), (item.key,))  # type: ignore[arg-type]
 
@@ -206,11 +205,10 @@ def _other_release(plan: Plan, version: object) -> Iterator[Finding]:
 
 
 def comparable(name: str, value: object) -> object:
-    """Returns one argument's value in the form in which plan and server are compared.
+    """Returns one argument's value in the form for comparing plan and server.
 
-    JSON's types; a secret only says whether it is set; what each construction draws is left out; what JSON cannot say
-    (inf) is the null that a server writes in its place.
-    """
+    JSON types; a secret only says whether it is set; values drawn by each construction are left out; a float that JSON
+    cannot express (inf) becomes null, as a server writes it."""
     is_float = name in EVERY and EVERY[name].kind == "float"
     if is_secret_name(name):
         return None if value is None else IS_SET
@@ -233,14 +231,13 @@ def _without_drawn(value: object) -> object:
 _GIB = 1 << 30
 _REPORTED = "max_total_num_tokens"
 _SIZING = ("mem_fraction_static", "kv_cache_dtype", "max_total_tokens", "tp_size", "pp_size", "page_size")
-"""Arguments that the size of the pool depends on."""
+"""Arguments that decide the size of the pool."""
 
 
 @dataclass(frozen=True)
 class KvTokens:
-    """Tokens that the KV cache of one replica holds: as foreseen (``planned``, between ``low`` and ``high`` by the
-    fit's error), and as the server reports (``actual``). The first three are None where there is no fit, and ``note``
-    says why."""
+    """Tokens of one replica's KV cache: the fit's (``planned``, between ``low`` and ``high`` by its error), and the
+    server's report (``actual``). The fit's numbers are None without a fit, and ``note`` says why."""
 
     actual: int
     planned: int | None = None
@@ -251,7 +248,7 @@ class KvTokens:
 
     @property
     def as_planned(self) -> bool | None:
-        """Returns None where nothing was foreseen."""
+        """Returns whether the report is within the fit's error; None without a fit."""
         if self.low is None or self.high is None:
             return None
         return self.low <= self.actual <= self.high
@@ -275,7 +272,7 @@ def kv_tokens(
     version: str,
     machine: GpuFacts | None = None,
 ) -> KvTokens | None:
-    """Returns the server's ``max_total_num_tokens`` against the fit; None where it reports no such number."""
+    """Compares the server's ``max_total_num_tokens`` with the fit; None where it reports no such number."""
     actual = info.get(_REPORTED)
     if not isinstance(actual, int) or isinstance(actual, bool):
         return None
@@ -295,11 +292,10 @@ def kv_tokens(
 
 
 def _error_bar(found: Fit, limit: int | None) -> tuple[int, int]:
-    """Returns the least and the most tokens that the fit's errors allow.
+    """Returns the least and the most tokens within the fit's errors.
 
-    Weights and the memory that is free before loading may be off; both go into the pool's size, the latter times the
-    fraction. ``limit`` is max_total_tokens, which holds the pool down.
-    """
+    The errors are those of the weights and of the free memory before loading, the latter times the fraction. ``limit``
+    is max_total_tokens, which limits the pool."""
     assert found.kv is not None
     assert found.free is not None
     assert found.fraction is not None
@@ -308,7 +304,7 @@ def _error_bar(found: Fit, limit: int | None) -> tuple[int, int]:
     up = (found.fraction * (found.free.high - found.free.mid) + found.weights.slack) / each
     tokens = found.kv_tokens or 0
     profiled = found.kv.profiled if found.kv.profiled is not None else tokens
-    # A page at most is lost to rounding, and pages are small against either.
+    # Rounding loses at most a page, which is small against both errors.
     low, high = min(tokens, int(profiled - down)), int(max(profiled, tokens) + up)
     return (max(0, low), min(high, limit)) if limit else (max(0, low), high)
 
@@ -322,7 +318,7 @@ def _reasons(
     machine: GpuFacts | None,
     actual: int,
 ) -> Iterator[str]:
-    """Yields what may have moved the number, the surest first."""
+    """Yields possible reasons for another number, the surest first."""
     for item in differences:
         if item.key in _SIZING:
             yield f"{item.key} is {item.after} and not {item.before}"
@@ -347,7 +343,7 @@ def _reasons(
 
 
 def _logged_weights(info: Mapping[str, object]) -> float | None:
-    """Returns GiB that the first scheduler says its weights take."""
+    """Returns the GiB of weights that the first scheduler reports, or None."""
     states = info.get("internal_states")
     state = states[0] if isinstance(states, list) and states and isinstance(states[0], Mapping) else {}
     usage = state.get("memory_usage")

@@ -1,4 +1,4 @@
-"""Compares two tables of values, and two plans by theirs: what each value was, what it is, and who decided."""
+"""Compares two tables of values, and two plans by their tables: old value, new value, and the reasons of both."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _GPU_FACTS = ("name", "vendor", "device", "memory_mib", "compute_capability", "c
 
 @dataclass(frozen=True)
 class Difference:
-    """One value that differs. ``kind`` is fact, value, environment or memory; ``why`` says of ``before`` and ``after``
-    who decided: a rule with its reason, a layer with its place, or the default. ``since`` is the first release that has
-    it so, where releases between two were asked."""
+    """One value that differs. ``kind`` is fact, value, environment or memory; ``why`` gives the reasons of ``before``
+    and ``after``: a rule with its reason, a layer with its place, or the default. ``since`` is the first release with
+    the new value, where releases in between were asked."""
 
     kind: str
     key: str
@@ -35,7 +35,7 @@ class Difference:
 
     @property
     def is_of_one_release(self) -> bool:
-        """Returns whether the release of one side has no such argument."""
+        """Returns whether the release of one side lacks the argument."""
         return is_absent(self.before) or is_absent(self.after)
 
     def to_json(self) -> JsonDict:
@@ -45,7 +45,7 @@ class Difference:
 
 
 def is_absent(value: object) -> bool:
-    """Returns whether a value means an argument that the release does not have."""
+    """Returns whether a value marks an argument that the release lacks."""
     return isinstance(value, str) and value.startswith(_NOT_IN)
 
 
@@ -56,7 +56,7 @@ def between(
     why: Callable[[str], tuple[str, str]] = lambda key: ("", ""),
     same: Callable[[object, object], bool] = operator.eq,
 ) -> Iterator[Difference]:
-    """Yields every key whose values differ, those of ``before`` first; what one table lacks is None there."""
+    """Yields every key whose values differ, those of ``before`` first; a missing key counts as None."""
     for key in dict.fromkeys([*before, *after]):
         was, now = before.get(key), after.get(key)
         if not same(was, now):
@@ -64,7 +64,7 @@ def between(
 
 
 def compared(left: Plan | Topology, right: Plan | Topology) -> Iterator[Difference]:
-    """Yields every difference, server by server: the first of each role, which both have, and the router."""
+    """Yields every difference, server by server: the first of each common role, and the router."""
     theirs, ours = plans_of(left), plans_of(right)
     yield from between("fact", _facts_of_all(left), _facts_of_all(right))
     if not isinstance(left, Plan) and not isinstance(right, Plan):
@@ -73,7 +73,7 @@ def compared(left: Plan | Topology, right: Plan | Topology) -> Iterator[Differen
         )
         yield from between("fact", was, now)
     for role in dict.fromkeys([*theirs, *ours]):
-        # One server that becomes several, or the other way round, is compared with each role.
+        # A single server is compared with each role of several servers.
         one, other = theirs.get(role, theirs.get("")), ours.get(role, ours.get(""))
         if one and other and (role or (len(theirs), len(ours)) == (1, 1)):
             for item in differences(one, other):
@@ -81,7 +81,7 @@ def compared(left: Plan | Topology, right: Plan | Topology) -> Iterator[Differen
 
 
 def plans_of(made: Plan | Topology | None) -> dict[str, Plan]:
-    """Returns the plans by the name of the server, the first one of each role; one server has no name."""
+    """Returns the plans by role, the first server of each role; a single server has no name."""
     if made is None:
         return {}
     return {"": made} if isinstance(made, Plan) else {server.role: server.plan for server in reversed(made.servers)}
@@ -99,7 +99,7 @@ def _router_of(made: Topology) -> dict[str, object]:
 
 def differences(left: Plan, right: Plan) -> Iterator[Difference]:
     """Yields every difference: facts, then values in the order of the arguments, then the environment, then the memory
-    (GiB and tokens of one GPU). A seed that both drew is none."""
+    (GiB and tokens of one GPU). Two drawn seeds are no difference."""
     yield from between("fact", _facts_of(left), _facts_of(right))
     drawn = {"random_seed"} if left.seed_drawn and right.seed_drawn else set()
     names = [name for name in dict.fromkeys([*left.values, *right.values]) if name not in {*SECRET_FIELDS, *drawn}]
@@ -117,14 +117,14 @@ def _facts_of(plan: Plan) -> JsonDict:
 
 
 def value_of(plan: Plan, name: str) -> Json:
-    """Returns a value as a comparison shows it: in words if the release lacks or decides it."""
+    """Returns a value for a comparison, in words if the release lacks or decides it."""
     if name in plan.unknown:
         return "(unknown)"
     return plan.values.get(name, f"{_NOT_IN}{plan.engine.version})")
 
 
 def why(plan: Plan, name: str) -> str:
-    """Returns who decided a value: the last rule that wrote it, else the strongest layer that named it, else None."""
+    """Returns the origin of a value: the last rule that wrote it, else the strongest layer, else "default"."""
     entries = plan.resolution.ledger.of(name)
     if entries:
         return f"{entries[-1].rule}: {entries[-1].reason}"
@@ -133,7 +133,7 @@ def why(plan: Plan, name: str) -> str:
 
 
 def _who_set(left: Plan, right: Plan, key: str) -> tuple[str, str]:
-    """Returns the layer and the place that set a key of ours on each side; nothing where none did."""
+    """Returns the layer and the place that set one of our keys on each side; empty where none did."""
     found = [plan.settings.get(key) for plan in (left, right)]
     one, other = (f"{origin.layer}, {origin.place}" if origin else "" for origin in found)
     return one, other

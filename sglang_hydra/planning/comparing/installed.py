@@ -1,4 +1,4 @@
-"""Holds what an installed SGLang's own argument code makes of a plan's command line against the plan."""
+"""Compares a plan with the answer of an installed SGLang's own argument code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sglang_hydra.rules.answer import Answer
 
 
 def case_of(plan: Plan, version: str) -> Case:
-    """Returns the plan's command line, machine and models, as a release is asked about them."""
+    """Returns the plan's command line, machine and models as a question to a release."""
     words = list(plan.command)
     flags = words[next((at for at, word in enumerate(words) if word.startswith("--")), len(words)) :]
     environment = {**plan.inherited, **plan.environment}
@@ -21,13 +21,13 @@ def case_of(plan: Plan, version: str) -> Case:
 
 
 def ask_about(plan: Plan, python: str | None) -> tuple[Answer, Comparison | None]:
-    """Returns what the SGLang of ``python`` (None: of this environment) answers to the plan's command line and, where
-    it accepts that, its values against the plan's."""
+    """Asks the SGLang of ``python`` (None: this environment) about the plan's command line. Returns its answer and,
+    where it accepts, the comparison with the plan."""
     program = find_python(python)
     version = None if program is None else installed(python).versions.get("sglang")
     if program is None or version is None or not may_start(program):
         return Answer(None, unanswered=f"no SGLang can be asked in the environment of {python or 'this program'}"), None
     (answer,) = ask_installed(program, version, [case_of(plan, version)])
-    # It was asked without the key, which it has nothing to decide about.
+    # The question has no API key, because the key decides nothing.
     values = {**answer.values, "api_key": plan.values["api_key"], "version": version}
     return answer, compare(plan, values) if answer.ok else None

@@ -1,5 +1,4 @@
-"""The servers that can run a plan: one file an engine, found by its ENGINE.
+"""Describes the servers that can run a plan: one file for each engine, found by its ENGINE.
 
-What goes here: what a server needs on its command line, in its environment and from the machine. What does not:
-starting and watching processes (``sglang_hydra.run.launch``), and what the arguments mean (``sglang_hydra.rules``).
-"""
+A server's needs go here: its command line, environment and machine. Starting and watching processes does not
+(``sglang_hydra.run.launch``), nor does the meaning of arguments (``sglang_hydra.rules``)."""

@@ -1,4 +1,4 @@
-"""What an engine is: a server that can run a plan, described by values and started by ``sglang_hydra.run.launch``."""
+"""Defines an engine: a server that can run a plan, described by values and started by ``sglang_hydra.run.launch``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sglang_hydra.text.json_types import JsonObject
 
 
 class Availability(NamedTuple):
-    """Whether an interpreter's environment has an engine. ``missing`` says in a sentence what it has not."""
+    """Whether an interpreter's environment has an engine. ``missing`` names the missing part in a sentence."""
 
     ok: bool
     version: str | None = None
@@ -20,11 +20,10 @@ class Availability(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """This machine as an engine would find it. Memory in bytes, None where it is not known.
+    """This machine as an engine finds it. Memory in bytes, None if unknown.
 
     ``accelerator`` is the torch device to use (``cuda``, ``xpu``, ``mps``), None for the CPU;
-    ``accelerator_memory_bytes`` is what the smallest of them has free.
-    """
+    ``accelerator_memory_bytes`` is the free memory of the smallest one."""
 
     memory_bytes: int | None
     accelerator: str | None = None
@@ -33,10 +32,9 @@ class Machine(NamedTuple):
 
 @dataclass(frozen=True)
 class EngineRequest:
-    """What is to be served. ``intent`` holds the arguments asked for by name, ``model_path`` and a drawn seed
-    included; ``python`` is the interpreter that has the engine, None for ours; ``host`` and ``port`` are where the
-    server will listen; ``env`` is added to its environment. ``version`` is the release to serve with, None for the one
-    whose arguments these are."""
+    """A request to serve. ``intent`` holds the requested arguments by name, with ``model_path`` and a drawn seed;
+    ``python`` is the engine's interpreter, None for ours; the server will listen on ``host`` and ``port``; ``env`` is
+    added to its environment. ``version`` is the release to serve with, None for the release of these arguments."""
 
     intent: JsonObject
     python: str | None
@@ -49,10 +47,9 @@ class EngineRequest:
 
 @dataclass(frozen=True)
 class Command:
-    """A server's command line as a list, the variables to add to its environment, and a key that stays out of both.
+    """A server's command line as a list, the variables to add to its environment, and a key that is in neither.
 
-    ``shown`` is what a person would type for the same server, without the key.
-    """
+    ``shown`` is the command that a person would type for the same server, without the key."""
 
     argv: Sequence[str]
     shown: Sequence[str]
@@ -62,9 +59,8 @@ class Command:
 
 class Engine(Protocol):
     """One server program. ``health_path`` answers 200 when the server can serve, within ``health_timeout_s`` seconds.
-    ``used_fields`` are the arguments that it obeys, None for all. ``milestones`` maps a text in its output to the words
-    for how far it is.
-    """
+    ``used_fields`` are the arguments that it obeys, None for all. ``milestones`` maps a text in its output to a
+    progress message."""
 
     name: str
     health_path: str
@@ -76,10 +72,10 @@ class Engine(Protocol):
         """Reads from package metadata whether ``python`` (None: ours) has this engine; imports nothing."""
 
     def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
-        """Returns why weights of this size cannot be served by this engine here, in a clause; None if they can."""
+        """Returns why this engine cannot serve weights of this size here, in a clause, or None."""
 
     def findings(self, request: EngineRequest) -> list[Finding]:
-        """Returns what of the request this engine refuses or does not use."""
+        """Returns the findings on parts of the request that this engine refuses or ignores."""
 
     def command(self, request: EngineRequest) -> Command:
         """Returns the command that serves the request."""
@@ -89,13 +85,13 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def read_machine(accelerator: str | None = None, accelerator_memory_bytes: int | None = None) -> Machine:
-    """Reads this machine, with the accelerator to use, if any, as the caller found it."""
+    """Reads this machine's free memory; the caller passes the accelerator, if any."""
     return Machine(free_memory_bytes(), accelerator, accelerator_memory_bytes)
 
 
 def free_memory_bytes(cgroup: Path = _CGROUP) -> int | None:
-    """Returns the memory in bytes that a new process can take without swapping, a container's limit respected; None
-    where the system tells nothing."""
+    """Returns the memory in bytes that a new process can take without swapping, within a container's limit; None if
+    unknown."""
     import psutil
 
     try:
@@ -107,7 +103,7 @@ def free_memory_bytes(cgroup: Path = _CGROUP) -> int | None:
 
 
 def _container_rest(cgroup: Path) -> int | None:
-    """Returns what a cgroup (version 2) leaves: its limit less what is used and cannot be given back."""
+    """Returns the free bytes of a cgroup (version 2): its limit less the memory that cannot be reclaimed."""
     try:
         limit = int((cgroup / "memory.max").read_text())
         used = int((cgroup / "memory.current").read_text())

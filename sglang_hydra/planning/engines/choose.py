@@ -1,4 +1,4 @@
-"""Which engine serves here."""
+"""Chooses the engine to serve with on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AUTO = "auto"
 
 
 class Choice(NamedTuple):
-    """The engine, the installed version, and in a few words why it was chosen."""
+    """The engine, its installed version, and a short reason."""
 
     engine: Engine
     version: str | None
@@ -28,16 +28,15 @@ def engines() -> dict[str, Engine]:
 
 
 def choose(setting: str, python: str | None, machine: Machine, weights_bytes: int | None) -> Choice:
-    """Returns the engine that ``engine=<setting>`` means here, for weights of that size in bytes (None: unknown).
+    """Returns the engine for ``engine=<setting>`` here, for weights of that size in bytes (None: unknown).
 
-    Raises MachineError where this machine has none that can serve them. A name that is no engine has no plan.
-    """
+    Raises MachineError where no engine here can serve them. Planning has refused unknown names."""
     known = engines()
     if setting == AUTO:
         return _first_that_can(known, python, machine, weights_bytes)
     engine = known[setting]
     found = engine.available(python)
-    # A size that is not known stops auto; who names an engine has decided.
+    # An unknown size stops auto, but not a named engine.
     obstacle = engine.obstacle(machine, weights_bytes) if weights_bytes is not None else None
     if not found.ok or obstacle:
         raise MachineError(_cannot_serve({setting: _why_not(found, obstacle)}))

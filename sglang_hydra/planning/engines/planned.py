@@ -1,4 +1,4 @@
-"""Chooses the engine that a plan is for, and makes its command; nothing is started."""
+"""Chooses the engine of a plan and makes its command; starts nothing."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([a-z.+-]*[0-9a-z]+)*")
 
 @dataclass(frozen=True)
 class PlannedEngine:
-    """An engine and the release that the plan is made for; ``installed`` is None where this machine has none.
-    ``newest_that`` is what an older release was chosen for, as the newest that does it."""
+    """An engine and the planned release; ``installed`` is None where this machine lacks it. ``newest_that`` is why an
+    older release was chosen: it is the newest that does this."""
 
     engine: Engine
     version: str
@@ -42,16 +42,16 @@ class PlannedEngine:
 
     @property
     def program(self) -> str | None:
-        """Returns the interpreter that has it, by its path; None where this machine has none."""
+        """Returns the path of its interpreter; None where this machine lacks the engine."""
         return None if self.installed is None else find_python(self.python) or sys.executable
 
     @property
     def provider(self) -> Provider:
-        """Returns what makes the values: the release, for the embedded engine 0.5.2."""
+        """Returns the provider of the values: the release, for the embedded engine 0.5.2."""
         return Provider(self.version if self.engine is SGLANG else SPECIFIED_VERSION)
 
     def note(self, basis: Basis) -> str:
-        """Returns a line on what is installed here, and on what made the values."""
+        """Returns a line on the installed engine and the source of the values."""
         if self.engine is not SGLANG:
             return f"engine: {self.name} {self.version}, the embedded default; values below are what SGLang would use"
         if self.installed == self.version:
@@ -64,8 +64,8 @@ class PlannedEngine:
         return f"engine: {here}; planned by {by}{chosen}"
 
     def request(self, resolution: Resolution, env: Mapping[str, str], machine: Machine) -> EngineRequest:
-        """Returns the request to the engine: the intent as it was given, and a seed that was drawn."""
-        # Null where that is the default is left out; elsewhere the engine reports whether its command can pass it.
+        """Returns the request to the engine: the given intent with a drawn seed."""
+        # Null is left out where it is the default; elsewhere the engine reports whether its command can pass it.
         defaults = fresh_defaults()
         intent = {
             name: value
@@ -88,7 +88,7 @@ class PlannedEngine:
 
 def plan_engine(node: EngineNode, *, embedded_first: bool = False) -> PlannedEngine:
     """Returns the engine of the ``engine`` node. ``auto`` is SGLang, except with ``embedded_first`` (no accelerator
-    here) where only the embedded one is installed. Raises ConfigError for a name that is no engine."""
+    here) where only the embedded one is installed. Raises ConfigError for an unknown name."""
     name, python = node.name, node.python
     if name == "transformers":
         return _planned(TRANSFORMERS, node, TRANSFORMERS.available(python))
@@ -106,8 +106,8 @@ def plan_engine(node: EngineNode, *, embedded_first: bool = False) -> PlannedEng
 def engine_command(
     planned: PlannedEngine, resolution: Resolution, env: Mapping[str, str]
 ) -> tuple[list[str], list[Finding]]:
-    """Returns the command that a person would type, and the findings on what the engine refuses or ignores. The
-    command is empty where it cannot be written; without a model there is neither."""
+    """Returns the command that a person would type, and findings on arguments that the engine refuses or ignores. The
+    command is empty where it cannot be written; without a model both are empty."""
     request = planned.request(resolution, env, Machine(None))
     if "model_path" not in request.intent:
         return [], []
@@ -124,7 +124,7 @@ def engine_command(
 
 
 def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
-    """Returns what 0.5.2 refuses, for another release whose own code was not asked: a warning."""
+    """Turns 0.5.2's refusals into warnings for another release whose own code was not asked."""
     return [
         replace(
             finding,
@@ -139,8 +139,8 @@ def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
 
 
 def release_meant(version: str | None = None, python: str | None = None) -> str:
-    """Returns the release that a plan is for, and that reads its words: the one that is named, else the one that
-    ``python`` (None: ours) has installed, else the user's choice or the newest."""
+    """Returns the release of a plan, which reads its words: the named one, else the one installed for ``python`` (None:
+    ours), else the user's choice or the newest."""
     return release_named(version) if version else SGLANG.available(python).version or default_release()
 
 

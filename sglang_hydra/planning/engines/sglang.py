@@ -1,4 +1,4 @@
-"""SGLang itself, from the environment of ``engine.python``."""
+"""Runs SGLang itself, from the environment of ``engine.python``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SGLang:
     health_path = "/health"
     health_timeout_s = 30.0
     used_fields: frozenset[str] | None = None
-    # As 0.5.2 and 0.5.23 log them; a graph is of CUDA, the CPU or another device, of the model or of its draft.
+    # The log texts of 0.5.2 and 0.5.23; a graph may be for CUDA, the CPU or another device, for the model or its draft.
     milestones: Mapping[str, str] = {
         "server_args=": "reading its arguments",
         "Init torch distributed begin": "joining its ranks",

@@ -1,4 +1,5 @@
-"""The embedded engine: ``transformers serve``, for machines without SGLang. Facts are those of transformers 5.23."""
+"""Runs the embedded engine, ``transformers serve``, for machines without SGLang. Facts are those of transformers
+5.23."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from sglang_hydra.planning.engines.base import Availability, Command, EngineRequ
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import install_command
 
-# What `transformers[serving]` needs at run time, and torch, which it leaves to its users.
+# The runtime packages of `transformers[serving]`, and torch, which it does not require.
 _PARTS = ("torch", "transformers", "accelerate", "fastapi", "uvicorn", "openai")
-# The first whose `serve` was seen to take the model as its argument.
+# The first version whose `serve` takes the model as its argument, as observed.
 _OLDEST = (5, 8)
-# Activations, the KV cache and the copy that loading makes, beside the weights.
+# Covers activations, the KV cache and the copy made while loading, beside the weights.
 _WEIGHTS_FACTOR = 1.3
 _DTYPES = {"half": "float16", "float": "float32"}
 _PLAIN_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
@@ -123,8 +124,7 @@ class Transformers:
 def _alias(intent: Mapping[str, object]) -> str:
     """Returns the name under which a local folder is served, empty for its own path.
 
-    The server answers to the path that it was given and to nothing else, and cuts that at an "@".
-    """
+    The server answers only to the path that it was given, and cuts it at an "@"."""
     folder, name = os.path.expanduser(str(intent["model_path"])), intent.get("served_model_name")
     if not os.path.isdir(folder):
         return ""
@@ -134,7 +134,7 @@ def _alias(intent: Mapping[str, object]) -> str:
 
 
 def _alias_folder(model: str, alias: str) -> Path:
-    """Raises MachineError (REL015) where others could put another model there."""
+    """Returns the link's path. Raises MachineError (REL015) where others could put another model there."""
     from sglang_hydra.facts.tiny import default_cache
     from sglang_hydra.text.private import require_private
 
@@ -144,7 +144,7 @@ def _alias_folder(model: str, alias: str) -> Path:
 
 
 def parts_command(python: str | None) -> str:
-    """Returns the command that installs what the embedded engine needs, into this environment or that of ``python``."""
+    """Returns the command that installs the embedded engine's packages, into this environment or that of ``python``."""
     return f"{python} -m pip install torch 'transformers[serving]' accelerate" if python else install_command("local")
 
 

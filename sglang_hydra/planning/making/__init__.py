@@ -1,5 +1,4 @@
-"""How a plan is made: words are composed, a target is found, its release resolves, the fit sizes, remedies are tried.
+"""Makes a plan: composes words, finds a target, resolves by its release, sizes the fit, tries remedies.
 
-Read make.py first, then composed.py, which is the story. What goes here: what every plan needs. What does not:
-comparing plans (``comparing``), choosing between them (``choosing``), reading one back (``recorded``).
-"""
+Read make.py first, then composed.py, which has all steps in order. Steps that every plan needs go here. Comparing plans
+(``comparing``), choosing between them (``choosing``) and reading one back (``recorded``) do not."""

@@ -1,4 +1,4 @@
-"""A plan's values: what its release makes of what was given, on its GPU and for its model."""
+"""Resolves a plan's values: by its release, from the given arguments, its GPU and its model."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 
 def resolved(target: Target, *, may_fetch: bool = True, may_ask: bool = True, why: bool = True) -> Resolution:
-    """Returns what the target's release makes of what was given. Where ``may_fetch``, a release that the user typed is
-    fetched; unless it ``may_ask``, only recorded answers count; without ``why`` it is asked for no reasons, which takes
-    half the time."""
+    """Resolves the given arguments by the target's release. ``may_fetch``: fetches a release that the user typed;
+    ``may_ask`` False: uses recorded answers only; ``why`` False: asks for no reasons, which takes half the time."""
     composition, engine = target.composition, target.engine
     named = composition.settings.get("engine.version")
     asking = Asking(
@@ -33,8 +32,8 @@ def resolved(target: Target, *, may_fetch: bool = True, may_ask: bool = True, wh
 
 
 def serving(find: Callable[[str | None], Target], *, why: bool = True) -> tuple[Target, Resolution]:
-    """Returns a target with its values. ``find`` gives it for the release that was named, or for the newest where none
-    was; it is called with an older one where the newest refuses what a recorded answer of the older one accepts."""
+    """Returns a target with its values. ``find`` makes it for the named release, or for the newest where none is named;
+    it is called with an older one where the newest refuses a case that a recorded answer of the older one accepts."""
     target = find(None)
     found = resolved(target, why=why)
     if not target.is_open or found.answer is None or found.answer.ok:
@@ -51,5 +50,5 @@ def serving(find: Callable[[str | None], Target], *, why: bool = True) -> tuple[
 
 
 def resolver(target: Target) -> Callable[[Facts], Resolution]:
-    """Returns the same for other facts and arguments; it fetches nothing and asks for no reasons."""
+    """Returns a function that resolves other facts and arguments; it fetches nothing and asks for no reasons."""
     return lambda facts: resolved(replace(target, facts=facts), may_fetch=False, why=False)

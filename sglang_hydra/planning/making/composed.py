@@ -1,4 +1,4 @@
-"""The story of a plan in one screen: facts, resolution, checks, memory fit, engine, and the plan of them all."""
+"""Makes a plan in one screen of steps: facts, resolution, checks, memory fit, engine, and the plan of all."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def plan_once(
     recorded: Recorded | None = None,
     with_remedies: bool = True,
 ) -> Plan:
-    """Returns the plan of what ``requests`` were composed to. Its offers are not planned yet (``replan`` does that);
-    without remedies, none is looked for where the model does not fit, and another release is not asked for its reasons.
-    Raises ConfigError for facts or settings that mean nothing."""
+    """Plans the composition of ``requests``. Its offers are not planned yet (``replan`` does that). Without remedies,
+    none is searched where the model does not fit, and another release is not asked for its reasons. Raises ConfigError
+    for impossible facts or settings."""
     find = partial(find_target, composer, requests, composition, seed, env, recorded)
     target, resolution = _serving(find, composer, with_remedies)
     composition, engine, facts, hardware = target.composition, target.engine, target.facts, target.hardware
@@ -95,7 +95,7 @@ def plan_once(
 def _serving(
     find: Callable[[str | None], Target], composer: Composer, with_remedies: bool
 ) -> tuple[Target, Resolution]:
-    """Returns the target with its values. A composer that ``only_judges`` asks for the reasons of a refusal alone."""
+    """Returns the target with its values. A composer that ``only_judges`` asks for reasons only after a refusal."""
     target, resolution = serving(find, why=with_remedies and not composer.only_judges)
     if with_remedies and composer.only_judges and resolution.answer is not None and not resolution.answer.ok:
         return serving(find)
@@ -111,14 +111,14 @@ def _fitted(
 
 
 def _missing(composition: Composition) -> Iterator[Finding]:
-    """Yields the paths that are not there. What a published command names lies where it was published."""
+    """Yields findings on missing paths. Paths of published presets are relative to where they were published."""
     published = {name for name, chain in composition.origins.items() if chain and chain[-1].layer in _PUBLISHED}
     return missing_paths(composition.intent, published)
 
 
 def _launch_findings(nodes: Nodes, resolution: Resolution, engine: str, in_range: bool) -> Iterator[Finding]:
-    """Findings on how it is launched: on several nodes (only where every size is ``in_range``), as a Slurm job, over a
-    network. What does not apply is not imported."""
+    """Yields findings on the launch: on several nodes (only where every size is ``in_range``), as a Slurm job, over a
+    network. Imports only the modules that apply."""
     if in_range and resolution.values["nnodes"] != 1:
         from sglang_hydra.planning.passing.nodes import node_findings
 
@@ -136,8 +136,8 @@ def _launch_findings(nodes: Nodes, resolution: Resolution, engine: str, in_range
 def split_ignored(
     findings: Sequence[Finding], ignore: Sequence[str]
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Returns the findings that stay, and those of ours that ``ignore`` names; a refusal of SGLang's own cannot be
-    silenced. An id of ``ignore`` without effect, or that no finding has, is a finding (CLI011)."""
+    """Returns the remaining findings, and ours that ``ignore`` names; a refusal of SGLang's own cannot be silenced. An
+    id in ``ignore`` that has no effect or does not exist is a finding (CLI011)."""
     ignored = tuple(finding for finding in findings if finding.id in ignore and finding.ours)
     kept = [finding for finding in findings if finding not in ignored]
     refused = {finding.id for finding in kept if finding.level == "error"}

@@ -1,4 +1,4 @@
-"""gpu=auto: from what the machine has to the class that it belongs to, before anything is resolved."""
+"""Resolves gpu=auto: finds the class of this machine's GPUs before anything is resolved."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a probe adds to a plan: facts that beat the preset's, findings, and notes for the heading. ``embedded`` says
-    that the embedded engine would be started on this machine, which has no accelerator; ``lacks`` is what to install
-    for that."""
+    """The results of a probe for a plan: facts that replace the preset's, findings, and notes for the heading.
+    ``embedded``: the embedded engine would start on this machine, which has no accelerator; ``lacks`` is the command
+    that installs it."""
 
     facts: JsonObject = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
@@ -32,7 +32,7 @@ class Hardware:
     lacks: str = ""
 
     def named(self, finding: Finding) -> Finding:
-        """Returns ``finding`` with what is missing on this machine, if only the engine without accelerator."""
+        """Adds the missing package to ``finding``, if only the engine for CPUs is missing."""
         if not self.lacks or finding.fields != ("device",):
             return finding
         message = "no GPU is here, and the embedded engine, which serves on the CPU, is not installed"
@@ -43,11 +43,10 @@ class Hardware:
 def choose_gpu_class(
     composer: Composer, requests: Sequence[Request], composition: Composition, env: Mapping[str, str]
 ) -> tuple[Composition, Hardware]:
-    """Replaces ``gpu=auto`` by the class of this machine and composes again; any other choice stays as it is.
+    """Replaces ``gpu=auto`` by the class of this machine and composes again; any other choice stays.
 
-    A GPU of no known class keeps its probed facts alone. Without an accelerator the choice is ``none``, which SGLang
-    refuses; where the embedded engine would be started it is ``cpu``.
-    """
+    A GPU of unknown class keeps its probed facts alone. Without an accelerator the choice is ``none``, which SGLang
+    refuses; where the embedded engine would start it is ``cpu``."""
     if composition.nodes.gpu.name != "auto":
         return composition, Hardware()
     from sglang_hydra.facts.probe import probe_gpu
@@ -83,25 +82,25 @@ def choose_gpu_class(
 
 
 def _would_start_embedded(composer: Composer, composition: Composition) -> bool:
-    """Returns whether a plan of this machine is for what is started on it, and not for a machine that nobody named."""
+    """Returns whether a plan without a named machine is for a server on this machine."""
     engine, model = composition.nodes.engine.name, composition.nodes.model.name
     on_cpu = composition.intent.get("device") == "cpu"
     return composer.for_start or on_cpu or engine == "transformers" or model == "tiny"
 
 
 def gpu_nodes(composer: Composer, requests: Sequence[Request] = ()) -> dict[str, JsonObject]:
-    """Returns the ``gpu`` node of every preset by its option, those that inherit their device names last."""
+    """Returns the ``gpu`` node of every preset by its option; those with inherited device names come last."""
     found = sorted(composer.presets("gpu", requests), key=lambda preset: "device_names" not in preset.own_keys)
     return {preset.name: preset.node for preset in found}
 
 
 def _set_by_hand(composition: Composition) -> set[str]:
-    """Returns the facts that somebody wrote beside ``gpu=auto``, which itself declares none: they beat the probe."""
+    """Returns the facts set beside ``gpu=auto``, which itself declares none: they take priority over the probe."""
     return {key.removeprefix("gpu.") for key in composition.named if key.startswith("gpu.") and key != "gpu.name"}
 
 
 def _probed(facts: GpuFacts) -> JsonDict:
-    """Returns what the machine itself says, under the keys of the ``gpu`` node."""
+    """Returns this machine's own facts, under the keys of the ``gpu`` node."""
     capability = facts.compute_capability
     return {
         "name": facts.name,

@@ -1,4 +1,4 @@
-"""Makes plans: from overrides, or from what was composed; with ``lock=plan.json`` a recorded plan once more."""
+"""Makes plans: from overrides, or from a composition; with ``lock=plan.json`` a recorded plan again."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ def plan(
     seed: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Plans what ``python serve.py plan OVERRIDES`` plans, or what Hydra's compose API has composed.
+    """Plans like ``python serve.py plan OVERRIDES``, or from a config that Hydra's compose API made.
 
-    ``overrides`` is a list of words, or a DictConfig that holds our tree at its root or under a node; a value there
-    that is SGLang's default counts as not set. Where Hydra is initialized, its search path is searched first.
-    ``config_dirs`` are searched for config groups before ours. ``seed`` replaces the seed that the start
-    draws when no ``random_seed`` is set; ``env`` for the process's environment. Raises ConfigError, with every finding,
-    when the overrides cannot be composed; what SGLang would refuse is in the plan's ``findings`` instead.
-    """
+    ``overrides`` is a list of words, or a DictConfig with our tree at its root or under a node; a value there that is
+    SGLang's default counts as unset. Where Hydra is initialized, its search path comes first. ``config_dirs`` are
+    searched for config groups before ours. ``seed`` replaces the seed that the launch draws for an unset
+    ``random_seed``; ``env`` replaces the process's environment. Raises ConfigError, with every finding, when the
+    overrides cannot be composed; SGLang's refusals are in the plan's ``findings`` instead."""
     if isinstance(overrides, str):
         raise TypeError(f"overrides is a list of words, [{overrides!r}, ...], not one word")
     if isinstance(overrides, dict):
@@ -52,7 +51,7 @@ def plan(
 
 @functools.lru_cache(maxsize=1)
 def _own_composer() -> Composer:
-    """Returns one composer for all plans: our own configs change as little as our code does while a program runs."""
+    """Returns one composer for all plans: our own configs do not change while a program runs."""
     return Composer()
 
 
@@ -64,10 +63,9 @@ def make_plan(
     env: Mapping[str, str] | None = None,
     recorded: Recorded | None = None,
 ) -> Plan:
-    """Makes the finished plan from what was typed, step by step. ``recorded`` is what an earlier plan knew already.
+    """Makes the finished plan from the typed requests. ``recorded`` holds the facts of an earlier plan.
 
-    With ``lock=plan.json`` that plan is made once more, or refused where it would be another one.
-    """
+    With ``lock=plan.json`` that plan is made again, or refused where it would differ."""
     with asking_once():
         try:
             composition = composer.compose(requests)
@@ -85,7 +83,7 @@ def with_offers(
     env: Mapping[str, str] | None = None,
     recorded: Recorded | None = None,
 ) -> ConfigError:
-    """Returns why ``requests`` cannot be composed, with values that make a plan."""
+    """Returns the error of ``requests`` that cannot be composed, with values that make a plan."""
     if not any(finding.offers for finding in failure.findings):
         return failure
     again = Replanner(composer, requests, seed, os.environ if env is None else env, recorded)
@@ -102,7 +100,7 @@ def plan_composed(
     recorded: Recorded | None = None,
     with_remedies: bool = True,
 ) -> Plan:
-    """Returns the plan of what ``requests`` were composed to. Without remedies, a misfit says no more."""
+    """Plans the composition of ``requests``. Without remedies, a misfit offers none."""
     env = os.environ if env is None else env
     lock = composition.nodes.lock
     if lock is not None and not (recorded and recorded.locked):

@@ -1,4 +1,4 @@
-"""The memory fit of a plan: when it can be computed, what it means for the launch, and what would help."""
+"""Computes the memory fit of a plan, its meaning for the launch, and remedies."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _MOST_GIB = 2**20
 
 
 def fit_settings(settings: FitNode) -> tuple[float, Wanted]:
-    """Returns what the ``fit`` node keeps free on each GPU, in GiB, and what the server has to hold. Raises ConfigError
-    for settings that mean nothing."""
+    """Returns the GiB that the ``fit`` node reserves on each GPU, and the wanted capacity. Raises ConfigError for
+    invalid settings."""
     reserved, context, users = settings.reserved_gib, settings.context, settings.users
     wrong = {
         f"fit.reserved_gib={reserved} is no size in GiB": (not 0 <= reserved < _MOST_GIB, "fit.reserved_gib=2"),
@@ -55,9 +55,9 @@ def fit_settings(settings: FitNode) -> tuple[float, Wanted]:
 
 
 def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, sized_end: bool = True) -> Fit | None:
-    """Returns the fit of what was resolved, also where SGLang refuses it for another reason; None where there is
-    nothing to fit into: no GPU with a known memory, or no known model. ``sized_end`` as for ``fit``. Raises ConfigError
-    for a config.json with impossible sizes."""
+    """Returns the fit of the resolved values, also where SGLang refuses them for another reason; None without a GPU of
+    known memory, or without a known model. ``sized_end`` as for ``fit``. Raises ConfigError for a config.json with
+    impossible sizes."""
     gpu = facts.gpu
     if gpu.memory_mib is None or gpu.device in (None, "cpu") or not facts.model.known:
         return None
@@ -65,7 +65,7 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     from sglang_hydra.fit.sizing import fit
 
     path = str(resolution.values["model_path"])
-    # A name that no file can have (half a character) is not there either; looking into it would fail.
+    # A path that no file can have (half a character) does not exist; opening it would fail.
     weights = read_checkpoint(path) if os.path.exists(path) else None
     own_pool = "disable_hybrid_swa_memory"
     values = {**resolution.values, own_pool: False} if own_pool in resolution.unknown else resolution.values
@@ -96,8 +96,8 @@ def fit_with_findings(
     is_probed: bool = False,
 ) -> tuple[Fit | None, list[Finding]]:
     """Returns the fit, None where it cannot be computed, and the findings on it, with remedies where ``read_classes``
-    gives the GPU classes of the catalog. ``resolve_with`` as for ``remedies_of``; the machine ``is_probed`` for
-    gpu=auto."""
+    gives the GPU classes of the catalog. ``resolve_with`` as for ``remedies_of``; ``is_probed``: the machine is
+    gpu=auto's."""
     reserved, wanted = fit_settings(composition.nodes.fit)
     try:
         fit = fit_of(resolution, facts, reserved)
@@ -117,8 +117,8 @@ def fit_with_findings(
 def _beside_trainer(
     composition: Composition, resolution: Resolution, facts: Facts, fit: Fit
 ) -> tuple[Fit, Sequence[Finding]]:
-    """Returns ``fit`` with how it shares its GPUs with a trainer, and the findings on that. Raises ConfigError for
-    settings that mean nothing."""
+    """Returns ``fit`` with the trainer that shares its GPUs, and the findings on that. Raises ConfigError for invalid
+    settings."""
     settings = composition.nodes.plain["colocate"]
     if settings["trainer_gib"] is None and settings["keeps"] is None:
         return fit, ()
@@ -133,7 +133,7 @@ def _beside_trainer(
 
 
 def node_memory(resolution: Resolution, fit: Fit) -> HostMemory:
-    """Returns what one node keeps in its own memory."""
+    """Returns the server's host memory on one node."""
     from sglang_hydra.fit.host import host_memory
 
     layout = resolution.layout
@@ -142,10 +142,9 @@ def node_memory(resolution: Resolution, fit: Fit) -> HostMemory:
 
 
 def _host_findings(resolution: Resolution, facts: Facts, fit: Fit, is_told: bool) -> Iterator[Finding]:
-    """Returns the finding on a node whose memory is too small for what its server keeps there.
+    """Yields the finding on a node with too little memory for its server.
 
-    It is an error where the memory of this node ``is_told``; that of a class is the usual one.
-    """
+    It is an error where the memory of this node ``is_told``, else a warning: the class states the usual one."""
     node, values = facts.gpu.extra.get("host_memory_gib"), resolution.values
     if node is None or not (values.get("enable_hierarchical_cache") or values.get("cpu_offload_gb")):
         return
@@ -173,8 +172,8 @@ def _host_findings(resolution: Resolution, facts: Facts, fit: Fit, is_told: bool
 def _with_setter(
     failure: ConfigError, resolution: Resolution, facts: Facts, settings: Mapping[str, Origin]
 ) -> Sequence[Finding]:
-    """Returns the findings of a failed fit; one on a field of the model's config names who set that over the file that
-    is read: ``json_model_override_args``, or a ``model.config.FIELD`` among ``settings``."""
+    """Returns the findings of a failed fit; one on a field of the model's config names what set it over the file:
+    ``json_model_override_args``, or a ``model.config.FIELD`` among ``settings``."""
     if not isinstance(failure, WrongField) or failure.source != facts.model.source:
         return failure.findings
     (finding,), name = failure.findings, failure.name
@@ -190,7 +189,7 @@ def _with_setter(
 
 
 def checkpoint_bytes(values: JsonObject, gpu: GpuFacts, model: ModelFacts) -> int | None:
-    """Returns how large the checkpoint's files are, by its config.json alone; None where that says too little."""
+    """Returns the bytes of the checkpoint's files, by its config.json alone, or None if unknown."""
     from sglang_hydra.architecture.known import text_part
     from sglang_hydra.architecture.understanding import understand
     from sglang_hydra.fit.weights import stored_weights
@@ -214,11 +213,10 @@ def remedies_of(
     reserved_gib: float = 0.0,
     resolve_with: Resolve | None = None,
 ) -> tuple[Remedy, ...]:
-    """Returns the changes with which the plan fits and holds what is wanted, each of them resolved, checked and fitted.
+    """Returns the changes with which the plan fits and has the wanted capacity, each resolved, checked and fitted.
 
-    ``read_classes`` reads the GPU classes of the catalog; it is called where no smaller change helps. ``resolve_with``
-    resolves what is given with other facts, without it by our own rules.
-    """
+    ``read_classes`` reads the GPU classes of the catalog, only where no smaller change helps. ``resolve_with`` resolves
+    changed arguments and facts; the default is our own rules."""
     from sglang_hydra.fit.remedy import Server, remedies
 
     classes: dict[str, GpuFacts] = {}
@@ -240,9 +238,9 @@ def _by_own_rules(facts: Facts) -> Resolution:
 def fit_findings(
     found: Fit, help_with: Callable[[], Sequence[Remedy]], wanted: Wanted = NOTHING_STATED, *, refused: bool = False
 ) -> list[Finding]:
-    """Returns what the fit means: an error of ours where it surely fails, a warning where it is tight, or where the KV
-    cache holds less than is wanted. Nothing helps arguments that SGLang refuses for another reason (``refused``), so
-    nothing is offered for them."""
+    """Returns the findings on the fit: an error of ours where it surely fails, a warning where it is tight or the KV
+    cache holds less than wanted. For arguments that SGLang refuses for another reason (``refused``) it makes no
+    offers."""
     fields: tuple[str, ...] = ("model_path", "tp_size", "mem_fraction_static")
     if found.fits is False:
         id, message = "FIT001", f"it does not fit: {'; '.join(found.reasons)}"
@@ -263,7 +261,7 @@ def _offer(remedy: Remedy) -> Offered:
 
 
 def _likely(found: Fit) -> str:
-    """Returns what the likeliest numbers say of a fraction that only the best ones allow."""
+    """Describes the likeliest numbers for a fraction that only the best numbers allow."""
     interval = found.interval
     if interval is None or found.asked is None:
         return "the likeliest numbers say no"

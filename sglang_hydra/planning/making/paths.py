@@ -1,4 +1,4 @@
-"""Files and folders that arguments name and that are not there; programs that files name, which were not asked."""
+"""Finds missing files and folders of arguments, and programs that files name and that were not asked."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from sglang_hydra.text.origins import Named
 from sglang_hydra.text.words import nearest, short
 
 _OF_THE_HUB = ("model_path", "tokenizer_path", "speculative_draft_model_path", "speculative_token_map", "lora_paths")
-"""What also takes the name of a repository: ``org/name`` is one, ``./name`` and ``/name`` are not."""
+"""Arguments that also accept a repository's name: ``org/name`` is one, ``./name`` and ``/name`` are paths."""
 _FILES = (
     *("chat_template", "completion_template", "quantization_param_path", "init_expert_location"),
     *("ssl_keyfile", "ssl_certfile", "ssl_ca_certs"),
 )
-"""What may also take a name that SGLang knows (a template, ``trivial``)."""
+"""Arguments that may also accept a name known to SGLang (a template, ``trivial``)."""
 _SUFFIXES = (".json", ".jinja", ".pt", ".pem", ".key", ".crt")
 _DEEP = re.compile(r"[\w.-]+(/[\w.-]+){2,}")
 """Deeper than any repository of the hub."""
 _NO_NAME = re.compile(r"[\s\\$:*?\"'<>|]")
-"""What no repository of the hub has in its name: a blank, a variable that the shell did not read, a path of Windows."""
+"""Characters that no repository of the hub has in its name: a blank, an unexpanded variable, a Windows path."""
 
 
 def missing_paths(
     intent: Mapping[str, object], of_presets: Collection[str] = (), served_here: bool = False
 ) -> Iterator[Finding]:
-    """Yields a finding for each path that is not there: an error for a relative one, and for every one where the
-    server is ``served_here``; a warning for another absolute one, and for one ``of_presets``: it may be where the
-    server runs."""
+    """Yields a finding for each missing path: an error for a relative one, and for every one where the server is
+    ``served_here``; a warning for other absolute ones and those ``of_presets``, which may exist where the server
+    runs."""
     for name, value in intent.items():
         for path in _paths(name, value):
             if os.path.lexists(os.path.expanduser(path)):
@@ -57,7 +57,7 @@ def missing_paths(
 
 
 def _paths(name: str, value: object) -> Iterable[str]:
-    """Returns the paths that an argument's value names for certain."""
+    """Returns the values of an argument that certainly are paths."""
     if name == "lora_paths":
         return [path for path in _adapters(value) if _is_path(path)]
     if not isinstance(value, str) or "\0" in value or "://" in value or "${" in value:
@@ -87,7 +87,7 @@ def _is_path(text: str) -> bool:
 
 
 def _nearest(path: str) -> Iterator[str]:
-    """Yields what lies beside it under a name like it; a path of Windows as this machine writes it."""
+    """Yields a path of a similar name in the same folder, or a Windows path in this machine's form."""
     if (here := path_meant(path)) is not None:
         yield here
         return
@@ -101,12 +101,12 @@ def _nearest(path: str) -> Iterator[str]:
 
 
 def findings_on(programs: Mapping[str, Named]) -> list[Finding]:
-    """Findings on programs that files name and that were not asked."""
+    """Returns findings on programs that files name and that were not asked."""
     return [found for key, named in programs.items() if (found := _unasked(key, named)) is not None]
 
 
 def notes_on(programs: Mapping[str, Named]) -> list[str]:
-    """Returns one line for each program that a file names: who names it, and what the settings decided."""
+    """Returns one line for each program that a file names: its origin, and the decision of the settings."""
     notes = []
     for key, named in programs.items():
         if named.is_of_app or is_trusted(named.origin):

@@ -1,4 +1,4 @@
-"""Tries the remedies of findings: each is planned first, and shown only where it helps."""
+"""Tries the remedies of findings: plans each one first, and shows it only where it helps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import program
 
 PlanWith = Callable[[Sequence[str]], "Sequence[Finding] | None"]
-"""The findings of the plan with these overrides typed in place; None where nothing can be planned."""
+"""Returns the findings of the plan with these overrides typed in place; None where it cannot be planned."""
 
 _MOST_TRIED = 8
 _MOST_VALUES = 2
@@ -26,7 +26,7 @@ _RANK = {"error": 2, "warning": 1, "info": 0}
 
 @dataclass(frozen=True)
 class Replanner:
-    """What a plan was made from: all that is needed to make it with other overrides."""
+    """The inputs of a plan, enough to make it again with other overrides."""
 
     composer: Composer
     requests: Sequence[Request]
@@ -35,7 +35,7 @@ class Replanner:
     recorded: Recorded | None = None
 
     def plan(self, composition: Composition, *, with_remedies: bool) -> Plan:
-        """Returns the plan of what the requests were composed to; its offers are not planned."""
+        """Plans the composition of the requests; does not plan its offers."""
         return plan_once(
             *(self.composer, self.requests, composition),
             seed=self.seed,
@@ -45,7 +45,7 @@ class Replanner:
         )
 
     def findings_with(self, words: Sequence[str]) -> Sequence[Finding] | None:
-        """Returns those of the plan with these overrides typed in place; None where it cannot be composed."""
+        """Returns the findings of the plan with these overrides typed in place; None where it cannot be composed."""
         other = replace(self, requests=typed_in_place(self.composer, self.requests, words))
         try:
             with nothing_fetched():  # an offer may name any release
@@ -54,14 +54,15 @@ class Replanner:
             return None
 
     def with_helpful_offers(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """Returns the findings of the plan, with only the offers that help."""
+        """Returns the findings of the plan, only with offers that help."""
         if not any(finding.offers for finding in findings):
             return tuple(findings)
         planned = with_planned_offers(findings, self.findings_with)
         return tuple(as_app_types_it(self.composer, finding) for finding in planned)
 
     def with_valid_values(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """Findings on overrides that cannot be composed, with values that add no error to the plan of the others."""
+        """Returns findings on overrides that cannot be composed, with values that add no error to the plan of the
+        others."""
         wrong = {name for finding in findings for name in finding.fields}
         rest = replace(self, requests=without(self.requests, wrong))
         before = rest.findings_with(())
@@ -72,7 +73,7 @@ class Replanner:
 
 
 def planned(made_from: Replanner, composition: Composition, with_remedies: bool = True) -> Plan:
-    """Returns the plan of what its requests were composed to. Without remedies offers stay untried."""
+    """Plans the composition of its requests. Without remedies, offers stay untried."""
     plan = made_from.plan(composition, with_remedies=with_remedies)
     return replace(plan, findings=made_from.with_helpful_offers(plan.findings)) if with_remedies else plan
 
@@ -82,9 +83,8 @@ def with_planned_offers(
 ) -> tuple[Finding, ...]:
     """Returns ``findings`` with those of their offers that help, as planned remedies.
 
-    An offer helps where the finding is gone and no error is there that was not ``before`` (by default: among the
-    findings). One that brings a new warning is named only where all do, and not more than ``most`` are.
-    """
+    An offer helps where the finding disappears and no error appears that was not ``before`` (by default: among the
+    findings). Offers with a new warning are named only where all have one; at most ``most`` are named."""
     known = findings if before is None else before
     return tuple(_with_offers(finding, plan_with, known, most) if finding.offers else finding for finding in findings)
 
@@ -108,15 +108,15 @@ def _is_gone(finding: Finding, after: Sequence[Finding]) -> bool:
 
 
 def _new(before: Sequence[Finding], after: Sequence[Finding], level: str) -> set[str]:
-    """Returns the ids that have ``level`` only now, or had a lower one."""
+    """Returns the ids that reach ``level`` only now."""
     least = _RANK[level]
     known = {finding.id for finding in before if _RANK[finding.level] >= least}
     return {finding.id for finding in after if _RANK[finding.level] >= least} - known
 
 
 def typed_in_place(composer: Composer, requests: Sequence[Request], words: Sequence[str]) -> list[Request]:
-    """Returns ``requests`` with each of these overrides in place of the typed one for its key, the others at the end;
-    ``~KEY`` takes those of a key away."""
+    """Returns ``requests`` with each of these overrides in place of the typed one for its key, others at the end;
+    ``~KEY`` removes those of a key."""
     requests = without(requests, {word[1:] for word in words if word.startswith("~")})
     left = {_name(word): word for word in words if not word.startswith("~")}
     if composer.hydra_syntax:
@@ -135,13 +135,13 @@ def typed_in_place(composer: Composer, requests: Sequence[Request], words: Seque
 
 
 def without(requests: Sequence[Request], keys: set[str]) -> list[Request]:
-    """Returns ``requests`` without those for one of the keys, also below the node of our tree in an app."""
+    """Returns ``requests`` without those for these keys, also below our tree's node in an app."""
     named = [(request, key_of(request)) for request in requests]
     return [request for request, key in named if key not in keys and key.rpartition(".")[2] not in keys]
 
 
 def as_app_types_it(composer: Composer, finding: Finding) -> Finding:
-    """Returns ``finding`` with what was planned for it below the node of our tree in an app."""
+    """Returns ``finding`` with its planned overrides below our tree's node in an app."""
     if not composer.hydra_syntax or not composer.mount or not finding.offers:
         return finding
     typed = {one: [item.text for item in typed_in_place(composer, [], one.words)] for one in finding.offers}

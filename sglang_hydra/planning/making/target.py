@@ -1,4 +1,4 @@
-"""What a plan is for: the GPU, the model, the engine and the environment, from presets, this machine or a record."""
+"""Finds the target of a plan: GPU, model, engine and environment, from presets, this machine or a record."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """All that is known before anything is resolved.
+    """All inputs of a resolution.
 
-    ``composition`` has the class of this machine's GPU in place of ``gpu=auto``. ``environment`` are the variables that
-    the launch sets, ``inherited`` the SGLANG_* ones that the server finds already set, ``programs`` the interpreters
-    that the configuration names and the launch uses. ``is_open``: nobody decides which release it is.
-    """
+    ``composition`` has this machine's GPU class in place of ``gpu=auto``. ``environment`` holds the variables that the
+    launch sets, ``inherited`` the SGLANG_* ones that are already set for the server, ``programs`` the interpreters that
+    the configuration names and the launch uses. ``is_open``: nobody decided the release."""
 
     composition: Composition
     hardware: Hardware
@@ -61,12 +60,11 @@ def find_target(
     recorded: Recorded | None,
     instead: str | None = None,
 ) -> Target:
-    """Finds out what ``composition`` is to run on and what it is to run, asking the machine only for ``gpu=auto``.
+    """Finds the hardware, model and engine of ``composition``, probing the machine only for ``gpu=auto``.
 
-    ``recorded`` has the facts of an earlier plan, which are taken as they are. ``instead`` is an older release to plan
-    for where nobody named one. Raises ConfigError for facts that no GPU can have, an unknown engine, and names that no
-    environment can hold.
-    """
+    ``recorded`` has the facts of an earlier plan, used unchanged. ``instead`` is an older release to plan for where
+    none is named. Raises ConfigError for impossible GPU facts, an unknown engine, and variables that no environment can
+    hold."""
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
     engine = plan_engine(composition.nodes.engine, embedded_first=hardware.embedded)
     gpu = recorded.gpu if recorded else gpu_facts(composition.nodes.plain["gpu"], hardware.facts)
@@ -103,7 +101,7 @@ def find_target(
 def _facts_of_models(
     composer: Composer, requests: Sequence[Request], composition: Composition, env: Mapping[str, str]
 ) -> tuple[ModelFacts, Sequence[Finding]]:
-    """Returns the facts of the model, with those of its draft model, and the findings on both."""
+    """Returns the facts of the model and its draft model, and the findings on both."""
     model, findings = model_facts(composition.nodes.plain["model"], composition, env, composer.model_presets(requests))
     if not composition.intent.get("speculative_draft_model_path"):
         return model, findings
@@ -116,7 +114,7 @@ def _facts_of_models(
 
 
 def _used_programs(composition: Composition) -> dict[str, Named]:
-    """Returns the interpreters that the configuration names, without those of a topology where there is one server."""
+    """Returns the interpreters that the configuration names, without a topology's for a single server."""
     several = has_several_servers(composition.nodes)
     return {key: named for key, named in composition.programs.items() if several or not key.startswith("topology.")}
 
@@ -124,9 +122,8 @@ def _used_programs(composition: Composition) -> dict[str, Named]:
 def _planned_environment(composition: Composition, engine: str) -> tuple[dict[str, str], dict[str, str]]:
     """Returns the variables that the launch sets, and those that only the rules see.
 
-    The embedded engine needs no accelerator and does not read SGLang's variable for its CPU engine; the plan, which
-    shows what SGLang would do, is then made as for that. Raises ConfigError for what no environment can hold.
-    """
+    The embedded engine needs no accelerator and ignores SGLang's variable for its CPU engine; the rules get that
+    variable, because the plan shows SGLang's values. Raises ConfigError for variables that no environment can hold."""
     planned = {str(name): str(value) for name, value in composition.nodes.engine.env.items()}
     invalid = [name for name, value in planned.items() if not (name.isascii() and name.isidentifier()) or "\0" in value]
     if invalid:
@@ -147,7 +144,7 @@ def _planned_environment(composition: Composition, engine: str) -> tuple[dict[st
 
 
 def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables of ``env`` that the code of SGLang's releases asks for, and those that the user allows."""
+    """Returns the variables of ``env`` that SGLang's releases read, and those that the user allows."""
     return {
         name: value
         for name, value in env.items()
@@ -157,7 +154,7 @@ def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_facts(declared: Mapping[str, object]) -> None:
-    """Raises ConfigError for a fact that no release asks for."""
+    """Raises ConfigError for a fact that no release reads."""
     from sglang_hydra.releases.case import FACTS
 
     unknown = next((name for name in declared if name not in FACTS), None)
@@ -172,17 +169,17 @@ EXTERNAL = "SGLANG_EXTERNAL_MODEL_PACKAGE"
 
 
 class Needed(NamedTuple):
-    """What a plan asks of a release: one of ``classes`` (architectures of the model's config.json; empty where any
-    release will do), a reader of its ``model_type``, and the ``arguments`` that a published recipe sets. A release that
-    would read the model by its own code (trust_remote_code) is not chosen: that code is not run, so its plan would be
-    an estimate."""
+    """A plan's needs of a release: one of ``classes`` (architectures in the model's config.json; empty where any
+    release works), a reader of its ``model_type``, and the ``arguments`` that a published recipe sets. A release that
+    would read the model by the checkpoint's own code (trust_remote_code) is not chosen: that code is not run, so its
+    plan would be an estimate."""
 
     classes: tuple[str, ...] = ()
     model_type: str | None = None
     arguments: tuple[str, ...] = ()
 
     def missing_in(self, version: str) -> str | None:
-        """Returns what a release lacks; None where it has all."""
+        """Returns the first need that a release does not meet, or None."""
         if self.classes and not has_class(version, self.classes):
             return f"a class {self.classes[0]}"
         first = first_reading(self.model_type) if self.classes else None
@@ -192,20 +189,20 @@ class Needed(NamedTuple):
 
 
 def _takes(version: str, name: str) -> bool:
-    """Returns whether a release takes an argument, if only by a flag that it calls deprecated."""
+    """Returns whether a release accepts an argument, even only by a deprecated flag."""
     known = release(version)
     old = known.old_flags.get("--" + name.replace("_", "-"))
     return name in known.arguments or (old is not None and (old.field in known.arguments or old.does_nothing))
 
 
 def is_open(composition: Composition, engine: PlannedEngine) -> bool:
-    """Returns whether neither a person nor an installed SGLang decides which release a plan is for."""
+    """Returns whether neither the user nor an installed SGLang decides a plan's release."""
     decides = engine.installed or composition.nodes.engine.version or settings().release
     return engine.name == "sglang" and decides is None
 
 
 def needed_by(composition: Composition, model: ModelFacts, env: Mapping[str, str]) -> Needed:
-    """Returns what a release must have to serve the model as the recipe says."""
+    """Returns the needs of the model and the recipe."""
     of_recipe = tuple(name for name, chain in composition.origins.items() if chain and chain[-1].layer == GROUP)
     return needed_for(composition.intent, model, {**env, **composition.nodes.engine.env}, of_recipe)
 
@@ -213,7 +210,7 @@ def needed_by(composition: Composition, model: ModelFacts, env: Mapping[str, str
 def needed_for(
     intent: Mapping[str, object], model: ModelFacts, env: Mapping[str, str], of_recipe: tuple[str, ...] = ()
 ) -> Needed:
-    """Returns the same for arguments, of which a recipe sets ``of_recipe``."""
+    """Returns the needs for these arguments, of which a recipe sets ``of_recipe``."""
     config = model.config or {}
     names = config.get("architectures")
     if not isinstance(names, (list, tuple)) or intent.get("model_impl") == "transformers" or EXTERNAL in env:
@@ -222,8 +219,8 @@ def needed_for(
 
 
 def newest_serving(plans: Iterable[Needed]) -> str | None:
-    """Returns the newest recorded release that lacks nothing of what ``plans`` need, where it is not the newest of all
-    one whose answers ship with this package, if any; None where no release is known to lack nothing."""
+    """Returns the newest recorded release that meets all needs of ``plans``; if it is not the newest of all, one with
+    answers in this package is preferred. None where no release meets them."""
     needed = list(plans)
     known = [*reversed([*records()])]
     serving = (version for version in known if not any(one.missing_in(version) for one in needed))
@@ -234,12 +231,12 @@ def newest_serving(plans: Iterable[Needed]) -> str | None:
 
 
 def with_release(composition: Composition, version: str) -> Composition:
-    """Returns ``composition`` with ``engine.version``, which is no setting of anybody's."""
+    """Returns ``composition`` with ``engine.version``, not marked as a setting of the user."""
     return replace(composition, nodes=composition.nodes.having("engine", {"version": version}))
 
 
 def chosen(version: str, what: str) -> Finding:
-    """Returns the finding on an older release that nobody named. ``what`` it is the newest to do."""
+    """Returns the finding on an older release that nobody named. ``what`` is why: it is the newest that does this."""
     message = f"nobody named a release: SGLang {version} is the newest recorded one that {what}"
     hint = f"engine.version={version} in a file pins it"
     return Finding("info", "REL013", message, ("engine.version",), hint)

@@ -1,5 +1,4 @@
-"""What a plan passes on: SGLang's flags and variables, each node's launch, the network, Slurm's options.
+"""Passes a plan on: SGLang's flags and variables, each node's launch, the network, Slurm's options.
 
-Read passed.py first. What goes here: the plan in the words of what starts it. What does not: starting it
-(``sglang_hydra.run``), and whole artifacts (``sglang_hydra.convert.export``).
-"""
+Read passed.py first. Expressing a plan for its launcher goes here. Starting it (``sglang_hydra.run``) and whole
+artifacts (``sglang_hydra.convert.export``) do not."""

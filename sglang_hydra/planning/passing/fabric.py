@@ -1,4 +1,4 @@
-"""``fabric``: the network between the nodes, as variables for NCCL (on AMD: RCCL) and Gloo."""
+"""Sets ``fabric``, the network between the nodes, as variables for NCCL (on AMD: RCCL) and Gloo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FABRICS: Mapping[str, str] = {
 
 
 def fabric_findings(fabric: str | None) -> list[Finding]:
-    """Returns a fabric that is none."""
+    """Returns the finding on an unknown fabric, if any."""
     if fabric is None or fabric in FABRICS:
         return []
     message = f"fabric={fabric} is none of {', '.join(FABRICS)}"
@@ -29,11 +29,10 @@ def is_rdma(fabric: str | None) -> bool:
 
 
 def variables(fabric: str | None, *, interface: str | None = None) -> dict[str, str]:
-    """Returns what the environment of every rank says of the fabric; nothing for null, where the libraries find out.
+    """Returns the variables of the fabric for every rank; none for null, where the libraries detect it.
 
-    ``interface`` is the network interface where it is known (``eth0`` in a pod with a network of its own). GID index 3
-    is RoCE v2 over IPv4 on the usual adapters; SGLang's documentation names it too (docs/platforms/amd_gpu.md).
-    """
+    ``interface`` is the network interface if known (``eth0`` in a pod with a network of its own). GID index 3 is RoCE
+    v2 over IPv4 on the usual adapters; SGLang's documentation names it too (docs/platforms/amd_gpu.md)."""
     if fabric is None:
         return {}
     named = {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface} if interface else {}

@@ -1,10 +1,9 @@
-"""Several nodes: one launch each from one intent, and the address at which they find the first of them.
+"""Makes the launches of several nodes from one intent, and the address of the first node.
 
-Every node gets the same arguments but for ``node_rank``; ``dist_init_addr`` is the same everywhere, and so is
-``base_gpu_id``: each node counts its own GPUs. Only node 0 serves. The others answer /health with 200 once their ranks
-are loaded, and nothing else (SGLang 0.5.2: entrypoints/engine.py lines 805-826; 0.5.23: the same, and there a SIGTERM
-on them waits for node 0 to end first).
-"""
+Every node gets the same arguments except ``node_rank``; ``dist_init_addr`` and ``base_gpu_id`` are the same everywhere:
+each node counts its own GPUs. Only node 0 serves. The others answer only /health, with 200 once their ranks are loaded
+(SGLang 0.5.2: entrypoints/engine.py lines 805-826; 0.5.23: the same, and there a SIGTERM on them waits for node 0 to
+end first)."""
 
 from __future__ import annotations
 
@@ -26,19 +25,19 @@ def unknown_head(plan: PlanFields | None = None) -> str:
 
 
 class Head(NamedTuple):
-    """Where node 0 is reached by the others; an IPv6 ``host`` without its brackets."""
+    """The address of node 0 for the other nodes; an IPv6 ``host`` is without brackets."""
 
     host: str
     port: int
 
     @property
     def address(self) -> str:
-        """Returns the address as ``dist_init_addr`` takes it."""
+        """Returns the address in the form of ``dist_init_addr``."""
         return host_and_port(self.host, self.port)
 
 
 def head_of(values: Mapping[str, object]) -> Head | None:
-    """Returns the head that ``dist_init_addr`` names; None if it is not set. Raises ConfigError if it is no address."""
+    """Returns the head in ``dist_init_addr``; None if it is unset. Raises ConfigError for an invalid address."""
     if values["dist_init_addr"] is None:
         return None
     host, port = head_address(values)
@@ -46,7 +45,7 @@ def head_of(values: Mapping[str, object]) -> Head | None:
 
 
 def node_intents(intent: Mapping[str, object], nnodes: int, head: str | None = None) -> list[JsonDict]:
-    """Returns the intent of each node, node 0 first. ``head`` is the address to use where the intent has none."""
+    """Returns the intent of each node, node 0 first. ``head`` is the address for an intent without one."""
     if nnodes <= 1:
         return [dict(intent)]
     address = intent.get("dist_init_addr") or head or unknown_head()
@@ -54,7 +53,7 @@ def node_intents(intent: Mapping[str, object], nnodes: int, head: str | None = N
 
 
 def node_commands(plan: PlanFields, head: str | None = None) -> list[tuple[str, ...]]:
-    """Returns the command that a person would type on each node, node 0 first, without any secret."""
+    """Returns the command that a person would type on each node, node 0 first, without secrets."""
     from dataclasses import replace
 
     planned = plan_engine(plan.nodes.engine)
@@ -63,7 +62,7 @@ def node_commands(plan: PlanFields, head: str | None = None) -> list[tuple[str, 
         tuple(planned.engine.command(replace(request, intent=intent)).shown)
         for intent in node_intents(request.intent, int(plan.values["nnodes"]), head or unknown_head(plan))
     ]
-    if len(commands) > 1 and "--node-rank" not in commands[0]:  # the default, and yet what tells the two lines apart
+    if len(commands) > 1 and "--node-rank" not in commands[0]:  # the default, but it distinguishes the lines
         commands[0] = (*commands[0], "--node-rank", "0")
     return commands
 
@@ -72,7 +71,7 @@ _ONE_NODE = ("engine=sglang", "nnodes=1", "nnodes=1 tp_size=1")
 
 
 def node_findings(values: JsonObject, launch: str, engine: str) -> list[Finding]:
-    """Returns what several nodes need beyond SGLang's own checks, for the launcher and the engine of these names."""
+    """Returns findings on several nodes beyond SGLang's own checks, for this launcher and engine."""
     if values["nnodes"] <= 1:
         return []
     if engine == "transformers":
@@ -86,7 +85,7 @@ def node_findings(values: JsonObject, launch: str, engine: str) -> list[Finding]
 
 
 def command_rows(plan: PlanFields) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yields the node and its command, for people: every node of a few, the first two of many."""
+    """Yields each node and its command, for people: every node of a few, the first two of many."""
     commands = node_commands(plan)
     here = int(plan.values["node_rank"]) if plan.nodes.launch.name == "local" else None
     shown = len(commands) if len(commands) <= 4 else 2

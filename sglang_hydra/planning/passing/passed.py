@@ -1,4 +1,4 @@
-"""What a plan passes to SGLang: its flags, keyword arguments, variables and its own ``--config`` file."""
+"""Passes a plan to SGLang: its flags, keyword arguments, variables and its own ``--config`` file."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
 KEY_VARIABLE = "SGLANG_API_KEY"
-"""The variable that holds the API key where an export runs. SGLang itself does not read it."""
+"""The variable with the API key where an export runs. SGLang itself does not read it."""
 
 PYTHON_VARIABLE = "SGLANG_PYTHON"
-"""Names the interpreter that has SGLang, where an export runs."""
+"""The variable with SGLang's interpreter where an export runs."""
 
 IMAGE_VARIABLE = "SGLANG_IMAGE"
-"""Names the container image, where the table of images has none."""
+"""The variable with the container image, where the table of images has none."""
 
 OWN_VARIABLES = (KEY_VARIABLE, PYTHON_VARIABLE, IMAGE_VARIABLE)
 """Variables of the exports. SGLang reads none of them."""
 
 
 def intent_of(plan: PlanFields) -> dict[str, object]:
-    """Returns the arguments that SGLang gets: the intent and a drawn seed, without the API key."""
+    """Returns SGLang's arguments: the intent and a drawn seed, without the API key."""
     intent = {name: value for name, value in plan.intent.items() if value is not None}
     for name in SECRET_FIELDS:
         intent.pop(name, None)
@@ -36,7 +36,7 @@ def intent_of(plan: PlanFields) -> dict[str, object]:
 
 def flags_of(plan: PlanFields, intent: Mapping[str, object]) -> list[str]:
     """Returns SGLang's own flags for an intent, as its engine writes them. Raises ConfigError (ENG005) for a value that
-    no flag can say."""
+    no flag can express."""
     try:
         return plan.release.render(intent)
     except ValueError as failure:
@@ -49,28 +49,28 @@ def flags_of_nodes(plan: PlanFields) -> list[list[str]]:
 
 
 def keyword_arguments(plan: PlanFields) -> list[dict[str, object]]:
-    """Returns the keyword arguments of each node, node 0 first, as the plan's release names them. ``host`` is left out:
-    nothing listens there."""
+    """Returns the keyword arguments of each node, node 0 first, under the release's names. ``host`` is left out: an
+    engine without a server listens nowhere."""
     intents = node_intents(intent_of(plan), int(plan.values["nnodes"]))
     passed = [plan.release.accept(intent).arguments for intent in intents]
     return [{name: value for name, value in each.items() if name != "host"} for each in passed]
 
 
 def literal_environment(plan: PlanFields) -> Mapping[str, str]:
-    """Returns the variables that the plan sets or found set, without those that hold secrets."""
+    """Returns the variables that the plan sets or inherits, without secrets."""
     both = {**plan.inherited, **plan.environment}
     return {name: value for name, value in both.items() if not is_secret_name(name) and name not in OWN_VARIABLES}
 
 
 def environment_of(plan: PlanFields, *, interface: str | None = None) -> dict[str, str]:
-    """Returns the variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
+    """Returns the variables to set. The plan's own values take priority over ``fabric``."""
     return {**fabric.variables(plan.nodes.fabric, interface=interface), **literal_environment(plan)}
 
 
 def as_yaml(plan: PlanFields, node: int = 0) -> str:
     """Writes YAML whose keys are flags: SGLang makes ``--KEY`` and the value's text of each entry, so every value must
     come back as the same word. Raises ConfigError (EXP020) for adapters, which it refuses there (0.5.23:
-    srt/utils/server_args_config_parser.py), and for values that begin with a dash, which it reads as flags."""
+    srt/utils/server_args_config_parser.py), and for values with a leading dash, which it reads as flags."""
     from sglang_hydra.text.yaml_text import yaml_text
 
     entries: dict[str, object] = {}
@@ -88,7 +88,7 @@ def as_yaml(plan: PlanFields, node: int = 0) -> str:
 
 
 def _number(word: str) -> int | float | str:
-    """Returns the number that YAML reads and Python writes as this very word; else the word."""
+    """Returns the number if YAML reads it and Python writes it as this exact word; else the word."""
     for kind in (int, float):
         try:
             value = kind(word)

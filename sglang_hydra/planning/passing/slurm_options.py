@@ -1,4 +1,4 @@
-"""``launch.slurm`` checked, and as options of sbatch and srun. Shared by ``launch=slurm`` and ``export slurm``."""
+"""Checks ``launch.slurm`` and formats it as options of sbatch and srun, for ``launch=slurm`` and ``export slurm``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MEMORY = re.compile(r"\d+[KMGT]?", re.IGNORECASE)
 _OPTION = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 _MOUNT = re.compile(r"[^:,\s]+(:[^:,]+){0,2}")
 _TEXTS = ("account", "partition", "qos", "constraint", "walltime", "gpu_type", "mem")
-# Options of sbatch that would make it another job: the key of ours that says the same, if there is one.
+# Options of sbatch that would change the job, with our equivalent key, if there is one.
 _OURS: Mapping[str, str | None] = {
     "account": "account",
     "partition": "partition",
@@ -43,7 +43,7 @@ _JOB_NAME = re.compile(r"[\w.@+-]+")
 
 
 def gpus_per_node(plan: Plan) -> int:
-    """Returns how many GPUs each node must give the plan: up to the highest number that one of its ranks takes."""
+    """Returns the GPUs that each node must give the plan: up to the highest number of its ranks."""
     if plan.gpu.device in (None, "cpu") or plan.values["device"] == "cpu":
         return 0
     numbers = plan.layout.gpu_numbers()
@@ -51,8 +51,9 @@ def gpus_per_node(plan: Plan) -> int:
 
 
 def sbatch_settings(plan: Plan, nodes: int | None = None, gpus: int | None = None) -> dict[str, str | bool]:
-    """Returns the options of sbatch for a plan: long options without their dashes, a switch as True. One task a node.
-    ``nodes`` and ``gpus`` of each are the plan's unless they are given."""
+    """Returns the options of sbatch for a plan: long options without dashes, a switch as True. One task a node.
+
+    ``nodes`` and ``gpus`` (per node) replace the plan's."""
     settings = plan.nodes.launch.slurm
     options: dict[str, str | bool] = {
         "job-name": job_name(plan),
@@ -88,8 +89,8 @@ def sbatch_settings_of(topology: Topology) -> dict[str, str | bool]:
 
 
 def srun_settings(plan: Plan, programs: Sequence[str] = ()) -> list[str]:
-    """Returns the words for srun that a plan's settings ask for, the container included. ``programs`` are folders that
-    the container must see besides the mounts that were set."""
+    """Returns the words for srun from a plan's settings, the container included. ``programs`` are folders that the
+    container needs besides the configured mounts."""
     settings = plan.nodes.launch.slurm
     words = [*(f"--cpus-per-task={settings.cpus}" for _ in range(settings.cpus is not None)), *settings.srun]
     if settings.container == "pyxis":
@@ -110,15 +111,14 @@ def container_command(plan: Plan, programs: Sequence[str] = ()) -> list[str]:
 
 
 def job_name(plan: Plan) -> str:
-    """Returns a name for squeue: the model's, without anything that a shell or Slurm could read in its own way."""
+    """Returns a name for squeue: the model's, without characters special to a shell or Slurm."""
     model = str(plan.values["served_model_name"] or plan.values["model_path"]).rstrip("/").rpartition("/")[2]
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.")[:_IN_JOB_NAME]
     return f"sglang-{plain}" if plain else "sglang"
 
 
 def slurm_findings(launch: LaunchNode, model_path: str = "") -> Iterator[Finding]:
-    """Yields everything in the ``launch`` node that Slurm would misread or that cannot be done, each with what to
-    type."""
+    """Yields the errors in the ``launch`` node that Slurm would misread or reject, each with the fix."""
     settings = launch.slurm
     for name in _TEXTS:
         value = getattr(settings, name)

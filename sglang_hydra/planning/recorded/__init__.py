@@ -1,5 +1,4 @@
-"""Files that hold a configuration: plans that were saved, locks, experiments.
+"""Reads files that hold a configuration: saved plans, locks, experiments.
 
-Read saved.py first. What goes here: reading them back and holding a lock against today. What does not: files of other
-tools (``sglang_hydra.convert``).
-"""
+Read saved.py first. Reading them back and comparing a lock with today go here. Files of other tools do not
+(``sglang_hydra.convert``)."""

@@ -1,4 +1,4 @@
-"""Files that hold a configuration: YAML as people write it, and plans as we write them, read as overrides."""
+"""Reads files that hold a configuration as overrides: YAML that people write, and plans that we write."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
 _OF_YAML = ("defaults", "hydra", "recipe", "experiment")
 _GROUPS = {*NODES} - {"model"}
-"""What no file of flags has: --model is one of SGLang's."""
+"""Keys that no file of flags has: --model is one of SGLang's."""
 _VALUES_OF_A_CHART = re.compile(r".*values.*\.ya?ml")
 _OF_A_FRAMEWORK = re.compile(
     r"^ *(?:_target_: *[\"']?sglang\.|actor_rollout_ref:|(?:backend|strategy_name|allocation_mode): *[\"']?sglang\b)",
     re.MULTILINE,
 )
-"""What the tree of a framework has that starts SGLang itself, or a node for ``hydra.utils.instantiate``."""
+"""Marks of a framework's config that starts SGLang itself, or of a node for ``hydra.utils.instantiate``."""
 _MANIFEST = re.compile(r"^(?:---\s*$|apiVersion:|services:)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Document:
-    """What one file asks for. A plan also brings what it was made with, so that nothing is asked anew; a file of
-    others brings the findings on how it was read."""
+    """The requests of one file. A plan adds its facts, so that nothing is probed anew; a foreign file adds the findings
+    on how it was read."""
 
     requests: Sequence[Request]
     recorded: Recorded | None = None
@@ -52,17 +52,17 @@ class Document:
 
 
 ReadOthers = Callable[[Path, str], Sequence[tuple[str, Document]]]
-"""Reads a file of others and its text: each server that it starts, by its name, before them all of them as one topology
-(``WHOLE``) where the file says so. Raises ConfigError, StartsNothing for none."""
+"""Reads a foreign file and its text: each server that it starts, by its name, preceded by all of them as one topology
+(``WHOLE``) where the file says so. Raises ConfigError, and StartsNothing for a file without a server."""
 WHOLE = ""
 
 
 class StartsNothing(ConfigError):
-    """A file that starts no server, or a JSON file that holds something else."""
+    """A file that starts no server, or a JSON file with other content."""
 
 
 def is_document(word: str) -> bool:
-    """Returns True for what names a file or folder to read rather than an override; FILE#NAME is one server."""
+    """Returns True for a word that names a file or folder, not an override; FILE#NAME is one server."""
     named = file_of(word)
     return "=" not in word and "\0" not in word and (named.endswith(_SUFFIXES) or os.path.exists(named))
 
@@ -70,8 +70,9 @@ def is_document(word: str) -> bool:
 def documents(
     requests: Sequence[Request], others: ReadOthers | None = None
 ) -> Iterator[tuple[str, Document | ConfigError]]:
-    """Yields each file's name and what it asks for, or why it cannot be read; ``others`` reads those that are not ours.
-    A folder means all files below it; those that start no server are passed over there."""
+    """Yields each file's name with its document, or the error of reading it; ``others`` reads foreign files.
+
+    A folder means all files below it; files there that start no server are skipped."""
     for request in requests:
         is_folder = os.path.isdir(request.text)
         scripts = _SCRIPTS if others is not None else ()
@@ -95,8 +96,8 @@ def documents(
 
 
 def named_documents(word: str, others: ReadOthers | None) -> list[tuple[str, Document]]:
-    """Returns the documents of FILE, or of FILE#NAME, each by its name: several where a file of others starts several
-    servers. Raises ConfigError as ``read_document`` does, and for a NAME that is not there."""
+    """Returns the documents of FILE, or of FILE#NAME, each by its name: several where a foreign file starts several
+    servers. Raises ConfigError like ``read_document``, and for an unknown NAME."""
     file = Path(file_of(word))
     name = shown_path(str(file))
     chosen = word[len(str(file)) + 1 :] if word != str(file) and "#" in word else ""
@@ -124,7 +125,7 @@ def named_documents(word: str, others: ReadOthers | None) -> list[tuple[str, Doc
 
 
 def is_ours(file: Path, content: str) -> bool:
-    """Returns whether a file is an experiment, an option of a group or a record of ours; else it is one of others'."""
+    """Returns whether a file is our experiment, group option or record, not a foreign file."""
     if file.suffix == ".json":
         return is_record(content) or _is_json_experiment(content)
     if file.suffix not in _SUFFIXES or _OF_A_FRAMEWORK.search(content):
@@ -132,7 +133,7 @@ def is_ours(file: Path, content: str) -> bool:
     try:
         loaded = load_yaml(content, "manifest")
     except (yaml.YAMLError, ValueError):
-        # Several documents and a template are a manifest; our reader says where in its line another text is no YAML.
+        # Several documents or a template are a manifest; for other invalid YAML our reader reports the place.
         return not _MANIFEST.search(content)
     if isinstance(loaded, list):  # a mapping with a dash before each line
         return all(isinstance(item, Mapping) and len(item) == 1 and {*item} <= {*EVERY, *NODES} for item in loaded)
@@ -152,15 +153,15 @@ def is_ours(file: Path, content: str) -> bool:
 
 
 def _key_too_many(loaded: Mapping[object, object]) -> str | None:
-    """Returns the one key of a file under which all of ours is (``server: {model_path: x, tp_size: 4}``)."""
+    """Returns the only key of a file under which all of our keys are (``server: {model_path: x, tp_size: 4}``), or
+    None."""
     key, below = next(iter(loaded.items())) if len(loaded) == 1 else (None, None)
     keys = set(below) if isinstance(below, Mapping) and key not in {*NODES, *EVERY, *_OF_YAML} else set()
     return str(key) if keys & {"model", "model_path"} and keys <= {*EVERY, *NODES} else None
 
 
 def is_experiment(file: Path, content: str) -> bool:
-    """Returns whether a file is one of ours and chooses of our groups or has a defaults list, as no file of flags
-    does."""
+    """Returns whether a file is ours and sets our groups or has a defaults list, unlike any file of flags."""
     if not is_ours(file, content) or is_record(content):
         return False
     loaded = load_yaml(content, "manifest")
@@ -169,7 +170,7 @@ def is_experiment(file: Path, content: str) -> bool:
 
 
 def _is_of_another_tool(content: str) -> bool:
-    """Returns whether YAML has no key of ours and keys below its keys, as no experiment has, a mistyped one neither."""
+    """Returns whether YAML has none of our keys and nested keys, which no experiment has, even a mistyped one."""
     try:
         loaded = load_yaml(content, "manifest")
     except (yaml.YAMLError, ValueError):
@@ -185,12 +186,12 @@ def _items(value: object) -> Sequence[object]:
 
 
 def is_record(content: str) -> bool:
-    """Returns whether a JSON file is one that this program wrote: a plan, a result."""
+    """Returns whether a JSON file was written by this program: a plan, a result."""
     return '"sglang_hydra.' in content
 
 
 def _is_json_experiment(content: str) -> bool:
-    """Returns whether JSON holds an experiment: arguments and groups, of which SGLang's own ``--config`` has none."""
+    """Returns whether JSON holds an experiment: arguments and groups, which SGLang's own ``--config`` lacks."""
     try:
         loaded = read_json(content, "config")
     except (ValueError, RecursionError):
@@ -200,13 +201,12 @@ def _is_json_experiment(content: str) -> bool:
 
 
 def read_document(file: Path) -> Document:
-    """Reads one file. YAML
+    """Reads one file.
 
     YAML is a mapping of arguments and groups (``gpu: h100``, ``tp_size: 8``), or an experiment with a defaults list
     (``- override /gpu: h100``); in a folder named like a group it is an option there, unless it names a GPU or a model.
-    JSON is a plan, or arguments and groups as in YAML.
-    Raises ConfigError naming the file, and the line where there is one.
-    """
+    JSON is a plan, or arguments and groups as in YAML. Raises ConfigError naming the file, and the line where there is
+    one."""
     content = content_of(file)
     is_plan = file.suffix == ".json" and not _is_json_experiment(content)
     return _from_plan(file, content) if is_plan else Document(read_yaml(file, content))
@@ -221,8 +221,8 @@ def content_of(file: Path) -> str:
 
 
 def _files_below(folder: str, scripts: tuple[str, ...] = ()) -> list[Path]:
-    """Lists the files below a folder: no hidden files (.gitlab-ci.yml), nothing from hidden folders (.git, .github) and
-    Python environments."""
+    """Lists the files below a folder, without hidden files (.gitlab-ci.yml), hidden folders (.git, .github) and Python
+    environments."""
     found: list[Path] = []
     for here, inner, names in os.walk(folder):
         inner[:] = [name for name in inner if not name.startswith(".")]
@@ -238,7 +238,7 @@ def _is_environment(folder: str) -> bool:
 
 
 def read_yaml(file: Path, content: str) -> list[Request]:
-    """Returns what ``content`` asks for, read as the YAML of ``file``. Raises ConfigError as ``read_document`` does."""
+    """Returns the requests in ``content``, read as the YAML of ``file``. Raises ConfigError like ``read_document``."""
     from sglang_hydra.compose.hydra_internals import yaml_loader
 
     name = shown_path(str(file))
@@ -276,16 +276,15 @@ def read_yaml(file: Path, content: str) -> list[Request]:
 
 
 def _names_a_server(loaded: Mapping[object, object], group: str) -> bool:
-    """Returns whether a file in a folder that happens to be called like a group (``launch/``) says what to serve, or
-    where: no option of a group does."""
+    """Returns whether a file in a folder that happens to have a group's name (``launch/``) names a model or GPU, unlike
+    any option of a group."""
     return bool({"gpu", "model", "recipe"} & set(loaded)) or ("model_path" in loaded and group != "model")
 
 
 def _from_defaults(name: str, entries: object, line: int, group: str) -> Iterator[Request]:
     """Yields the choices of a defaults list; in an option of ``group`` a bare name is another of its options.
 
-    Raises ConfigError for an entry that only composing it in place can follow.
-    """
+    Raises ConfigError for an entry that can only be composed in place."""
     for entry in entries if isinstance(entries, list) else [entries]:
         if entry == "_self_" or entry == "sglang_hydra_schema":
             continue
@@ -307,7 +306,7 @@ def _from_defaults(name: str, entries: object, line: int, group: str) -> Iterato
 def _of_hydra(
     file: Path, value: Json, lines: Mapping[tuple[str, ...], int], keys: tuple[str, ...]
 ) -> Iterator[Request]:
-    """Yields ``hydra.run.dir=x`` for ``hydra: {run: {dir: x}}``. ConfigError for a search path of a file."""
+    """Yields ``hydra.run.dir=x`` for ``hydra: {run: {dir: x}}``. Raises ConfigError for a refused search path."""
     key = ".".join(keys)
     if isinstance(value, Mapping) and value and key != "hydra.sweeper.params":
         for name, inner in value.items():
@@ -330,7 +329,7 @@ def _flattened(name: str, keys: tuple[str, ...], value: object, lines: Mapping[t
 
 
 def _from_plan(file: Path, content: str) -> Document:
-    """Returns a plan as its intent and the facts that it was made with."""
+    """Reads a plan as its intent and its recorded facts."""
     try:
         saved = parse_plan(shown_path(str(file)), content)
     except OtherSchema as failure:
@@ -355,6 +354,6 @@ def _unreadable(place: str, why: str) -> ConfigError:
 
 
 def _problem(problem: str | None) -> str:
-    """Returns the parser's words; of a tab our own, since each parser has others."""
+    """Returns the parser's words; our own for a tab, since parsers differ there."""
     is_tab = problem is not None and ("'\\t'" in problem or "tab character" in problem)
     return "a tab is where only spaces may be" if is_tab else str(problem)

@@ -1,4 +1,4 @@
-"""``lock=plan.json``: a plan is made once more from its own record, and refused where it would come out otherwise."""
+"""Follows ``lock=plan.json``: makes a plan again from its own record, and refuses one that would differ."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PRESETS = ("gpu", "model", "gpu_model")
 _NOTHING = {"gpu": "none", "model": "unset"}
 _NOT_KNOWN = "unknown"
 _OF_THE_MACHINE = "engine.python"
-"""A setting that says where something lies on the machine that made the plan."""
+"""A setting with a path on the machine that made the plan."""
 
 
 def replay(
@@ -46,14 +46,12 @@ def replay(
     saved: Recorded | None = None,
     seed: int | None = None,
 ) -> Plan:
-    """Returns the plan in the file ``path``, planned again with ``requests`` on top, which may only change where it
-    runs.
+    """Plans the file ``path`` again with ``requests`` on top, which may only change where the server runs.
 
     Raises ConfigError with one finding for each difference: arguments, GPU and model facts, the model's revision, the
-    engine and its version, the container image, the environment. What cannot be compared on this machine is taken from
-    the file, and a finding of the plan says so. ``saved`` is what a plan file knew that the requests come from: there
-    is nothing to replay on top of a record. ``seed`` is for a plan whose seed the start draws.
-    """
+    engine and its version, the container image, the environment. Facts that cannot be compared on this machine come
+    from the file, with a finding. ``saved`` is the record of a plan file among the requests: a lock on top of a record
+    is refused. ``seed`` is for a plan whose seed the launch draws."""
     if saved is not None:
         message = f"a saved plan and lock={path} are two records of a server"
         hint = f"{program()} diff PLAN {path} shows how they differ"
@@ -76,7 +74,7 @@ def replay(
 
 
 class _Again:
-    """A recorded plan on its way to a plan of today. ``words`` are its overrides and those on top; ``notes`` say what
+    """A recorded plan while it is made again. ``words`` are its overrides and those on top; ``notes`` list facts that
     could not be compared here."""
 
     def __init__(self, composer: Composer, locked: SavedPlan, requests: Sequence[Request]) -> None:
@@ -91,7 +89,7 @@ class _Again:
         self.words = [*self._spelled(*self._chosen(choices), *self._set()), *requests]
 
     def compose(self, env: Mapping[str, str]) -> Composition:
-        """Returns what the words are composed to. A GPU that was probed then is probed again, where there is one."""
+        """Composes the words. A GPU that was probed is probed again, if there is one."""
         from sglang_hydra.planning.making.gpu_class import choose_gpu_class
 
         composition = self.composer.compose(self.words)
@@ -107,7 +105,7 @@ class _Again:
         return self.composer.compose(self.words)
 
     def facts(self, composition: Composition, env: Mapping[str, str]) -> Recorded:
-        """Returns GPU and model as this machine and these presets say, else from the record."""
+        """Returns GPU and model by this machine and these presets, else from the record."""
         from sglang_hydra.facts.declared import gpu_facts, model_facts
 
         recorded = self.locked.recorded
@@ -131,7 +129,7 @@ class _Again:
         return {**chosen, "engine": record["engine"]["name"]}
 
     def _chosen(self, choices: Mapping[str, str]) -> Iterator[Request]:
-        """Yields the options of the groups. One that is not known here leaves its recorded facts."""
+        """Yields the options of the groups. An option that is unknown here leaves its recorded facts."""
         for group, choice in choices.items():
             if choice in self.composer.options(group):
                 yield self._word(f"{group}={choice}")
@@ -142,7 +140,7 @@ class _Again:
                 yield self._word(f"{group}={_NOTHING[group]}")
 
     def _set(self) -> Iterator[Request]:
-        """Yields what was set inside the groups, then the arguments."""
+        """Yields the settings inside the groups, then the arguments."""
         record = self.locked.record
         settings = {key: item["value"] for key, item in record.get("settings", {}).items() if key != "lock"}
         if "engine.version" not in settings and record["engine"]["version"] != _NOT_KNOWN:
@@ -153,7 +151,7 @@ class _Again:
             elif key != _OF_THE_MACHINE or _is_program(value):
                 yield self._value(key, value)
         for name, value in self.locked.intent.items():
-            # A key stands there as a reference: it is read from the environment again.
+            # The record holds a reference in place of a key: it is read from the environment again.
             refers = name in SECRET_FIELDS and API_KEY_VARIABLE in os.environ
             yield Request.typed(name, value, self.locked.name, LAYER, interpolate=refers)
 
@@ -173,7 +171,7 @@ class _Again:
 
 
 def _read(path: str) -> SavedPlan:
-    """Raises ConfigError for what is no plan of this version."""
+    """Reads the locked plan. Raises ConfigError (LCK001, LCK002) for a file without a plan of this version."""
     hint = f"{program()} plan --json ... > plan.json makes a lock"
     try:
         return read_plan(Path(path).expanduser())
@@ -184,7 +182,7 @@ def _read(path: str) -> SavedPlan:
 
 
 def _missing_key(locked: SavedPlan, composition: Composition) -> Iterator[Finding]:
-    """Yields the locked server had a key; a lock holds none."""
+    """Yields the finding on a locked server that had a key; a lock holds none."""
     for name in SECRET_FIELDS:
         chain = composition.origins.get(name, ())
         had = locked.record["intent"].get(name) is not None
@@ -200,13 +198,13 @@ def _is_program(python: object) -> bool:
 
 
 def _typed(requests: Sequence[Request]) -> dict[str, str]:
-    """Returns the keys that were given on top of the lock, and where."""
+    """Returns the keys given on top of the lock, with their places."""
     given = {request.name: request.place for request in requests}
     return {key: place for key, place in given.items() if key != "lock" and not key.startswith("hydra")}
 
 
 def _way_out(path: str, locked: SavedPlan, requests: Sequence[Request]) -> Finding:
-    """Returns what to type: without the override, or for a lock of the server as it would be now."""
+    """Returns the finding with the ways out: without the override, or with a new lock."""
     message = f"the server would not be the one that lock={path} records"
     given = _typed(requests)
     kept = (word for word in as_overrides(locked) if word.partition("=")[0] not in given)
@@ -216,7 +214,7 @@ def _way_out(path: str, locked: SavedPlan, requests: Sequence[Request]) -> Findi
 
 
 def as_overrides(locked: SavedPlan) -> Iterator[str]:
-    """Yields what somebody would type for the recorded plan, presets by their names."""
+    """Yields the words that a user would type for the recorded plan, presets by their names."""
     record = locked.record
     for group in ("gpu", "model"):
         choice = record["choices"].get(group)
@@ -241,19 +239,17 @@ def _on_top(requests: Sequence[Request]) -> Iterator[str]:
 
 
 _WHERE_IT_RUNS = ("engine", "launch", "gpu")
-"""Groups of which only the outcome counts."""
+"""Groups whose choice does not matter, only its result."""
 _WHOLE = "transformers_version"
 _ABSENT_NAME = "(no such argument)"
 
 
 def differences(locked: SavedPlan, plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
-    """Yields one error for each part of a server's identity that is not as recorded, causes before what follows from
-    them.
+    """Yields one error for each part of a server's identity that differs from the record, causes before effects.
 
-    ``typed`` are the keys that were given on top of the lock, with their places.
-    """
+    ``typed`` maps the keys given on top of the lock to their places."""
     record = locked.record
-    # Options that were chosen on top: the recorded arguments would silently beat what they bring.
+    # Options chosen on top: the recorded arguments would silently override theirs.
     groups = [group for group in typed if group in plan.choices and group not in _WHERE_IT_RUNS]
     then, now = ({group: choices.get(group) for group in groups} for choices in (record["choices"], plan.choices))
     for item in between("fact", then, now):
@@ -283,7 +279,7 @@ def differences(locked: SavedPlan, plan: Plan, typed: Mapping[str, str]) -> Iter
 def _engine(record: JsonObject, plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
     recorded = record["engine"]
     setting = record.get("settings", {}).get("engine.version", {})
-    # A lock of a lock has it from there, not from somebody who named it.
+    # In a lock of a lock, the version comes from the first lock, not from a user.
     named = setting.get("layer", "lock") != "lock" or "engine.version" in typed
     version = plan.engine.version if named else _installed_version(plan)
     then = {"engine": recorded["name"], "engine.version": recorded["version"]}
@@ -294,7 +290,7 @@ def _engine(record: JsonObject, plan: Plan, typed: Mapping[str, str]) -> Iterato
 
 
 def _installed_version(plan: Plan) -> str:
-    """Returns the release that would run; where none is installed, nothing prevents the recorded one."""
+    """Returns the release that would run: the installed one, else the recorded one."""
     from sglang_hydra.facts.installed import installed
 
     return installed(plan.engine.python).versions.get(plan.engine.name) or plan.engine.version

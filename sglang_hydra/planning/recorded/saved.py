@@ -1,4 +1,4 @@
-"""Reading a plan back from its file: what was asked for and known when it was made."""
+"""Reads a plan back from its file: its intent and its recorded facts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KIND, _, _NUMBER = PLAN_SCHEMA.partition("/")
 
 
 class NotAPlan(CarriedError):
-    """A file that holds no plan. ``place`` names it, with line and column where there is one; the text is why."""
+    """A file that holds no plan. ``place`` names it, with line and column where known; the text is the reason."""
 
     def __init__(self, place: str, why: str) -> None:
         super().__init__(why)
@@ -41,32 +41,32 @@ class OtherSchema(NotAPlan):
 
 @dataclass(frozen=True)
 class SavedPlan:
-    """``name`` is how the file is shown, ``record`` its content, whose shape has been looked at."""
+    """``name`` is the file's shown name, ``record`` its content, whose shape is checked."""
 
     name: str
     record: JsonObject
 
     @property
     def intent(self) -> JsonDict:
-        """Returns the arguments that were asked for, with their types."""
+        """Returns the requested arguments, with their types."""
         return {name: number_again(name, value) for name, value in self.record["intent"].items()}
 
     @property
     def values(self) -> JsonObject:
-        """Returns all arguments as they were resolved, in JSON's types."""
+        """Returns all resolved arguments, in JSON types."""
         values: JsonObject = self.record["values"]
         return values
 
     @property
     def basis(self) -> str:
-        """Returns what made its values; the first schema has those of 0.5.2's rules whatever the release."""
+        """Returns the source of its values; the first schema has those of 0.5.2's rules for every release."""
         engine = self.record["engine"]
         is_own = engine["name"] != "sglang" or same_release(engine["version"], SPECIFIED_VERSION)
         return str(self.record.get("basis", "exact" if is_own else "rules"))
 
     @property
     def recorded(self) -> Recorded:
-        """Returns the facts that it was made with, and the seed if one was drawn."""
+        """Returns its facts, and the seed if one was drawn."""
         model = self.record["model"]
         draft = model.get("draft")
         return Recorded(
@@ -89,7 +89,7 @@ def _draft_of(record: JsonObject) -> ModelFacts:
 
 
 def read_plan(path: Path) -> SavedPlan:
-    """Returns the plan in a file. Raises NotAPlan or, for another kind, OtherSchema."""
+    """Reads the plan in a file. Raises NotAPlan or, for another kind, OtherSchema."""
     name = shown_path(str(path))
     try:
         content = read_text(path)
@@ -100,7 +100,7 @@ def read_plan(path: Path) -> SavedPlan:
 
 
 def parse_plan(name: str, content: str) -> SavedPlan:
-    """Returns the same for a file's content. ``name`` is how the file is shown."""
+    """Reads the plan in a file's content. ``name`` is the file's shown name. Raises like ``read_plan``."""
     try:
         record = read_json(content, "record")
     except json.JSONDecodeError as failure:
@@ -117,7 +117,7 @@ def parse_plan(name: str, content: str) -> SavedPlan:
 
 
 def _folded(record: JsonDict) -> JsonDict:
-    """Returns a plan whose arguments are together, also those that earlier schemas have under ``extra``."""
+    """Merges the arguments that earlier schemas keep under ``extra`` into the others."""
     extra = record.pop("extra", {})
     settings = {key: item for key, item in record.get("settings", {}).items() if not key.startswith("extra.")}
     origins = {name: [record["settings"][f"extra.{name}"]] for name in extra if f"extra.{name}" in record["settings"]}
@@ -134,7 +134,7 @@ def gpu_of(record: JsonObject) -> GpuFacts:
 
 
 def number_again(argument: str, value: object) -> object:
-    """Reads a number again: JSON has no nan, so a plan holds its name."""
+    """Converts a recorded number: JSON has no nan, so a plan holds its name."""
     is_float = argument in EVERY and EVERY[argument].kind == "float"
     return float(value) if is_float and value in NOT_FINITE else value
 
@@ -162,11 +162,11 @@ _NEEDED: Mapping[str, Sequence[str]] = {
     "ledger.*": ("field",),
     "ignored.*": ("id",),
 }
-"""What no reader of a plan can do without."""
+"""The keys that every reader of a plan needs."""
 
 
 def _problem(record: JsonObject) -> str | None:
-    """Returns what is missing or of a wrong type in a plan; None for a whole one."""
+    """Returns what is missing or of a wrong type in a plan, or None."""
     if problem := misfit("plan", record, _NEEDED):
         return problem
     unknown = set(record["gpu"]) - {*GPU_FACTS, "device_name"}

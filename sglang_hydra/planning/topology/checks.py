@@ -1,4 +1,4 @@
-"""What the servers of a topology must agree on, and what they must not share. Each check is one small function."""
+"""Checks what the servers of a topology must agree on and must not share. Each check is one small function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROUND_ROBIN = "round_robin"
 
 
 def together(name: str, servers: Sequence[Server], router: Router, common: Plan) -> list[Finding]:
-    """Returns everything that is wrong with the servers as a whole."""
+    """Returns the errors of the servers as a whole."""
     findings = [
         *_needs_sglang(common),
         *_enough_gpus(servers, common),
@@ -73,7 +73,7 @@ def _enough_gpus(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
 
 
 def _enough_nodes(servers: Sequence[Server], count: int) -> Iterator[str]:
-    """Yields the nodes on which servers of one node each fit."""
+    """Yields the numbers of nodes on which the one-node servers of each role fit."""
     sizes = {server.role: len(server.gpus) for server in servers}
     if any(server.nodes != (0,) for server in servers) or max(sizes.values()) > count:
         return
@@ -94,7 +94,7 @@ def _disjoint_gpus(servers: Sequence[Server]) -> Iterator[Finding]:
 
 
 def _disjoint_ports(servers: Sequence[Server], router: Router) -> Iterator[Finding]:
-    """Yields a port that two take, or one takes twice, and a port of the router's that is none."""
+    """Yields a port that is used twice, and an invalid port of the router."""
     takers: list[tuple[str, PortUse, str]] = []
     own = [("HTTP", router.port, "topology.router.port")]
     if router.prometheus_port is not None:
@@ -118,7 +118,7 @@ def _disjoint_ports(servers: Sequence[Server], router: Router) -> Iterator[Findi
 
 
 def _events_apart(servers: Sequence[Server]) -> Iterator[Finding]:
-    """Yields the finding on KV events, whose address is in the argument itself."""
+    """Yields the finding on servers with the same address for KV events, which is in the argument itself."""
     first: dict[str, str] = {}
     for server in servers:
         config = server.plan.values["kv_events_config"]
@@ -131,7 +131,7 @@ def _events_apart(servers: Sequence[Server]) -> Iterator[Finding]:
 
 
 def _two_to_draw_from(servers: Sequence[Server], router: Router) -> Iterator[Finding]:
-    """Yields the router refuses its policy power_of_two for fewer than two servers (0.1.9 to 0.3.2, seen)."""
+    """Yields the finding on power_of_two, which the router refuses for fewer than two servers (0.1.9 to 0.3.2)."""
     roles = [server.role for server in servers]
     for role in dict.fromkeys(roles):
         name = "policy" if role == "replica" else f"{role}_policy"
@@ -142,8 +142,8 @@ def _two_to_draw_from(servers: Sequence[Server], router: Router) -> Iterator[Fin
 
 
 def _tp(prefill: Layout, decode: Layout) -> Iterator[Finding]:
-    """Yields the ranks that share the KV cache of a request divide one another (disaggregation/mooncake/conn.py, 0.5.2,
-    lines 1264-1325: the ranks of one are counted in whole multiples of the other's); tp_size alone is DIS008."""
+    """Yields the finding on attention ranks: those of one side must be a multiple of the other's
+    (disaggregation/mooncake/conn.py, 0.5.2, lines 1264-1325); tp_size alone is DIS008."""
     shares = [prefill.attention, decode.attention]
     if not (prefill.possible and decode.possible) or max(prefill.tp, decode.tp) % min(prefill.tp, decode.tp):
         return
@@ -157,13 +157,13 @@ def _tp(prefill: Layout, decode: Layout) -> Iterator[Finding]:
 
 
 # disaggregation/nixl/conn.py and mooncake/conn.py of 0.5.9 to 0.5.23: the first and the last release whose transfer of
-# a sliding window's pool raises an error where the ranks of both sides differ in number (llm-d issue 2433: 0.5.16).
+# a sliding window's pool fails for different numbers of ranks (llm-d issue 2433: 0.5.16).
 _EQUAL_RANKS_FOR_WINDOWS = {"nixl": ("0.5.9", "0.5.23"), "mooncake": ("0.5.9", "0.5.21")}
 
 
 def _windows(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
-    """Yields the finding on windows: a sliding window's KV pool is not sent between servers of another split of
-    attention: requests then wait for ever."""
+    """Yields the finding on windows: a sliding window's KV pool is not sent between servers with another split of
+    attention, and requests then wait forever."""
     plans = {server.role: server.plan for server in reversed(servers)}
     prefill, decode = plans[PREFILL], plans[DECODE]
     backend, release = prefill.values["disaggregation_transfer_backend"], common.engine.version
@@ -210,7 +210,7 @@ def _transfer(prefill: Mapping[str, object], decode: Mapping[str, object]) -> It
 
 
 def _kv_layout(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
-    """Pages are copied as they are: their size in tokens and bytes must be the same on both sides."""
+    """Yields the finding on pages: they are copied unchanged, so their size in tokens and bytes must be equal."""
     names = ["page_size", "kv_cache_dtype"]
     if prefill["kv_cache_dtype"] == decode["kv_cache_dtype"] == "auto":
         names.append("dtype")
@@ -224,13 +224,13 @@ def _kv_layout(prefill: Mapping[str, object], decode: Mapping[str, object]) -> I
             yield Finding("error", "TOP010", message, (role_key(DECODE, name), role_key(PREFILL, name)), hint)
 
 
-# From this release on a prefill server's "auto" pairs the ranks, and decode servers ask which rank has a request.
+# From this release on a prefill server's "auto" pairs the ranks, and decode servers ask for the rank of a request.
 _FIRST_TO_FOLLOW = "0.5.8"
 
 
 def _round_robin(prefill: Plan, decode: Plan) -> Iterator[Finding]:
-    """Yields the finding on the method: both sides work out a request's data parallel rank from its number, which only
-    this method does (data_parallel_controller.py, 0.5.2, lines 282-293; server_args.py, lines 821-826)."""
+    """Yields the finding on load balancing: both sides derive a request's data parallel rank from its number, which
+    only round_robin supports (data_parallel_controller.py, 0.5.2, lines 282-293; server_args.py, lines 821-826)."""
     method, name = prefill.values["load_balance_method"], "load_balance_method"
     size = max(prefill.layout.replicas, decode.layout.replicas)
     if method == ROUND_ROBIN or size <= 1:
@@ -245,7 +245,7 @@ def _round_robin(prefill: Plan, decode: Plan) -> Iterator[Finding]:
 
 
 def _same_model(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
-    """Yields the finding on models: the KV cache is that of one model with one draft."""
+    """Yields the finding on different models: a KV cache belongs to one model with one draft."""
     for name in ("model_path", "speculative_algorithm", "speculative_draft_model_path"):
         if prefill[name] != decode[name]:
             message = f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers"
@@ -253,12 +253,12 @@ def _same_model(prefill: Mapping[str, object], decode: Mapping[str, object]) -> 
 
 
 def _key(server: Server, name: str) -> str:
-    """Returns the key under which an argument is typed for a server."""
+    """Returns the key to type for an argument of a server."""
     return name if server.role == "replica" else role_key(server.role, name)
 
 
 def numbers(gpus: Sequence[int]) -> str:
-    """Returns ``0-3`` or ``0,2,4``."""
+    """Formats GPU numbers: ``0-3`` or ``0,2,4``."""
     if len(gpus) > 2 and gpus[-1] - gpus[0] == len(gpus) - 1:
         return f"{gpus[0]}-{gpus[-1]}"
     return ",".join(map(str, gpus))

@@ -1,4 +1,4 @@
-"""Where a server is: its nodes, the GPUs and the ports that it takes there, and those of the next beside them."""
+"""Places a server: its nodes, GPUs and ports, and those of the next server beside it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 FIRST_PORT = 30000
 LAST_PORT = 65535
 
-# SGLang 0.5.2 draws its NCCL port from this far above the HTTP port (server_args.py, lines 2594-2604).
+# SGLang 0.5.2 draws its NCCL port within these distances above the HTTP port (server_args.py, lines 2594-2604).
 _NCCL_FIRST, _NCCL_LAST = 100, 1000
 _NONE = -1  # a port that does not count
 
 
 class PortUse(NamedTuple):
-    """Ports of this machine that a server takes, and what for."""
+    """Ports of this machine that a server uses, and their purpose."""
 
     what: str
     ports: range
@@ -38,8 +38,8 @@ class PortUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """The nodes, GPUs and ports of one server. ``nccl`` is None where SGLang has to draw the port itself; ``head`` is
-    where the nodes of one server meet, the first of the ports that it takes there."""
+    """The nodes, GPUs and ports of one server. ``nccl`` is None where SGLang must draw the port itself; ``head`` is the
+    rendezvous port of a server on several nodes, the first of the ports that it uses there."""
 
     gpus: tuple[int, ...]
     port: int
@@ -52,12 +52,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Needs:
-    """What one server needs. ``values``, ``layout`` and the ``offsets`` of its GPUs are those of a plan of its kind;
-    the others are where its numbers begin.
+    """The needs of one server. ``values``, ``layout`` and the ``offsets`` of its GPUs come from a plan of its role; the
+    others are the starts of its numbers.
 
-    ``fixed`` names the numbers that were set for this role: they are given out from there even where another server has
-    them, and a check reports it.
-    """
+    ``fixed`` names the numbers that were set for this role: they count from there even where another server has them,
+    and a check reports it."""
 
     values: JsonObject
     base_gpu_id: int
@@ -70,7 +69,7 @@ class Needs:
 
 
 def gpu_offsets(plan: Plan) -> tuple[int, ...]:
-    """Returns the GPUs of a server on each of its nodes, counted from its first one; empty for one that uses none."""
+    """Returns the GPUs of a server on each of its nodes, relative to its first one; empty without GPUs."""
     layout = plan.layout
     if "cpu" in (plan.gpu.device, plan.values["device"]) or not layout.possible:
         return ()
@@ -78,10 +77,9 @@ def gpu_offsets(plan: Plan) -> tuple[int, ...]:
 
 
 def ports_of(values: JsonObject, layout: Layout) -> list[PortUse]:
-    """Returns every port that a server of these resolved arguments listens on, on one node of its own.
+    """Returns every port that a server of these resolved arguments listens on, on a node of its own.
 
-    Where SGLang draws the NCCL port, all that it can draw at its first try are counted.
-    """
+    Where SGLang draws the NCCL port, all candidates of its first try count."""
     port, nccl, address = values["port"], values["nccl_port"], values["dist_init_addr"]
     found = [PortUse("HTTP", _one(port))]
     rendezvous = _port_in(address)
@@ -100,7 +98,7 @@ def ports_of(values: JsonObject, layout: Layout) -> list[PortUse]:
 
 
 class Floor:
-    """GPUs by node, and ports, while they are given out. ``is_free`` tells what else is in use. A port is given once
+    """Assigns GPUs by node, and ports. ``is_free`` tests whether a port is in use elsewhere. A port is assigned once
     for all nodes: several of Slurm's nodes may be one machine."""
 
     def __init__(self, taken_ports: Iterable[int] = (), is_free: Callable[[int], bool] = lambda port: True) -> None:
@@ -109,10 +107,9 @@ class Floor:
         self._is_free = is_free
 
     def give(self, needs: Needs, own: Floor, nodes: tuple[int, ...] = (0,)) -> Place:
-        """Returns the next place for a server on ``nodes``; ``own`` holds what its role has got so far.
+        """Returns the next place for a server on ``nodes``; ``own`` holds the places of its role so far.
 
-        Raises ConfigError where no port is left.
-        """
+        Raises ConfigError where no port is left."""
         offsets = needs.offsets
         seen = own._gpus if "base_gpu_id" in needs.fixed else self._gpus
         bases = itertools.count(needs.base_gpu_id)
@@ -122,11 +119,11 @@ class Floor:
         gpus = tuple(base + offset for offset in offsets)
         self._gpus.update((node, gpu) for node in nodes for gpu in gpus)
         own._gpus.update((node, gpu) for node in nodes for gpu in gpus)
-        # What moves with the HTTP port; the rest is found below, or stands in dist_init_addr.
+        # These ports move with the HTTP port; the rest is found below, or is in dist_init_addr.
         moving = {**needs.values, "nccl_port": None, "disaggregation_mode": "null"}
         meeting = _port_in(moving["dist_init_addr"]) is not None
         several = len(nodes) > 1 and not meeting
-        # A fixed nccl_port would be taken by each copy of plain data parallelism.
+        # Each copy of plain data parallelism would use a fixed nccl_port.
         pinned = needs.layout.copies == 1 and not meeting and not several
         if pinned or meeting or several:
             moving.update(nccl_port=_NONE, dist_init_addr=None)
@@ -153,7 +150,7 @@ class Floor:
     def _first(
         self, name: str, needs: Needs, own: Floor, ports: Callable[[int], list[range]] = lambda port: [_one(port)]
     ) -> int:
-        """Returns the first number from the one that is wished for on with which all of ``ports`` are free."""
+        """Returns the first number, from the requested one on, whose ``ports`` are all free."""
         start, fixed = getattr(needs, name), name in needs.fixed
         if not 0 < start <= LAST_PORT:
             message = f"{name}={start} is no port to start from: ports go from 1 to {LAST_PORT}"
@@ -172,7 +169,7 @@ class Floor:
 
 
 def _port_in(address: object) -> int | None:
-    """Returns the port of a HOST:PORT; None for anything else, which a check of its own refuses."""
+    """Returns the port of a HOST:PORT; None for other values, which another check refuses."""
     tail = address.rpartition(":")[2] if isinstance(address, str) else ""
     return int(tail) if tail.isascii() and tail.isdigit() and len(tail) <= len(str(LAST_PORT)) else None
 

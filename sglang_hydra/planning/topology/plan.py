@@ -1,4 +1,4 @@
-"""Plans a topology: a plan for each of its servers, made as any other, and the router in front of them."""
+"""Plans a topology: a plan for each of its servers, made as usual, and the router in front of them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ def plan_topology(
     env: Mapping[str, str] | None = None,
     is_free: Callable[[int], bool] = lambda port: True,
 ) -> Topology:
-    """Plans every server of the topology that ``requests`` ask for.
+    """Plans every server of the topology in ``requests``.
 
-    ``common`` is the plan of these requests, where the caller has it; the rest is as for ``app.make_plan``, and one
-    ``seed`` is for all servers. Ports that nobody named are those for which ``is_free`` is true. Raises ConfigError
-    for what is no topology.
-    """
+    ``common`` is the plan of these requests, if the caller has it; the rest is as for ``make_plan``, with one ``seed``
+    for all servers. Unset ports are chosen among those with ``is_free`` true. Raises ConfigError for an invalid
+    topology."""
     with asking_once():
         if common is None:
             common = make_plan(composer, requests, seed=seed, env=env)
@@ -61,7 +60,7 @@ def plan_topology(
 
 
 def _with_router(common: Plan, servers: tuple[Server, ...], nodes: int, host: str, port: int, metrics: int) -> Topology:
-    """Returns the servers as a topology: with the router that belongs to them, and everything looked at together."""
+    """Returns the servers as a topology, with its router and the checks of the whole."""
     name, ignore = common.nodes.topology.name, common.nodes.ignore
     router, findings = plan_router(
         common.nodes.topology.router,
@@ -87,7 +86,7 @@ def _with_router(common: Plan, servers: tuple[Server, ...], nodes: int, host: st
 
 
 def _address(common: Plan) -> tuple[str, int]:
-    """Returns where clients find the router."""
+    """Returns the router's host and port for clients."""
     node = common.nodes.topology.router
     host = common.values["host"] if node.host is None else node.host
     port = common.values["port"] if node.port is None else node.port
@@ -101,7 +100,7 @@ def _places(
     router_port: int,
     nodes: Mapping[str, Sequence[tuple[int, ...]]],
 ) -> dict[str, list[Place]]:
-    """Returns a place for every server on its nodes; servers with ports or GPUs that were set come first."""
+    """Returns a place for every server on its nodes; servers with set ports or GPUs come first."""
     first = router_port if 0 < router_port < LAST_PORT else FIRST_PORT
     places: dict[str, list[Place]] = {}
     for role in sorted(roles, key=lambda role: -len(role.fixed)):
@@ -148,7 +147,7 @@ def _server(
 def _placed(
     role: Role, place: Place, kinds: Mapping[str, Plan], common: Plan, several_nodes: bool
 ) -> Iterator[tuple[str, object]]:
-    """Yields the arguments that the topology itself sets for one server, where they are not what it has already."""
+    """Yields the arguments that the topology itself sets for one server, where they differ from its own."""
     own = kinds[role.name]
     host = common.nodes.topology.worker_host
     if several_nodes and host in LOOPBACK:
@@ -165,8 +164,8 @@ def _placed(
 
 
 def _values_of_other_role(role: Role, kinds: Mapping[str, Plan]) -> Iterator[tuple[str, object]]:
-    """Yields the arguments by which servers of one role know the sizes of the other, where SGLang would assume others.
-    Later releases have some of them no more: their servers tell each other."""
+    """Yields the arguments that tell servers of one role the sizes of the other, where SGLang would assume others.
+    Later releases lack some of them: their servers exchange the sizes."""
     own = kinds[role.name]
     asked = {name for name in own.values if name not in own.intent}
     if role.name == PREFILL:

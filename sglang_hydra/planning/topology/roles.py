@@ -1,5 +1,5 @@
-"""What ``topology`` asks for, taken apart: the roles, how many servers and nodes each has, and what differs from the
-rest."""
+"""Reads ``topology``: the roles, the number of servers and nodes of each, and their differences from the common
+settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = (SINGLE, REPLICAS, PD)
 MOST_SERVERS = 256
 _LONGEST_S = 7 * 24 * 3600
 PLACING = ("port", "base_gpu_id", "nccl_port", "disaggregation_bootstrap_port", "host")
-"""Arguments that the topology gives each server; set for a role, they are where its servers are counted from."""
+"""Arguments that the topology gives each server; set for a role, they are the start for its servers."""
 _NOT_FOR_A_ROLE = {
     "disaggregation_mode": "it is what the role says",
     "api_key": "all servers and the router have one key: api_key='${oc.env:MY_KEY}'",
@@ -40,8 +40,8 @@ _NOT_FOR_A_ROLE = {
 
 @dataclass(frozen=True)
 class Role:
-    """The servers of one kind. ``requests`` are what they add to the common ones; ``fixed`` the placing arguments
-    among them. ``nodes`` is how many nodes they were given, None where nobody gave a number."""
+    """The servers of one kind. ``requests`` are their additions to the common ones; ``fixed`` names the placing
+    arguments among them. ``nodes`` is their given number of nodes, or None."""
 
     name: str
     replicas: int
@@ -51,7 +51,7 @@ class Role:
 
 
 def roles_of(common: Plan, requests: Sequence[Request]) -> list[Role]:
-    """Returns the roles of what was composed, prefill before decode. ConfigError with all that is wrong."""
+    """Returns the roles of the composition, prefill before decode. Raises ConfigError with all errors."""
     node = common.nodes.topology
     findings = [*_settings(common, node), *_common_arguments(common)]
     roles: list[Role] = []
@@ -71,12 +71,11 @@ def roles_of(common: Plan, requests: Sequence[Request]) -> list[Role]:
 def nodes_of_servers(
     common: Plan, roles: Sequence[Role], kinds: Mapping[str, Plan]
 ) -> tuple[dict[str, list[tuple[int, ...]]], int]:
-    """Returns the nodes of each server of each role, counted from 0, and how many nodes there are.
+    """Returns the nodes of each server of each role, counted from 0, and the number of nodes.
 
-    All share one node unless a role was given nodes or has a server on several, or ``launch=slurm`` has more GPUs to
-    give than one node has. Then each role has nodes of its own, and its servers take turns on them. Raises ConfigError
-    for a number of nodes that its servers cannot use.
-    """
+    All share one node unless a role has a number of nodes or a server on several, or ``launch=slurm`` needs more GPUs
+    than one node has. Then each role has nodes of its own, and its servers are spread over them. Raises ConfigError for
+    a number of nodes that its servers cannot use."""
     each = {role.name: max(int(kinds[role.name].values["nnodes"]), 1) for role in roles}
     gpus = {role.name: len(gpu_offsets(kinds[role.name])) for role in roles}
     count = common.gpu.count
@@ -110,14 +109,14 @@ def _unusable_nodes(role: Role, nodes: int, size: int) -> Finding:
 
 
 class Places:
-    """Where a key below ``topology`` was typed; ``otherwise`` for what is in a file of the group."""
+    """The places where keys below ``topology`` were typed; ``otherwise`` is for keys from a file of the group."""
 
     def __init__(self, requests: Sequence[Request], otherwise: str) -> None:
         typed = {request.name: request for request in requests}
         self._typed, self._otherwise = typed, otherwise
 
     def of(self, key: str) -> tuple[str, str]:
-        """Returns the place and the layer of the last word on ``key``."""
+        """Returns the place and the layer of the last word that sets ``key``."""
         while key:
             if key in self._typed and key != "topology":
                 return self._typed[key].place, self._typed[key].layer
@@ -151,7 +150,7 @@ def _settings(common: Plan, node: TopologyNode) -> Iterator[Finding]:
 
 
 def _common_arguments(common: Plan) -> Iterator[Finding]:
-    """Yields arguments of all servers that would take the topology apart."""
+    """Yields findings on arguments of all servers that a topology does not allow."""
     mode = common.intent.get("disaggregation_mode")
     if mode not in (None, "null"):
         message = f"disaggregation_mode={mode} is for a server that is started alone; a topology sets it itself"
@@ -204,8 +203,8 @@ def _role(name: str, node: RoleNode, places: Places) -> Role:
 
 
 def remedies_for(finding: Finding, roles: Collection[str]) -> Hint:
-    """Returns what to type about a finding that servers of these roles have: where it is one role of a topology=pd,
-    that role's key; and nothing that needs more nodes."""
+    """Returns the remedies of a finding on servers of these roles: with the keys of the role where a topology=pd has
+    one, and without those that need more nodes."""
     role = next(iter(roles)) if len(roles) == 1 else None
     id = finding.id
     if id == "DIS008":
@@ -219,11 +218,11 @@ def remedies_for(finding: Finding, roles: Collection[str]) -> Hint:
 
 
 def _for_role(remedy: Remedy, role: str | None) -> Remedy:
-    """Returns ``tp_size=2 ...: why`` with the keys of a role's own arguments."""
+    """Returns the remedy ``tp_size=2 ...: why`` with the keys of a role's own arguments."""
     words = [role_key(str(role), word) if word.partition("=")[0] in EVERY else word for word in remedy.words]
     return replace(remedy, said=" ".join(words), words=tuple(words)) if words else remedy
 
 
 def role_key(role: str, name: str) -> str:
-    """Returns the key under which an argument of one role is typed."""
+    """Returns the key to type for an argument of one role."""
     return f"topology.{role}.args.{name}"

@@ -1,4 +1,4 @@
-"""The router: which release of sglang-router belongs to an SGLang, what it takes, and its command line."""
+"""Plans the router: the sglang-router release for an SGLang, its settings, and its command line."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ MODULE = "sglang_router.launch_router"
 FIRST_WITH_PD = "0.1.5"
 FIRST_WITH_KEY = "0.1.7"
 FIRST_THAT_ASKS_FOR_THE_KEY = "0.2.0"
-# Until then only for Python 3.8 to 3.12 on x86_64 Linux; from then on for every Python, Linux, macOS and Windows.
+# Before, only for Python 3.8 to 3.12 on x86_64 Linux; from then on for every Python, Linux, macOS and Windows.
 FIRST_FOR_EVERY_PYTHON = "0.2.2"
 PROMETHEUS_PORT = 29000
-"""The port of the router's metrics, if it is free; also the router's own default."""
+"""The port of the router's metrics, if free; also the router's own default."""
 
 PLACED = ("host", "port", "worker_urls", "pd_disaggregation", "prefill", "decode", "prometheus_host", "prometheus_port")
 SECRET = ("api_key", "control_plane_api_keys", "oracle_password", "postgres_db_url", "redis_url")
-"""Flags whose value holds a password: on the router's command line everybody on the machine could read it."""
+"""Flags with a password as value: everybody on the machine could read it on the router's command line."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str, int, float)}
 _OWN_SETTINGS = ("python", "host", "port", "ready_timeout", "args")
 
 
 class Flag(NamedTuple):
-    """One flag of the router's command line; ``since`` and ``until`` are the first and last release that have it."""
+    """One flag of the router's command line; ``since`` and ``until`` are the first and last release with it."""
 
     kind: str
     since: str
@@ -45,18 +45,16 @@ class Flag(NamedTuple):
         return at_least(release, self.since) and (self.until is None or at_least(self.until, release))
 
     def choices_in(self, release: str) -> tuple[str, ...]:
-        """Returns the allowed values in a release; empty where any will do."""
+        """Returns the allowed values in a release; empty where any value is allowed."""
         known = [choices for since, choices in self.choices if at_least(release, since)]
         return known[-1] if known else ()
 
 
 @dataclass(frozen=True)
 class Router:
-    """The router of a topology. ``release`` is what it is planned for, ``installed`` what ``python`` has, if anything.
-
-    ``belongs`` is the release that was the newest one when this SGLang came out, None before there was one. ``flags``
-    are its command line without the addresses of workers, ``pd`` whether those are prefill and decode servers.
-    """
+    """The router of a topology. ``release`` is the planned one, ``installed`` the one in ``python``, if any.
+    ``belongs`` is the newest release at the time of this SGLang, None before the first. ``flags`` are its command line
+    without the addresses of workers, ``pd`` whether those are prefill and decode servers."""
 
     python: str | None
     installed: str | None
@@ -83,11 +81,11 @@ class Router:
         return words
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """Returns what a person types for ``argv``."""
+        """Returns the command that a person types for ``argv``."""
         return [self.python or "python", "-m", MODULE, *argv]
 
     def install_line(self, python: str | None) -> str:
-        """Returns how an interpreter gets the release that belongs here."""
+        """Returns the command that installs the matching release for an interpreter."""
         return f"{python or 'python'} -m pip install {PACKAGE}=={self.belongs or self.release}"
 
 
@@ -99,7 +97,7 @@ def _record() -> JsonDict:
 
 @functools.cache
 def flags() -> Mapping[str, Flag]:
-    """Returns every flag that some release of the router has, by its name with underscores."""
+    """Returns every flag of any release of the router, by its name with underscores."""
     return {
         name: Flag(row["kind"], row["since"], row["until"], tuple((since, tuple(of)) for since, of in row["choices"]))
         for name, row in _record()["flags"].items()
@@ -111,7 +109,7 @@ def newest_release() -> str:
 
 
 def release_for(sglang: str) -> str | None:
-    """Returns the router that was the newest one when that SGLang came out; None before the first, or without one."""
+    """Returns the newest router at the time of that SGLang; None before the first, or for no version."""
     if release_key(sglang) is None:
         return None
     found = [router for since, router in _record()["sglang"] if at_least(sglang, since)]
@@ -121,10 +119,9 @@ def release_for(sglang: str) -> str | None:
 def plan_router(
     node: RouterNode, *, sglang: str, engine_python: str | None, host: str, port: int, metrics: int, pd: bool
 ) -> tuple[Router, list[Finding]]:
-    """Returns the router of these settings (``topology.router``) and what is wrong with them.
+    """Returns the router of these settings (``topology.router``) and findings on them.
 
-    ``host`` and ``port`` are where it listens, ``metrics`` the port for its metrics.
-    """
+    It listens on ``host`` and ``port``; ``metrics`` is the port for its metrics."""
     python, installed = find_router(node.python, engine_python)
     belongs = release_for(sglang)
     release = installed or belongs or newest_release()
@@ -153,7 +150,7 @@ def plan_router(
 
 
 def secret_flags(args: Mapping[str, object]) -> Iterator[Finding]:
-    """Passwords among ``topology.router.args``. They are refused before anything is shown or written down."""
+    """Yields findings on passwords among ``topology.router.args``, before anything is shown or written."""
     for name in args:
         key = f"topology.router.args.{name}"
         if name == "api_key":
@@ -165,10 +162,10 @@ def secret_flags(args: Mapping[str, object]) -> Iterator[Finding]:
 
 
 def find_router(python: str | None, engine_python: str | None) -> tuple[str | None, str | None]:
-    """Returns the interpreter that has the router and the version there: the one named, else the engine's, else ours.
+    """Returns the interpreter that has the router and the version there: the named one, else the engine's, else ours.
 
-    Reads package metadata and imports nothing. Without a router the interpreter that should have it, and None.
-    """
+    Reads package metadata and imports nothing. Without a router it returns the interpreter that should have it, and
+    None."""
     from sglang_hydra.facts.installed import installed
 
     for candidate in [python] if python else dict.fromkeys((engine_python, None)):
@@ -179,7 +176,7 @@ def find_router(python: str | None, engine_python: str | None) -> tuple[str | No
 
 
 def absent(router: Router) -> Finding | None:
-    """Returns why the router cannot be started here; None if it can."""
+    """Returns the finding on why the router cannot start here, or None."""
     from sglang_hydra.facts.environments import find_python
 
     if router.installed is not None:
@@ -214,7 +211,7 @@ def _misfits(asked: Mapping[str, object], node: RouterNode, release: str, pd: bo
 def _misfit(
     name: str, value: object, key: str, release: str, pd: bool, *, by_hand: bool
 ) -> tuple[str, str | None] | None:
-    """Returns what is wrong with one setting of the router, and what to type instead."""
+    """Returns the error of one router setting, and the fix; None if it fits."""
     if by_hand and name in PLACED:
         own = f"topology.router.{name}" if name in ("host", "port") or name.startswith("prometheus") else None
         return f"{key} is set by the topology", f"{own}={value}" if own else None
@@ -224,7 +221,7 @@ def _misfit(
         return f"{PACKAGE} has no flag --{name.replace('_', '-')}", f"did you mean {near}?" if near else None
     if not flag.is_in(release):
         if name.startswith("prometheus_"):
-            return None  # left out where the release has no metrics
+            return None  # ignored where the release has no metrics
         then = f"it came with {flag.since}" if not at_least(release, flag.since) else f"{flag.until} was the last"
         return f"{key}: {PACKAGE} {release} has no --{name.replace('_', '-')}, {then}", None
     if name in ("prefill_policy", "decode_policy") and not pd:
@@ -271,7 +268,7 @@ def _release_findings(
 
 
 def _written(name: str, value: object) -> list[str]:
-    """Returns a setting as words of the command line."""
+    """Formats a setting as words of the command line."""
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
         return [flag] if value else []
@@ -281,7 +278,7 @@ def _written(name: str, value: object) -> list[str]:
 
 
 def api_key_finding(router: Router) -> Finding:
-    """Returns what a router does with the servers' key: later releases ask clients for it themselves."""
+    """Returns the finding on the router's use of the servers' key: later releases check it themselves."""
     if not at_least(router.release, FIRST_WITH_KEY):
         does = "passes on what clients send: the servers check the key; it is not given to the router"
     elif not at_least(router.release, FIRST_THAT_ASKS_FOR_THE_KEY):

@@ -1,4 +1,4 @@
-"""A topology as it was planned: its servers with their plans, and the router in front of them."""
+"""Describes a planned topology: its servers with their plans, and the router in front of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sglang_hydra.text.json_types import plain
 
 SCHEMA = "sglang_hydra.topology/1"
 NODE = "NODE"
-"""NODE0, NODE1 stand for the addresses of the nodes, which are known when they are given."""
+"""NODE0, NODE1 represent the addresses of the nodes, which are known only when allocated."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """One server of a topology: what it is for (``replica``, ``prefill``, ``decode``), its number within that role, its
-    plan, and the numbers of the GPUs that it takes on each of its ``nodes`` (none on a CPU). ``head_port`` is where
-    several nodes of one server meet. ``address`` is that of its first node, None where that is the router's."""
+    """One server of a topology: its role (``replica``, ``prefill``, ``decode``), its number within that role, its plan,
+    and the numbers of its GPUs on each of its ``nodes`` (none on a CPU). ``head_port`` is the rendezvous port of a
+    server on several nodes. ``address`` is that of its first node, None where that is the router's."""
 
     role: str
     index: int
@@ -40,13 +40,13 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Returns where the router reaches it."""
+        """Returns the URL for the router."""
         values = self.plan.values
         return server_url(values if self.address is None else {"host": self.address, "port": values["port"]})
 
     @property
     def bootstrap_port(self) -> int:
-        """Returns where the decode servers find a prefill server."""
+        """Returns the port where decode servers find a prefill server."""
         return int(self.plan.values["disaggregation_bootstrap_port"])
 
     @property
@@ -59,13 +59,12 @@ class Server:
 
 @dataclass(frozen=True)
 class Topology:
-    """What ``topology=`` asks for, planned: servers in the order in which they start, and the router after them.
+    """A planned ``topology=``: servers in the order in which they start, and the router after them.
 
-    ``common`` is the plan of what all share, as if it were one server; it gives the settings and is not judged.
-    ``together`` are the findings about the servers as a whole; each plan has its own. ``ok`` is SGLang's verdict on
-    every server, ``launchable`` adds ours and is None where nobody knows. ``nodes`` is the number of nodes; the router
-    is on the first.
-    """
+    ``common`` is the plan of the common settings, as if for one server; it gives the settings and is not judged.
+    ``together`` are the findings on the servers as a whole; each plan has its own. ``ok`` is SGLang's verdict on every
+    server, ``launchable`` adds ours and is None where unknown. ``nodes`` is the number of nodes; the router is on the
+    first."""
 
     name: str
     common: Plan
@@ -86,12 +85,12 @@ class Topology:
 
     @property
     def launchable(self) -> bool | None:
-        """Returns whether everything can be launched; None where that is not known."""
+        """Returns whether everything can be launched; None where unknown."""
         return self.verdict.launchable
 
     @property
     def findings_with_servers(self) -> list[tuple[Finding, tuple[Server, ...]]]:
-        """Returns every finding once, with the servers that have it; those of all together have none."""
+        """Returns every finding once, with the servers that have it; findings on the whole have none."""
         found: dict[Finding, list[Server]] = {}
         remedies: dict[Finding, Finding] = {}
         enough = not any(finding.id in ("TOP004", "TOP005") for finding in self.together)
@@ -123,14 +122,14 @@ class Topology:
 
     @cached_property
     def topology_id(self) -> str:
-        """Returns 16 hex digits: equal for topologies whose servers and router do the same."""
+        """Returns 16 hex digits: equal for topologies whose servers and router behave the same."""
         where = ("host", "port", "prometheus_host", "prometheus_port", "log_level", "log_dir")
         routing = {name: value for name, value in self.router.settings.items() if name not in where}
         servers = [[server.role, server.plan.server_id] for server in self.servers]
         return digest({"topology": self.name, "servers": servers, "router": [self.router.release, routing]})
 
     def to_json(self) -> dict[str, object]:
-        """Returns the artifact. Its schema is committed as schemas/topology.schema.json; it holds no secret."""
+        """Returns the artifact, without secrets. Its schema is committed as schemas/topology.schema.json."""
         router = self.router
         return {
             "schema": SCHEMA,

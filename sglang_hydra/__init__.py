@@ -1,17 +1,17 @@
 """Plan, explain, check and launch SGLang servers from composable configurations.
 
-The public API; everything is imported when it is first used, so that ``import sglang_hydra`` costs next to nothing.
+The public API. Every name is imported at its first use, so that ``import sglang_hydra`` is fast.
 
-    resolve(intent, gpu=..., model=...)   what SGLang 0.5.2 makes of these arguments: needs neither Hydra nor OmegaConf
-    plan(["gpu=h200", "model=gpt_oss"])   the same from config groups, checked and with a launch command
+    resolve(intent, gpu=..., model=...)   resolves arguments like SGLang 0.5.2, without Hydra and OmegaConf
+    plan(["gpu=h200", "model=gpt_oss"])   plans from config groups, with checks and a launch command
     server_args(["gpu=h200", ...])        the keyword arguments of sglang.Engine, for the release that is installed
     schema()                              the JSON schema of plan.json, or of another record by its name
     parse_argv([...])                     SGLang's own command line as a dict
-    add_*_choices([...])                  values that other code adds: attention backends, quantization methods, ...
+    add_*_choices([...])                  adds allowed values: attention backends, quantization methods, ...
     main                                  the decorator for other Hydra apps: their task gets the finished plan
-    register()                            puts the schema into Hydra's ConfigStore; done on import where Hydra is there
-    results("multirun/SWEEP")             what a sweep measured, as a pandas DataFrame
-    verl                                  what verl will start as its rollout: verl.plan_rollout(config), verl.main
+    register()                            puts the schema into Hydra's ConfigStore; done on import after Hydra's
+    results("multirun/SWEEP")             the measurements of a sweep, as a pandas DataFrame
+    verl                                  plans the rollout of verl: verl.plan_rollout(config), verl.main
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from os.path import isdir
 from sglang_hydra.text.version import VERSION
 
 TYPE_CHECKING = False
-"""As in ``typing``, which is not imported for it: a program's first lines run before it can answer a signal."""
+"""Like ``typing``'s, which is not imported: a program's first lines run before it can handle a signal."""
 
 __version__ = VERSION
 
-# In a checkout conf/ lies beside this folder and not in it: sglang_hydra.conf is found there too, for pkg:// paths.
+# In a checkout conf/ is beside this folder, not in it: sglang_hydra.conf is found there, too, for pkg:// paths.
 if not isdir(f"{__path__[0]}/conf"):
     __path__.append(__path__[0].rpartition("/")[0] or ".")
 

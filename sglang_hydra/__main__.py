@@ -3,7 +3,7 @@
 import os
 import sys
 
-# -m puts the working directory first on the path: it may be a checkout of somebody else's, with a yaml.py.
+# -m puts the working directory first on the path: it may be an untrusted checkout with a yaml.py.
 if sys.path[0] == os.getcwd() != os.path.dirname(os.path.dirname(os.path.abspath(__file__))):
     del sys.path[0]
 

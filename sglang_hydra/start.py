@@ -1,7 +1,6 @@
-"""Where the program begins: it answers a signal in a word, from the first import on, and then does what was typed.
+"""Starts the program: handles signals with one line from the first import on, then runs the command.
 
-Nothing is imported here that costs time: what comes before the handlers is not under them.
-"""
+Nothing slow is imported here, because signals before the handlers are not handled."""
 
 from __future__ import annotations
 
@@ -14,23 +13,22 @@ import os
 from sglang_hydra.text.exit_codes import INTERRUPTED
 
 _OBJECTS_MADE = 100_000
-"""Before cycles are searched for. With Python's 700 (2,000 from 3.12 on) a plan, all of whose objects are in use to its
-end, spends a tenth of its time on that."""
+"""New objects before a search for cycles. With Python's 700 (2,000 from 3.12 on), a plan, whose objects are all in use
+to its end, spends a tenth of its time on it."""
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class _Run:
-    """How far this process is: while it only imports, nothing has to be cleaned up."""
+    """Tracks whether this process only imports or already holds resources to clean up, and counts its signals."""
 
     importing = True
     signals = 0
 
 
 def main() -> int:
-    """Returns the program: ``sys.argv`` is what was typed. Returns the exit code, 130 after SIGINT, SIGTERM or SIGHUP.
+    """Runs the command in ``sys.argv``. Returns its exit code; 130 after SIGINT, SIGTERM or SIGHUP.
 
-    What runs a server, a job or a measurement answers these signals itself as long as it does.
-    """
+    Code that runs a server, a job or a measurement handles these signals itself meanwhile."""
     _answer_signals()
     gc.set_threshold(_OBJECTS_MADE)
     from sglang_hydra.cli.main import entry
@@ -39,7 +37,7 @@ def main() -> int:
     try:
         code = entry()
     except BaseException:
-        # Some code makes another exception of the one that a signal raises, as Python 3.11 does while it makes a class.
+        # Some code converts a signal's exception to another, as Python 3.11 does while it creates a class.
         if not _Run.signals:
             raise
         code = INTERRUPTED
@@ -49,11 +47,11 @@ def main() -> int:
 
 
 def _answer_signals() -> None:
-    """Answers signals. What is ignored stays ignored: nohup, or shells that start us in the background."""
+    """Installs the handlers. Ignored signals stay ignored: under nohup, or in a shell's background."""
     for number in _numbers():
         if _signal.getsignal(number) != _signal.SIG_IGN:
             _signal.signal(number, _interrupted)
-    # It runs last. All output is written by then, and Python would let the signal end the process while it tidies up.
+    # Runs last. All output is written by then, and a signal would end the process while Python shuts down.
     atexit.register(_ignore_signals)
 
 
@@ -73,7 +71,7 @@ def _ignore_signals() -> None:
 
 
 def _numbers() -> dict[int, str]:
-    """Returns the signals by number; a system may lack one."""
+    """Returns the names of the signals by number; some systems lack one."""
     return {getattr(_signal, name): name for name in _NAMES if hasattr(_signal, name)}
 
 

@@ -1,8 +1,7 @@
-"""The JSON Schemas of every file and every ``--json`` output that others may read: NAME.schema.json.
+"""The JSON Schemas of every file and ``--json`` output for other programs: NAME.schema.json.
 
-A record says which one it follows: ``{"schema": "sglang_hydra.plan/3", ...}``. What is added raises nothing; what is
-renamed or removed raises the number.
-"""
+A record names its schema: ``{"schema": "sglang_hydra.plan/3", ...}``. Additions keep the number; renaming or removing a
+key raises it."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from sglang_hydra.text.json_types import JsonDict
 
 def schema_of(kind: str = "plan") -> JsonDict:
     """Returns the JSON schema of a file or a ``--json`` output: ``plan`` of plan.json, ``check``, ``fit``, ``export``
-    and the others of ``docs/reference/files.md``. Raises FileNotFoundError for another kind."""
+    and others in ``docs/reference/files.md``. Raises FileNotFoundError for an unknown kind."""
     import json
     from importlib.resources import files
 

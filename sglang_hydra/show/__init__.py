@@ -1,5 +1,4 @@
-"""Shows plans, values and findings as people read them. Decides nothing.
+"""Shows plans, values and findings to people. Decides nothing.
 
-What goes here: one file a screen or record, made from a finished plan. What does not: computing what is shown.
-Read plan.py first.
-"""
+One file for each screen or record, made from a finished plan, goes here. Computing the shown values does not. Read
+plan.py first."""

@@ -1,4 +1,4 @@
-"""Shows one argument: what it does, as the plan's release has it, and each step to its value."""
+"""Shows one argument: its meaning in the plan's release, and each step to its value."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from sglang_hydra.text.words import program
 
 
 def is_argument(name: str, version: str) -> bool:
-    """Returns whether a page can be shown: of an argument that the release has, or that 0.5.2 has."""
+    """Returns whether the argument has a page: the release or 0.5.2 has it."""
     return name in FIELDS or name in Provider(version).fields()
 
 
 def field_in(name: str, version: str) -> Field:
-    """Returns an argument as a release has it; as 0.5.2 has it where the release does not. Raises KeyError where
-    neither does. What it does is explained in our words, else in those of the release's wheel where it is here."""
+    """Returns an argument as a release has it, else as 0.5.2 does. Raises KeyError where neither has it. Its meaning is
+    our text, else that of the release's wheel, if the wheel is here."""
     field = Provider(version).fields().get(name)
     if field is None or field is FIELDS.get(name):
         return FIELDS[name]
@@ -48,15 +48,15 @@ def field_in(name: str, version: str) -> Field:
 
 
 def _null_means(field: Field, own: Argument, version: str) -> str | None:
-    """Returns what null means there: our words are on 0.5.2, and hold where no release's code sets the argument."""
+    """Returns the meaning of null: our text describes 0.5.2, and holds where no release's code sets the argument."""
     if not field.arg.help or field.arg.none is None or "None" not in own.type:
         return None
     return f"SGLang {version} chooses it at its start" if own.name in resolved_fields() else field.arg.none
 
 
 def field_screen(name: str, plan: Plan | None, version: str | None = None) -> list[Line]:
-    """Shows everything about one argument: what it does and, with a plan, each step to its value. Without a plan it is
-    that of the release ``version``."""
+    """Shows one argument: its meaning and, with a plan, each step to its value. Without a plan it is the argument of
+    the release ``version``."""
     version = plan.engine.version if plan else version or default_release()
     field = field_in(name, version)
     arg = field.arg
@@ -105,18 +105,18 @@ def field_record(name: str, plan: Plan | None, version: str | None = None) -> di
 
 
 def _findings(name: str, plan: Plan) -> list[Finding]:
-    """Returns what the plan says of an argument."""
+    """Returns the plan's findings on an argument."""
     about = {name, *(["model_path"] if _lacks_model(name, plan) else [])}
     return [item for item in plan.findings if not about.isdisjoint(item.fields)]
 
 
 def _lacks_model(name: str, plan: Plan) -> bool:
-    """Returns whether nothing resolved the argument, as no model is named."""
+    """Returns whether the argument is unresolved because no model is named."""
     return plan.intent.get("model_path") is None and name not in plan.intent
 
 
 def _value(name: str, plan: Plan | None) -> str:
-    """Returns the value behind the name; nothing where there is none to know."""
+    """Returns the text of the value after the name; empty where no value is known."""
     if plan is None or name not in plan.values:
         return ""
     if _lacks_model(name, plan):
@@ -149,8 +149,8 @@ def _steps(field: Field, plan: Plan) -> Iterator[list[tuple[str, str]]]:
 
 
 def chain_lines(name: str, plan: Plan) -> list[Line]:
-    """Returns the chain under a title; SGLang's own words only where the wheel is here. Nothing for the release whose
-    rules have pages of their own, and for other engines."""
+    """Returns the steps of the release's code under a title; SGLang's own words only if the wheel is here. Empty for
+    the release whose rules have pages of their own, and for other engines."""
     if plan.release.is_by_rules:
         return []
     version, answer = plan.engine.version, _answer(plan)
@@ -174,7 +174,7 @@ def chain_lines(name: str, plan: Plan) -> list[Line]:
 
 
 def chain_record(name: str, plan: Plan) -> dict[str, object] | None:
-    """Returns the same for ``--json``."""
+    """Returns the same steps for ``--json``."""
     if plan.release.is_by_rules:
         return None
     version, answer = plan.engine.version, _answer(plan)
@@ -201,7 +201,7 @@ def _answer(plan: Plan) -> Answer | None:
 
 
 def _changes(name: str, answer: Answer, version: str) -> list[Change]:
-    """Returns what the release did to an argument, under its name in any release, in its order."""
+    """Returns the release's changes to an argument, under its name there, in order."""
     own = name_in(name, version)
     return [change for change in answer.changes if change.field == own]
 

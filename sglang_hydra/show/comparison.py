@@ -1,4 +1,4 @@
-"""Shows how two plans compare, and how a running server or another release compares with a plan."""
+"""Shows the differences of two plans, and of a running server or another release from a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sglang_hydra.text.words import number
 
 
 def difference_rows(differences: Sequence[Difference]) -> list[list[Span]]:
-    """Returns a row for each argument that is not as planned: planned, actual, and the likely reason."""
+    """Returns a row for each argument that differs from the plan: planned, actual, and the likely reason."""
     return [
         [
             text("~", "yellow"),
@@ -26,7 +26,7 @@ def difference_rows(differences: Sequence[Difference]) -> list[list[Span]]:
 
 
 def comparison_lines(compared: Comparison) -> list[Line]:
-    """Returns what a person reads: how many arguments are as planned, each that is not and why, and the KV cache."""
+    """Returns the comparison for people: the arguments as planned, each difference with its reason, the KV cache."""
     good = not compared.differences
     lines: list[Line] = [[text(f"{compared.summary}", "bold green" if good else "bold")]]
     lines += columns(difference_rows(compared.differences))
@@ -39,7 +39,7 @@ _TITLES = {"fact": "Facts", "value": "Resolved values", "environment": "Environm
 
 
 def difference_lines(found: Sequence[Difference], left: str, right: str) -> Iterator[Line]:
-    """Yields how two plans differ, a table a kind; then what only the release ``left`` has, or ``right``."""
+    """Yields the differences of two plans, a table for each kind; then the arguments of only one release."""
     for kind, title in _TITLES.items():
         rows: list[list[Span]] = []
         for item in (item for item in found if item.kind == kind and not item.is_of_one_release):
@@ -61,12 +61,12 @@ def difference_lines(found: Sequence[Difference], left: str, right: str) -> Iter
 
 
 def _capability(value: Json) -> str:
-    """Writes the capability as presets do: 9.0."""
+    """Formats the capability as presets do: 9.0."""
     return ".".join(map(str, value)) if value else shown_value(value)
 
 
 def _what_differs(left: object, right: object) -> tuple[object, object]:
-    """Returns two mappings without the keys in which they are equal; any other values as they are."""
+    """Removes the equal keys of two mappings; other values stay."""
     if not (isinstance(left, Mapping) and isinstance(right, Mapping)):
         return left, right
     both = [key for key in left if key in right and left[key] != right[key]]
@@ -81,5 +81,5 @@ def _what_differs(left: object, right: object) -> tuple[object, object]:
 
 
 def shown_value(value: object) -> str:
-    """Returns a value as a table of differences shows it: memory sizes and counts without a pointless fraction."""
+    """Formats a value for a table of differences: memory sizes and counts without a pointless fraction."""
     return number(value) if isinstance(value, float) and (value.is_integer() or value > 2) else shown(value)

@@ -1,4 +1,4 @@
-"""Findings as people read them: errors first, with who set the fields concerned and what to type."""
+"""Shows findings: errors first, with the origins of their arguments and the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEVEL_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list[Line]:
-    """Errors first; under each who set the fields concerned and what to type."""
+    """Returns the findings, errors first, each with the origins of its arguments and its remedies."""
     if not findings:
         return []
     lines: list[Line] = [[text("Findings", "bold")]]
@@ -28,7 +28,7 @@ def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list
         lines += folded([*head, text(finding.message)], room())
         for who in setters_of(finding, plan) if plan else ():
             lines += folded([text("      "), text(who, "dim")], room())
-        # One remedy after the other. What is a command is not broken into lines: it is to be copied.
+        # One remedy after the other. A command is not broken into lines, so that it can be copied.
         for rank, remedy in enumerate(map(str, finding.shown)):
             line = [text("        or: " if rank else "      hint: ", "dim"), text(remedy, "green")]
             lines += [line] if remedy.startswith((program(), *_COMMANDS)) else folded(line, room())
@@ -37,12 +37,12 @@ def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list
 
 
 def setters_of(finding: Finding, plan: Plan) -> list[str]:
-    """Returns a sentence on each argument of a finding that is not at its default: who gave it its value."""
+    """Returns a sentence on the origin of each argument of a finding that is not at its default."""
     return [who for name in finding.fields if (who := _who_set(name, finding, plan))]
 
 
 def _who_set(name: str, finding: Finding, plan: Plan) -> str | None:
-    """Returns who gave an argument the value that a finding is about; None for one that is at its default."""
+    """Returns the origin of the value that a finding is about; None for a default."""
     chain, written = plan.origins.get(name, ()), plan.resolution.ledger.of(name)
     by_rule = ""
     if written and written[-1].rule != finding.id:

@@ -1,4 +1,4 @@
-"""The first lines of a plan: whether it can be launched, the GPUs that it takes, its capacity, the command."""
+"""Shows the first lines of a plan: the verdict, its GPUs, its capacity, the command."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _TITLE_WIDTH = 10
 
 
 def launch_lines(verdict: Verdict, by: str) -> list[Line]:
-    """Writes ``Launch no: ...``: the answer and the reason; for a yes, ``by`` what it would be launched."""
+    """Formats ``Launch no: ...``: the answer and the reason; for a yes, ``by`` names the engine that would launch."""
     answer, why = verdict
     words = f", by {by}{f', {why}' if why else ''}" if answer == "yes" else f": {why}"
     return _under_title([text("Launch".ljust(_TITLE_WIDTH)), text(answer, _STYLES[answer]), text(words)])
 
 
 def verdict_span(verdict: Verdict) -> Span:
-    """Returns ``can be launched``, in its colour."""
+    """Returns the verdict in words (``can be launched``), in its colour."""
     return text(verdict.sentence, _STYLES[verdict.answer])
 
 
 def not_known(verdict: Verdict) -> Line:
-    """Returns why it is not known whether it can be launched; nothing where it is."""
+    """Returns why the verdict is unknown; empty for a known one."""
     return [text(f": {verdict.why}")] if verdict.launchable is None else []
 
 
 def titled(title: str, content: str, style: str = "") -> list[Line]:
-    """Returns ``GPUs     1 of 8 x h200``: further lines are indented to the content."""
+    """Formats ``GPUs     1 of 8 x h200``: further lines are indented to the content."""
     return _under_title([text(title.ljust(_TITLE_WIDTH)), text(content, style)])
 
 
@@ -45,7 +45,7 @@ def _under_title(line: Line) -> list[Line]:
 
 
 def no_command(is_corrected: bool) -> str:
-    """Returns the text in place of the command of what cannot be launched."""
+    """Returns the text in place of a missing command."""
     return "none; the last line is a corrected one" if is_corrected else "none"
 
 
@@ -64,7 +64,7 @@ def server_name(plan: Plan) -> str:
 
 
 def gpus_line(plan: Plan) -> str:
-    """Returns the GPUs that the server takes, of how many, with the memory of each."""
+    """Returns the number of GPUs for the server, of how many, with the memory of each."""
     gpu = plan.gpu
     if gpu.device is None:
         return "none is here; gpu=h100 plans for one that is not"
@@ -79,8 +79,8 @@ def gpus_line(plan: Plan) -> str:
 
 
 def room_line(plan: Plan) -> str:
-    """Returns the tokens and the requests that the server holds; why that is unknown, or none. A release that was not
-    asked may leave another share of the memory to them."""
+    """Returns the server's capacity in tokens and requests, or why it is unknown or none. It is marked as an estimate
+    where the release was not asked: it may use another memory fraction."""
     if plan.fit is None:
         missing = what_is_missing(plan)
         return f"unknown: {missing or 'it is computed for SGLang on GPUs with memory of their own'}"
@@ -92,7 +92,7 @@ def room_line(plan: Plan) -> str:
 
 
 def _held(fit: Fit, context: int | None) -> str:
-    """Returns ``959,955 KV tokens, 7 requests of 131,072 tokens at a time``: of ``context`` or the longest."""
+    """Formats ``959,955 KV tokens, 7 requests of 131,072 tokens at a time``: of ``context`` tokens or the longest."""
     tokens = fit.kv_tokens
     if tokens is None or fit.kv is None:
         return f"unknown: {', '.join(fit.unknown)}" if fit.unknown else "unknown"

@@ -1,4 +1,4 @@
-"""The forecast as people read it: figures with their interval, what takes the time, what would help most."""
+"""Shows the forecast: figures with their interval, the parts of the time, the most helpful change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def forecast_record(plan: Plan, points: Sequence[Point] = ()) -> dict[str, objec
 
 
 def forecast_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
-    """Returns ``explain forecast``: what will be delivered, what takes the time, the formula."""
+    """Returns ``explain forecast``: the expected performance, the parts of the time, the formula."""
     known = forecast_of_plan(plan, points)
     title: Line = [text(f"Forecast: {plan.gpu.name}", "bold")]
     if known.found is None or known.server is None or known.demand is None:
@@ -69,7 +69,7 @@ def forecast_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
 
 
 def short_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
-    """Returns the forecast under a plan (``plan --load``)."""
+    """Returns the forecast below a plan (``plan --load``)."""
     known = forecast_of_plan(plan, points)
     if known.found is None or known.demand is None:
         return [[text("Forecast", "bold")], *missing_lines(known.unknown)]
@@ -79,7 +79,7 @@ def short_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
 
 
 def _unused(plan: Plan, known: Expected) -> list[Line]:
-    """Says that the measurements which were named correct nothing."""
+    """Warns that the named measurements correct nothing."""
     folders = plan.nodes.forecast.results
     if not folders or known.own is not None:
         return []
@@ -88,7 +88,7 @@ def _unused(plan: Plan, known: Expected) -> list[Line]:
 
 
 def demand_words(demand: Demand, found: Forecast) -> str:
-    """Returns ``64 requests of 1,024 + 128 tokens, 32 of them running``"""
+    """Formats ``64 requests of 1,024 + 128 tokens, 32 of them running``."""
     running = f", {found.running:,.0f} of them running" if found.running < demand.concurrency else ""
     cached = ", cache hits unknown" if demand.cached is None else ""
     size = f"{demand.input_len:,.0f} + {demand.output_len:,.0f} tokens"
@@ -96,19 +96,19 @@ def demand_words(demand: Demand, found: Forecast) -> str:
 
 
 def milliseconds(figure: Figure | None) -> str:
-    """Returns ``19.2 ms (14 to 25)``"""
+    """Formats ``19.2 ms (14 to 25)``."""
     if figure is None:
         return "?"
     return f"{_short(figure.value * 1e3, 3)} ms ({_short(figure.low * 1e3)} to {_short(figure.high * 1e3)})"
 
 
 def rate(figure: Figure) -> str:
-    """Returns ``2,410 (1,900 to 3,100)``"""
+    """Formats ``2,410 (1,900 to 3,100)``."""
     return f"{_short(figure.value, 3)} ({_short(figure.low)} to {_short(figure.high)})"
 
 
 def _short(number: float, digits: int = 2) -> str:
-    """Returns a number with as many digits as are worth reading."""
+    """Rounds a number to its meaningful digits."""
     rounded = float(f"{number:.{digits}g}")
     return f"{rounded:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:,.{digits}g}"
 
@@ -143,7 +143,7 @@ def _parts(found: Forecast) -> Iterator[list[tuple[str, str]]]:
 
 
 def _helps(server: Server, found: Forecast) -> list[Line]:
-    """Returns what the largest group of parts asks for."""
+    """Returns advice for the largest group of parts."""
     step = {name: seconds for name, seconds in found.step.items() if name in TERMS}
     memory = sum(seconds for name, seconds in step.items() if TERMS[name].group == MEMORY_TERMS)
     prompts, waits = sum(found.prompts.values()), sum(step.values()) - memory
@@ -162,7 +162,7 @@ def _helps(server: Server, found: Forecast) -> list[Line]:
 
 
 def cell(expected: Expected) -> list[tuple[str, str]]:
-    """Returns the forecast in a table: output tokens/s of one GPU and TPOT in ms, each with its interval."""
+    """Returns the forecast for a table: output tokens/s of one GPU and TPOT in ms, each with its interval."""
     if expected.found is None:
         return [text("?"), text("?")]
     return [text(rate(expected.found.tokens_per_gpu)), text(milliseconds(expected.found.tpot).replace(" ms", ""))]

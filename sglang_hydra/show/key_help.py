@@ -1,8 +1,7 @@
-"""Help for the keys of our own, for explain, the help, the reference pages and the editors' schema.
+"""Describes our own keys, for explain, the help, the reference pages and the editors' schema.
 
-Types and defaults are in the dataclasses of ``compose.schema``. The texts are in key_help.json: what each key does
-(``about``), what null means (``null``), and its ``type`` where OmegaConf has none for it.
-"""
+The dataclasses of ``compose.schema`` have types and defaults. key_help.json has the texts: the meaning of each key
+(``about``), the meaning of null (``null``), and a ``type`` that OmegaConf does not have."""
 
 from __future__ import annotations
 
@@ -25,10 +24,10 @@ from sglang_hydra.text.json_types import Json, JsonObject
 _TABLE: JsonObject = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 GROUPS: Mapping[str, str] = _TABLE["groups"]
-"""What each node, and each node in it, is about."""
+"""The meaning of each node, and of each node in it."""
 
 HELP: Mapping[str, Mapping[str, str]] = _TABLE["keys"]
-"""The texts of every key. A test holds it against the dataclasses."""
+"""The texts of every key. A test compares it with the dataclasses."""
 
 _CHOICES: Mapping[str, Sequence[str]] = {
     "gpu.vendor": VENDORS,
@@ -46,8 +45,8 @@ _CHOICES: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True)
 class Key:
-    """One key of ours: its type as text, its default, what it does, what null means where it may be null, and the
-    values that it can have where they are few."""
+    """One of our keys: its type as text, its default, its meaning, the meaning of null where allowed, and its possible
+    values where they are few."""
 
     name: str
     type: str
@@ -77,7 +76,7 @@ def _below(path: str, item: Json) -> Iterator[Key]:
 
 
 def key_of(word: str) -> Key | None:
-    """Returns the key that a word names: itself, or below a mapping (``engine.env.NCCL_DEBUG``) that mapping."""
+    """Returns the key with this name, or the mapping above it (``engine.env.NCCL_DEBUG``); else None."""
     while word:
         key = keys().get(word)
         if key is not None:
@@ -89,5 +88,5 @@ def key_of(word: str) -> Key | None:
 
 
 def below(group: str) -> list[Key]:
-    """Returns the keys of a node, those of the nodes in it too; empty for what is no node."""
+    """Returns the keys of a node, with those of the nodes in it; empty for an unknown node."""
     return [key for name, key in keys().items() if name.startswith(f"{group}.")] if group in GROUPS else []

@@ -1,4 +1,4 @@
-"""Shows our own keys to people and programs: one of them, or all of a group, alone or in a plan."""
+"""Shows our own keys to people and programs: one key or all of a group, alone or in a plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VALUES_WIDTH = 24
 
 
 def screen(name: str, composer: Composer, plan: Plan | None = None) -> list[Line]:
-    """Returns one key, or one line for each key of a group. ``name`` is one of the two."""
+    """Returns the lines of one key, or a line for each key of a group; ``name`` is either."""
     return _group_screen(name, composer, plan) if name in GROUPS else _key_screen(name, composer, plan)
 
 
@@ -38,12 +38,12 @@ def record(name: str, composer: Composer, plan: Plan | None = None) -> dict[str,
 
 
 def key_rows(group: str, plan: Plan | None = None) -> Iterator[Line]:
-    """Returns a line for each key of a group."""
+    """Yields a line for each key of a group."""
     return rows_of(below(group), plan)
 
 
 def rows_of(some: Sequence[Key], plan: Plan | None = None) -> Iterator[Line]:
-    """Yields a line for each key: its name, its value or its default, and what it is."""
+    """Yields a line for each key: its name, its value or default, and its meaning."""
     rows = []
     for key in some:
         value = shown(_value_of(key.name, plan) if plan else key.default, width=_VALUES_WIDTH)
@@ -105,7 +105,7 @@ def _key(name: str) -> Key:
 
 
 def _value_of(name: str, plan: Plan) -> object:
-    """Returns the value that holds in a plan, a secret hidden; for the GPU and the engine what was found."""
+    """Returns a key's effective value in a plan, with secrets masked; for GPU and engine the detected value."""
     root, _, leaf = name.partition(".")
     if root == "gpu" and plan.probed and hasattr(plan.gpu, leaf):
         known = getattr(plan.gpu, leaf)
@@ -116,7 +116,7 @@ def _value_of(name: str, plan: Plan) -> object:
 
 
 def _origins(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
-    """Yields who set a key, weakest first: the chosen option, an override, what was found."""
+    """Yields the origins of a key, weakest first: the chosen option, an override, a detected value."""
     yield from _of_options(name, composer, plan)
     for key, origin in plan.settings.items():
         if key == name or key.startswith(f"{name}."):
@@ -130,7 +130,7 @@ def _origins(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
 
 
 def _of_options(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
-    """Yields what the files of the chosen options (``gpu=h200``, ``bench/workload=1k1k``) set for a key."""
+    """Yields the values of a key in the files of the chosen options (``gpu=h200``, ``bench/workload=1k1k``)."""
     keys = tuple(name.split("."))
     for group, option in plan.choices.items():
         if option is None or group.partition("/")[0] != keys[0]:

@@ -1,4 +1,4 @@
-"""The memory of one GPU as people read it: what it is spent on, what is left, which fractions work."""
+"""Shows the memory of one GPU: its parts, the rest, the working fractions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from sglang_hydra.fit.result import Fit, KvCache
 
 _GIB = 2**30
-# Parts of the weights that are worth a word beside the total, the largest first.
+# The number of parts of the weights shown beside the total, the largest first.
 _SHOWN_PARTS = 3
 
 
 def memory_lines(fit: Fit, gpu: str) -> list[Line]:
-    """Returns the section of the plan screen. What is unknown is shown as unknown."""
+    """Returns the memory section of the plan screen. Unknown values are shown as unknown."""
     head = f"Memory of one {gpu}" + (f" of {fit.gpus}" if fit.gpus > 1 else "") + ", GiB"
     width = room()
     lines = [part for line in [*columns(memory_rows(fit)), *_remarks(fit)] for part in folded(line, width)]
@@ -26,7 +26,7 @@ def memory_lines(fit: Fit, gpu: str) -> list[Line]:
 
 
 def _beside_trainer(fit: Fit) -> list[Line]:
-    """Returns how the GPU is shared with a trainer; [] where there is none."""
+    """Returns the section on a trainer on the same GPU; [] without one."""
     shared = fit.colocated
     if shared is None:
         return []
@@ -38,7 +38,7 @@ def _beside_trainer(fit: Fit) -> list[Line]:
 
 
 def verdict(fit: Fit, wanted: Wanted = NOTHING_STATED) -> str:
-    """Fits, does not fit, holds too little of what is wanted, or what is missing to tell; in a few words."""
+    """Returns the verdict in a few words: fits, does not fit, too little capacity, or the missing facts."""
     if fit.fits is None:
         return f"unknown: {', '.join(fit.unknown)}"
     if not fit.fits:
@@ -51,7 +51,7 @@ def verdict(fit: Fit, wanted: Wanted = NOTHING_STATED) -> str:
 def table_row(
     name: str, fit: Fit, context: int | None = None, wanted: Wanted = NOTHING_STATED
 ) -> list[tuple[str, str]]:
-    """Returns one line of a table over several plans: verdict, weights, KV tokens, what is left, the fractions."""
+    """Returns a plan's row for a table: verdict, weights, KV tokens, requests, memory left, fractions."""
     interval = fit.interval
     fractions = f"{interval.low} to {interval.high}" if interval and not interval.empty else "none"
     style = {True: "green", False: "bold red", None: "yellow"}[fit.fits]
@@ -74,7 +74,7 @@ def table_head() -> list[tuple[str, str]]:
 
 
 def memory_rows(fit: Fit) -> list[list[tuple[str, str]]]:
-    """Returns everything that is counted, in the order that a server takes it; the sizes add up to the GPU's memory."""
+    """Returns all parts, in the order of the server's allocations; the sizes add up to the GPU's memory."""
     rows = []
     if fit.before_loading is not None:
         rows.append(_row("before loading", _span(fit.before_loading), "CUDA context, communication"))
@@ -150,6 +150,6 @@ def _span(size: Range) -> str:
 
 
 def _range(size: Range) -> str:
-    """Returns ``0.6 to 4.3``, where that says more than the estimate."""
+    """Formats ``0.6 to 4.3``; empty where both ends are equal."""
     low, high = f"{size.low / _GIB:.1f}", f"{size.high / _GIB:.1f}"
     return f"{low} to {high}" if low != high else ""

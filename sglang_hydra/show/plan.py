@@ -1,4 +1,4 @@
-"""Shows a plan, and how one argument got its value. It renders and decides nothing."""
+"""Shows a plan and the steps to its values. Renders only, decides nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sglang_hydra.text.words import plural, shell_word
 
 
 def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Line] = ()) -> list[Line]:
-    """Returns the whole plan: the verdict, what is wrong, what it is for, what was set and by whom, and what the rules
-    changed: what depends on the GPU, the model or what was set, or ``everything``. ``corrected`` comes last."""
+    """Returns the whole plan: the verdict, the findings, the target, the set arguments with origins, and the rules'
+    changes: those that depend on GPU, model or settings, or ``everything``. ``corrected`` comes last."""
     lines: list[Line] = [*first_lines(plan), *_command(plan, bool(corrected)), []]
     lines += finding_lines(plan.findings, plan)
     lines += [*heading(plan), []]
@@ -33,7 +33,7 @@ def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Lin
 
 
 def _command(plan: Plan, is_corrected: bool) -> list[Line]:
-    """Returns the command that starts it, or why there is none."""
+    """Returns the launch command, or the reason for none."""
     if plan.launchable is False:
         return titled("Command", no_command(is_corrected))
     if plan.values["nnodes"] > 1:
@@ -45,7 +45,7 @@ def _command(plan: Plan, is_corrected: bool) -> list[Line]:
 
 
 def changes_shown(plan: Plan, everything: bool = False) -> tuple[list[list[Span]], str]:
-    """Returns the rows of what was resolved, and how many more there are: what every plan has is left out."""
+    """Returns the rows of resolved values, and a note on those left out: values common to every plan."""
     entries, rows = plan.resolution.ledger, changed_rows(plan)
     constant = set() if everything else constant_fields(plan)
     kept = [row for entry, row in zip(entries, rows, strict=True) if entry.field not in constant]
@@ -65,7 +65,7 @@ def _commands(plan: Plan) -> list[Line]:
 
 
 def command_cells(plan: Plan) -> list[list[str]]:
-    """Returns a label and a command for each node: one without a label on a single node, none where the plan cannot be
+    """Returns a label and a command for each node: no label for a single node, nothing where the plan cannot be
     launched. A label without a command is a note."""
     if plan.launchable is False:
         return []
@@ -83,8 +83,8 @@ def command_cells(plan: Plan) -> list[list[str]]:
 
 
 def command_line(plan: Plan, command: Sequence[str] | None = None) -> str:
-    """Returns the launch command (or another) for a shell, the environment that the plan sets in front. It holds no
-    secret."""
+    """Returns the launch command (or ``command``) for a shell, after the plan's environment variables, without
+    secrets."""
     assignments = [f"{name}={shell_word(value)}" for name, value in plan.shown_environment.items()]
     return " ".join([*assignments, *map(shell_word, plan.command if command is None else command)])
 
@@ -99,7 +99,7 @@ def rules_title(plan: Plan) -> str:
 
 
 def summary(plan: Plan) -> Line:
-    """Returns the verdict on a plan in one line, its id, and how much was found."""
+    """Returns the verdict on a plan in one line, with its id and the number of findings."""
     levels = [finding.level for finding in plan.findings]
     counts = f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}"
     if plan.ignored:
@@ -124,7 +124,7 @@ def _counts(plan: Plan) -> str:
 
 
 def heading(plan: Plan) -> Iterator[Line]:
-    """Yields what the plan is for: the release, the model, the GPU, and what is known of them."""
+    """Yields the plan's release, model and GPU, and the sources of their facts."""
     model = plan.intent.get("model_path")
     serving = [text(" serving "), text(shown(model), "bold")] if model else []
     gpu = "a GPU that is not known" if plan.gpu.name == "none" else plan.gpu.name
@@ -142,7 +142,7 @@ def heading(plan: Plan) -> Iterator[Line]:
 
 
 def section(title: str, rows: list[list[Span]], more: str = "") -> list[Line]:
-    """Writes rows under a title, and a line on ``more``; nothing where there are no rows."""
+    """Formats rows under a title, and a line on ``more``; empty without rows."""
     width = room()
     lines = [part for row in columns(rows) for part in folded(row, width)]
     lines += [[text(f"  {more}", "dim")]] if more else []
@@ -150,7 +150,7 @@ def section(title: str, rows: list[list[Span]], more: str = "") -> list[Line]:
 
 
 def set_rows(plan: Plan) -> list[list[Span]]:
-    """Returns a row for each argument of ``plan.intent``, in its order: value, and who set it over whom."""
+    """Returns a row for each argument of ``plan.intent``, in its order: value, origin, overridden origin."""
     rows = []
     for name, value in plan.intent.items():
         chain = plan.origins.get(name, ())
@@ -161,7 +161,7 @@ def set_rows(plan: Plan) -> list[list[Span]]:
 
 
 def changed_rows(plan: Plan) -> list[list[Span]]:
-    """Returns a row for each entry of the ledger, in its order; a value is cut to leave the rule its place."""
+    """Returns a row for each entry of the ledger, in its order; long values are cut to make the rule visible."""
     entries = plan.resolution.ledger
     longest = max((len(entry.field) for entry in entries), default=0)
     widest = max(20, min(60, room() - longest - 25))

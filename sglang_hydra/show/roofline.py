@@ -1,4 +1,4 @@
-"""The hardware's limit as people read it: what a step reads and computes, what bounds it, and the formula."""
+"""Shows the hardware's limit: the bytes and FLOPs of a step, its bound, and the formula."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def roofline_record(plan: Plan) -> dict[str, object]:
 
 
 def roofline_lines(plan: Plan) -> list[Line]:
-    """Returns ``explain roofline``: the limits, the numbers that they come from, the formula."""
+    """Returns ``explain roofline``: the limits, their terms, the formula."""
     known = known_limit(plan)
     roofline, load = known.roofline, known.load
     title: Line = [text(f"The hardware's limit: {plan.gpu.name}", "bold")]
@@ -77,7 +77,7 @@ def roofline_lines(plan: Plan) -> list[Line]:
 
 
 def missing_lines(unknown: Sequence[str]) -> list[Line]:
-    """Returns the facts that a figure lacks, and what to type for them."""
+    """Returns the missing facts of a figure, and the overrides that set them."""
     lines = folded([text("  unknown: "), text(", ".join(unknown), "yellow")], room())
     for fact, words in _HOW.items():
         if any(name.startswith(fact) for name in unknown):
@@ -86,13 +86,13 @@ def missing_lines(unknown: Sequence[str]) -> list[Line]:
 
 
 def load_words(load: Load) -> str:
-    """Returns ``8 requests of 1,024 + 128 tokens, nothing cached``"""
+    """Formats ``8 running requests of 1,024 + 128 tokens, nothing cached``."""
     cached = "cache hits unknown" if load.cached is None else "nothing cached" if not load.cached else "partly cached"
     return f"{load.requests:,.0f} running requests of {load.input_len:,.0f} + {load.output_len:,.0f} tokens, {cached}"
 
 
 def limit_cells(limit: Limit | None) -> list[tuple[str, str]]:
-    """Returns the limit in a table: output tokens/s of one GPU, the floor of TPOT in ms."""
+    """Returns the limit for a table: output tokens/s of one GPU, the least TPOT in ms."""
     if limit is None:
         return [text("?"), text("?")]
     return [text(f"{limit.tokens_per_gpu:,.0f}"), text(f"{limit.tpot_one * 1000:.1f}")]
@@ -102,7 +102,7 @@ LIMIT_TITLES = ("limit tok/s/GPU", "least TPOT ms")
 
 
 def limit_rows(plan: Plan) -> list[list[tuple[str, str]]]:
-    """Returns the limit's figures, each with what bounds it; none where a fact is missing."""
+    """Returns the figures of the limit, each with its bound; none where a fact is missing."""
     known = known_limit(plan)
     if known.roofline is None or known.load is None:
         return []
@@ -123,7 +123,7 @@ def _limit_rows(roofline: Roofline, load: Load, limit: Limit) -> list[list[tuple
 
 
 def _step_rows(roofline: Roofline, steps: list[Step]) -> list[list[tuple[str, str]]]:
-    """Returns each term at one running request and at all, with what it is made of."""
+    """Returns each term for one running request and for all, with its parts."""
     rows = [[text("  "), *(text(f"B = {step.requests:,.0f}", "bold") for step in steps), text("")]]
     experts = f"{roofline.expert_chosen} of {roofline.expert_number} a token, of {_giga(roofline.experts)}"
     cached = f"of {steps[0].context:,.0f} tokens a request"

@@ -1,4 +1,4 @@
-"""Shows a topology: what all servers share comes once, then a line for each server, then the findings."""
+"""Shows a topology: common settings once, then a line for each server, then the findings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sglang_hydra.text.words import plural, shell_word
 
 
 def topology_screen(topology: Topology, *, everything: bool = False, corrected: Sequence[Line] = ()) -> list[Line]:
-    """Shows the whole topology, as ``plan`` shows one server."""
+    """Shows the whole topology, like ``plan`` shows one server."""
     servers = topology.servers
     lines: list[Line] = [*_first_lines(topology, bool(corrected)), [], *findings_of(topology)]
     lines += [*heading(servers[0].plan), *folded([text(f"  {_shape(topology)}", "dim")], room()), []]
@@ -51,7 +51,7 @@ def topology_screen(topology: Topology, *, everything: bool = False, corrected: 
 
 
 def _first_lines(topology: Topology, is_corrected: bool) -> list[Line]:
-    """Writes the verdict, the GPUs, the capacity of the first server of each role, and where the commands are."""
+    """Returns the verdict, the GPUs, the capacity of the first server of each role, and the place of the commands."""
     servers = topology.servers
     lines = launch_lines(topology.verdict, server_name(servers[0].plan))
     gpu = topology.common.gpu
@@ -80,7 +80,7 @@ def summary(topology: Topology) -> Line:
 
 
 def findings_of(topology: Topology, levels: Sequence[str] = ("error", "warning", "info")) -> list[Line]:
-    """Returns every finding once, in front the servers that have it."""
+    """Returns every finding once, after the names of its servers."""
     lines: list[Line] = []
     for finding, servers in _ordered(topology.findings_with_servers):
         if finding.level not in levels:
@@ -92,7 +92,7 @@ def findings_of(topology: Topology, levels: Sequence[str] = ("error", "warning",
 
 
 def router_line(topology: Topology) -> str:
-    """Returns the router's command for a shell. It holds no secret."""
+    """Returns the router's command for a shell, without secrets."""
     return " ".join(map(shell_word, topology.router.command(topology.router_argv)))
 
 
@@ -101,7 +101,7 @@ def _ordered(findings: Sequence[tuple[Finding, tuple[Server, ...]]]) -> list[tup
 
 
 def _shape(topology: Topology) -> str:
-    """Returns how many servers of which role, and the router."""
+    """Returns the number of servers of each role, and the router."""
     roles = [server.role for server in topology.servers]
     counts = ", ".join(f"{roles.count(role)} x {role}" for role in dict.fromkeys(roles))
     router = topology.router
@@ -110,19 +110,19 @@ def _shape(topology: Topology) -> str:
 
 
 def _set(plan: Plan) -> list[tuple[tuple[str, str], list[Span]]]:
-    """Returns the rows of what was set, each under its name and value."""
+    """Returns the rows of set arguments, each under its name and value."""
     return [((name, repr(plan.intent[name])), row) for name, row in zip(plan.intent, set_rows(plan), strict=True)]
 
 
 def _changed(plan: Plan) -> list[tuple[tuple[str, str], list[Span]]]:
-    """Returns the rows of what was resolved, each under its change and its argument."""
+    """Returns the rows of resolved arguments, each under its change and its argument."""
     entries = plan.resolution.ledger
     keys = [(repr((entry.rule, entry.before, entry.after, entry.reason)), entry.field) for entry in entries]
     return list(zip(keys, changed_rows(plan), strict=True))
 
 
 def _shared(servers: Sequence[Server]) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """Returns what was set and changed in the plans of all servers alike."""
+    """Returns the settings and changes that the plans of all servers share."""
     settings = [{key for key, _ in _set(server.plan)} for server in servers]
     changes = [{key for key, _ in _changed(server.plan)} for server in servers]
     return set.intersection(*settings), set.intersection(*changes)
@@ -131,7 +131,7 @@ def _shared(servers: Sequence[Server]) -> tuple[set[tuple[str, str]], set[tuple[
 def _role_lines(
     role: str, servers: Sequence[Server], set_by_all: set[tuple[str, str]], changed_in_all: set[tuple[str, str]]
 ) -> list[Line]:
-    """Shows what the servers of one role have in common and other roles do not have."""
+    """Shows the common settings of one role that other roles lack."""
     own = [server for server in servers if server.role == role]
     if len(own) == len(servers):
         return []
@@ -143,7 +143,7 @@ def _role_lines(
 
 
 def _placed(plan: Plan) -> set[str]:
-    """Returns the arguments that the topology set for this server alone, without its role."""
+    """Returns the arguments that the topology set for this server alone, not for its role."""
     chains = plan.origins.items()
     return {name for name, chain in chains if chain[-1].layer == LAYER and name in _OF_ONE_SERVER}
 
@@ -163,7 +163,7 @@ def _server_rows(servers: Sequence[Server]) -> Iterator[list[Span]]:
 
 
 def _memory(servers: Sequence[Server]) -> Iterator[Line]:
-    """Yields the memory of one GPU for each role; servers of one role are alike."""
+    """Yields the memory of one GPU for each role; servers of one role are equal."""
     from sglang_hydra.show.memory import memory_lines
 
     roles = list(dict.fromkeys(server.role for server in servers))

@@ -1,4 +1,4 @@
-"""The verdicts that ``check`` gives: on each thing that was named, for people and for machines."""
+"""Makes the verdicts of ``check`` on each named thing, for people and programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Checked(NamedTuple):
-    """The verdict on a thing that was named: its plan, or None where none can be composed, and the findings."""
+    """The verdict on a named thing: its plan, or None where none can be composed, and the findings."""
 
     made: Plan | Topology | None
     findings: Sequence[Finding]
@@ -39,12 +39,12 @@ class Checked(NamedTuple):
 
     @property
     def launchable(self) -> bool | None:
-        """Returns SGLang's verdict and ours; None where that is not known."""
+        """Returns SGLang's verdict combined with ours; None if unknown."""
         return False if self.made is None else self.made.launchable
 
     @property
     def why(self) -> str:
-        """Returns why it cannot be launched, what is not known, or the warnings."""
+        """Returns why it cannot be launched, the missing fact, or the warnings."""
         return verdict_on(self.findings, ()).why if self.made is None else self.made.verdict.why
 
     @property
@@ -55,9 +55,9 @@ class Checked(NamedTuple):
 def verdicts_on(
     composer: Composer, requests: Sequence[Request], *, seed: int | None = None, others: ReadOthers | None = None
 ) -> list[tuple[str, Checked]]:
-    """Returns the verdict on each thing that ``requests`` name, by its name: overrides together, files and folders one
-    by one. ``seed`` is what to use where one would be drawn; ``others`` reads files that are not ours. Raises
-    ConfigError for a file or folder that is not there."""
+    """Returns the verdict on each thing in ``requests``, by its name: all overrides together, files and folders one
+    by one. ``seed`` replaces a drawn one; ``others`` reads foreign files. Raises ConfigError for a missing file or
+    folder."""
     files = [request for request in requests if is_document(request.text)]
     overrides = [request for request in requests if not is_document(request.text)]
     verdicts = []
@@ -77,8 +77,8 @@ def verdicts_on(
 def judged(
     composer: Composer, document: Document, overrides: Sequence[Request], seed: int | None = None
 ) -> Plan | Topology:
-    """Returns the plan of a document with ``overrides`` on top, or of all of its servers where it asks for several.
-    Facts that a plan recorded hold until one of them is typed."""
+    """Returns the plan of a document with ``overrides`` on top, or of all of its servers where it has several. Facts
+    that a plan recorded apply unless GPU or model are typed."""
     typed = [request.text.partition("=")[0].partition(".")[0] for request in overrides]
     recorded = None if {"gpu", "model", "model_path"} & set(typed) else document.recorded
     requests = [*document.requests, *overrides]
@@ -91,20 +91,20 @@ def judged(
 
 
 def _decided(of_file: Sequence[Finding], plan: Plan) -> tuple[Finding, ...]:
-    """Returns the findings of a file and of its plan without those that need a size which the file takes from a
-    variable: a verdict on tp_size=1 says nothing about ``--tp-size $TP``."""
+    """Returns the findings of a file and its plan, without those that depend on a size that the file takes from a
+    variable: a verdict on tp_size=1 means nothing for ``--tp-size $TP``."""
     if not sizes_left_open(of_file):
         return (*of_file, *plan.findings)
     return (*of_file, *(item for item in plan.findings if item.level == "info" or not _depends_on_sizes(item)))
 
 
 _OF_SIZES = ("DPA", "EPL", "FIT", "GPU")
-"""The families of ids on DP attention, experts, memory and the number of GPUs."""
+"""The id families on DP attention, experts, memory and the number of GPUs."""
 
 
 def _depends_on_sizes(finding: Finding) -> bool:
-    """Returns whether another number of GPUs may change what was found: all that SGLang refuses while it resolves, what
-    is about groups or memory, and what a check reads of the layout."""
+    """Returns whether another number of GPUs may change a finding: all refusals of SGLang while it resolves, findings
+    on groups or memory, and checks that read the layout."""
     if finding.stage == "argparse":
         return False
     declared = declarations().get(finding.id)
@@ -113,7 +113,7 @@ def _depends_on_sizes(finding: Finding) -> bool:
 
 
 def verdict_record(name: str, verdict: Checked) -> dict[str, object]:
-    """Returns one result of ``check --json``; of a topology ``server_id`` is its own id."""
+    """Returns one result of ``check --json``; for a topology ``server_id`` is its own id."""
     made, findings = verdict
     return {
         "name": name,

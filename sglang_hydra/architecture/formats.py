@@ -117,8 +117,8 @@ class Scheme(NamedTuple):
     embedding: Stored | None = None
 
     def formats(self, kind: str, module: str, layers: Sequence[int]) -> list[tuple[Stored, int]]:
-        """Returns the format of a module (``self_attn.o_proj``) with the number of ``layers`` that have it so. ``kind``
-        says which of a group's formats it takes: ``linear``, ``experts``, or any other for what is never quantized."""
+        """Returns the formats of a module (``self_attn.o_proj``), each with the number of ``layers`` that have it.
+        ``kind`` selects a group's format: ``linear`` or ``experts``; any other kind is never quantized."""
         if kind not in ("linear", "experts"):
             return [(self.plain, len(layers))]
         usual = self.linear if kind == "linear" else self.experts
@@ -223,7 +223,7 @@ def _parse(patterns: tuple[str, ...]) -> Skips:
             try:
                 regular.append(re.compile(written[3:]))
             except re.error:
-                continue  # a pattern that nobody can match
+                continue  # an invalid pattern, which matches nothing
             continue
         pattern = _renamed(written.rstrip("*."))
         place = _LAYER.search(pattern)

@@ -103,8 +103,8 @@ class Layout(NamedTuple):
 
     @property
     def head_ports(self) -> int:
-        """Returns the number of consecutive ports that node 0 listens on, from that of dist_init_addr: with DP
-        attention tokenizer, detokenizer, RPC, metrics, scheduler and one more, and one for each group (0.5.2
+        """Returns the number of consecutive ports of node 0, from that of dist_init_addr: 1, or with DP attention the
+        rendezvous port, tokenizer, detokenizer, RPC, metrics and scheduler, and one for each group (0.5.2
         server_args.py:2636-2653; later releases take one more, and none for a group)."""
         return 6 + self.attention_groups if self.attention_groups > 1 else 1
 

@@ -104,8 +104,8 @@ def read(words: Sequence[str], version: str, *, needs_model: bool = True) -> Rea
 
 
 def options_in(words: Sequence[str], version: str | None) -> Iterator[Typed]:
-    """Groups words by their option; a word without an option stands alone. Without a version, an option takes the words
-    that it takes in the first release that has it."""
+    """Groups words by their option; a word without an option is a group of its own. Without a version, an option takes
+    the words that it takes in the first release that has it."""
     parser = parser_of(version)
     read = [parser.word(word) for word in words]
     at = 0

@@ -67,7 +67,7 @@ def read_model(
     hub. Where nothing is found, ``config`` is None and ``extra["tried"]`` lists the attempts; ``extra["note"]`` always
     says how far the facts reach. Raises nothing: errors are findings with unknown facts (HUB001 an unusable
     config.json, HUB002 a local path without one, HUB003 a missing ``facts_from``), unknown facts are a warning
-    (HUB004), omitted fields an info (HUB005)."""
+    (HUB004), omitted fields an info, for the vision tower a warning (HUB005)."""
     try:
         facts = _find(model_path, revision, trust_remote_code, facts_from, env, access)
     except ConfigError as refused:
@@ -156,7 +156,7 @@ def _field_findings(facts: ModelFacts, model_path: str) -> list[Finding]:
         return [Finding("warning", "HUB004", message, ("model_path",), hint)]
     if facts.unknown and facts.refused is None:
         message = f"{facts.source} states no {', '.join(facts.unknown)}; {facts.extra['note']}"
-        # Of the text model's sizes the fit says what it lacks; the vision tower's change mem_fraction_static.
+        # The fit names missing sizes of the text model; those of the vision tower change mem_fraction_static.
         level: Level = "warning" if any("vision" in name for name in facts.unknown) else "info"
         return [Finding(level, "HUB005", message, ("model_path",))]
     assumed = facts.extra.get("assumed")

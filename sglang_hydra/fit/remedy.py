@@ -131,8 +131,8 @@ def takes(gpu: GpuFacts, format: str) -> bool:
 
 
 def has_free_cache(values: JsonObject, gpu: GpuFacts) -> bool:
-    """Returns whether the cache's type is free, and the GPU supports an FP8 cache. An estimate does not know the type:
-    it is None there."""
+    """Returns whether no argument fixes the cache's type and the GPU supports an FP8 cache. An estimate does not know
+    the type: None counts as not fixed."""
     return values.get("kv_cache_dtype") in ("auto", None) and (gpu.is_cuda or gpu.is_hip)
 
 

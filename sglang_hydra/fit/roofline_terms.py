@@ -139,7 +139,7 @@ def _caches(known: Understanding, decoder: Decoder, ranks: Ranks, values: Mappin
     most = {"sliding window": window, "latent": top, "compressed 4 to 1": 4 * top if top else None}
     flops = {kind: 2.0 * number for kind, number in _products(decoder).items()}
     once, rules = ranks._replace(stages=1), allocation_of(known.release)
-    if decoder.compressed is not None:  # each token of a window once, whatever its pool's size
+    if decoder.compressed is not None:  # counts each token of a window once, for any pool size
         kinds = compressed_cells(decoder, once, {**values, "swa_full_tokens_ratio": 1.0}, rules).kinds
         kinds = tuple(kind for kind in kinds if kind.kind != "states of compression")
     else:

@@ -37,9 +37,9 @@ from sglang_hydra.rules.checks import speculative as check_speculative
 from sglang_hydra.rules.checks import tokenizer as check_tokenizer
 from sglang_hydra.rules.rule import Rule
 
-# The order is upstream's and part of what the rules mean. Where it decides something, a comment says what.
+# The order is upstream's and part of the meaning of the rules. Comments say where it matters.
 ORDER: tuple[Rule, ...] = (
-    # Old flags first: everything below sees only what they stand for.
+    # Old flags first: the rules below see only their new arguments.
     deprecated.translate_enable_ep_moe,
     deprecated.translate_enable_deepep_moe,
     deprecated.translate_runner_flags,
@@ -50,7 +50,7 @@ ORDER: tuple[Rule, ...] = (
     check_runtime.device_exists,
     runtime.draw_random_seed,
     check_runtime.device_memory_is_readable,
-    # Memory, before DP attention is reset and before NEXTN is renamed: what is reserved for them stays reserved.
+    # Memory, before DP attention is reset and before NEXTN is renamed: their reserves stay.
     memory.choose_mem_fraction,
     memory.assume_mem_fraction,
     check_model.config_has_a_class,
@@ -143,7 +143,7 @@ ORDER: tuple[Rule, ...] = (
     disaggregation.no_graphs_when_prefilling,
     check_memory.mamba_dtype_is_text,
     check_cache.hicache_extends_radix_cache,  # last: several rules above switch the radix cache off
-    # From here on the check stage, which sees what the rules above have made.
+    # The check stage starts here and sees the results of the rules above.
     check_parallel.nodes_divide_gpus,
     check_parallel.pipeline_runs_alone,
     check_parallel.replicas_stay_on_one_node,

@@ -36,7 +36,7 @@ NOT_ASKED = "not asked"
 TOO_SHORT = "FIT003"
 """The warning on an ok plan whose KV cache holds less than one request."""
 _TP_SIZES = (1, 2, 4, 8)
-_GPUS_A_TABLE = 8  # as many as fit into 120 columns
+_GPUS_A_TABLE = 8  # they fit into 120 columns
 
 
 @dataclass(frozen=True)

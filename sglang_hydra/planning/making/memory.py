@@ -292,7 +292,7 @@ def _verifier(
         other = replace(facts, gpu=gpu, model=model, given=intent)
         planned = resolve_with(other)
         found = fit_of(planned, other, reserved_gib, sized_end=False)
-        # Most changes do not make it fit; only for those that do are the checks worth their time.
+        # Most changes do not make it fit; only changes that do are worth the time of the checks.
         if found is None or not found.fits:
             return found
         return None if any(finding.level == "error" for finding in run_plan_checks(planned, other)) else found

@@ -303,7 +303,7 @@ def _model(recorded: JsonObject, plan: Plan, typed: Mapping[str, str]) -> Iterat
         yield _other("LCK007", item, by, f"revision={item.before}" if item.before else None)
     then, now = recorded["config"] or {}, plain(plan.model.config or {})
     if _WHOLE in now and _WHOLE not in then:
-        then = laid_over(now, then)  # an excerpt says nothing about what it leaves out
+        then = laid_over(now, then)  # the omissions of an excerpt mean nothing
     then, now = ({f"model.config.{key}": value for key, value in config.items()} for config in (then, now))
     yield from (_other("LCK007", item, by) for item in between("fact", then, now))
 

@@ -170,7 +170,7 @@ def _windows(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
     first, last = _EQUAL_RANKS_FOR_WINDOWS.get(str(backend), ("", ""))
     cache = prefill.fit.kv if prefill.fit is not None else None
     kinds = {kind.kind for kind in cache.kinds} if cache is not None else set()
-    held = prefill.values if prefill.is_exact else prefill.intent  # an estimate has what 0.5.2 makes of it
+    held = prefill.values if prefill.is_exact else prefill.intent  # an estimate has 0.5.2's value
     pooled = "sliding window" in kinds and "latent" not in kinds and not held.get("disable_hybrid_swa_memory")
     shares = [plan.layout.attention for plan in (prefill, decode)]
     if not (first and pooled and at_least(release, first) and at_least(last, release)) or shares[0] == shares[1]:

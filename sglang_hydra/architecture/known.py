@@ -72,7 +72,7 @@ class Fields:
         return default
 
     def number(self, *names: str, default: float | None = None) -> float:
-        """Returns a finite number above 0, whole or not: a factor or a share. Raises as ``size`` does."""
+        """Returns a finite number above 0, whole or not: a factor or a share. Raises like ``size``."""
         for name in names:
             value = self.values.get(name)
             if value is None:

@@ -298,7 +298,7 @@ ENCODERS: Sequence[str] = _TABLE["encoders"]
 """Models without a decoder to size here."""
 
 FA3_BY_DEFAULT: Sequence[str] = _TABLE["fa3_by_default"]
-"""utils.is_fa3_default_architecture; linear attention brings FlashAttention 3 with it (hybrid_linear_attn)."""
+"""utils.is_fa3_default_architecture; linear attention also needs FlashAttention 3 (hybrid_linear_attn)."""
 
 
 def traits_of(architecture: str) -> tuple[Traits, bool | None]:

@@ -33,8 +33,8 @@ def is_mxfp4(view: ConfigView) -> bool:
 @rule("MDL004", (2442, 2448))
 def attention_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: gpt-oss gets an attention_backend, if none was chosen: trtllm_mha on SM100, fa3 on SM90, else triton.
-    Why: its attention sinks are implemented in these three backends only (flashattention_backend.py, triton_backend.py
-        and trtllm_mha_backend.py in layers/attention).
+    Why: only these three backends implement its attention sinks (flashattention_backend.py, triton_backend.py and
+        trtllm_mha_backend.py in layers/attention).
     Example: gpu=h100 model=gpt_oss -> attention_backend=fa3
     """
     if args.attention_backend is not None or gpt_oss_view(args, facts) is None:
@@ -49,8 +49,8 @@ def attention_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("MDL006", (2457, 2462))
 def fuse_allreduce_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: on SM100 and without DP attention, gpt-oss gets enable_flashinfer_allreduce_fusion=true.
-    Why: SGLang gives no reason. Inferred: one kernel for all-reduce, residual and norm is faster there. It is looked at
-        before DPA001 resets the switch.
+    Why: SGLang gives no reason. Inferred: one kernel for all-reduce, residual and norm is faster there. SGLang tests
+        this before DPA001 resets the switch.
     Example: gpu=b200 model=gpt_oss -> enable_flashinfer_allreduce_fusion=true
     """
     if not facts.gpu.is_sm100 or args.enable_dp_attention or gpt_oss_view(args, facts) is None:
@@ -90,7 +90,7 @@ def triton_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("MDL010", (2488, 2488))
 def no_hybrid_swa_for_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: gpt-oss sets disable_hybrid_swa_memory.
-    Why: SGLang gives no reason, and says of Gemma, beside it, that separate pools are not yet supported (MDL013).
+    Why: SGLang gives no reason; its comment beside this says that Gemma does not yet support separate pools (MDL013).
         Inferred: the same holds for gpt-oss in this version.
     Example: gpu=h100 model=gpt_oss -> disable_hybrid_swa_memory=true
     """

@@ -1,10 +1,9 @@
-"""Every exception that this package raises for its users, each with the exit code it ends in.
+"""The exceptions that this package raises for its users, each with its exit code.
 
 SglangHydraError
   ConfigError     2  the configuration is invalid; carries the findings
   MachineError    3  valid, but this machine cannot serve it
-  ServerError     4  the server failed to start, or died
-"""
+  ServerError     4  the server failed to start, or died"""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def use_release(version: str | None) -> str:
 
 
 _SEPARATORS = {"trusted_folders": os.pathsep, "results": os.pathsep}
-"""Of several values in a variable; the others have a comma."""
+"""The separators of several values in a variable; the default is a comma."""
 
 
 def _read(env: Mapping[str, str], flags: Mapping[str, Sequence[str]]) -> Settings:

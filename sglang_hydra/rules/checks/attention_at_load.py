@@ -50,9 +50,9 @@ def check_delta_net_gpu(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("RUN008", stage="plan")
 def check_latent_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     """What: flashmla has kernels for Hopper, cutlass_mla for Blackwell (SM100).
-    Why: SGLang does not look; trtllm_mla is looked at (KER008). Inferred: the first forward pass fails.
-    Upstream: layers/attention/flashmla_backend.py and cutlass_mla_backend.py, 0.5.2; sgl-kernel's builds;
-        0.5.23 kernels/ops/attention/flash_mla_interface.py.
+    Why: SGLang does not check these two; it checks trtllm_mla (KER008). Inferred: the first forward pass fails.
+    Upstream: layers/attention/flashmla_backend.py and cutlass_mla_backend.py, 0.5.2; sgl-kernel's builds; 0.5.23
+        kernels/ops/attention/flash_mla_interface.py.
     Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=cutlass_mla -> warned
     """
     capability = facts.gpu.compute_capability

@@ -13,7 +13,7 @@ IN_CI = "SGLANG_IS_IN_CI"
 @rule("DIS001", (810, 813))
 def decode_server_has_no_decode_tp(args: ServerArgs, facts: Facts) -> Outcome:
     """What: disaggregation_decode_tp is refused on a decode server.
-    Why: it tells a prefill server of its receivers; a decode server is one and has tp_size.
+    Why: it describes the receivers of a prefill server; a decode server is a receiver and has tp_size.
     Example: disaggregation_mode=decode disaggregation_decode_tp=4 -> refused
     """
     if args.disaggregation_mode != "decode" or args.disaggregation_decode_tp is None:
@@ -29,7 +29,7 @@ def decode_server_has_no_decode_tp(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("DIS002", (814, 816))
 def decode_server_has_no_decode_dp(args: ServerArgs, facts: Facts) -> Outcome:
     """What: disaggregation_decode_dp is refused on a decode server.
-    Why: it tells a prefill server of its receivers; a decode server is one and has dp_size.
+    Why: it describes the receivers of a prefill server; a decode server is a receiver and has dp_size.
     Example: disaggregation_mode=decode disaggregation_decode_dp=2 -> refused
     """
     if args.disaggregation_mode != "decode" or args.disaggregation_decode_dp is None:

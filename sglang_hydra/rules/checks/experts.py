@@ -42,7 +42,7 @@ def cutlass_splits_all_or_nothing(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("MOE003", (661, 664))
 def trtllm_runs_fp4_and_fp8(args: ServerArgs, facts: Facts) -> Outcome:
     """What: moe_runner_backend=flashinfer_trtllm is refused unless quantization is modelopt_fp4 or fp8.
-    Why: its kernels take these weights only. The checkpoint's own quantization is not looked at: say it.
+    Why: its kernels take these weights only. SGLang ignores the checkpoint's own quantization here: set quantization.
     Example: gpu=b200 moe_runner_backend=flashinfer_trtllm -> refused
     """
     if args.moe_runner_backend != "flashinfer_trtllm" or args.quantization in ("modelopt_fp4", "fp8"):

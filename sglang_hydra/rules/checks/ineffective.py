@@ -64,7 +64,7 @@ TABLE = tuple(Ineffective(**row) for row in json_beside(__file__))
 @rule("NOP001", stage="plan")
 def check_ineffective(args: Arguments, facts: Facts) -> Outcome:
     """What: warns of settings that change nothing, because another one switches off what reads them.
-    Why: SGLang reads each of them in one place only, which it does not reach then, mostly without a word.
+    Why: SGLang reads each of them in one place only, which it then does not reach, mostly without a message.
     Upstream: none; sglang_hydra/rules/checks/ineffective.json names the lines for each of them.
     Example: gpu=h100 cuda_graph_max_bs=64 disable_cuda_graph=true -> warned
     """

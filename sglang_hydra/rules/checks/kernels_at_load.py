@@ -155,7 +155,7 @@ def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("RUN004", stage="plan")
 def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a speculative algorithm needs speculative_draft_model_path, unless the model brings its own draft layers.
-    Why: without it the draft worker loads the target's own checkpoint a second time. Inferred: that is no draft.
+    Why: without it the draft worker loads the target's own checkpoint a second time. Inferred: that cannot draft.
     Upstream: managers/tp_worker.py and configs/model_config.py 0.5.2.
     Example: model=llama_3_1_8b speculative_algorithm=EAGLE -> warned
     """

@@ -11,7 +11,7 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 @rule("LOD001", (797, 805))
 def model_path_is_text(args: ServerArgs, facts: Facts) -> Outcome:
     """What: model_path must be text.
-    Why: it is a folder, a file, a repository on the hub or a URL.
+    Why: it names a folder, a file, a repository on the hub or a URL.
     Example: model_path=null -> refused
     """
     model_path: object = args.model_path

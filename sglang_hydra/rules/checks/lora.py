@@ -28,8 +28,8 @@ def batch_holds_adapters(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("LOR003", (2309, 2312), stage="check")
 def adapters_are_not_ignored(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: lora_paths with enable_lora=false are remarked on.
-    Why: no adapter is loaded then.
+    """What: warns of lora_paths with enable_lora=false.
+    Why: SGLang then loads no adapter.
     Example: enable_lora=false lora_paths=["a=/l/a"] -> warned
     """
     if args.enable_lora is not False or not args.lora_paths:

@@ -34,9 +34,9 @@ def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("DEV003", (449, 449))
 def device_memory_is_readable(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: device=hpu and device=npu are refused on a machine that is not one; so is a GPU of unknown memory.
-    Why: SGLang asks the vendor's tool for the memory first of all: nvidia-smi, rocminfo, hl-smi or torch_npu.
-        NVIDIA and AMD GPUs are asked whatever device says.
+    """What: device=hpu and device=npu are refused on a machine without such a device; so is a GPU of unknown memory.
+    Why: SGLang first reads the memory with the vendor's tool: nvidia-smi, rocminfo, hl-smi or torch_npu. It reads
+        NVIDIA and AMD GPUs under any device.
     Example: gpu=cpu device=hpu -> refused
     """
     gpu = facts.gpu

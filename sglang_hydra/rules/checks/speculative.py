@@ -21,7 +21,7 @@ _ALL_THREE = Remedy.typed(
 @rule("SPE002", (724, 728))
 def standalone_draft_without_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """What: speculative_algorithm=STANDALONE is refused with enable_dp_attention.
-    Why: a draft model of its own does not know of the ranks of data parallel attention in this version.
+    Why: in this version a separate draft model does not support the ranks of data parallel attention.
     Example: tp_size=8 dp_size=8 enable_dp_attention=true speculative_algorithm=STANDALONE -> refused
     """
     if args.speculative_algorithm != "STANDALONE" or args.enable_dp_attention is False:
@@ -36,7 +36,7 @@ def standalone_draft_without_dp_attention(args: ServerArgs, facts: Facts) -> Out
 
 @rule("SPE007", (748, 751))
 def own_layers_beat_another_draft(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: a speculative_draft_model_path for DeepSeek V3 and R1 or GLM-4.5 is remarked on.
+    """What: warns of a speculative_draft_model_path for DeepSeek V3 and R1 or GLM-4.5.
     Why: their checkpoints bring draft layers, which another draft replaces.
     Example: model=deepseek_v3 speculative_algorithm=EAGLE speculative_draft_model_path=org/draft -> warned
     """

@@ -46,7 +46,7 @@ def spread_experts_with_deepep(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("EPL001", (680, 684))
 def record_experts_for_eplb(args: ServerArgs, facts: Facts) -> Outcome:
     """What: enable_eplb sets expert_distribution_recorder_mode to stat, if unset.
-    Why: experts can be rebalanced only if it is recorded how often each is used.
+    Why: rebalancing needs a record of the use of each expert.
     Example: tp_size=8 ep_size=8 enable_eplb=true -> expert_distribution_recorder_mode=stat
     """
     if not args.enable_eplb or args.expert_distribution_recorder_mode is not None:
@@ -72,7 +72,7 @@ def choose_ep_dispatch(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("EPL004", (694, 697))
 def record_experts_for_metrics(args: ServerArgs, facts: Facts) -> Outcome:
     """What: enable_expert_distribution_metrics sets expert_distribution_recorder_mode to stat, if unset.
-    Why: the metrics are made of this record.
+    Why: the metrics come from this record.
     Example: enable_expert_distribution_metrics=true -> expert_distribution_recorder_mode=stat
     """
     if not args.enable_expert_distribution_metrics or args.expert_distribution_recorder_mode is not None:

@@ -20,7 +20,7 @@ def is_remote(model_path: Json) -> bool:
 @rule("LOD002", (797, 801))
 def recognise_gguf(args: ServerArgs, facts: Facts) -> Outcome:
     """What: load_format auto or gguf, with a model_path that is a GGUF file, sets load_format and quantization to gguf.
-    Why: such a file holds its own quantized tensors. It is known by its ending or by its first four bytes.
+    Why: such a file holds its own quantized tensors. SGLang knows it by its extension or its first four bytes.
     Example: model_path=tiny.gguf -> load_format=gguf quantization=gguf
     """
     if args.load_format not in ("auto", "gguf") or not facts.model.gguf:

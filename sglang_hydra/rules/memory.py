@@ -86,8 +86,8 @@ def choose_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("MEM002", (497, 498))
 def assume_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: mem_fraction_static, if unset, is 0.88 where SGLang does not ask the device for its memory.
-    Why: on CPU and Intel XPU the capacity is unknown to SGLang, so no class can be looked up.
+    """What: mem_fraction_static, if unset, is 0.88 where SGLang does not read the device's memory.
+    Why: on CPU and Intel XPU the capacity is unknown to SGLang, so it has no memory class.
     Example: gpu=cpu -> mem_fraction_static=0.88
     """
     if args.mem_fraction_static is not None:
@@ -138,7 +138,7 @@ def page_size_of_ascend(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("PAG002", (560, 567))
 def page_size_of_flashmla(args: ServerArgs, facts: Facts) -> Outcome:
     """What: flashmla as attention_backend or decode_attention_backend sets page_size to 64 tokens.
-    Why: its kernels are written for this size only. It is not looked for in prefill_attention_backend.
+    Why: its kernels are written for this size only. SGLang does not check prefill_attention_backend here.
     Example: decode_attention_backend=flashmla page_size=16 -> page_size=64
     """
     return _fit(FLASHMLA, args)
@@ -147,7 +147,7 @@ def page_size_of_flashmla(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("PAG003", (569, 576))
 def page_size_of_cutlass_mla(args: ServerArgs, facts: Facts) -> Outcome:
     """What: cutlass_mla as attention_backend or decode_attention_backend sets page_size to 128 tokens.
-    Why: its kernels are written for this size only. It is not looked for in prefill_attention_backend.
+    Why: its kernels are written for this size only. SGLang does not check prefill_attention_backend here.
     Example: attention_backend=cutlass_mla -> page_size=128
     """
     return _fit(CUTLASS_MLA, args)

@@ -12,7 +12,7 @@ CONSERVATIVENESS_FACTOR = 0.3
 @rule("DPA001", (634, 635))
 def no_dp_attention_with_one_rank(args: ServerArgs, facts: Facts) -> Outcome:
     """What: dp_size=1 switches enable_dp_attention off.
-    Why: with one rank there is nothing to spread. It comes after memory was reserved for it and after gpt-oss looked.
+    Why: one rank has nothing to divide. Earlier rules, of memory and of gpt-oss, still see the switch on.
     Example: tp_size=8 enable_dp_attention=true -> enable_dp_attention=false
     """
     if args.dp_size != 1:

@@ -129,7 +129,7 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("RUN003", stage="plan")
 def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
     """What: attention_backend=fa3 needs Hopper, or Ampere and Ada where the model has no latent attention.
-    Why: an assertion says so, after the weights are loaded. Inferred: FlashAttention 3 has no kernels elsewhere.
+    Why: an assertion fails elsewhere, after the weights are loaded. Inferred: FlashAttention 3 has no kernels there.
     Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str; attention_registry of 0.5.3 to
         0.5.23.
     Example: gpu=b200 attention_backend=fa3 -> refused

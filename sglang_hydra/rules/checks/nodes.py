@@ -14,7 +14,7 @@ from sglang_hydra.text.words import plural
 @rule("NOD001", stage="plan")
 def check_node_rank(args: ServerArgs, facts: Facts) -> Outcome:
     """What: node_rank must lie between 0 and nnodes - 1.
-    Why: Inferred: SGLang takes any number, starts ranks that no group has, and waits for the others without end.
+    Why: Inferred: SGLang takes any number, starts ranks that no group has, and waits for the others forever.
     Upstream: none.
     Example: nnodes=2 node_rank=2 -> refused
     """

@@ -44,7 +44,7 @@ def guess_release(options: Sequence[Typed], architectures: Iterable[str] = ()) -
 
 @lru_cache(maxsize=4096)
 def _costs(flag: str, values: tuple[str, ...]) -> tuple[int, ...]:
-    """Returns the cost of an option in each release: what that release cannot read of it."""
+    """Returns the cost of an option in each release: 2 if it cannot be read, 1 if it is ignored, else 0."""
     return tuple(_cost(flag, values, version) for version in known_versions())
 
 
@@ -60,6 +60,6 @@ def _cost(flag: str, values: tuple[str, ...], version: str) -> int:
         read = [option.read(value) for value in values] if option.nargs != 0 else []
     except ValueError:
         return _UNREAD
-    # In other case than the choice's it is a slip, and none of another release.
+    # A choice with other capitals is a slip, not another release.
     choices = {str(choice).lower() for choice in option.choices or ()}
     return _UNREAD if choices and any(str(value).lower() not in choices for value in read) else 0

@@ -17,7 +17,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
@@ -96,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _differs(version: str, asked: Sequence[Case], answers: Sequence[Answer]) -> bool:
     """Whether an answer with reasons is another one than that without."""
     plain = ask_release(version, asked, use_kept=False)
-    bare = [replace(answer, changes=(), check=None) for answer in answers]
+    bare = [answer._replace(changes=(), check=None) for answer in answers]
     wrong = [
         case
         for case, one, other in zip(asked, plain, bare, strict=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from sglang_hydra.arguments.fields import FIELDS, MISSING
 from sglang_hydra.arguments.fields.arg import Arg, Field
@@ -29,7 +28,7 @@ def field_of(argument: Argument) -> Field:
     known = FIELDS.get(argument.name)
     default = MISSING if argument.required else argument.default
     if known is not None:
-        return replace(known, default=default, arg=replace(known.arg, choices=argument.choices))
+        return known._replace(default=default, arg=known.arg._replace(choices=argument.choices))
     plain = argument.type.removesuffix(" | None")
     item = plain[5:-1] if plain.startswith("list[") and plain[5:-1] in _KINDS else plain
     kind = f"list[{item}]" if item != plain else item if item in _KINDS else "Any"

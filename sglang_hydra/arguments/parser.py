@@ -28,8 +28,7 @@ _NEGATIVE_NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
 _PLAIN = re.compile(r"\b(?:int|float|str)\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option of one release. ``argument`` is the argument that it sets, or None; ``old`` marks a deprecated flag.
     It takes no word (``nargs`` is 0), one (None), at most one (``?``) or several (``*``, ``+``); ``reader`` names the
     function that reads a word. ``const`` is the value without a word."""

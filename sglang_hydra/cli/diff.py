@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sglang_hydra.arguments.secrets import masked_word
 from sglang_hydra.cli.invocation import Invocation
@@ -58,7 +58,7 @@ def _with_rest(side: Request, beside: Request) -> Request:
     is_file = "=" not in beside.text.partition(" ")[0]
     if is_file or not is_release(side.text) or is_release(beside.text):
         return side
-    return replace(side, text=f"{beside.text} {side.text}")
+    return side._replace(text=f"{beside.text} {side.text}")
 
 
 def check_sides(words: Sequence[str]) -> None:

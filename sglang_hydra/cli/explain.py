@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from sglang_hydra.arguments.every import canonical_name, first_with
 from sglang_hydra.arguments.fields import FIELDS
@@ -78,7 +77,7 @@ def run(invocation: Invocation) -> int:
     if not invocation.has("json") and meant != name:
         flag = f"--{name.lstrip('-').replace('_', '-')}"
         write([[text(f"{flag} on SGLang's command line is the argument {meant}", "dim")]])
-    typed = [replace(subject, text=f"{meant}={value}"), *rest] if given else rest
+    typed = [subject._replace(text=f"{meant}={value}"), *rest] if given else rest
     return _argument(composer, invocation, meant, typed)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +64,7 @@ def read_file_argument(invocation: Invocation) -> None:
     if invocation.verb in _NAME_FIRST and typed and "=" not in typed[0].text:
         head = [typed.pop(0)]
     elif invocation.verb == "explain":
-        head = [replace(typed[0], text=typed[0].text.partition("=")[0])]
+        head = [typed[0]._replace(text=typed[0].text.partition("=")[0])]
     invocation.requests = [*head, *from_file, *typed]
 
 

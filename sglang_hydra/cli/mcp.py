@@ -12,7 +12,6 @@ import io
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -84,7 +83,7 @@ def _code(tool: str, words: Sequence[str], shown: io.StringIO, detail: bool) -> 
     try:
         before, behind = _parted(tool, words)
         invocation = read_invocation([row["verb"], *row["first"], *before, *(["--json"] if detail else []), *behind])
-        invocation.requests = [replace(request, layer=KEPT) for request in invocation.requests]
+        invocation.requests = [request._replace(layer=KEPT) for request in invocation.requests]
         read_words(invocation)
         verb = import_module(f"sglang_hydra.cli.{'import_' if row['verb'] == 'import' else row['verb']}")
         code: int = verb.run(invocation)

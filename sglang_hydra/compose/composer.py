@@ -213,10 +213,10 @@ class Composer:
         if request.key is None:
             group, _, option = request.text.partition("=")
             known = self._spelled_groups().get(group)
-            return replace(request, text=f"{known}={option}") if known else None
+            return request._replace(text=f"{known}={option}") if known else None
         # Keys below a node of a node are free (engine.env.X), so they may be new.
         prefix = "++" if request.key.count(".") > 1 else ""
-        return replace(request, text=f"{prefix}{self.mount}{request.text}")
+        return request._replace(text=f"{prefix}{self.mount}{request.text}")
 
     @property
     def mount(self) -> str:

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypedDict
 
 from sglang_hydra.arguments.every import EVERY, releases_with_choice
@@ -39,6 +38,7 @@ from sglang_hydra.compose.node_types import problems_at
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.findings import Finding, Hint, Remedy
+from sglang_hydra.text.json_types import EMPTY
 from sglang_hydra.text.words import both_sizes, is_digits, nearest, program, short, some_of
 
 ADDED_GROUPS = ("experiment", "recipe", "sweep")
@@ -66,15 +66,14 @@ _LOOKING = ("plan", "check")
 _NUMBERS = {"int": r"-?[0-9]{1,15}", "float": r"-?[0-9]{0,15}\.?[0-9]{1,15}"}
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """The possible keys of a command line: the options of a group, an app's own keys, and the arguments of ``release``,
     if it names one. ``typed`` has the values by key, as text."""
 
     options: Callable[[str], Sequence[str]]
     is_own_key: Callable[[str], bool]
     release: str | None = None
-    typed: Mapping[str, str] = field(default_factory=dict)
+    typed: Mapping[str, str] = EMPTY
 
 
 class _Help(TypedDict, total=False):

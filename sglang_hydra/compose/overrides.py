@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY, canonical_name, field_in, fitting_problem
 from sglang_hydra.arguments.fields import Field
@@ -69,8 +69,7 @@ KEPT = "sweep"
 """The layer of a word from the record of a sweep. It is read like a typed word but was not typed this time."""
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One override as it was given: its text, place and layer.
 
     If the value is already typed (from SGLang's flags or a file), ``key`` and ``value`` contain it, ``text`` only shows
@@ -110,8 +109,7 @@ class Request:
         return self.key is None and re.match("--?[A-Za-z]", self.text) is not None and "=" not in self.text
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """A request that Hydra can read. ``secret`` is the secret value from the text, only in memory."""
 
     override: Override
@@ -317,10 +315,10 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
             return [Wanted(_change(name, "***", f"{name}='***'"), request, secret=str(request.value))]
         return [Wanted(_change(name, value, request.text), request)]
     if known.options(key) and not isinstance(value, dict):
-        return _read(replace(request, text=f"{key}={'null' if value is None else value}", key=None), known)
+        return _read(request._replace(text=f"{key}={'null' if value is None else value}", key=None), known)
     own = canonical_name(rest if name == "extra" else key)
     if own is not None:
-        return _read_typed(replace(request, key=own), own, known)
+        return _read_typed(request._replace(key=own), own, known)
     if name in NODES:
         return [_node_change(request, key, value)]
     if isinstance(value, dict) and (
@@ -373,7 +371,7 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
         return [Wanted(_change(name, size, f"{name}={size}"), _with_size(request, value))]
     _refuse_file_of_model(name, unquoted(value))
     if name == "model_path" and hub_page(unquoted(value)) is not None:
-        return _read_group(replace(request, text=f"model={value}"), "", "model", value, ["unset"])[1:]
+        return _read_group(request._replace(text=f"model={value}"), "", "model", value, ["unset"])[1:]
     if ("," in value and _looks_like_a_sweep(field, value)) or (_is_text(field) and ends_in_a_sign(value)):
         raise several_values(field, request.text, value)
     if _is_text(field) and (not _is_grammar(value) or (value == "null" and _has_word_null(field))):
@@ -394,7 +392,7 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
 
 def _with_size(request: Request, typed: str) -> Request:
     """Returns ``request`` with both meanings of a size suffix (the number read and the other one) in its place."""
-    return replace(request, place=f"{request.place} ({both_sizes(typed)})")
+    return request._replace(place=f"{request.place} ({both_sizes(typed)})")
 
 
 def _read_node(request: Request, key: str, value: str) -> list[Wanted]:

@@ -10,7 +10,6 @@ import copy
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from sglang_hydra.arguments.every import EVERY, canonical_name
 from sglang_hydra.arguments.secrets import is_secret_name, masked
@@ -106,7 +105,7 @@ class Layers:
             self._origins.setdefault(key, []).append(origin)
             return
         for path in _leaves(tuple(key.split(".")), value):
-            self._inside[path] = replace(origin, value=masked(path[-1], origin.value))
+            self._inside[path] = origin._replace(value=masked(path[-1], origin.value))
             if path in PROGRAMS:
                 self._programs[path] = origin
 
@@ -130,7 +129,7 @@ class Layers:
         known = canonical_name(name)
         if known is not None:
             root[known] = value
-        self._named(known or name, replace(origin, value=value))
+        self._named(known or name, origin._replace(value=value))
 
     def _named(self, name: str, origin: Origin) -> None:
         if name not in EVERY:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.every import canonical_name
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import EMPTY
 from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.words import program, typed
 
@@ -24,8 +24,7 @@ GROUP = "recipe"
 PROVIDER = "sglang_hydra"
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(NamedTuple):
     """One published configuration. ``gpus`` counts all ``nodes`` together; ``version`` is the SGLang release in the
     source, ``checkpoint`` the format of the weights there (bf16, fp8, fp4), if it names one."""
 
@@ -37,7 +36,7 @@ class Recipe:
     args: Mapping[str, object]
     version: str
     source: str
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = EMPTY
     scenario: str | None = None
     checkpoint: str | None = None
     note: str | None = None

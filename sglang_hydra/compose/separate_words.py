@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
@@ -65,7 +64,7 @@ def _as_one(waiting: Sequence[Request]) -> Iterator[Request]:
     first, words = waiting[0], tuple(item.text for item in waiting)
     sign = "=" if first.text.startswith("-") else " "
     text = f"{words[0]}=[{','.join(words[1:])}]" if sign == "=" and len(words) > 2 else sign.join(words)
-    yield replace(first, text=text, words=words)
+    yield first._replace(text=text, words=words)
 
 
 def _takes_list(flag: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sglang_hydra.text.json_types import JsonObject
 
@@ -67,8 +68,7 @@ class GpuFacts:
         return None
 
 
-@dataclass(frozen=True)
-class GpuClass:
+class GpuClass(NamedTuple):
     """A GPU class of the catalog: its option (``gpu=name``), its facts and its arguments. Pair files know it by
     ``facts.name`` (``gpu_model/<gpu>-<model>.yaml``)."""
 

@@ -4,12 +4,12 @@ unknown."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sglang_hydra.fit.kv import KvKind
 from sglang_hydra.fit.overheads import GIB, Range
-from sglang_hydra.text.json_types import JsonDict
+from sglang_hydra.text.json_types import EMPTY, JsonDict
 
 
 def gib(size: float | None) -> float | None:
@@ -33,8 +33,7 @@ def requests_of(number: int, context: int) -> str:
     return f"{number:,} request{'' if number == 1 else 's'} of {context:,} tokens"
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(NamedTuple):
     """The weights on one GPU of the fullest pipeline stage.
 
     ``parts`` maps names (``tensors.PARTS``) to bytes, None where a fact is missing. ``total`` is the server's logged
@@ -52,8 +51,7 @@ class Weights:
     stages: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KvCache:
+class KvCache(NamedTuple):
     """The KV cache of one GPU.
 
     ``kinds`` are the caches by kind of layer, ``bytes_per_token`` their sum, ``element`` the bytes of one element.
@@ -95,8 +93,7 @@ class Interval:
         return self.low <= fraction <= self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Colocated:
+class Colocated(NamedTuple):
     """The memory of one GPU that server and trainer share, in bytes. ``paused`` is what the server keeps after it
     released its memory, ``trainer`` what the trainer keeps while the server works (``parts`` names its parts).
     ``train`` and ``sync`` are the trainer's limits: while the server is paused, and while its weights are back for an
@@ -131,8 +128,7 @@ class Colocated:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     """Whether a server fits into the memory of its GPUs, and how it uses the memory of each.
 
     ``fits`` is False where even the least need of the server exceeds the memory, or where the requests' states leave
@@ -169,7 +165,7 @@ class Fit:
     interval: Interval | None
     running: int | None
     colocated: Colocated | None = None
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = EMPTY
 
     @property
     def error_gib(self) -> float | None:

@@ -98,8 +98,8 @@ def _with_an_end_that_works(found: Fit, need: Need, memory: Memory, size: Callab
     if end is None or not interval.low <= end.high < interval.high:
         return found
     if end.high < asked:
-        return replace(found, interval=replace(interval, high=asked))
-    return replace(found, interval=replace(interval, high=end.high, high_reason=end.high_reason))
+        return found._replace(interval=replace(interval, high=asked))
+    return found._replace(interval=replace(interval, high=end.high, high_reason=end.high_reason))
 
 
 def logged_pool(
@@ -194,7 +194,7 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
     slots = request_slots(values, ranks, pool.profiled if pool is not None else 0, context, states.requests, rules)
     if pool is not None:
         size, sliding = max(0.0, pool.size), pool.sliding
-        kv = replace(kv, profiled=pool.profiled, tokens=pool.tokens, sliding_tokens=sliding, size=size, slots=slots)
+        kv = kv._replace(profiled=pool.profiled, tokens=pool.tokens, sliding_tokens=sliding, size=size, slots=slots)
         need.headroom = float(max(0, pool.shared - pool.profiled) * cells.bytes_per_token)
         needs_floor = rules.window_floor or decoder.compressed is not None
         if needs_floor and sliding is not None and decoder.window and pool.tokens > 0:
@@ -399,7 +399,7 @@ def on_hip(weights: Weights) -> Weights:
         return weights
     parts = {**weights.parts, OTHER: (weights.parts.get(OTHER) or 0.0) + _HIP}
     stages = tuple(stage + _HIP for stage in weights.stages)
-    return replace(weights, parts=parts, total=weights.total + _HIP, loading=weights.loading + _HIP, stages=stages)
+    return weights._replace(parts=parts, total=weights.total + _HIP, loading=weights.loading + _HIP, stages=stages)
 
 
 def lora_of(known: Understanding, values: JsonObject) -> float | None:

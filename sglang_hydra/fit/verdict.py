@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from sglang_hydra.architecture.understanding import Understanding
 from sglang_hydra.fit.kv import Cells
@@ -17,8 +18,7 @@ _HIGHEST = 0.999
 _sources = lru_cache(maxsize=1)(json_beside)
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(NamedTuple):
     """A GPU's memory in bytes, as far as known: the total, the part used before loading, the free part."""
 
     total: float | None

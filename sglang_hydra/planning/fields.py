@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.arguments.secrets import masked
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from sglang_hydra.text.origins import Named
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(NamedTuple):
     """The server that a plan is for. ``python`` is its interpreter, None where none was found."""
 
     name: str

@@ -6,10 +6,10 @@ import copyreg
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import masked
@@ -18,7 +18,7 @@ from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.verdict import Verdict, verdict_on
-from sglang_hydra.text.json_types import Json, JsonDict, plain, value_at
+from sglang_hydra.text.json_types import EMPTY, Json, JsonDict, plain, value_at
 
 if TYPE_CHECKING:
     from sglang_hydra.fit.roofline import Roofline
@@ -74,8 +74,7 @@ GPU_FACTS = ("name", "vendor", "device", "memory_mib", "compute_capability", "co
 """The facts of a GPU that are part of ``server_id``."""
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(NamedTuple):
     """The facts of an earlier plan: it is planned again from these, without new probes.
 
     ``seed`` is the seed that was drawn, ``inherited`` replaces the environment of this process. ``locked``: ``lock=``
@@ -84,7 +83,7 @@ class Recorded:
     gpu: GpuFacts
     model: ModelFacts
     seed: int | None = None
-    inherited: Mapping[str, str] = field(default_factory=dict)
+    inherited: Mapping[str, str] = EMPTY
     locked: bool = False
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import same_release
@@ -16,14 +15,14 @@ from sglang_hydra.releases.records import Record, record_of
 from sglang_hydra.rules.answer import Answer
 from sglang_hydra.rules.resolution import Basis
 from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.json_types import EMPTY
 from sglang_hydra.text.words import program
 
 _FACT = re.compile(r"\(the fact (\w+)\)")
 """How a question names the fact that would have answered it."""
 
 
-@dataclass(frozen=True)
-class Asking:
+class Asking(NamedTuple):
     """How a release may be asked, and what it gets beside the arguments, the GPU and the model.
 
     ``environment`` are the variables that the server would find, ``declared`` the facts that a person states
@@ -32,8 +31,8 @@ class Asking:
     takes twice the time.
     """
 
-    environment: Mapping[str, str] = field(default_factory=dict)
-    declared: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, str] = EMPTY
+    declared: Mapping[str, object] = EMPTY
     installed: str | None = None
     program: str | None = None
     may_fetch: bool = False

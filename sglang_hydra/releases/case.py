@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.tables.table import nearest_known, release
@@ -16,7 +15,7 @@ from sglang_hydra.facts.host import host_facts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.file_text import read_text
-from sglang_hydra.text.json_types import JsonDict, JsonObject, plain
+from sglang_hydra.text.json_types import EMPTY, JsonDict, JsonObject, plain
 
 if TYPE_CHECKING:
     from sglang_hydra.facts.gpu import GpuFacts
@@ -36,8 +35,7 @@ _DEVICES = {"nvidia": "cuda", "amd": "hip", "intel": "xpu", "habana": "hpu", "hu
 _CUDA = "12.8"
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """One command line on one machine.
 
     ``argv`` are the words behind the module's name. ``machine`` is what ``machine_facts`` makes. ``models`` has for
@@ -48,8 +46,8 @@ class Case:
 
     argv: tuple[str, ...]
     machine: JsonObject
-    models: JsonObject = field(default_factory=dict)
-    files: JsonObject = field(default_factory=dict)
+    models: JsonObject = EMPTY
+    files: JsonObject = EMPTY
 
     def to_json(self) -> JsonDict:
         """Returns the case as the child reads it. Words of ``assumed`` that the machine declares are left to it."""

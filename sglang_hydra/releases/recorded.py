@@ -16,7 +16,6 @@ import itertools
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from sglang_hydra.releases.case import Case
@@ -53,7 +52,7 @@ def recorded_answer(record: Record, case: Case) -> Answer | None:
     typed: JsonDict = {}
     if row is None and record.version == newest_release():
         words, typed = _without_alone(case.argv)
-        row = content.answer(key_of(replace(case, argv=words))) if typed else None
+        row = content.answer(key_of(case._replace(argv=words))) if typed else None
     if row is None:
         return None
     if "error" in row:

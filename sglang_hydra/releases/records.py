@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import at_least, is_candidate_of, same_release
 from sglang_hydra.text.errors import MachineError
@@ -27,8 +28,7 @@ _UNPACKED = "2"
 """Changes when other files of a wheel are unpacked: a folder that was unpacked before is not used any more."""
 
 
-@dataclass(frozen=True)
-class WheelFile:
+class WheelFile(NamedTuple):
     """One file of the registry; ``size`` in bytes. ``list_sha256`` is that of its RECORD, the list of its files by
     their sha256, and ``part`` the bytes that are fetched where its index gives parts of files."""
 
@@ -39,8 +39,7 @@ class WheelFile:
     part: int
 
 
-@dataclass(frozen=True)
-class Wheel:
+class Wheel(NamedTuple):
     """One version of a package. Several ``files`` are builds for different interpreters and systems."""
 
     name: str

@@ -97,7 +97,7 @@ def _is_whole(model: ModelFacts) -> bool:
 def _accepted(answer: Answer, basis: Basis, given: Accepted, facts: Facts) -> Resolution:
     values = {**answer.values, "random_seed": _seed(given, facts)}
     values |= {name: facts.given[name] for name in SECRET_FIELDS if name in facts.given}
-    entries = entries_of(replace(answer, values=values), given)
+    entries = entries_of(answer._replace(values=values), given)
     return Resolution(
         intent=MappingProxyType(dict(facts.given)),
         values=MappingProxyType(values),

@@ -6,13 +6,12 @@ from the unpacked wheel."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from sglang_hydra.text.json_types import Json, JsonObject
+from sglang_hydra.text.json_types import EMPTY, Json, JsonObject
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(NamedTuple):
     """A condition at a line of a file of the wheel: whether it was true, and its operands, by their text."""
 
     file: str
@@ -25,8 +24,7 @@ class Condition:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A statement that set, computed or refused a value. ``inputs`` are its operands, ``conditions`` those around it,
     the innermost first, ``via`` the statements that computed its value. Values of secrets are ``***``."""
 
@@ -48,8 +46,7 @@ class Step:
             yield from step.all_conditions()
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A field of the arguments that got another value; of mappings only the differences. ``step`` is None for an
     unobserved change."""
 
@@ -59,8 +56,7 @@ class Change:
     step: Step | None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A release's answer to a case.
 
     ``ok`` is None without an answer: ``unanswered`` then names the open question, or why the child failed. ``values``
@@ -70,13 +66,13 @@ class Answer:
     that its code set after parsing the command line, in order, and ``check`` is the refusing statement."""
 
     ok: bool | None
-    values: JsonObject = field(default_factory=dict)
+    values: JsonObject = EMPTY
     stage: str | None = None
     error: str | None = None
     unanswered: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = EMPTY
     warnings: tuple[str, ...] = ()
-    assumed: JsonObject = field(default_factory=dict)
+    assumed: JsonObject = EMPTY
     by_library: bool = False
     changes: tuple[Change, ...] = ()
     check: Step | None = None

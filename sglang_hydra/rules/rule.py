@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from inspect import cleandoc
 from string import Template
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.findings import Hint, Offers, Remedy, advice_of, offers_of
-from sglang_hydra.text.json_types import JsonObject
+from sglang_hydra.text.json_types import EMPTY, JsonObject
 
 RuleStage = Literal["post_init", "check", "plan"]
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """All inputs of a rule besides the arguments.
 
     ``seed`` is the seed to use if none was set. ``given`` holds the requested arguments, before any rule: SGLang does
@@ -30,7 +28,7 @@ class Facts:
     model: ModelFacts
     env: Mapping[str, str]
     seed: int | None
-    given: JsonObject = field(default_factory=dict)
+    given: JsonObject = EMPTY
     release: str = SPECIFIED_VERSION
 
     def was_given(self, name: str) -> bool:
@@ -81,8 +79,7 @@ RuleFunction = Callable[[Any, Facts], Outcome]
 """A rule or check gets a ServerArgs; one of our own gets the ``Arguments`` that it declares, of any release."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One small pure function with its stable id and its place in SGLang 0.5.2's ``server_args.py``.
 
     ``lines`` is the inclusive range of upstream lines that it follows, None for a check of our own, whose releases are

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
@@ -42,9 +41,9 @@ def field_in(name: str, version: str) -> Field:
         return FIELDS[name]
     own = release(nearest_known(version) or version).arguments[name]
     about = field.arg.help or help_of(name, version) or f"an argument of SGLang {version}; its wheel describes it"
-    arg = replace(field.arg, help=about, none=_null_means(field, own, version), flags=own.flags)
+    arg = field.arg._replace(help=about, none=_null_means(field, own, version), flags=own.flags)
     default = field.default if own.computed is None else own.computed
-    return replace(field, type=own.type, default=default, arg=arg)
+    return field._replace(type=own.type, default=default, arg=arg)
 
 
 def _null_means(field: Field, own: Argument, version: str) -> str | None:

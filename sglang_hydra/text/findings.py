@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sglang_hydra.text.json_types import JsonDict, JsonObject
 
@@ -18,8 +18,7 @@ _BETWEEN = "; or "
 _OVERRIDE = re.compile(r"[A-Za-z_][\w./@-]*=\S*")
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(NamedTuple):
     """One thing to do about a finding.
 
     ``said`` is the text to type in a shell, and ``note`` follows it on the screen. ``words`` holds the same as data:
@@ -75,7 +74,7 @@ class Remedy:
     def reworded(self, words: Callable[[str], str]) -> Remedy:
         """Returns the remedy with ``words`` applied to all of its texts, the typed ones included."""
         typed, note = tuple(map(words, self.words)), words(self.note)
-        return replace(self, said=words(self.said), words=typed, note=note, renames=words(self.renames))
+        return self._replace(said=words(self.said), words=typed, note=note, renames=words(self.renames))
 
     def __str__(self) -> str:
         return f"{self.said}{self.note}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = Any
 """A JSON value. The reader checks its type."""
@@ -15,6 +15,8 @@ JsonObject: TypeAlias = Mapping[str, Json]
 JsonDict: TypeAlias = dict[str, Json]
 """A JSON object that is still being filled."""
 
+EMPTY: Final[JsonObject] = {}
+"""The default of a record's mapping. Nobody writes into it: it is typed as read-only."""
 NOT_FINITE = ("nan", "inf", "-inf")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from sglang_hydra.text.budget import yaml_nodes
@@ -13,8 +12,7 @@ from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.locations import shown_path
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """One layer that set a field. ``keys`` leads to the field inside ``file``; without a file, ``where`` names the
     place.
 

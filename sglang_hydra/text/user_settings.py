@@ -51,8 +51,7 @@ class Allowed(NamedTuple):
     place: str
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The user's settings. ``trusted_folders`` are absolute, with links resolved. ``hub_token`` and ``fetch`` are None
     where unset: then the token is not used, and the hub is asked. ``release`` is a version of SGLang. ``price`` holds
     prices of GPU classes (``h200=3.5``), ``results`` the folders of sweeps."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -205,4 +204,4 @@ def test_a_pool_without_a_token_is_an_error_and_fewer_requests_make_room() -> No
 def test_a_server_without_a_slot_serves_no_request() -> None:
     cache = KvCache((), 1.0, 2.0, 4096, profiled=100, tokens=100, size=100.0, slots=0)
     assert _without_room(cache, 0.9) == ["the server has no slot for a request"]
-    assert _without_room(replace(cache, slots=1), 0.9) == []
+    assert _without_room(cache._replace(slots=1), 0.9) == []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sglang_hydra.arguments.fields.server_args import MISSING
 
 
-@dataclass(frozen=True, slots=True)
-class Arg:
+class Arg(NamedTuple):
     """One argument as users see it: on a help page, in an error, on SGLang's command line.
 
     ``help`` is one line: its effect and when to change it. ``unit`` is the unit of the number (``tokens``, ``seconds``,
@@ -35,8 +34,7 @@ class Arg:
     secret: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One of the 210 arguments. ``type`` is the annotation as text (``int | None``), ``concern`` its group in
     arguments.json."""
 

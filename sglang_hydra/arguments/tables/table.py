@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from sglang_hydra.arguments.tables.order import at_least, is_candidate_of, release_key, same_release
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
@@ -46,8 +46,7 @@ PINNED_TABLES = "trusted_tables.json"
 """The file beside the user's settings with the tables of trusted releases."""
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """One argument of one release. ``default`` is meaningless where it is ``required``; ``flags`` is empty where the
     command line lacks it; ``computed`` is the expression of a default that only the running release knows.
 
@@ -72,8 +71,7 @@ class Argument:
         return self.flags[0] if self.flags else None
 
 
-@dataclass(frozen=True)
-class OldFlag:
+class OldFlag(NamedTuple):
     """A deprecated flag of a release: the field that it sets (None: it has no effect, or is ``refused`` with advice),
     the flag to use ``instead``, and the ``value`` that it sets. The rest is as in ``Argument``."""
 

@@ -86,7 +86,7 @@ def _verdicts_of_base(
 ) -> Iterator[tuple[str, Checked]]:
     """Judges the counterparts in the base. Skips files that the base lacks."""
     named = [
-        replace(request, text=base.counterpart(request.text)) if is_document(request.text) else request
+        request._replace(text=base.counterpart(request.text)) if is_document(request.text) else request
         for request in requests
     ]
     there = [request for request in named if not is_document(request.text) or Path(file_of(request.text)).exists()]

@@ -277,7 +277,7 @@ def _leaves(requests: Sequence[Request]) -> Iterator[Request]:
     for request in requests:
         if request.key in _NODES and isinstance(request.value, Mapping):
             inside = [
-                replace(request, key=f"{request.key}.{name}", value=value) for name, value in request.value.items()
+                request._replace(key=f"{request.key}.{name}", value=value) for name, value in request.value.items()
             ]
             yield from _leaves(inside)
         else:

@@ -80,12 +80,12 @@ class Judging:
     def serving(self, needed: Needed) -> Judging:
         """Returns the judging release for a plan with these needs."""
         version = newest_serving([needed]) if self.is_open else None
-        return replace(self, engine=replace(self.engine, version=version)) if version else self
+        return replace(self, engine=self.engine._replace(version=version)) if version else self
 
     def resolved(self, facts: Facts, env: Mapping[str, str]) -> Resolution:
         """Resolves ``facts.given`` by the release; the basis is ``rules`` without an answer."""
         model = replace(facts.model, refused=None, config_class=None)
-        facts = replace(facts, model=model, env=env, release=self.engine.version)
+        facts = facts._replace(model=model, env=env, release=self.engine.version)
         nodes = Composition(facts.given, {}, Nodes({"engine": {}}), {})
         target = Target(nodes, Hardware(), self.engine, facts, (), env, {}, {})
         return resolved(target, may_fetch=False, may_ask=self.ask, why=False)
@@ -115,7 +115,7 @@ def judge_recipes(
     for recipe in recipes().values() if chosen is None else chosen:
         gpu, model = classes[recipe.gpu], known[recipe.model]
         usual = {**gpu.args, **model.args, **pairs.get(f"{gpu.facts.name}-{model.pair_name}", {})}
-        yield _judge_recipe(recipe, gpu.facts, replace(model, args=usual), composer.model_presets(), by)
+        yield _judge_recipe(recipe, gpu.facts, model._replace(args=usual), composer.model_presets(), by)
 
 
 def judge(
@@ -143,7 +143,7 @@ def judge(
     if by:
         if resolution.basis == "rules":
             return Judged(name, resolution.layout.tp, NOT_ASKED, ("REL011",) if by.ask else ())
-        facts = replace(facts, release=by.engine.version)
+        facts = facts._replace(release=by.engine.version)
     findings = [*resolution.findings, *run_plan_checks(resolution, facts), *more]
     if not sized and any(finding.level == "error" for finding in findings):
         return Judged(name, resolution.layout.tp, "refused")

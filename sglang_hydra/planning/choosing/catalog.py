@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.architecture.known import text_part
 from sglang_hydra.architecture.understanding import config_fields, context_length
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from sglang_hydra.facts.model import ModelFacts
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     """A model of the catalog: its option (``model=name``), its checkpoint, its facts and its arguments. Pair files know
     it by ``pair_name``."""
 

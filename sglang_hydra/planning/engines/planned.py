@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
@@ -25,8 +26,7 @@ from sglang_hydra.text.words import program
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([a-z.+-]*[0-9a-z]+)*")
 
 
-@dataclass(frozen=True)
-class PlannedEngine:
+class PlannedEngine(NamedTuple):
     """An engine and the planned release; ``installed`` is None where this machine lacks it. ``newest_that`` is why an
     older release was chosen: it is the newest that does this."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sglang_hydra.releases.asking import Asking
@@ -51,4 +50,4 @@ def serving(find: Callable[[str | None], Target], *, why: bool = True) -> tuple[
 
 def resolver(target: Target) -> Callable[[Facts], Resolution]:
     """Returns a function that resolves other facts and arguments; it fetches nothing and asks for no reasons."""
-    return lambda facts: resolved(replace(target, facts=facts), may_fetch=False, why=False)
+    return lambda facts: resolved(target._replace(facts=facts), may_fetch=False, why=False)

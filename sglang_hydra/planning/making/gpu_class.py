@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.facts.host import host_facts
 from sglang_hydra.facts.machine_cache import once
 from sglang_hydra.text.findings import Finding, Remedy
-from sglang_hydra.text.json_types import JsonDict, JsonObject
+from sglang_hydra.text.json_types import EMPTY, JsonDict, JsonObject
 from sglang_hydra.text.words import number, program
 
 if TYPE_CHECKING:
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from sglang_hydra.facts.gpu import GpuFacts
 
 
-@dataclass(frozen=True)
-class Hardware:
+class Hardware(NamedTuple):
     """The results of a probe for a plan: facts that replace the preset's, findings, and notes for the heading.
     ``embedded``: the embedded engine would start on this machine, which has no accelerator; ``lacks`` is the command
     that installs it."""
 
-    facts: JsonObject = field(default_factory=dict)
+    facts: JsonObject = EMPTY
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     without_accelerator: bool = False

@@ -83,7 +83,7 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     if resolution.basis != "rules":
         return found
     note = f"an estimate: SGLang {resolution.release} was not asked for its values, and may keep more or less free"
-    return replace(found, notes=(*found.notes, note))
+    return found._replace(notes=(*found.notes, note))
 
 
 def fit_with_findings(
@@ -129,7 +129,7 @@ def _beside_trainer(
         raise ConfigError(*wrong)
     known = understand(resolution.values, facts.gpu, facts.model, resolution.release)
     shared = colocated(fit, known, resolution.values, settings)
-    return replace(fit, colocated=shared), list(findings(shared, fit, resolution.values))
+    return fit._replace(colocated=shared), list(findings(shared, fit, resolution.values))
 
 
 def node_memory(resolution: Resolution, fit: Fit) -> HostMemory:
@@ -289,7 +289,7 @@ def _verifier(
                 return None
             model = facts_as(published, model)
         intent = {**resolution.intent, **changes}
-        other = replace(facts, gpu=gpu, model=model, given=intent)
+        other = facts._replace(gpu=gpu, model=model, given=intent)
         planned = resolve_with(other)
         found = fit_of(planned, other, reserved_gib, sized_end=False)
         # Most changes do not make it fit; only changes that do are worth the time of the checks.

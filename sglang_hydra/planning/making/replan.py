@@ -99,7 +99,7 @@ def _with_offers(finding: Finding, plan_with: PlanWith, before: Sequence[Finding
         if sum(not warnings for warnings, _ in works) == most:
             break
     fewest = min((warnings for warnings, _ in works), default=0)
-    helps = [replace(offer, kind="planned") for warnings, offer in works if warnings == fewest][:most]
+    helps = [offer._replace(kind="planned") for warnings, offer in works if warnings == fewest][:most]
     return finding.said([*helps, *(remedy for remedy in finding.remedies if remedy not in finding.offers)])
 
 
@@ -122,14 +122,14 @@ def typed_in_place(composer: Composer, requests: Sequence[Request], words: Seque
     if composer.hydra_syntax:
         groups = composer.groups()
         typed = [Request(word, "a hint", key=None if name in groups else name) for name, word in left.items()]
-        return [*requests, *(replace(item, key=None) for item in map(composer.spelled, typed) if item is not None)]
+        return [*requests, *(item._replace(key=None) for item in map(composer.spelled, typed) if item is not None)]
     made, placed = [], set()
     for request in requests:
         key = key_of(request)
         if key not in left:
             made.append(request)
         elif request.is_word and key not in placed:
-            made.append(replace(request, text=left[key], key=None, value=None, words=()))
+            made.append(request._replace(text=left[key], key=None, value=None, words=()))
             placed.add(key)
     return [*made, *(Request(word, "a hint") for key, word in left.items() if key not in placed)]
 
@@ -146,7 +146,7 @@ def as_app_types_it(composer: Composer, finding: Finding) -> Finding:
         return finding
     typed = {one: [item.text for item in typed_in_place(composer, [], one.words)] for one in finding.offers}
     return finding.said(
-        [replace(one, said=shlex.join(typed[one])) if one in typed else one for one in finding.remedies]
+        [one._replace(said=shlex.join(typed[one])) if one in typed else one for one in finding.remedies]
     )
 
 

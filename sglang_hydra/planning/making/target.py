@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.secrets import is_secret_name
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from sglang_hydra.text.origins import Named
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """All inputs of a resolution.
 
     ``composition`` has this machine's GPU class in place of ``gpu=auto``. ``environment`` holds the variables that the
@@ -76,7 +75,7 @@ def find_target(
         if older not in (None, engine.version):
             missing = needed.missing_in(engine.version)
             why = f"has {missing}" if missing else f"does not refuse this, as {engine.version} does"
-            composition, engine = with_release(composition, older), replace(engine, version=older, newest_that=why)
+            composition, engine = with_release(composition, older), engine._replace(version=older, newest_that=why)
             model_findings = [*model_findings, chosen(older, why)]
     if engine.name == "transformers":  # nothing there asks torch.cuda
         gpu = replace(gpu, torch_cuda=None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -41,8 +41,7 @@ _OF_A_FRAMEWORK = re.compile(
 _MANIFEST = re.compile(r"^(?:---\s*$|apiVersion:|services:)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """The requests of one file. A plan adds its facts, so that nothing is probed anew; a foreign file adds the findings
     on how it was read."""
 

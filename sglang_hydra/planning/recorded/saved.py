@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import FIELDS
@@ -39,8 +39,7 @@ class OtherSchema(NotAPlan):
     """A JSON file of another kind, or of another version of the plan's schema."""
 
 
-@dataclass(frozen=True)
-class SavedPlan:
+class SavedPlan(NamedTuple):
     """``name`` is the file's shown name, ``record`` its content, whose shape is checked."""
 
     name: str

@@ -4,7 +4,7 @@ settings."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.overrides import Request
@@ -220,7 +220,7 @@ def remedies_for(finding: Finding, roles: Collection[str]) -> Hint:
 def _for_role(remedy: Remedy, role: str | None) -> Remedy:
     """Returns the remedy ``tp_size=2 ...: why`` with the keys of a role's own arguments."""
     words = [role_key(str(role), word) if word.partition("=")[0] in EVERY else word for word in remedy.words]
-    return replace(remedy, said=" ".join(words), words=tuple(words)) if words else remedy
+    return remedy._replace(said=" ".join(words), words=tuple(words)) if words else remedy
 
 
 def role_key(role: str, name: str) -> str:

@@ -61,7 +61,7 @@ def test_where_the_backend_cannot_run_it_is_not_offered(words: tuple[str, ...]) 
 def test_a_release_without_the_backend_does_not_offer_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(version: str) -> Release:
         known = release(version)
-        backend = replace(known.arguments["moe_a2a_backend"], choices=("none", "mooncake"))
+        backend = known.arguments["moe_a2a_backend"]._replace(choices=("none", "mooncake"))
         return replace(known, arguments={**known.arguments, "moe_a2a_backend": backend})
 
     assert layouts("model=deepseek_v3", "gpu=h200")[0]

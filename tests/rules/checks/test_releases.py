@@ -13,7 +13,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ def facts_of(*overrides: str, env: Mapping[str, str] | None = None) -> Facts:
     """The facts of a plan, with what was given under the names of its release."""
     facts = find_target(composer(), requests(*overrides), composed(*overrides), SEED, env or {}, None).facts
     words = {known: value for name, value in facts.given.items() if (known := name_in(name, facts.release))}
-    return replace(facts, given=words)
+    return facts._replace(given=words)
 
 
 def values_as_resolved(facts: Facts) -> dict[str, Any]:
@@ -118,10 +117,10 @@ def test_a_newer_release_takes_the_newest_declaration() -> None:
 
 
 def test_a_check_that_reads_what_it_does_not_declare_fails() -> None:
-    reading = replace(check_graph_sizes, apply=lambda args, facts: args.max_running_requests)
+    reading = check_graph_sizes._replace(apply=lambda args, facts: args.max_running_requests)
     with pytest.raises(Undeclared, match="RUN019 reads max_running_requests"):
         answer(reading, "gpu=h200", "model=qwen3_8b")
-    everything = replace(check_graph_sizes, apply=lambda args, facts: args.everything)
+    everything = check_graph_sizes._replace(apply=lambda args, facts: args.everything)
     with pytest.raises(Undeclared, match="RUN019 reads everything"):
         answer(everything, "gpu=h200", "model=qwen3_8b")
 
@@ -224,7 +223,7 @@ def test_an_answer_speaks_the_words_of_its_release(version: str, name: str) -> N
 
 def test_a_word_that_the_release_refuses_draws_no_warning() -> None:
     facts = facts_of("gpu=h200", "model=qwen3_8b", "attention_backend=torch_native", f"engine.version={NEWEST}")
-    typed = replace(facts, given={**facts.given, "cuda_graph_max_bs": 64})
+    typed = facts._replace(given={**facts.given, "cuda_graph_max_bs": 64})
     assert answer_of(check_ineffective, values_as_resolved(facts), typed) is None
 
 
@@ -275,7 +274,7 @@ def test_a_context_that_the_release_refuses_itself_is_said_once() -> None:
     check = model_config.check_context_length
     assert answer_of(check, values_as_resolved(facts), facts) is not None
     assert answer_of(check, values_as_resolved(facts), facts, asked=True) is None
-    allowed = replace(facts, env={"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1"})
+    allowed = facts._replace(env={"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1"})
     assert isinstance(answer_of(check, values_as_resolved(facts), allowed, asked=True), Notice)
 
 

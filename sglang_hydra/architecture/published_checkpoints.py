@@ -17,8 +17,8 @@ from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 
 
 class Published(NamedTuple):
-    """A checkpoint: its id, the id of its original, its format and quantization_config (None: not quantized), and its
-    config.json in conf/configs (None: the original's config with another format)."""
+    """A checkpoint: its id, the id of its original, its format and quantization_config (None: not quantized), its
+    config.json in conf/configs (None: the original's config with another format), and whether it is smaller."""
 
     path: str
     original: str
@@ -26,6 +26,7 @@ class Published(NamedTuple):
     quantization: JsonObject | None
     source: str
     config_file: str | None = None
+    smaller: bool = True
 
 
 _TABLE: JsonObject = json_beside(__file__)
@@ -40,6 +41,7 @@ CHECKPOINTS = tuple(
         _TABLE["quantizations"].get(row["quantization"]),
         _TABLE["sources"][row["source"]],
         f"{row['path'].replace('/', '--')}.json" if row["quantization"] == _WHOLE else None,
+        row.get("smaller", True),
     )
     for row in _TABLE["checkpoints"]
 )
@@ -66,10 +68,14 @@ def alike(path: str) -> tuple[str, str] | None:
 
 
 def others(path: str) -> Iterator[Published]:
-    """Yields checkpoints of the same weights as ``path`` in smaller formats."""
-    for checkpoint in CHECKPOINTS:
-        if checkpoint.original == path and checkpoint.format != "bf16":
-            yield checkpoint
+    """Returns the checkpoints of the same weights as ``path`` in smaller formats."""
+    return (checkpoint for checkpoint in CHECKPOINTS if checkpoint.original == path and checkpoint.smaller)
+
+
+def variants(path: str) -> dict[str, str]:
+    """Returns the ids of the checkpoints of ``path`` by format (``model.variant=FORMAT``), of several the first."""
+    first = reversed([checkpoint for checkpoint in CHECKPOINTS if checkpoint.original == path])
+    return {checkpoint.format: checkpoint.path for checkpoint in first}
 
 
 def facts_as(checkpoint: Published, original: ModelFacts) -> ModelFacts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sglang_hydra.architecture.published_checkpoints import variants
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
@@ -15,7 +16,13 @@ from sglang_hydra.text.flags import FILLERS
 from sglang_hydra.text.screen import columns, print_json, text, write
 from sglang_hydra.text.words import number, program, some_of
 
-_MODELS = {"model": "model=", "weights_gib": "weights GiB", "context": "context", "model_path": "checkpoint"}
+_MODELS = {
+    "model": "model=",
+    "weights_gib": "weights GiB",
+    "context": "context",
+    "variants": "model.variant=",
+    "model_path": "checkpoint",
+}
 _GPUS = {
     "gpu": "gpu=",
     "memory_gib": "memory GiB",
@@ -59,6 +66,7 @@ def _presets(composer: Composer) -> Iterator[Sequence[object]]:
             one.name,
             one.weights_gib,
             one.context,
+            " ".join(sorted(variants(one.path))) or None,
             "made on this machine" if has_interpolation(one.path) else one.path,
         )
 

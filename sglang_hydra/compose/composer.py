@@ -432,8 +432,11 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
     """Lifts the arguments of presets and the pair file, each below every layer of the root."""
     root, layers = base.plain(), base.layers
     gpu, model = root["gpu"], root["model"]
+    if model["variant"] is not None:
+        model = root["model"] = {**model, "model_path": _path_of_variant(model)}
     if model["model_path"] is not None:
-        layers.lift("model", "model_path", model["model_path"], ("model", "model_path"))
+        named_by = "model_path" if model["variant"] is None else "variant"
+        layers.lift("model", "model_path", model["model_path"], ("model", named_by))
     for node, preset in (("gpu", gpu), ("model", model)):
         for name, value in preset["args"].items():
             layers.lift(node, name, value, (node, "args", name))
@@ -472,6 +475,19 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
         programs=layers.programs(root),
         findings=(*layers.warnings, *_typed_secrets(leaves), *secrets.withheld()),
     )
+
+
+def _path_of_variant(model: JsonObject) -> str:
+    """Returns the checkpoint of ``model.variant``. Raises ConfigError for a format in which none is published."""
+    from sglang_hydra.architecture.published_checkpoints import variants
+
+    known, variant = variants(str(model["model_path"])), model["variant"]
+    if variant not in known:
+        published = ", ".join(sorted(known)) or "no other format"
+        message = f"model.variant={variant} is not known of {model['model_path']}: published are {published}"
+        offers = tuple(f"model.variant={name}" for name in sorted(known) or ["null"])
+        raise ConfigError(Finding("error", "FCT005", message, ("model.variant",), offers=offers))
+    return known[variant]
 
 
 def _typed_secrets(wanted: Sequence[Wanted]) -> Iterator[Finding]:

@@ -54,6 +54,7 @@ class ModelNode:
 
     name: str | None = None
     model_path: str | None = None
+    variant: str | None = None
     config_file: str | None = None
     config: dict[str, Any] | None = None
     source: str | None = None

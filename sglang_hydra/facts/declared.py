@@ -85,7 +85,8 @@ def model_facts(
         return ModelFacts(None, source="no model was named"), []
     own = node["config"] is None and "model.config" in composition.settings
     usual = "model.config, as it was set" if node["model_path"] is None else f"preset {node['name']}"
-    stated = None if own else preset_facts(node, usual)
+    variant = None if node["variant"] is None else presets.facts_of(str(node["model_path"]))
+    stated = None if own else variant or preset_facts(node, usual)
     trusted = bool(composition.intent.get("trust_remote_code"))
     if stated is not None and node["model_path"] in (path, None) and node["facts_from"] is None:
         return as_read(stated, str(path), trust_remote_code=trusted), []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS
 from sglang_hydra.arguments.tables.table import first_release_of
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.stated_config import FOLDER as CONFIGS
@@ -29,6 +30,7 @@ ASKED_FOR = (
 TYPES: dict[str, Any] = {
     "name": str,
     "model_path": str,
+    "variant": type(None),
     "config_file": (str, type(None)),
     "config": (dict, type(None)),
     "source": str,
@@ -69,7 +71,7 @@ def test_a_preset_has_every_key_with_its_type_and_no_other(name: str) -> None:
     preset = load(name)
     assert list(preset) == list(TYPES)
     written = {key for part in composer().preset("model", name).parts for key in part.tree}
-    assert written | {"config_file"} == set(TYPES)
+    assert written | {"config_file", "variant"} == set(TYPES)
     for key, kind in TYPES.items():
         assert isinstance(preset[key], kind), key
     assert preset["name"] == name
@@ -171,7 +173,7 @@ def test_tiny_describes_the_checkpoint_that_is_made_here() -> None:
     assert config == {key: TINY_CONFIG[key] for key in config}
 
 
-def test_every_whole_config_json_has_its_source_and_serves_a_preset() -> None:
+def test_every_whole_config_json_has_its_source_and_serves_a_preset_or_a_variant() -> None:
     folder = FOLDER.parent / CONFIGS
     sources = json.loads((folder / "sources.json").read_text("utf-8"))
     files = {path.name for path in folder.glob("*.json")} - {"sources.json"}
@@ -180,7 +182,8 @@ def test_every_whole_config_json_has_its_source_and_serves_a_preset() -> None:
         assert set(row) - {"note"} == {"repository", "at", "path", "licence", "read"}, name
         assert row["licence"], name
     whole = {name for name in files if not name.endswith(f".{QUANTIZATION}")}
-    assert whole == {load(name)["config_file"] for name in PRESETS} - {None}
+    served = {load(name)["config_file"] for name in PRESETS} | {one.config_file for one in CHECKPOINTS}
+    assert whole == served - {None}
     assert {name.replace(f".{QUANTIZATION}", ".json") for name in files - whole} <= whole
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from sglang_hydra import resolve
-from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS
+from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS, Published
 from sglang_hydra.arguments.layout import layout_of
 from sglang_hydra.fit.remedy import Remedy, Server, remedies
 from sglang_hydra.fit.result import NOTHING_STATED, Fit, Wanted
 from sglang_hydra.fit.sizing import fit
+from sglang_hydra.text.errors import ConfigError
 from tests.fit.machines import composer, gpu, model, sized
 from tests.plans import planned
 
@@ -81,20 +82,33 @@ def test_formats_that_the_gpu_cannot_compute_are_not_offered() -> None:
     assert not [overrides for overrides in asked if "FP4" in str(overrides.get("model_path"))]
 
 
-@pytest.mark.parametrize("path", [one.path for one in CHECKPOINTS if one.config_file is not None])
-def test_a_checkpoint_with_a_preset_of_its_own_is_smaller_than_its_original(path: str) -> None:
+@pytest.mark.parametrize(
+    "published", [one for one in CHECKPOINTS if one.config_file is not None], ids=lambda one: one.path
+)
+def test_a_variant_is_sized_as_its_own_checkpoint_and_its_preset_is_an_alias(published: Published) -> None:
     presets = {preset.node["model_path"]: preset.name for preset in composer().presets("model")}
-    (published,) = (one for one in CHECKPOINTS if one.path == path)
-
-    def weights(*words: str) -> float:
-        plan = planned("gpu=b300", "tp_size=8", *words)
-        assert plan.fit is not None
-        assert plan.fit.weights.total is not None
-        assert "FCT001" not in {finding.id for finding in plan.findings}
-        return plan.fit.weights.total
-
     original = f"model={presets[published.original]}"
-    assert weights(original, f"model_path={path}") == weights(f"model={presets[path]}") < weights(original)
+
+    def plan(*words: str) -> tuple[float, str]:
+        made = planned("gpu=b300", "tp_size=8", *words)
+        assert made.fit is not None
+        assert made.fit.weights.total is not None
+        assert "FCT001" not in {finding.id for finding in made.findings}
+        return made.fit.weights.total, made.server_id
+
+    own = plan(original, f"model_path={published.path}")
+    assert plan(original, f"model.variant={published.format}") == own
+    assert (own[0] < plan(original)[0]) == published.smaller
+    if published.path in presets:
+        assert plan(f"model={presets[published.path]}") == own
+
+
+def test_a_variant_that_nobody_published_names_those_that_there_are() -> None:
+    with pytest.raises(ConfigError, match="FCT005") as refused:
+        planned("gpu=b300", "model=qwen3_5_397b", "model.variant=awq")
+    assert [offer.said for offer in refused.value.findings[0].remedies] == ["model.variant=fp8", "model.variant=nvfp4"]
+    plan = planned("gpu=b300", "model=qwen3_5_397b", "model.variant=fp8", "model_path=Qwen/Qwen3-8B")
+    assert "FCT001" in {finding.id for finding in plan.findings}  # a checkpoint that was typed is another model
 
 
 def test_a_refused_plan_is_no_remedy() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sglang_hydra.architecture.published_checkpoints import variants
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
@@ -66,7 +65,7 @@ def _presets(composer: Composer) -> Iterator[Sequence[object]]:
             one.name,
             one.weights_gib,
             one.context,
-            " ".join(sorted(variants(one.path))) or None,
+            one.variants,
             "made on this machine" if has_interpolation(one.path) else one.path,
         )
 

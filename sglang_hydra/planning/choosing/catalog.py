@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.architecture.known import text_part
+from sglang_hydra.architecture.published_checkpoints import variants
 from sglang_hydra.architecture.understanding import config_fields, context_length
 from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.compose.grammar import has_interpolation
@@ -41,6 +42,11 @@ class Model(NamedTuple):
         values = {**fresh_defaults(), **files, "model_path": self.path, **self.args}
         size = checkpoint_bytes(values, GpuFacts("h200", "nvidia", "cuda"), self.facts)
         return None if size is None else round(size / 2**30, 1)
+
+    @property
+    def variants(self) -> str | None:
+        """Returns the formats that ``model.variant`` takes, sorted; None without one."""
+        return " ".join(sorted(variants(self.path))) or None
 
     @property
     def context(self) -> int | None:

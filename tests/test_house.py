@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import os
 import re
 import subprocess
@@ -35,6 +36,41 @@ def test_a_plan_stays_within_so_many_files_and_crossings_of_rooms() -> None:
     assert found is not None, done.stdout + done.stderr
     files, calls, places = map(int, found.groups())
     assert (90 < files <= 112, 200 < calls <= 560, places <= 230) == (True, True, True), done.stdout
+
+
+MOST_DEEP = 28  # modules in a chain
+
+
+def imported_at_once(file: Path) -> set[str]:
+    """The modules of the package that are imported when ``file`` is."""
+    statements = list(ast.parse(file.read_text(encoding="utf-8")).body)
+    names: set[str] = set()
+    for node in statements:  # an if or a try adds its own
+        if (isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)) or isinstance(node, ast.Try):
+            statements += [*node.body, *node.orelse]
+        elif isinstance(node, ast.Import):
+            names |= {item.name for item in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names |= {str(node.module), *(f"{node.module}.{item.name}" for item in node.names)}
+        elif isinstance(node, ast.ImportFrom):  # the code of the sealed child alone
+            above = ".".join(file.relative_to(ROOT).parts[: -node.level])
+            start = f"{above}.{node.module}" if node.module else above
+            names |= {start, *(f"{start}.{item.name}" for item in node.names)}
+    return names
+
+
+def test_no_chain_of_imports_is_longer_than_so_many_modules() -> None:
+    """The package itself is left out: every import names it."""
+    files = {str(file.relative_to(ROOT)): file for file in (ROOT / "sglang_hydra").rglob("*.py")}
+    modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): at for name, at in files.items()}
+    imported = {name: (imported_at_once(at) & modules.keys()) - {name, "sglang_hydra"} for name, at in modules.items()}
+
+    @functools.cache
+    def chain(name: str) -> tuple[str, ...]:
+        return (name, *max(map(chain, imported[name]), key=len, default=()))
+
+    longest = max(map(chain, modules), key=len)
+    assert 10 < len(longest) <= MOST_DEEP, longest
 
 
 def test_the_root_of_the_package_has_no_other_files() -> None:

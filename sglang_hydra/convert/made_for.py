@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from sglang_hydra.compose.settings.topology import REPLICA, RouterNode
-from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.topology.servers import Topology
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+    from sglang_hydra.planning.topology.servers import Topology
 
 TITLE = "Made for"
 ANNOTATION = "sglang-hydra/made-for"

@@ -226,16 +226,6 @@ def _method_of(stored: Mapping[str, object]) -> str:
     return "modelopt_fp4" if method == "modelopt" and "FP4" in algorithm else method
 
 
-def runs_since(gpu: GpuFacts, config: Mapping[str, object]) -> str | None:
-    """Returns the first release that runs this format on this CUDA GPU; None where the first with this format does."""
-    stored, capability = config.get("quantization_config"), gpu.compute_capability
-    if not isinstance(stored, Mapping) or not gpu.is_cuda or capability is None:
-        return None
-    asked = list(_MIN_CAPABILITY.get(_method_of(stored), {}).items())
-    has = capability[0] * 10 + capability[1]
-    return next((release for release, lowest in asked[1:] if lowest <= has < asked[0][1]), None)
-
-
 def _stored(view: ConfigView) -> Mapping[str, object] | None:
     stored = view.get("quantization_config") or view.get("compression_config")
     return stored if isinstance(stored, Mapping) else None

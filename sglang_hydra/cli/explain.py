@@ -14,11 +14,11 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.corrections import key_meant, keys_like
-from sglang_hydra.compose.override_errors import flagged
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import EngineNode
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA
+from sglang_hydra.compose.unknown_words import flagged
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.finding_meanings import title_of
 from sglang_hydra.planning.making.make import make_plan

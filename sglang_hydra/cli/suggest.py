@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show
 from sglang_hydra.compose.corrections import GOALS_MEANT, OF_SUGGEST
-from sglang_hydra.compose.override_errors import ADDED_GROUPS, near_key
+from sglang_hydra.compose.override_errors import ADDED_GROUPS
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
+from sglang_hydra.compose.unknown_words import near_key
 from sglang_hydra.planning.choosing.suggest import (
     COST,
     EQUAL,

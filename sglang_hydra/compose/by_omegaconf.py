@@ -239,7 +239,7 @@ def _problem(path: tuple[str, ...], value: object, override: Override) -> Findin
             return None
         wrong = next(problems_at(path, value), None)
         return Finding("error", "CLI002", wrong.message, (wrong.key,), wrong.advice) if wrong else None
-    from sglang_hydra.compose.override_errors import unknown_key
+    from sglang_hydra.compose.unknown_words import unknown_key
 
     return unknown_key("", ".".join(path)).finding
 

@@ -72,7 +72,7 @@ def _finding_of(failure: Exception, place_of: Callable[[str], str | None]) -> Fi
 def _no_such_option(failure: MissingConfigException) -> Finding | None:
     """Returns the finding for an option that its group lacks; None for another missing file. It begins with the config
     that chose the option in Hydra's view: the primary one for a choice on the command line."""
-    from sglang_hydra.compose.override_errors import unknown_option
+    from sglang_hydra.compose.unknown_words import unknown_option
 
     file = failure.missing_cfg_file or ""
     offered = re.search(r"Available options in '([^']+)'", str(failure))

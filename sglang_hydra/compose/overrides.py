@@ -26,12 +26,9 @@ from sglang_hydra.compose.override_errors import (
     WrongValue,
     ends_in_a_sign,
     list_of_values,
-    no_override,
     not_deletable,
     several_overrides,
     several_values,
-    unknown_key,
-    unknown_option,
     unreadable,
     wrong_value,
 )
@@ -267,6 +264,8 @@ def _read(request: Request, known: Known) -> list[Wanted]:
         return [Wanted(parsed(text, "hydra"), request)] if "hydra.searchpath=" in text else []
     match = _KEY.match(text)
     if match is None or (match["value"] is None and match["prefix"] != "~") or request.words:
+        from sglang_hydra.compose.unknown_words import no_override
+
         raise no_override(text, known)
     prefix, key, value = match["prefix"], match["key"], match["value"]
     group, _, package = key.partition("@")
@@ -282,7 +281,11 @@ def _read(request: Request, known: Known) -> list[Wanted]:
     if package:
         raise Refused("CLI006", f"{group!r} is not a config group", group, hint=f"{program()} --help lists them")
     if value is None or prefix == "~":
-        raise not_deletable(key) if name in EVERY or name in NODES or known.is_own_key(name) else unknown_key("", key)
+        if name in EVERY or name in NODES or known.is_own_key(name):
+            raise not_deletable(key)
+        from sglang_hydra.compose.unknown_words import unknown_key
+
+        raise unknown_key("", key)
     if name in EVERY and not rest:
         return _read_field(request, name, value, known)
     if name == "extra" and (own := canonical_name(rest)):  # as earlier versions spelled it
@@ -297,6 +300,8 @@ def _read(request: Request, known: Known) -> list[Wanted]:
         return [Wanted(parsed(text, key), request)]
     if own := "" if rest else canonical_name(name):
         return _read_field(request, own, value, known)
+    from sglang_hydra.compose.unknown_words import unknown_key
+
     raise unknown_key(prefix, key, value, known)
 
 
@@ -326,6 +331,8 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
     ):
         message = f"{key!r} is neither an argument of SGLang nor a config group"
         raise Refused("CLI001", message, key, hint=f"{inner} and what is beside it, without {key} around them")
+    from sglang_hydra.compose.unknown_words import unknown_key
+
     raise unknown_key("", key)
 
 
@@ -348,6 +355,8 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
     if choice in ("null", "None", "none", "") and choice not in options:
         choice = NO_CHOICE.get(group, "null")
     if choice not in options and choice != "null" and "${" not in choice:
+        from sglang_hydra.compose.unknown_words import unknown_option
+
         raise unknown_option(group, choice, options)
     if group in ADDED_GROUPS and not prefix:
         if choice == "null":

@@ -19,7 +19,6 @@ from sglang_hydra.compose.by_omegaconf import (
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.compose.hydra_internals import Repository, file_of, set_parent
 from sglang_hydra.compose.node_types import types_of
-from sglang_hydra.compose.override_errors import unknown_option
 from sglang_hydra.compose.overrides import parsed
 from sglang_hydra.compose.plain_files import Content
 from sglang_hydra.compose.presets import Preset
@@ -85,6 +84,8 @@ def preset_of(repository: Repository, group_key: str, name: str) -> Preset:
 
     group, _, package = group_key.partition("@")
     if name not in repository.options(group):
+        from sglang_hydra.compose.unknown_words import unknown_option
+
         raise ConfigError(unknown_option(group, name, repository.options(group)).finding)
     choice = parsed(f"{'+' if group == PAIR else ''}{group_key}={name}", group)
     path = tuple(package.split(".")) if package else (group.partition("/")[0],)

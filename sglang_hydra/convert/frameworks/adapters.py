@@ -10,7 +10,7 @@ from sglang_hydra.arguments.accepted import begun, refuse_gone
 from sglang_hydra.arguments.every import EVERY, first_with
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release
-from sglang_hydra.compose.override_errors import near_key
+from sglang_hydra.compose.unknown_words import near_key
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside, value_at
 from sglang_hydra.text.words import nearest

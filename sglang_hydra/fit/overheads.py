@@ -18,7 +18,7 @@ from sglang_hydra.architecture.decoder import LINEAR, Decoder
 from sglang_hydra.architecture.ranks import Ranks, kv_share, share
 from sglang_hydra.architecture.reading_layers import FA3_BY_DEFAULT
 from sglang_hydra.arguments.layout import Layout
-from sglang_hydra.arguments.tables.order import at_least
+from sglang_hydra.arguments.tables.order import reached
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.text.json_types import JsonObject, json_beside
 
@@ -296,8 +296,8 @@ class Allocation(NamedTuple):
 @lru_cache(maxsize=32)
 def allocation_of(release: str) -> Allocation:
     """Returns the rules of ``release``."""
-    reached = {since for since in {row["since"] for row in _TABLE.values()} if at_least(release, since)}
-    return Allocation(**{name: row["since"] in reached for name, row in _TABLE.items()})
+    begun = reached(release, {row["since"] for row in _TABLE.values()})
+    return Allocation(**{name: row["since"] in begun for name, row in _TABLE.items()})
 
 
 def source_of(rule: str) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.tables.table import nearest_known, release
@@ -16,9 +16,6 @@ from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.json_types import EMPTY, JsonDict, JsonObject, plain
-
-if TYPE_CHECKING:
-    from sglang_hydra.facts.gpu import GpuFacts
 
 ASSUMED: Mapping[str, object] = {
     "driver": "595.58.03", "cudnn": 91600, "nvml": False, "hip": "6.4", "processor": "x86_64", "amx": True,

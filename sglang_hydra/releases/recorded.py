@@ -15,12 +15,12 @@ import hashlib
 import itertools
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sglang_hydra.releases.case import Case
 from sglang_hydra.releases.records import Record, newest_release
-from sglang_hydra.rules.answer import Answer, Change, change_of, step_of
+from sglang_hydra.rules.answer import Answer, Change, changes_of, step_of
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 
 FOLDER = Path(__file__).with_name("recorded_answers")
@@ -64,7 +64,7 @@ def recorded_answer(record: Record, case: Case) -> Answer | None:
         values={name: value for name, value in values.items() if name not in row["absent"]} | typed,
         environment=row["environment"],
         assumed=row["assumed"],
-        changes=tuple(content.change(at) for at in row["changes"]),
+        changes=content.changes(row["changes"]),
     )
 
 
@@ -129,12 +129,15 @@ class _Content:
             self._items[line] = json.loads(self.lines[line])
         return self._items[line]
 
-    def change(self, at: int) -> Change:
-        if at not in self._changes:
-            field, before, after, step = self.item("changes", at)
-            where = {} if step is None else self.item("steps", step)
-            self._changes[at] = change_of({"field": field, "before": before, "after": after, **where})
-        return self._changes[at]
+    def changes(self, numbers: Sequence[int]) -> tuple[Change, ...]:
+        unread = [at for at in numbers if at not in self._changes]
+        self._changes |= zip(unread, changes_of([self._change(at) for at in unread]), strict=True)
+        return tuple(map(self._changes.__getitem__, numbers))
+
+    def _change(self, at: int) -> JsonObject:
+        field, before, after, step = self.item("changes", at)
+        where = {} if step is None else self.item("steps", step)
+        return {"field": field, "before": before, "after": after, **where}
 
     def answer(self, key: str) -> Json:
         part = self.part(int(key[0], 16))

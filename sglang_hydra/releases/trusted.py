@@ -115,15 +115,7 @@ def _member(file: Path, name: str) -> bytes:
             (member,) = (one for one in archive.namelist() if re.fullmatch(rf"[^/]+\.dist-info/{name}", one))
             with archive.open(member) as stream:
                 content = stream.read(_LARGEST + 1)
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        zlib.error,
-        zipfile.BadZipFile,
-    ) as failure:
+    except _UNREADABLE as failure:  # a RuntimeError: encrypted, or by an unknown method
         raise MachineError(Finding("error", "REL003", f"{file} is no wheel: {failure}")) from failure
     if len(content) > _LARGEST:
         raise MachineError(Finding("error", "REL003", f"{file} is no wheel: its {name} is larger than 8 MiB"))

@@ -5,7 +5,7 @@ from the unpacked wheel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sglang_hydra.text.json_types import EMPTY, Json, JsonObject
@@ -97,14 +97,14 @@ def answer_of(record: JsonObject) -> Answer:
         warnings=tuple(record.get("warnings", ())),
         assumed=record.get("assumed", {}),
         by_library=bool(record.get("by_library")),
-        changes=tuple(change_of(row) for row in why.get("changes", ())),
+        changes=tuple(changes_of(why.get("changes", ()))),
         check=step_of(why["check"]) if why.get("check") else None,
     )
 
 
-def change_of(row: JsonObject) -> Change:
-    """Reads a change in the child's format."""
-    return Change(row["field"], row["before"], row["after"], step_of(row) if "file" in row else None)
+def changes_of(rows: Iterable[JsonObject]) -> list[Change]:
+    """Reads changes in the child's format."""
+    return [Change(row["field"], row["before"], row["after"], step_of(row) if "file" in row else None) for row in rows]
 
 
 def step_of(row: JsonObject) -> Step:

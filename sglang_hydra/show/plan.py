@@ -10,7 +10,7 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import constant_fields
 from sglang_hydra.show.findings import finding_lines, shown_origin, shown_setting
 from sglang_hydra.show.first_lines import first_lines, no_command, not_known, server_name, titled, verdict_span
-from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, shown_change, text
+from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, shown_changes, text, texts
 from sglang_hydra.text.words import plural, shell_word
 
 
@@ -166,9 +166,15 @@ def changed_rows(plan: Plan) -> list[list[Span]]:
     longest = max((len(entry.field) for entry in entries), default=0)
     widest = max(20, min(60, room() - longest - 25))
     asked = {name for name, value in plan.intent.items() if value is not None}
-    rows: list[list[Span]] = []
-    for entry in entries:
-        mark = ("!", "bold yellow") if entry.field in asked else ("~", "yellow")
-        change = shown_change(entry.before, entry.after, width=widest)
-        rows.append([mark, (entry.field, ""), (change, ""), (entry.rule, "cyan"), text(entry.reason, "dim")])
-    return rows
+    changes = shown_changes([(entry.before, entry.after) for entry in entries], width=widest)
+    reasons = texts([entry.reason for entry in entries], "dim")
+    return [
+        [
+            ("!", "bold yellow") if entry.field in asked else ("~", "yellow"),
+            (entry.field, ""),
+            (change, ""),
+            (entry.rule, "cyan"),
+            reason,
+        ]
+        for entry, change, reason in zip(entries, changes, reasons, strict=True)
+    ]

@@ -45,9 +45,14 @@ def shown(value: object, *, width: int = _WIDEST_VALUE) -> str:
     return written
 
 
-def shown_change(before: object, after: object, *, width: int) -> str:
-    """Formats a change, ``null -> 8192``; the new value is cut to ``width``."""
-    return f"{shown(before, width=24)} -> {shown(after, width=width)}"
+def texts(contents: Iterable[str], style: str = "") -> list[Span]:
+    """Returns a column of cells in one style."""
+    return [text(content, style) for content in contents]
+
+
+def shown_changes(pairs: Iterable[tuple[object, object]], *, width: int) -> list[str]:
+    """Formats changes, ``null -> 8192``; a new value is cut to ``width``."""
+    return [f"{shown(before, width=24)} -> {shown(after, width=width)}" for before, after in pairs]
 
 
 def _written(value: object) -> str:

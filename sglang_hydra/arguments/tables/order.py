@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 
 _PARTS = re.compile(r"(?P<numbers>\d+(?:\.\d+)*)(?:[.-]?(?P<kind>a|b|rc|post|dev)[.-]?(?P<count>\d*))?(?:\+.*)?")
 _SAME_CODE = re.compile(r"\+(?:cu|rocm|cpu|xpu|npu|hpu|musa)[\d.]*")
@@ -42,6 +43,11 @@ def is_candidate_of(version: str, final: str) -> bool:
     """Returns whether ``version`` is a pre-release of ``final`` (0.5.3rc1, 0.5.3.dev2)."""
     mine, theirs = release_key(version), release_key(final)
     return mine is not None and theirs is not None and mine[0] == theirs[0] and mine[1] < 0 == theirs[1]
+
+
+def reached(version: str, releases: Iterable[str]) -> frozenset[str]:
+    """Returns those of ``releases`` that ``version`` is, or comes after."""
+    return frozenset(each for each in releases if at_least(version, each))
 
 
 def at_least(version: str, other: str) -> bool:

@@ -218,10 +218,11 @@ class Job:
         hint = f"{relative[0]}={os.path.abspath(str(self.intent[relative[0]]))}"
         return [Finding("warning", "EXP019", message, tuple(relative), hint)]
 
-    def container_findings(self) -> list[Finding]:
-        """Returns the findings about any container: its listening address, and an unknown image."""
+    def container_findings(self, *, alone: bool = True) -> list[Finding]:
+        """Returns the findings about any container: an unknown image and, of a server ``alone``, without a router, its
+        listening address."""
         found = []
-        if not self.is_public and self.intent.get("host") is not None:
+        if alone and not self.is_public and self.intent.get("host") is not None:
             message = f"host={self.intent['host']}: in a container the server listens on every address of the container"
             found.append(Finding("info", "EXP006", message, ("host",)))
         if self.image is None:

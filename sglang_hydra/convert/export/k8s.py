@@ -359,8 +359,8 @@ def _more(job: Job) -> list[str]:
     return [*lines, *(KEY_WHY if job.has_key else ())]
 
 
-def findings(job: Job) -> list[Finding]:
-    found = job.container_findings()
+def findings(job: Job, *, alone: bool = True) -> list[Finding]:
+    found = job.container_findings(alone=alone)
     if job.mounts:
         paths = ", ".join(mount.path for mount in job.mounts)
         message = f"{paths}: taken from the node itself (hostPath), so it must be there on every node"

@@ -102,8 +102,7 @@ def _compose(topology: Topology, members: Sequence[Member], overrides: Sequence[
     document = {"name": members[0].job.name, "services": services}
     reach = "The servers are reached by the router only." if own_network else "All share the host's network."
     lines = _header("compose", topology, job, overrides, reach, *_start_lines(topology))
-    kept = [finding for finding in job.container_findings() if finding.id != "EXP006"]
-    return Artifact(commented(lines) + yaml_text([document]), tuple(kept))
+    return Artifact(commented(lines) + yaml_text([document]), tuple(job.container_findings(alone=False)))
 
 
 def _service(member: Member) -> JsonDict:
@@ -179,8 +178,7 @@ def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequen
     needs = [k8s.NEEDS_GROUPS + "."] if any(member.job.nodes > 1 for member in members) else []
     needs += [] if first.is_local_model else ["Needs a storage class that several nodes can write to."]
     lines = _header("k8s", topology, first, overrides, reach, *k8s.nodes_line(first), k8s.secret_line(first), *needs)
-    kept = [finding for finding in k8s.findings(first) if finding.id != "EXP006"]
-    return Artifact(commented(lines) + k8s.manifest(first, documents), tuple(kept))
+    return Artifact(commented(lines) + k8s.manifest(first, documents), tuple(k8s.findings(first, alone=False)))
 
 
 def _pod_host(member: Member) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from sglang_hydra.fit.forecast_own import Point
 from sglang_hydra.measure.sweep.files import read_json
 from sglang_hydra.measure.sweep.required_packages import check_packages
-from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
+from sglang_hydra.measure.sweep.store import DONE, FAILED, NoSweep, Store
 from sglang_hydra.planning.choosing.forecast import measured_error, measured_share, point_of
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
 from sglang_hydra.text.errors import ConfigError
@@ -154,9 +154,9 @@ def _sweep_record(store: Store) -> JsonDict:
     """Returns the planned sweep. Raises ConfigError; for a folder of sweeps its hint lists these."""
     try:
         return store.read_sweep()
-    except ConfigError as failure:
+    except NoSweep as failure:
         inside = sorted(file.parent for file in store.folder.glob("*/sweep.json"))[:_MOST_HINTED]
-        if failure.findings[0].id != "STO001" or not inside:
+        if not inside:
             raise
         hint = f"{program()} report {' '.join(shlex.quote(str(folder)) for folder in inside)}"
         raise ConfigError(failure.findings[0].said(hint)) from None

@@ -45,6 +45,10 @@ _OURS = ("claims", "servers", "points", "searches", "jobs", "report.html", "poin
 """The entries of a sweep's folder besides sweep.json."""
 
 
+class NoSweep(ConfigError):
+    """A folder that is no sweep's."""
+
+
 class DamagedError(ConfigError):
     """An unreadable record. A record of another release is a plain ConfigError."""
 
@@ -82,7 +86,7 @@ class Store:
             self._planned()
         elif self.folder.exists() and not (self.folder.is_dir() and all(map(_is_begun, os.listdir(self.folder)))):
             message = f"{self.folder} is not empty and holds no sweep"
-            raise ConfigError(Finding("error", "STO001", message, ("sweep.folder",), "sweep.folder=multirun/NAME"))
+            raise NoSweep(Finding("error", "STO001", message, ("sweep.folder",), "sweep.folder=multirun/NAME"))
 
     def begin(self, sweep: Sweep) -> None:
         """Makes the folder, or adds to an existing one: points of earlier commands stay.
@@ -151,10 +155,10 @@ class Store:
             raise DamagedError(failure.findings[0].said(f"{move}; {_AGAIN}")) from None
         if record is None and self._points_there():
             message = f"{self.folder} holds points of a sweep, and no sweep.json"
-            raise ConfigError(Finding("error", "STO001", message, ("sweep.folder",), _AGAIN))
+            raise NoSweep(Finding("error", "STO001", message, ("sweep.folder",), _AGAIN))
         if record is None:
             hint = "a sweep's folder has a sweep.json: multirun/<sweep>"
-            raise ConfigError(Finding("error", "STO001", f"{self.folder} holds no sweep", hint=hint))
+            raise NoSweep(Finding("error", "STO001", f"{self.folder} holds no sweep", hint=hint))
         return record
 
     def _points_there(self) -> JsonDict:

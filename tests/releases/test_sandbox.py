@@ -23,6 +23,7 @@ sys.path.insert(0, sys.argv[1])
 from child import sandbox
 wheel, scratch, secret, parent = sys.argv[2:]
 libc = ctypes.CDLL(None, use_errno=True)
+CALLS = sandbox.calls()
 given = sandbox.enter([wheel], scratch)
 
 def call(number, *values):
@@ -67,19 +68,19 @@ REFUSED = {
     "run a program": lambda: os.execv("/bin/true", ["true"]),
     "start a process": lambda: os.fork() or os._exit(0),
     "end the parent": lambda: os.kill(int(parent), signal.SIGTERM),
-    "watch the parent": lambda: call(sandbox._CALLS["ptrace"][at], 16, int(parent), 0, 0),
-    "copy the parent's memory": lambda: call(sandbox._CALLS["process_vm_readv"][at], int(parent), 0, 0, 0, 0, 0),
-    "take a file of the parent": lambda: call(sandbox._CALLS["pidfd_open"][at], int(parent), 0),
+    "watch the parent": lambda: call(CALLS["ptrace"][at], 16, int(parent), 0, 0),
+    "copy the parent's memory": lambda: call(CALLS["process_vm_readv"][at], int(parent), 0, 0, 0, 0, 0),
+    "take a file of the parent": lambda: call(CALLS["pidfd_open"][at], int(parent), 0),
     "limit the parent": lambda: call(sandbox._LIMIT[at], int(parent), 0, (ctypes.c_ulong * 2)(0, 0), 0),
     "slow the parent": lambda: os.setpriority(os.PRIO_PROCESS, int(parent), 19),
     "keep the parent to a core": lambda: os.sched_setaffinity(int(parent), {0}),
-    "share memory": lambda: call(sandbox._CALLS["shmget"][at], 0, 4096, 0o1600),
-    "open a queue of messages": lambda: call(sandbox._CALLS["msgget"][at], 0, 0o1600),
+    "share memory": lambda: call(CALLS["shmget"][at], 0, 4096, 0o1600),
+    "open a queue of messages": lambda: call(CALLS["msgget"][at], 0, 0o1600),
     "set the clock": lambda: __import__("time").clock_settime(0, __import__("time").time()),
-    "name the machine": lambda: call(sandbox._CALLS["sethostname"][at], socket.gethostname().encode(), 0),
-    "watch a file of the user": lambda: call(sandbox._CALLS["inotify_init1"][at], 0),
-    "make an io_uring": lambda: call(sandbox._CALLS["io_uring_setup"][at], 1, 0),
-    "make a namespace": lambda: call(sandbox._CALLS["unshare"][at], 0x10000000),
+    "name the machine": lambda: call(CALLS["sethostname"][at], socket.gethostname().encode(), 0),
+    "watch a file of the user": lambda: call(CALLS["inotify_init1"][at], 0),
+    "make an io_uring": lambda: call(CALLS["io_uring_setup"][at], 1, 0),
+    "make a namespace": lambda: call(CALLS["unshare"][at], 0x10000000),
     "write more than 256 MiB": lambda: open(f"{scratch}/big", "wb").truncate(1 << 29),
 }
 at = list(sandbox._ARCHITECTURES).index(os.uname().machine)

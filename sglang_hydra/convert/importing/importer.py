@@ -335,7 +335,8 @@ def _states(
 
 
 def _needless(name: str, reduced: Reduced, arguments: Arguments) -> str:
-    return f"SGLang {arguments.version} makes the same server without it" if name in reduced.needless else ""
+    release = f"SGLang {arguments.version or ''}".strip()
+    return f"{release} makes the same server without it" if name in reduced.needless else ""
 
 
 def _named(servers: Sequence[Imported]) -> list[Imported]:

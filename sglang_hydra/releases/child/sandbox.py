@@ -4,12 +4,13 @@ processes by seccomp. Both need no rights, and Linux alone has them."""
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
@@ -20,33 +21,7 @@ _MOST_WRITTEN = 1 << 28
 _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER, _DUMPABLE = 38, 22, 2, 4
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_CALLS = {
-    "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
-    "accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "execve": (59, 221),
-    "execveat": (322, 281), "fork": (57, None), "vfork": (58, None), "kill": (62, 129), "tkill": (200, 130),
-    "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "ptrace": (101, 117),
-    "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_open": (434, 434),
-    "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424), "io_uring_setup": (425, 425), "bpf": (321, 280),
-    "userfaultfd": (323, 282), "perf_event_open": (298, 241), "add_key": (248, 217), "request_key": (249, 218),
-    "keyctl": (250, 219), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
-    "unshare": (272, 97), "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
-    "open_by_handle_at": (304, 265), "kexec_load": (246, 104), "kexec_file_load": (320, 294), "chmod": (90, None),
-    "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None), "fchown": (93, 55),
-    "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
-    "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
-    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "shmget": (29, 194),
-    "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191),
-    "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
-    "mq_open": (240, 180), "setpriority": (141, 140), "setpgid": (109, 154), "ioprio_set": (251, 30),
-    "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
-    "sched_setattr": (314, 274), "migrate_pages": (256, 238), "move_pages": (279, 239), "process_madvise": (440, 440),
-    "process_mrelease": (448, 448), "kcmp": (312, 272), "settimeofday": (164, 170), "clock_settime": (227, 112),
-    "adjtimex": (159, 171), "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
-    "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "init_module": (175, 105),
-    "finit_module": (313, 273), "delete_module": (176, 106), "acct": (163, 89), "quotactl": (179, 60),
-    "syslog": (103, 116), "iopl": (172, None), "ioperm": (173, None), "inotify_init": (253, None),
-    "inotify_init1": (294, 26), "fanotify_init": (300, 262),
-}  # fmt: skip
+_CALLS = os.path.join(os.path.dirname(__file__), "calls.json")
 """The system calls that are refused, by their numbers on x86-64 and on 64-bit ARM: sockets, programs, other processes
 and what they share, what only a system's tools need, and rights and times of files, which Landlock leaves open."""
 _LIMIT = (302, 261)
@@ -68,7 +43,15 @@ def enter(readable: Iterable[str], writable: str) -> dict[str, bool]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_WRITTEN, _MOST_WRITTEN))
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    return {"files": _restrict_files(libc, [*readable, *_libraries()], writable), "calls": _refuse_calls(libc)}
+    refused = calls()  # its file is closed for this process next
+    return {"files": _restrict_files(libc, [*readable, *_libraries()], writable), "calls": _refuse_calls(libc, refused)}
+
+
+def calls() -> dict[str, list[int | None]]:
+    """Returns the system calls that are refused."""
+    with open(_CALLS, encoding="utf-8") as file:
+        found: dict[str, list[int | None]] = json.load(file)
+    return found
 
 
 def landlock_version() -> int:
@@ -117,14 +100,14 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
     os.close(place)
 
 
-def _refuse_calls(libc: ctypes.CDLL) -> bool:
+def _refuse_calls(libc: ctypes.CDLL, refused: Mapping[str, Sequence[int | None]]) -> bool:
     """Returns a filter of system calls, also of those by another architecture's numbers."""
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         return False
     mine = list(_ARCHITECTURES).index(machine)
     steps = [(_LOAD, 0, 0, 4), (_IF_EQUAL, 1, 0, _ARCHITECTURES[machine]), (_END, 0, 0, _EPERM), (_LOAD, 0, 0, 0)]
-    for number in (each[mine] for each in _CALLS.values()):
+    for number in (each[mine] for each in refused.values()):
         steps += [(_IF_EQUAL, 0, 1, number), (_END, 0, 0, _EPERM)] if number is not None else []
     steps += [(_IF_EQUAL, 0, 4, _LIMIT[mine]), (_LOAD, 0, 0, 16), (_IF_EQUAL, 1, 0, 0), (_END, 0, 0, _EPERM)]
     steps += [(_LOAD, 0, 0, 0), (_IF_AT_LEAST, 0, 1, 1 << 30), (_END, 0, 0, _EPERM), (_IF_EQUAL, 0, 1, _CLONE3[mine])]

@@ -241,7 +241,7 @@ def test_hostile_names_reach_the_server_and_nothing_else(
     cluster: Cluster, serve: Serve, fake_python: Path, tmp_path: Path
 ) -> None:
     trap = tmp_path / "trap"
-    name = f"a'b\"c $(touch {trap}) `touch {trap}`; touch {trap} #"
+    name = f"/a'b\"c $(touch {trap}) `touch {trap}`; touch {trap} #"
     escaped = name.replace("'", "\\'")
     comment = f"launch.slurm.sbatch.comment='$(touch {trap}); touch {trap}'"
     running = serve(f"model_path='{escaped}'", comment).ready()

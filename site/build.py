@@ -2,14 +2,15 @@
 
     python site/build.py [--without-docs] [--without-catalog] [--address https://HOST/FOLDER/]
 
-Run by ``make site``, which fetches Pyodide before (npm ci in site/). Nothing else is fetched: the packages that the
-planner needs are copied from this environment, and they are pure Python.
+Run by ``make site``, which fetches Pyodide before (npm ci in site/). The packages that the planner needs are copied
+from this environment, and they are pure Python. Wheels of releases come by pip, unless the cache has them.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import io
 import json
 import os
 import shlex
@@ -30,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OUT = ROOT / "build" / "site"
 PYODIDE = HERE / "node_modules" / "pyodide"
-RUNTIME = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm")
+RUNTIME, WASM = ("pyodide.mjs", "pyodide.asm.js"), "pyodide.asm.wasm"
 DISTRIBUTIONS = ("hydra-core", "omegaconf", "antlr4-python3-runtime", "PyYAML", "packaging")
 """What planning imports. Rich and pynvml are left out: neither is used where there is no terminal and no GPU."""
 _CODE = (".py", ".yaml", ".json", ".txt", ".bash", ".zsh", ".j2", ".gz", ".interp", ".tokens")
@@ -38,14 +39,22 @@ CSP = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; "
     "connect-src 'self' https://huggingface.co; style-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'"
 )
-DOWNLOAD_MB = 7
+DOWNLOAD_MB = 10
 
 
-def write_zip(path: Path, files: dict[str, bytes]) -> None:
-    """An archive without compression: what sends it compresses all of it better. Equal input gives equal bytes."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+def write_packed(path: Path, content: bytes) -> None:
+    """Writes a file compressed, for hosts that compress nothing; the worker unpacks it. Not as .gz: some hosts say of
+    such a name that the browser is to unpack it."""
+    path.with_name(f"{path.name}.bin").write_bytes(gzip.compress(content, 9, mtime=0))
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    """Returns an archive without compression. Equal input gives equal bytes."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
             archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), files[name])
+    return made.getvalue()
 
 
 def loosened(file: Path) -> bytes:
@@ -74,6 +83,8 @@ def package_files() -> dict[str, bytes]:
         for file in sorted((ROOT / folder).rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 files[f"{inside}/{file.relative_to(ROOT / folder).as_posix()}"] = loosened(file)
+    own = HERE / "python"
+    files |= {file.relative_to(own).as_posix(): file.read_bytes() for file in sorted(own.rglob("*.py"))}
     for name in DISTRIBUTIONS:
         for item in distribution(name).files or ():
             inside = item.as_posix()
@@ -87,19 +98,19 @@ def write_python(out: Path) -> None:
     (out / "pyodide").mkdir(parents=True)
     for name in RUNTIME:
         shutil.copy(PYODIDE / name, out / "pyodide" / name)
+    write_packed(out / "pyodide" / WASM, (PYODIDE / WASM).read_bytes())
     (out / "python").mkdir()
     with zipfile.ZipFile(PYODIDE / "python_stdlib.zip") as archive:
-        write_zip(out / "python" / "stdlib.zip", {name: archive.read(name) for name in archive.namelist()})
-    write_zip(out / "python" / "packages.zip", package_files())
+        library = {name: archive.read(name) for name in archive.namelist()}
+    write_packed(out / "python" / "stdlib.zip", zipped(library))
+    write_packed(out / "python" / "packages.zip", zipped(package_files()))
     lock = json.loads((PYODIDE / "pyodide-lock.json").read_text(encoding="utf-8"))
     (out / "python" / "lock.json").write_text(json.dumps({"info": lock["info"], "packages": {}}), encoding="utf-8")
 
 
 def total_bytes() -> int:
-    """What the worker reports as it comes: the files that it fetches, without the host's compression."""
-    return sum(
-        (OUT / name).stat().st_size for name in ("python/stdlib.zip", "python/packages.zip", "pyodide/pyodide.asm.wasm")
-    )
+    """What the worker reports as it comes: the files that it fetches, as they are sent."""
+    return sum(file.stat().st_size for folder in ("python", "pyodide") for file in (OUT / folder).glob("*.bin"))
 
 
 def options() -> dict[str, Any]:
@@ -253,9 +264,12 @@ def write_docs(out: Path) -> None:
 
 
 def main() -> None:
+    from releases import write_releases
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without-docs", action="store_true", help="leave the documentation out")
     parser.add_argument("--without-catalog", action="store_true", help="leave the catalog out")
+    parser.add_argument("--without-releases", action="store_true", help="leave out what asks releases in the browser")
     parser.add_argument("--address", default="", help="where the site will be: previews need it, as others fetch them")
     arguments = parser.parse_args()
     if not PYODIDE.is_dir():
@@ -264,6 +278,7 @@ def main() -> None:
     OUT.mkdir(parents=True)
     write_python(OUT)
     shutil.copytree(HERE / "src", OUT / "assets")
+    exact = [] if arguments.without_releases else write_releases(OUT / "releases")
     left_out = {"docs/index": arguments.without_docs, "catalog": arguments.without_catalog}
     (OUT / "own.json").write_text("{}", encoding="utf-8")
     pages = Pages(
@@ -273,6 +288,7 @@ def main() -> None:
     )
     known = options()
     offered = {name: known[name] for name in ("gpus", "models", "releases")}
+    offered |= {"exact": exact}
     offered |= {"options": script_json({"formats": known["formats"]}), "total": total_bytes()}
     examples = [(label, link_to(form)) for label, form in _EXAMPLES]
     pages.write("plan.html", "plan.html", first=None, form={**_AT_HOME, "count": ""}, **offered)

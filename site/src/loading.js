@@ -15,12 +15,19 @@ export function load(onReady, again) {
       show(byId("trouble"));
       return onReady?.();
     }
+    if (state.release) return status(releaseLine(state.release));
     if (isReady) return undefined;
     if (state.slow) return status("Nothing has come for 8 seconds; still waiting for Python. The catalog does without.");
     const part = Math.min(1, (state.loaded ?? 0) / total);
     return status(part < 1 ? `Loading Python: ${Math.round(part * 100)} % of ${Math.round(total / MB)} MB` : "Starting Python");
   });
   start();
+}
+
+/** @param {{loaded: number, total: number}} release */
+function releaseLine({ loaded, total }) {
+  const part = loaded / total;
+  return part < 1 ? `This plan is not recorded. Loading SGLang's own argument code: ${Math.round(part * 100)} % of ${(total / MB).toFixed(1)} MB` : "Starting SGLang's own argument code";
 }
 
 /** @param {string} failure @param {(() => void)} [again] */

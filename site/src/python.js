@@ -1,7 +1,7 @@
 // Asks the worker that runs Python.
 
 /** @typedef {{resolve: (value: string) => void, reject: (reason: Error) => void}} Waiting */
-/** @typedef {{ready?: boolean, failure?: string, loaded?: number, slow?: boolean}} State */
+/** @typedef {{ready?: boolean, failure?: string, loaded?: number, slow?: boolean, release?: {loaded: number, total: number}}} State */
 /** @typedef {State & {id?: number, answer?: string, dead?: boolean}} Message */
 
 /** @type {Worker | null} */
@@ -77,6 +77,7 @@ function settle(data) {
     else wait();
     tell(data);
   }
+  if (data.release) tell(data);
   if (data.dead) return stop(new Error("Python ran out of memory, and starts again with the next plan."));
   const caller = data.id === undefined ? undefined : waiting.get(data.id);
   if (!caller || data.id === undefined) return undefined;
@@ -101,15 +102,16 @@ export function parseJson(text) {
 /**
  * Asks sglang_hydra.cli.answers.answer, and returns its text. Rejects with the last line of what Python raised.
  * @param {Record<string, unknown>} question
+ * @param {boolean} [exact] whether a release's own code may be fetched and asked for what is not recorded
  * @returns {Promise<string>}
  */
-export function askText(question) {
+export function askText(question, exact = question.ask !== "paste") {
   const id = ++last;
   return new Promise((resolve, reject) => {
     const asked = start();
     if (!asked) return reject(new LoadFailure("this browser may not start a worker"));
     waiting.set(id, { resolve, reject });
-    return asked.postMessage({ id, question: JSON.stringify(question) });
+    return asked.postMessage({ id, question: JSON.stringify(question), exact });
   });
 }
 

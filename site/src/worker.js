@@ -1,9 +1,13 @@
 // Runs the Python package in a worker: each message is a question in JSON, answered in order. It says what it loads, and
-// names what does not come.
+// names what does not come. A release whose own code a plan needs is asked in a Python beside it (release.js).
+import { releases } from "./release.js";
 
 const PACKAGES = "/lib/python3.13/site-packages";
 const base = new URL("..", import.meta.url).href;
 const plain = self.fetch.bind(self);
+const ARCHIVE = "python/packages.zip";
+const STDLIB = "python/stdlib.zip";
+const PARTS = ["pyodide/pyodide.asm.wasm", STDLIB, ARCHIVE];
 let loaded = 0;
 let failed = "";
 
@@ -14,57 +18,101 @@ function fail(what) {
   return new Error(failed);
 }
 
-/** As fetch, but the page hears of the bytes that come, and of a file that comes in part or not at all. @type {typeof fetch} */
-async function watched(input, init) {
-  const url = String(input instanceof Request ? input.url : input);
-  const name = url.startsWith(base) ? url.slice(base.length) : url;
-  const response = await plain(input, init).catch((why) => {
-    throw fail(`${name} did not come (${why.message})`);
+/** One of the site's files, which the build compressed. Throws what of it did not come. @param {string} name @param {(bytes: number) => void} tell */
+async function packed(name, tell) {
+  const response = await plain(`${base}${name}.bin`).catch((why) => {
+    throw new Error(`${name}.bin did not come (${why.message})`);
   });
-  if (!response.ok) throw fail(`${name}: HTTP ${response.status}`);
-  const reader = response.body?.getReader();
-  if (!reader) return response;
-  const body = new ReadableStream({
-    async pull(stream) {
-      try {
-        const { done, value } = await reader.read();
-        if (done) return stream.close();
-        loaded += value.length;
-        postMessage({ loaded });
-        return stream.enqueue(value);
-      } catch (why) {
-        return stream.error(fail(`${name} came in part (${/** @type {Error} */ (why).message})`));
-      }
+  if (!response.ok || !response.body) throw new Error(`${name}.bin: HTTP ${response.status}`);
+  const count = new TransformStream({
+    transform(bytes, stream) {
+      tell(bytes.length);
+      stream.enqueue(bytes);
     },
   });
-  return new Response(body, { status: response.status, headers: response.headers });
+  const content = response.body.pipeThrough(count).pipeThrough(/** @type {any} */ (new DecompressionStream("gzip")));
+  return new Response(content).arrayBuffer().catch((why) => {
+    throw new Error(`${name}.bin came in part (${why.message})`);
+  });
 }
-self.fetch = watched;
 
-/** @returns {Promise<(question: string) => string>} */
-async function start() {
-  postMessage({ loaded });
-  const packages = fetch(`${base}python/packages.zip`).then((response) => response.arrayBuffer());
-  const own = plain(`${base}own.json`).then((response) => (response.ok ? response.json() : {}), () => ({}));
-  packages.catch(() => {}); // it is awaited below, after Python
+/** @type {Map<string, Promise<ArrayBuffer>>} */
+const kept = new Map();
+/** As packed, once for all Pythons. @param {string} name */
+function first(name) {
+  const found = kept.get(name) ?? packed(name, (bytes) => postMessage({ loaded: (loaded += bytes) })).catch((why) => {
+    throw fail(why.message);
+  });
+  kept.set(name, found);
+  return found;
+}
+
+// Pyodide fetches its parts by their own names.
+self.fetch = async (input, init) => {
+  const url = String(input instanceof Request ? input.url : input);
+  const name = url.startsWith(base) ? url.slice(base.length) : "";
+  if (!PARTS.includes(name)) return plain(input, init);
+  return new Response(await first(name), { headers: { "Content-Type": name.endsWith(".wasm") ? "application/wasm" : "application/zip" } });
+};
+
+async function newPython() {
   // @ts-ignore the build puts Pyodide there
   const { loadPyodide } = await import("../pyodide/pyodide.mjs").catch(() => {
     throw fail("pyodide/pyodide.mjs did not come");
   });
-  const python = await loadPyodide({
+  return loadPyodide({
     indexURL: `${base}pyodide/`,
-    stdLibURL: `${base}python/stdlib.zip`,
+    stdLibURL: `${base}${STDLIB}`,
     lockFileURL: `${base}python/lock.json`,
     env: { HOME: "/home/pyodide", HF_HUB_OFFLINE: "1", SGLANG_HYDRA_OFFLINE: "1" },
   });
+}
+
+/** @param {string} name @returns {Promise<any>} */
+const json = (name) => plain(`${base}${name}`).then((response) => (response.ok ? response.json() : {}), () => ({}));
+
+/** One wheel of a release. The page hears how much of all that were asked for has come. @param {string} folder @param {Record<string, number>} sizes */
+async function fetchWheel(folder, sizes) {
+  coming.total += sizes[folder];
+  return new Uint8Array(await packed(`releases/${folder}`, (bytes) => {
+    coming.loaded += bytes;
+    postMessage({ release: { ...coming } });
+  }));
+}
+const coming = { loaded: 0, total: 0 };
+
+async function start() {
+  postMessage({ loaded });
+  const own = json("own.json");
+  const index = json("releases/index.json");
+  PARTS.forEach((name) => first(name).catch(() => {})); // each is awaited below
+  const python = await newPython();
   for (const folder of ["/", "/home", "/home/pyodide"]) python.FS.chmod(folder, 0o755); // a cache that others can write is not used
-  python.unpackArchive(await packages, "zip", { extractDir: PACKAGES });
+  python.unpackArchive(await first(ARCHIVE), "zip", { extractDir: PACKAGES });
   for (const [name, content] of Object.entries(await own)) {
     const file = `/home/pyodide/${name}`;
     python.FS.mkdirTree(file.slice(0, file.lastIndexOf("/")));
     python.FS.writeFile(file, content);
   }
-  return python.runPython("from sglang_hydra.cli.answers import answer\nanswer");
+  const sizes = await index;
+  const asked = releases(python, newPython, (folder) => fetchWheel(folder, sizes), PACKAGES);
+  python.runPython("from page_release import install\ninstall")(asked.page, Object.keys(sizes));
+  return { answer: python.runPython("from sglang_hydra.cli.answers import answer\nanswer"), asked };
+}
+
+/** Answers, and starts each release that the answer needs on the way. @param {string} question @param {boolean} exact whether releases may be asked */
+async function answered(question, exact) {
+  const { answer, asked } = await started;
+  asked.begin(exact);
+  for (;;) {
+    let made = "";
+    try {
+      made = answer(question);
+    } catch (why) {
+      if (!asked.isWanted()) throw why;
+    }
+    if (!(await asked.start())) return made;
+  }
 }
 
 const started = start();
@@ -72,15 +120,19 @@ started.then(
   () => postMessage({ ready: true }),
   (why) => fail(String(why)),
 );
-addEventListener("message", async ({ data }) => {
-  const answer = await started.catch(() => null);
-  if (!answer) return postMessage({ id: data.id, failure: failed });
+/** One question at a time: another could take the release that this one waits for. */
+let turn = Promise.resolve();
+addEventListener("message", ({ data }) => (turn = turn.then(() => reply(data))));
+
+/** @param {{id: number, question: string, exact: boolean}} data */
+async function reply(data) {
+  if (!(await started.catch(() => null))) return postMessage({ id: data.id, failure: failed });
   try {
-    return postMessage({ id: data.id, answer: answer(data.question) });
+    return postMessage({ id: data.id, answer: await answered(data.question, data.exact) });
   } catch (failure) {
     const lines = String(failure).trim().split("\n");
     // What Python itself did not raise ends it: text that nests beyond the engine's stack.
     const dead = !(failure instanceof Error && failure.name === "PythonError");
     return postMessage({ id: data.id, failure: lines[lines.length - 1], dead });
   }
-});
+}

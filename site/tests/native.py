@@ -2,7 +2,8 @@
 
     python site/tests/native.py build/native.json
 
-No SGLang release is asked and no hub: a browser has neither.
+No hub is asked, which a browser cannot. Plans of ``exact`` ask the releases that the site has, by their own code from
+the wheels that it was built of; the others ask none.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import os
 import random
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 os.environ["SGLANG_HYDRA_SETTINGS"] = ""  # a browser has none of the settings of whoever runs this
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED, NUMBER = 20260, 200
+EXACT_NUMBER, EXACT_RELEASES, EXACT_GPUS = 300, ("0.5.23", "0.5.20", "0.5.17"), ("h200", "mi300x")
+"""A release starts once for each kind of GPU, which takes seconds: two of them."""
 CACHE = "/home/pyodide/.cache/sglang_hydra"
 """Where Pyodide looks: the path of model=tiny is part of a plan. Nothing is written there."""
 OTHERS = (
@@ -60,18 +65,57 @@ def questions() -> list[list[str]]:
     return [[*words, "random_seed=7"] for words in asked]
 
 
+def exact_questions() -> list[list[str]]:
+    """For each model one that no recorded answer has, then random ones of three releases."""
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.planning.choosing.catalog import models
+
+    chance, names = random.Random(SEED + 1), [model.name for model in models(Composer())]
+    asked = [[f"model={name}", "gpu=h200", "tp_size=8", "context_length=32768"] for name in names]
+    asked = [[*words, f"engine.version={EXACT_RELEASES[0]}"] for words in asked]
+    for number in range(EXACT_NUMBER):
+        release = EXACT_RELEASES[number * len(EXACT_RELEASES) // EXACT_NUMBER]
+        words = [f"engine.version={release}", f"gpu={EXACT_GPUS[number // 50 % 2]}", f"model={chance.choice(names)}"]
+        asked.append([*words, *(f"{key}={chance.choice(values)}" for key, values in chance.sample(OTHERS, 2))])
+    return [[*words, "random_seed=7"] for words in asked]
+
+
+def use_wheels(real: Path) -> Callable[[bool], None]:
+    """Makes this Python ask the wheels that the site has, from the cache that it was built of: the cache of this run
+    only names a path. Returns what allows it."""
+    from sglang_hydra.releases import answers, process, wheels
+
+    index = ROOT / "build" / "site" / "releases" / "index.json"
+    folders, found = json.loads(index.read_text(encoding="utf-8")), wheels.place_of
+    allowed = [False]
+
+    def place_of(wheel: Any) -> Path | None:
+        return found(wheel) if allowed[0] and (wheel.folder in folders or wheel.name == "msgspec") else None
+
+    wheels.place_of = place_of
+    for module in (answers, process, wheels):
+        module.default_cache = lambda: real  # type: ignore[attr-defined]
+    return lambda value: allowed.__setitem__(0, value)
+
+
 def main() -> None:
     from sglang_hydra.cli.answers import answer
+    from sglang_hydra.facts.tiny import default_cache
 
+    allow = use_wheels(default_cache())
     target = Path(sys.argv[1]).resolve()
     cases = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(HF_HUB_OFFLINE="1", SGLANG_HYDRA_OFFLINE="1", HOME=folder)
         os.environ["SGLANG_HYDRA_CACHE"] = CACHE
         os.chdir(folder)
-        for words in questions():
+        for words, exact in [
+            *((words, False) for words in questions()),
+            *((words, True) for words in exact_questions()),
+        ]:
+            allow(exact)
             question = {"ask": "plan", "words": words}
-            cases.append({"question": question, "answer": answer(json.dumps(question))})
+            cases.append({"question": question, "exact": exact, "answer": answer(json.dumps(question))})
         os.chdir(target.parent)
     target.write_text(json.dumps(cases), encoding="utf-8")
     made = sum('"plan": null' not in case["answer"] for case in cases)

@@ -125,10 +125,11 @@ test("what ends Python is said, and the next plan starts it again", async () => 
 onSite("for every recipe and 200 random inputs its plans equal native ones, with each value, reason and finding", async (page) => {
   await page.goto(link({ gpu: "h100", model: "qwen3_8b" }));
   await answered(page);
-  const cases = JSON.parse(await readFile(path.join(ROOT, "build/native.json"), "utf8"));
+  const cases = JSON.parse(await readFile(path.join(ROOT, "build/native.json"), "utf8"))
+    .filter(({ exact }) => !exact);
   assert.ok(cases.length > 300);
   for (const { question, answer } of cases) {
-    const made = await page.evaluate(async (asked) => (await import("./assets/python.js")).askText(asked), question);
+    const made = await page.evaluate(async (asked) => (await import("./assets/python.js")).askText(asked, false), question);
     assert.equal(made, answer, question.words.join(" "));
   }
 });

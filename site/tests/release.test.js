@@ -1,0 +1,74 @@
+// Releases whose own argument code runs in the browser: what is not recorded is exact there too.
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { ROOT, answered } from "./browser.js";
+import { onSite } from "./on_site.js";
+
+const LINK = `/plan.html#${new URLSearchParams({ p: JSON.stringify({ gpu: "h200", count: "8", model: "qwen3_8b", release: "0.5.23", more: "context_length=32768" }) })}`;
+const MOST_UNKNOWN = 5;
+const text = (page, selector) => page.textContent(selector);
+
+onSite("what is not recorded is asked of the release itself, fetched then and not before", async (page) => {
+  const asked = [];
+  page.on("request", (request) => /releases\/.*\.bin/.test(request.url()) && asked.push(path.basename(request.url())));
+  await page.goto("/plan.html#p=%7B%22gpu%22%3A%22h100%22%2C%22model%22%3A%22qwen3_8b%22%7D");
+  await answered(page);
+  assert.deepEqual(asked, [], "a recorded answer needs no release");
+  await page.goto("about:blank");
+  await page.goto(LINK);
+  await page.waitForSelector("#status:has-text('own argument code')");
+  await answered(page);
+  assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.23");
+  assert.ok(asked.some((name) => name.startsWith("sglang-0.5.23-")));
+  assert.equal(new Set(asked).size, asked.length, "each file comes once");
+});
+
+onSite("a release that does not come leaves an estimate that says why", async (page) => {
+  await page.context().route("**/releases/sglang-*", (route) => route.fulfill({ status: 404 }));
+  await page.goto(LINK);
+  await answered(page);
+  assert.match(await text(page, "#answer"), /cannot be run in this browser.*HTTP 404/s);
+  assert.match(await text(page, "#verdict"), /Unknown/);
+}, { mayFail: true });
+
+onSite("a file that was changed on the way is not run", async (page) => {
+  await page.context().route("**/releases/transformers-*", async (route) => {
+    const response = await route.fetch();
+    const { gunzipSync, gzipSync } = await import("node:zlib");
+    const content = gunzipSync(await response.body());
+    content[content.length - 9] ^= 1;
+    content[content.indexOf("def ", 400_000)] = 68;
+    await route.fulfill({ response, body: gzipSync(content) });
+  });
+  await page.goto(LINK);
+  await page.waitForFunction(() => /changed or added|not what its wheel had/.test(document.body.textContent));
+}, { mayFail: true });
+
+/** What a release decides: remedies on other kinds of GPU are estimates here. */
+const decided = ({ plan, launch, findings, memory, commands }) => {
+  const { server_id, values, basis, engine, fit } = plan ?? {};
+  return { server_id, values, basis, engine, fit, launch, ids: findings.map((item) => item.id), memory, commands };
+};
+
+onSite("for every model, and 300 random inputs of three releases, it has the ids and values of native plans", async (page) => {
+  await page.goto("/plan.html#p=%7B%22gpu%22%3A%22h100%22%2C%22model%22%3A%22qwen3_8b%22%7D");
+  await answered(page);
+  const cases = JSON.parse(await readFile(path.join(ROOT, "build/native.json"), "utf8")).filter(({ exact }) => exact);
+  assert.ok(cases.length >= 380);
+  const unknown = [];
+  const wrong = [];
+  for (const [number, { question, answer }] of cases.entries()) {
+    const native = JSON.parse(answer);
+    const made = JSON.parse(await page.evaluate(async (asked) => (await import("./assets/python.js")).askText(asked), question));
+    if (number < cases.length - 300 && made.launch === "unknown") unknown.push(question.words.join(" "));
+    try {
+      assert.deepEqual(decided(made), decided(native));
+    } catch (why) {
+      wrong.push(`${question.words.join(" ")}: ${why.message.slice(0, 600)}`);
+    }
+  }
+  console.log(`# ${cases.length - 300} models on 8 x h200 with context_length=32768: ${unknown.length} unknown`);
+  assert.deepEqual(wrong, []);
+  assert.ok(unknown.length <= MOST_UNKNOWN, unknown.join("\n"));
+});

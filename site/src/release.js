@@ -70,7 +70,7 @@ export function releases(planner, newPython, fetchWheel, packages) {
   /** @param {string} from @param {string} to @param {any} fs */
   function copy(from, to, fs) {
     fs.mkdirTree(to);
-    for (const name of planner.FS.readdir(from)) if (/\.pyc?$/.test(name)) fs.writeFile(`${to}/${name}`, planner.FS.readFile(`${from}/${name}`));
+    for (const name of planner.FS.readdir(from)) if (/\.(pyc?|json)$/.test(name)) fs.writeFile(`${to}/${name}`, planner.FS.readFile(`${from}/${name}`));
   }
 
   return {

@@ -24,8 +24,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "forecast.md"
 
 _INTRO = """# The forecast
 
-What will a plan deliver? `explain forecast` says TPOT, TTFT, output tokens/s and requests/s for a plan and a load, each
-with the interval that holds 80 % of measurements, what takes the time, and what would help most:
+How fast will a plan be? `explain forecast` gives TPOT, TTFT, output tokens/s and requests/s for a plan and a load. Each has
+the interval that holds 80 % of measurements. It also shows which parts take the time and which change would help most:
 
 ```bash
 sglang-hydra explain forecast gpu=h200 model=gpt_oss bench.concurrency=64
@@ -34,23 +34,23 @@ sglang-hydra suggest model=deepseek_v3 gpu=h200,b200 context=9k concurrency=128 
   forecast.price.h200=3.5 forecast.price.b200=5.5
 ```
 
-`suggest` ranks by it, `fit -m` has it as two columns, a plan's JSON holds it, and a sweep's report has it beside what
-was measured. It needs no GPU; one takes a fraction of a millisecond once the plan is there.
+`suggest` ranks by the forecast. `fit -m` shows it as two columns, a plan's JSON holds it, and a sweep's report shows it
+beside the measured numbers. It needs no GPU. After the plan, it takes a fraction of a millisecond.
 
-## What it is bad at
+## Where it is weak
 
-- **The first token.** TTFT of published runs has the first wave in it, which meets a cold server, and kernels that are
-  compiled in between. A figure for TTFT is a guess within a factor of two; where cache hits are unknown there is none.
-- **Faults of a release.** On B300 DeepSeek-R1's prompts took seven times as long under 0.5.10.post1 as on B200. Such
+- **The first token.** The TTFT of published runs includes the first wave, which meets a cold server, and kernels that are
+  compiled in between. A forecast of TTFT is a guess within a factor of two. If cache hits are unknown, there is none.
+- **Faults of a release.** On B300, DeepSeek-R1's prompts took seven times as long under 0.5.10.post1 as on B200. Such
   rows are in the table and outside every interval.
-- **What was never measured**: GPUs of other vendors than NVIDIA (the interval is wider by half; on MI300X and MI325X a
-  factor of 1.7 is assumed, as a first forecast took half of what was measured on MI300X), prompts beyond 8,192 tokens,
+- **Cases that were never measured**: GPUs of vendors other than NVIDIA (the interval is wider by half; MI300X and MI325X
+  get a factor of 1.7, because a first forecast took half of the time measured on MI300X), prompts beyond 8,192 tokens,
   exchanges between nodes, steps without CUDA graphs, all-to-all backends, prefill elsewhere, LoRA, grammars. A forecast
-  names what it lacks, and its interval is wider. Of an all-to-all backend only the bytes are counted: `suggest` offers
-  DeepEP where it promises more than the error that this adds.
-- **GPU classes without a bandwidth** (`cpu`, `ascend_910b`): no forecast, until `gpu.memory_bandwidth_gbps` is typed.
-- **Speculation.** Runs with it are in the source without a mark. Series that have a twin under the same words are taken
-  as such; acceptance is that of random tokens unless `forecast.accept_length` states one.
+  names what it lacks, and its interval is wider. For an all-to-all backend, only the bytes are counted. `suggest` offers
+  DeepEP only if it promises more than the error that this adds.
+- **GPU classes without a bandwidth** (`cpu`, `ascend_910b`) have no forecast. Set `gpu.memory_bandwidth_gbps`.
+- **Speculation.** The source does not mark runs with speculation. A series that has a twin under the same words is taken
+  as such. Acceptance is that of random tokens unless `forecast.accept_length` states one.
 - **Uneven experts.** Choices are taken as even.
 - **DP attention of SGLang**: the rows that have it are of other engines.
 
@@ -64,22 +64,24 @@ TTFT   = fixed + open x B + steps x step + prompts x prompt + waiting for other 
 tokens = B x output_len / (TTFT + (output_len - 1) x TPOT)
 ```
 
-B requests run at a time: as many as clients, or as the KV cache holds; others wait until one ends. While one answer is
-made, B prompts arrive, and each takes its time from all. Clients that begin together stay together for some rounds
-(`bench.range_ratio=1` keeps them together for good): of a wave, a request meets only half of the prompts while it
-decodes, and waits for the other half before its first token. The formula is `sglang_hydra/fit/forecast.py`, the terms
-are `forecast_terms.py`; memory and arithmetic are those of the [hardware's limit](roofline.md).
+B requests run at a time: the number of clients, or the number that the KV cache holds. The others wait. While one answer
+is made, B prompts arrive, and each takes its time from all requests. Clients that begin together stay together for some
+rounds; with `bench.range_ratio=1` they stay together for the whole run. In such a wave, a request meets only half of the
+prompts while it decodes, and waits for the other half before its first token. The formula is in
+`sglang_hydra/fit/forecast.py`, the terms in `forecast_terms.py`. Memory and arithmetic are those of the
+[hardware's limit](roofline.md).
 
 ## Your own measurements
 
-`forecast.results=[multirun/SWEEP]` takes the valid points of sweeps of the same model on the same GPU class: two
-factors, on a step and on prompts, with a ridge towards 1, and one on TTFT. The interval is then that of what is left,
-at least 10 % for other loads of a measured layout and 20 % for other layouts. `results: [FOLDER]` in your settings does
-the same for each command, and `price: {h200: 3.5}` says once what an hour of a GPU costs ([settings](security.md)).
+`forecast.results=[multirun/SWEEP]` corrects the forecast by the valid points of sweeps of the same model on the same GPU
+class. It fits two factors, on a step and on prompts, with a ridge towards 1, and one factor on TTFT. The interval is then
+the remaining error, at least 10 % for other loads of a measured layout and 20 % for other layouts. `results: [FOLDER]` in
+your settings does the same for each command. `price: {h200: 3.5}` there is the price of a GPU hour
+([settings](security.md#settings)).
 
-Before and after five points, on a machine without a GPU. Only the bandwidth of its memory has to be typed; one thread
-for the server leaves the other core to the client, and nothing else may run there: else the points are invalid and
-correct nothing, which `explain forecast` says.
+The example shows a forecast before and after five points, on a machine without a GPU. Type the bandwidth of its memory. One
+thread for the server leaves the other core to the client. Run nothing else there: otherwise the points are invalid and
+correct nothing, and `explain forecast` says so.
 
 ```bash
 sglang-hydra bench -m model=tiny gpu.memory_bandwidth_gbps=20 engine.env.OMP_NUM_THREADS=1 bench.input_len=256 \\
@@ -90,7 +92,7 @@ sglang-hydra explain forecast model=tiny gpu.memory_bandwidth_gbps=20 bench.inpu
   bench.num_prompts=32 bench.concurrency=3 "forecast.results=[multirun/tiny]"
 ```
 
-What two cores gave on 2026-11-24, of a sixth load, 3 requests at a time, of which no point was taken:
+Two cores gave this on 2026-11-24 for a sixth load (3 concurrent requests), which is not among the five points:
 
 | | TPOT | output tokens/s |
 | --- | --- | --- |
@@ -98,15 +100,15 @@ What two cores gave on 2026-11-24, of a sixth load, 3 requests at a time, of whi
 | forecast after | 5.11 ms (4.4 to 5.9) | 240 (210 to 280) |
 | measured | 4.8 ms | 196 |
 
-This is the last of three such runs (the first with 16 prompts), on a busy machine and under `chrt -r 1`, without which
-the points were invalid: their sixth loads were 20, 10 and 6 % off, as points of one load differed by as much between
-runs. The embedded engine works on one request after the other, which no term of the forecast knows: its throughput is
-outside the interval.
+This is the last of three such runs (the first with 16 prompts), on a busy machine and under `chrt -r 1`; without it the
+points were invalid. The sixth loads were 20, 10 and 6 % off. Points of one load differed by as much between runs. The
+embedded engine works on one request after the other, which no term of the forecast knows, so its throughput is outside the
+interval.
 
 ## Beside another forecaster
 
 `python benchmarks/forecast_against_peer.py` asks aiconfigurator-core 0.12.0 for the same rows of SGLang. It has kernel
-tables of these very models; ours is fitted without the family of each row. Of 498 rows that both answer (2026-11-24):
+tables of these very models. Ours is fitted without the family of each row. Of 498 rows that both answer (2026-11-24):
 
 | | TPOT median | TPOT mean | TTFT median | pairs of layouts in the right order | regret |
 | --- | --- | --- | --- | --- | --- |
@@ -125,7 +127,7 @@ def stated(old: str, record: Mapping[str, Any]) -> str:
     """The page with what the record says, and of the ``old`` one what a fit measured."""
     _, errors, rest = _divided(old, "## Predicted against measured\n")
     measured, _, rest = _divided(rest, "## Coefficients\n")
-    _, heading, runs = _divided(rest, "## By model, GPU, engine and release\n")
+    _, heading, runs = _divided(rest, "## By model, GPU and release\n")
     told = "\n".join([*_coefficients(record), *_source(record)])
     return f"{_INTRO}{errors}{measured}{told}\n\n{heading}{runs}"
 
@@ -140,9 +142,8 @@ def _divided(text: str, heading: str) -> tuple[str, str, str]:
 def _errors(report: Mapping[str, Any]) -> Iterator[str]:
     yield "## Predicted against measured\n"
     yield (
-        "Rows of SGLang that the fit had not seen: each family of models was held out of all engines' rows, then each\n"
-        "GPU class, then each eighth of the layouts. Errors are those of TPOT, bias is the median of predicted by\n"
-        "measured.\n"
+        "These rows of SGLang were held out of the fit: first each family of models, out of all engines' rows, then each\n"
+        "GPU class, then each eighth of the layouts. Errors are of TPOT. Bias is the median of predicted / measured.\n"
     )
     yield "| held out | rows | median | mean | bias |\n| --- | --- | --- | --- | --- |"
     for name, found in report.items():
@@ -153,11 +154,10 @@ def _errors(report: Mapping[str, Any]) -> Iterator[str]:
             yield _row(f"{title.partition(' ')[2]} {name}", found)
     ranking = report["ranking, families held out"]
     yield (
-        f"\nOf {ranking['pairs']} pairs of layouts of one model under one load the order of"
-        f" {ranking['right_percent']} % is right, and the\nlayout that is forecast to be best is"
-        f" {ranking['regret_percent']} % slower than the best in the mean. Intervals that come from the\nother families"
-        f" hold {report['inside 80 %, families']} % of a family's rows, those from the other GPU classes"
-        f" {report['inside 80 %, GPUs']} %.\n"
+        f"\nThe forecast orders {ranking['right_percent']} % of {ranking['pairs']} pairs of layouts of one model under one"
+        f" load correctly. The\nlayout with the best forecast is {ranking['regret_percent']} % slower than the best one in the"
+        f" mean. Intervals from the other families\nhold {report['inside 80 %, families']} % of a family's rows, those from"
+        f" the other GPU classes {report['inside 80 %, GPUs']} %.\n"
     )
 
 
@@ -171,18 +171,19 @@ def _coefficients(record: Mapping[str, Any]) -> Iterator[str]:
     for name, value in record["coefficients"].items():
         yield f"| {name} | {value:g} | {TERMS[name].unit} | {TERMS[name].what} |"
     yield "\nFactors on groups of terms, by engine, GPU class and release (`old`: SGLang before 0.5.8):\n"
-    yield "| of | group | factor |\n| --- | --- | --- |"
+    columns = list(dict.fromkeys(group for groups in record["factors"].values() for group in groups))
+    yield f"| of | {' | '.join(columns)} |\n| --- |{' --- |' * len(columns)}"
     for owner, groups in record["factors"].items():
-        yield from (f"| {owner} | {group} | {factor:g} |" for group, factor in groups.items())
-    yield "\nOf the time to the first token:\n"
+        factors = (f"{groups[column]:g}" if column in groups else "" for column in columns)
+        yield f"| {owner} | {' | '.join(factors)} |"
+    yield "\nNumbers of the time to the first token:\n"
     yield "| what | value |\n| --- | --- |"
     yield from (f"| {name} | {value:g} |" for name, value in record["ttft"].items())
     yield (
-        f"\nOf each drafted token a share of {record['accepted']:g} is accepted. Assumed and not fitted: 25 GB/s for a"
-        " link that no\npreset states, 30 µs more for each exchange between nodes, 40 µs more a layer without CUDA"
-        " graphs, 10 % more for a\nstep that makes drafts, 3 bytes to an expert and back for each number of a token"
-        " (all-to-all).\nThe links between nodes and their sources are in"
-        " `sglang_hydra/fit/forecast_networks.json`.\n"
+        f"\nA share of {record['accepted']:g} of the drafted tokens is accepted. These numbers are assumed and not fitted:"
+        " 25 GB/s for a\nlink that no preset states, 30 µs more for each exchange between nodes, 40 µs more a layer without"
+        " CUDA graphs, 10 %\nmore for a step that makes drafts, 3 bytes to an expert and back for each number of a token"
+        " (all-to-all). The links\nbetween nodes and their sources are in `sglang_hydra/fit/forecast_networks.json`.\n"
     )
 
 
@@ -190,24 +191,24 @@ def _source(record: Mapping[str, Any]) -> Iterator[str]:
     rows = ", ".join(f"{number:,} of {engine}" for engine, number in record["measured"]["rows"].items())
     yield "## The table\n"
     yield (
-        f"`sglang_hydra/fit/forecast_measured.jsonl.gz` ({rows}) are published measurements, facts taken from\n"
-        "`silicon_sample.csv` of aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0) by `tools/forecast_measurements.py`,"
-        " which says\nwhat it corrects and leaves out. `python tools/fit_forecast.py` makes the coefficients and this"
-        " page again;\n`python tools/forecast_table.py FILE.jsonl` says how wrong the forecast is on rows of your own."
+        f"`sglang_hydra/fit/forecast_measured.jsonl.gz` ({rows}) holds published measurements.\n"
+        "`tools/forecast_measurements.py` took these facts from `silicon_sample.csv` of aiconfigurator-core 0.12.0 (NVIDIA,\n"
+        "Apache-2.0), and lists its corrections and omissions. `python tools/fit_forecast.py` makes the coefficients and this\n"
+        "page again. `python tools/forecast_table.py FILE.jsonl` measures the forecast's error on rows of your own."
     )
 
 
 def _runs(report: Mapping[str, Any]) -> Iterator[str]:
     """What was predicted and measured of each model, GPU class, engine and release."""
     yield (
-        "\n## By model, GPU, engine and release\n\nThe median error of TPOT: of the coefficients that ship, and of a"
-        " fit without the family of models (SGLang's rows).\n"
+        "\n## By model, GPU and release\n\nThe median error of TPOT for SGLang: with the shipped coefficients, and with a fit"
+        " without the\nfamily of models. The rows of other engines are in the measurements above.\n"
     )
-    yield "| model | GPU | engine | release | rows | TPOT measured, ms | error | error, family held out |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield "| model | GPU | release | rows | TPOT measured, ms | error | error, family held out |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
     for model, gpu, engine, release, rows, low, high, error, unseen in report["runs"]:
-        without = "" if unseen is None else f"{unseen} %"
-        yield f"| {model} | {gpu} | {engine} | {release} | {rows} | {low:.1f} to {high:.1f} | {error} % | {without} |"
+        if engine == "sglang":
+            yield f"| {model} | {gpu} | {release} | {rows} | {low:.1f} to {high:.1f} | {error} % | {unseen} % |"
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ writes again, or with ``--check`` compares, all but what only that tool can meas
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "forecast.md"
 
 _INTRO = """# The forecast
 
-How fast will a plan be? `explain forecast` gives TPOT, TTFT, output tokens/s and requests/s for a plan and a load. Each has
-the interval that holds 80 % of measurements. It also shows which parts take the time and which change would help most:
+How fast will a plan be? `explain forecast` gives TPOT, TTFT, output tokens/s and requests/s for a plan and a load.
+Each has the interval that holds 80 % of measurements. It also shows which parts take the time and which change would
+help most:
 
 ```bash
 sglang-hydra explain forecast gpu=h200 model=gpt_oss bench.concurrency=64
@@ -34,23 +36,24 @@ sglang-hydra suggest model=deepseek_v3 gpu=h200,b200 context=9k concurrency=128 
   forecast.price.h200=3.5 forecast.price.b200=5.5
 ```
 
-`suggest` ranks by the forecast. `fit -m` shows it as two columns, a plan's JSON holds it, and a sweep's report shows it
-beside the measured numbers. It needs no GPU. After the plan, it takes a fraction of a millisecond.
+`suggest` ranks by the forecast. `fit -m` shows it as two columns, a plan's JSON holds it, and a sweep's report shows
+it beside the measured numbers. It needs no GPU. After the plan, it takes a fraction of a millisecond.
 
 ## Where it is weak
 
-- **The first token.** The TTFT of published runs includes the first wave, which meets a cold server, and kernels that are
-  compiled in between. A forecast of TTFT is a guess within a factor of two. If cache hits are unknown, there is none.
+- **The first token.** The TTFT of published runs includes the first wave, which meets a cold server, and kernels that
+  are compiled in between. A forecast of TTFT is a guess within a factor of two. If cache hits are unknown, there is
+  none.
 - **Faults of a release.** On B300, DeepSeek-R1's prompts took seven times as long under 0.5.10.post1 as on B200. Such
   rows are in the table and outside every interval.
-- **Cases that were never measured**: GPUs of vendors other than NVIDIA (the interval is wider by half; MI300X and MI325X
-  get a factor of 1.7, because a first forecast took half of the time measured on MI300X), prompts beyond 8,192 tokens,
-  exchanges between nodes, steps without CUDA graphs, all-to-all backends, prefill elsewhere, LoRA, grammars. A forecast
-  names what it lacks, and its interval is wider. For an all-to-all backend, only the bytes are counted. `suggest` offers
-  DeepEP only if it promises more than the error that this adds.
+- **Cases that were never measured**: GPUs of vendors other than NVIDIA (the interval is wider by half; MI300X and
+  MI325X get a factor of 1.7, because a first forecast took half of the time measured on MI300X), prompts beyond 8,192
+  tokens, exchanges between nodes, steps without CUDA graphs, all-to-all backends, prefill elsewhere, LoRA, grammars. A
+  forecast names what it lacks, and its interval is wider. For an all-to-all backend, only the bytes are counted.
+  `suggest` offers DeepEP only if it promises more than the error that this adds.
 - **GPU classes without a bandwidth** (`cpu`, `ascend_910b`) have no forecast. Set `gpu.memory_bandwidth_gbps`.
-- **Speculation.** The source does not mark runs with speculation. A series that has a twin under the same words is taken
-  as such. Acceptance is that of random tokens unless `forecast.accept_length` states one.
+- **Speculation.** The source does not mark runs with speculation. A series that has a twin under the same words is
+  taken as such. Acceptance is that of random tokens unless `forecast.accept_length` states one.
 - **Uneven experts.** Choices are taken as even.
 - **DP attention of SGLang**: the rows that have it are of other engines.
 
@@ -64,24 +67,24 @@ TTFT   = fixed + open x B + steps x step + prompts x prompt + waiting for other 
 tokens = B x output_len / (TTFT + (output_len - 1) x TPOT)
 ```
 
-B requests run at a time: the number of clients, or the number that the KV cache holds. The others wait. While one answer
-is made, B prompts arrive, and each takes its time from all requests. Clients that begin together stay together for some
-rounds; with `bench.range_ratio=1` they stay together for the whole run. In such a wave, a request meets only half of the
-prompts while it decodes, and waits for the other half before its first token. The formula is in
-`sglang_hydra/fit/forecast.py`, the terms in `forecast_terms.py`. Memory and arithmetic are those of the
-[hardware's limit](roofline.md).
+B requests run at a time: the number of clients, or the number that the KV cache holds. The others wait. While one
+answer is made, B prompts arrive, and each takes its time from all requests. Clients that begin together stay together
+for some rounds; with `bench.range_ratio=1` they stay together for the whole run. In such a wave, a request meets only
+half of the prompts while it decodes, and waits for the other half before its first token. The formula is in
+`sglang_hydra/fit/forecast.py`, the terms in `forecast_terms.py`. Memory and arithmetic are those of the [hardware's
+limit](roofline.md).
 
 ## Your own measurements
 
-`forecast.results=[multirun/SWEEP]` corrects the forecast by the valid points of sweeps of the same model on the same GPU
-class. It fits two factors, on a step and on prompts, with a ridge towards 1, and one factor on TTFT. The interval is then
-the remaining error, at least 10 % for other loads of a measured layout and 20 % for other layouts. `results: [FOLDER]` in
-your settings does the same for each command. `price: {h200: 3.5}` there is the price of a GPU hour
+`forecast.results=[multirun/SWEEP]` corrects the forecast by the valid points of sweeps of the same model on the same
+GPU class. It fits two factors, on a step and on prompts, with a ridge towards 1, and one factor on TTFT. The interval
+is then the remaining error, at least 10 % for other loads of a measured layout and 20 % for other layouts. `results:
+[FOLDER]` in your settings does the same for each command. `price: {h200: 3.5}` there is the price of a GPU hour
 ([settings](security.md#settings)).
 
-The example shows a forecast before and after five points, on a machine without a GPU. Type the bandwidth of its memory. One
-thread for the server leaves the other core to the client. Run nothing else there: otherwise the points are invalid and
-correct nothing, and `explain forecast` says so.
+The example shows a forecast before and after five points, on a machine without a GPU. Type the bandwidth of its
+memory. One thread for the server leaves the other core to the client. Run nothing else there: otherwise the points are
+invalid and correct nothing, and `explain forecast` says so.
 
 ```bash
 sglang-hydra bench -m model=tiny gpu.memory_bandwidth_gbps=20 engine.env.OMP_NUM_THREADS=1 bench.input_len=256 \\
@@ -100,10 +103,10 @@ Two cores gave this on 2026-11-24 for a sixth load (3 concurrent requests), whic
 | forecast after | 5.11 ms (4.4 to 5.9) | 240 (210 to 280) |
 | measured | 4.8 ms | 196 |
 
-This is the last of three such runs (the first with 16 prompts), on a busy machine and under `chrt -r 1`; without it the
-points were invalid. The sixth loads were 20, 10 and 6 % off. Points of one load differed by as much between runs. The
-embedded engine works on one request after the other, which no term of the forecast knows, so its throughput is outside the
-interval.
+This is the last of three such runs (the first with 16 prompts), on a busy machine and under `chrt -r 1`; without it
+the points were invalid. The sixth loads were 20, 10 and 6 % off. Points of one load differed by as much between runs.
+The embedded engine works on one request after the other, which no term of the forecast knows, so its throughput is
+outside the interval.
 
 ## Beside another forecaster
 
@@ -154,11 +157,19 @@ def _errors(report: Mapping[str, Any]) -> Iterator[str]:
             yield _row(f"{title.partition(' ')[2]} {name}", found)
     ranking = report["ranking, families held out"]
     yield (
-        f"\nThe forecast orders {ranking['right_percent']} % of {ranking['pairs']} pairs of layouts of one model under one"
-        f" load correctly. The\nlayout with the best forecast is {ranking['regret_percent']} % slower than the best one in the"
-        f" mean. Intervals from the other families\nhold {report['inside 80 %, families']} % of a family's rows, those from"
-        f" the other GPU classes {report['inside 80 %, GPUs']} %.\n"
+        "\n"
+        + _filled(
+            f"The forecast orders {ranking['right_percent']} % of {ranking['pairs']} pairs of layouts of one model under"
+            f" one load correctly. The layout with the best forecast is {ranking['regret_percent']} % slower than the best"
+            f" one in the mean. Intervals from the other families hold {report['inside 80 %, families']} % of a family's"
+            f" rows, those from the other GPU classes {report['inside 80 %, GPUs']} %."
+        )
+        + "\n"
     )
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, 119, break_long_words=False, break_on_hyphens=False)
 
 
 def _row(name: str, found: Mapping[str, Any]) -> str:
@@ -180,10 +191,15 @@ def _coefficients(record: Mapping[str, Any]) -> Iterator[str]:
     yield "| what | value |\n| --- | --- |"
     yield from (f"| {name} | {value:g} |" for name, value in record["ttft"].items())
     yield (
-        f"\nA share of {record['accepted']:g} of the drafted tokens is accepted. These numbers are assumed and not fitted:"
-        " 25 GB/s for a\nlink that no preset states, 30 µs more for each exchange between nodes, 40 µs more a layer without"
-        " CUDA graphs, 10 %\nmore for a step that makes drafts, 3 bytes to an expert and back for each number of a token"
-        " (all-to-all). The links\nbetween nodes and their sources are in `sglang_hydra/fit/forecast_networks.json`.\n"
+        "\n"
+        + _filled(
+            f"A share of {record['accepted']:g} of the drafted tokens is accepted. These numbers are assumed and not"
+            " fitted: 25 GB/s for a link that no preset states, 30 µs more for each exchange between nodes, 40 µs more a"
+            " layer without CUDA graphs, 10 % more for a step that makes drafts, 3 bytes to an expert and back for each"
+            " number of a token (all-to-all). The links between nodes and their sources are in"
+            " `sglang_hydra/fit/forecast_networks.json`."
+        )
+        + "\n"
     )
 
 
@@ -191,18 +207,25 @@ def _source(record: Mapping[str, Any]) -> Iterator[str]:
     rows = ", ".join(f"{number:,} of {engine}" for engine, number in record["measured"]["rows"].items())
     yield "## The table\n"
     yield (
-        f"`sglang_hydra/fit/forecast_measured.jsonl.gz` ({rows}) holds published measurements.\n"
-        "`tools/forecast_measurements.py` took these facts from `silicon_sample.csv` of aiconfigurator-core 0.12.0 (NVIDIA,\n"
-        "Apache-2.0), and lists its corrections and omissions. `python tools/fit_forecast.py` makes the coefficients and this\n"
-        "page again. `python tools/forecast_table.py FILE.jsonl` measures the forecast's error on rows of your own."
+        _filled(
+            f"`sglang_hydra/fit/forecast_measured.jsonl.gz` ({rows}) holds published measurements."
+            " `tools/forecast_measurements.py` took these facts from `silicon_sample.csv` of aiconfigurator-core 0.12.0"
+            " (NVIDIA, Apache-2.0), and lists its corrections and omissions. `python tools/fit_forecast.py` makes the"
+            " coefficients and this page again. `python tools/forecast_table.py FILE.jsonl` measures the forecast's error"
+            " on rows of your own."
+        )
     )
 
 
 def _runs(report: Mapping[str, Any]) -> Iterator[str]:
     """What was predicted and measured of each model, GPU class, engine and release."""
     yield (
-        "\n## By model, GPU and release\n\nThe median error of TPOT for SGLang: with the shipped coefficients, and with a fit"
-        " without the\nfamily of models. The rows of other engines are in the measurements above.\n"
+        "\n## By model, GPU and release\n\n"
+        + _filled(
+            "The median error of TPOT for SGLang: with the shipped coefficients, and with a fit without the family of"
+            " models. The rows of other engines are in the measurements above."
+        )
+        + "\n"
     )
     yield "| model | GPU | release | rows | TPOT measured, ms | error | error, family held out |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"

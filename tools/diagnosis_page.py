@@ -118,10 +118,9 @@ def _section(failure: FailureClass) -> Iterator[str]:
     again = " A new start may succeed." if failure.retryable else ""
     yield f"{_plain(failure.what[0].upper() + failure.what[1:])}. {_plain(failure.meaning)}{again}\n"
     yield from (f"- {_plain(piece)}" for piece in failure.advice)
+    if shown := known_by(failure):
+        yield "- known by: " + ", ".join(f"`{needle.replace('`', '')}`" for needle in shown)
     yield ""
-    shown = known_by(failure)
-    if shown:
-        yield "Known by: " + ", ".join(f"`{needle.replace('`', '')}`" for needle in shown) + "\n"
 
 
 def _plain(text: str) -> str:

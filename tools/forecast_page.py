@@ -145,8 +145,9 @@ def _divided(text: str, heading: str) -> tuple[str, str, str]:
 def _errors(report: Mapping[str, Any]) -> Iterator[str]:
     yield "## Predicted against measured\n"
     yield (
-        "These rows of SGLang were held out of the fit: first each family of models, out of all engines' rows, then each\n"
-        "GPU class, then each eighth of the layouts. Errors are of TPOT. Bias is the median of predicted / measured.\n"
+        "These rows of SGLang were held out of the fit: first each family of models, out of all engines' rows, then\n"
+        "each GPU class, then each eighth of the layouts. Errors are of TPOT. Bias is the median of\n"
+        "predicted / measured.\n"
     )
     yield "| held out | rows | median | mean | bias |\n| --- | --- | --- | --- | --- |"
     for name, found in report.items():
@@ -159,10 +160,10 @@ def _errors(report: Mapping[str, Any]) -> Iterator[str]:
     yield (
         "\n"
         + _filled(
-            f"The forecast orders {ranking['right_percent']} % of {ranking['pairs']} pairs of layouts of one model under"
-            f" one load correctly. The layout with the best forecast is {ranking['regret_percent']} % slower than the best"
-            f" one in the mean. Intervals from the other families hold {report['inside 80 %, families']} % of a family's"
-            f" rows, those from the other GPU classes {report['inside 80 %, GPUs']} %."
+            f"The forecast orders {ranking['right_percent']} % of {ranking['pairs']} pairs of layouts of one model"
+            f" under one load correctly. The layout with the best forecast is {ranking['regret_percent']} % slower than"
+            f" the best one in the mean. Intervals from the other families hold {report['inside 80 %, families']} % of a"
+            f" family's rows, those from the other GPU classes {report['inside 80 %, GPUs']} %."
         )
         + "\n"
     )
@@ -194,9 +195,9 @@ def _coefficients(record: Mapping[str, Any]) -> Iterator[str]:
         "\n"
         + _filled(
             f"A share of {record['accepted']:g} of the drafted tokens is accepted. These numbers are assumed and not"
-            " fitted: 25 GB/s for a link that no preset states, 30 µs more for each exchange between nodes, 40 µs more a"
-            " layer without CUDA graphs, 10 % more for a step that makes drafts, 3 bytes to an expert and back for each"
-            " number of a token (all-to-all). The links between nodes and their sources are in"
+            " fitted: 25 GB/s for a link that no preset states, 30 µs more for each exchange between nodes, 40 µs more"
+            " a layer without CUDA graphs, 10 % more for a step that makes drafts, 3 bytes to an expert and back for"
+            " each number of a token (all-to-all). The links between nodes and their sources are in"
             " `sglang_hydra/fit/forecast_networks.json`."
         )
         + "\n"
@@ -211,8 +212,8 @@ def _source(record: Mapping[str, Any]) -> Iterator[str]:
             f"`sglang_hydra/fit/forecast_measured.jsonl.gz` ({rows}) holds published measurements."
             " `tools/forecast_measurements.py` took these facts from `silicon_sample.csv` of aiconfigurator-core 0.12.0"
             " (NVIDIA, Apache-2.0), and lists its corrections and omissions. `python tools/fit_forecast.py` makes the"
-            " coefficients and this page again. `python tools/forecast_table.py FILE.jsonl` measures the forecast's error"
-            " on rows of your own."
+            " coefficients and this page again. `python tools/forecast_table.py FILE.jsonl` measures the forecast's"
+            " error on rows of your own."
         )
     )
 

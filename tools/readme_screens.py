@@ -44,7 +44,8 @@ def printed_by(command: str, folder: str) -> str:
     if file:
         Path(folder, file).write_text(printed, encoding="utf-8")
         return ""
-    shown = printed.replace("python serve.py", PROGRAM).lstrip("\n").rstrip()
+    shown = re.sub(r" python(\n *)serve\.py", rf"\1{PROGRAM}", printed).replace("python serve.py", PROGRAM)
+    shown = shown.lstrip("\n").rstrip()
     return "\n".join(shown.splitlines()[: int(lines)]).rstrip() if lines else shown
 
 

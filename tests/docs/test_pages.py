@@ -24,6 +24,7 @@ DOCS = REPOSITORY / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 EXECUTED = (
     "index",
+    "plan",
     "tutorial",
     "runbook",
     "own_repo",

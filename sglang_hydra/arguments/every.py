@@ -135,7 +135,7 @@ def misfit(argument: Argument, value: object) -> str | None:
     if argument.choices is not None:
         for item in value if isinstance(value, (list, tuple, set, frozenset)) else [value]:
             if item not in argument.choices:
-                return f"is none of its choices: {_listed(argument.choices)}"
+                return f"is not one of its choices: {_listed(argument.choices)}"
     return None
 
 

@@ -54,7 +54,7 @@ def answer(question: str) -> str:
     kinds: Mapping[str, Callable[[JsonObject], JsonDict]]
     kinds = {"plan": _plan, "verb": _verb, "fill": _fill, "paste": _paste, "complete": _complete, "options": _options}
     if asked.get("ask") not in kinds:
-        raise ValueError(f"ask={asked.get('ask')!r} is none of {', '.join(kinds)}")
+        raise ValueError(f"ask={asked.get('ask')!r} is not one of {', '.join(kinds)}")
     return json.dumps(kinds[asked["ask"]](asked))
 
 
@@ -181,7 +181,7 @@ def _verb(asked: JsonObject) -> JsonDict:
     """Returns the output of a command line, and its exit code."""
     words = [*asked["verb"], *_words(asked), *(word for folder in _own() for word in ("--config-dir", folder))]
     if words[:1] == [] or words[0] not in VERBS:
-        raise ValueError(f"{words[:1]} is none of {', '.join(VERBS)}")
+        raise ValueError(f"{words[:1]} is not one of {', '.join(VERBS)}")
     out, err, before = io.StringIO(), io.StringIO(), sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO((asked.get("stdin") or "").encode()), encoding="utf-8")
     try:

@@ -44,7 +44,7 @@ def overview(composer: Composer) -> list[Line]:
     """Returns the overview: verbs by task, groups and options, common flags, and how to find an argument."""
     called = program()
     examples = (
-        ("plan gpu=h200 model=gpt_oss", "what would be started, and why"),
+        ("plan gpu=h200 model=gpt_oss", "show the server that would start, and why"),
         ("model=tiny", "a server on any machine"),
     )
     lines: list[Line] = [
@@ -54,7 +54,7 @@ def overview(composer: Composer) -> list[Line]:
         [],
         [text("Verbs", "bold")],
         *columns([[text(task), text(", ".join(verbs), "cyan")] for task, verbs in TASKS.items()]),
-        [text(f"  {called} --help VERB has what it does, its flags and keys", "dim")],
+        [text(f"  {called} --help VERB shows one verb, its flags and keys", "dim")],
         [],
         [text("Groups", "bold")],
     ]
@@ -71,7 +71,7 @@ def overview(composer: Composer) -> list[Line]:
     arguments = [name for name in release(nearest_known(version) or newest_release()).arguments if name[0] != "_"]
     return [
         *lines,
-        [text("  any other model: model=org/name, model=./folder; what a group declares: gpu.count=4", "dim")],
+        [text("  any other model: model=org/name, model=./folder; the keys of a group: gpu.count=4", "dim")],
         [],
         [text("Flags", "bold")],
         *columns([[text(shown, "cyan"), text(about)] for shown, about in [*everywhere, _ARGV]]),
@@ -87,7 +87,7 @@ def of_verb(verb: str) -> list[Line]:
     lines += [[text("Flags", "bold")], *columns([[text(each.shown, "cyan"), text(each.about)] for each in going]), []]
     for group in _NODES_OF.get(verb, ()):
         lines += _node_lines(group)
-        lines += [[text(f"  {called} explain {group}: what each of them is", "dim")], []]
+        lines += [[text(f"  {called} explain {group}: explains each of them", "dim")], []]
     return [*lines, [text(f"{called} --help shows every verb and group, --help WORD finds arguments by a word", "dim")]]
 
 

@@ -68,7 +68,7 @@ def _forms(invocation: Invocation) -> dict[str, str | None]:
     for form in forms:
         if form not in FORMATS:
             near = nearest(form, FORMATS)
-            message = f"--format {short(form)} is none of {', '.join(FORMATS)}"
+            message = f"--format {short(form)} is not one of {', '.join(FORMATS)}"
             raise ConfigError(Finding("error", "REV001", message, hint=f"--format {near or 'markdown'}"))
     if any(file and form not in IN_FILES for form, file in forms.items()):
         message = f"a file is written of {', '.join(IN_FILES)} alone"

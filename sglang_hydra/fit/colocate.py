@@ -44,7 +44,7 @@ def wrong_settings(settings: Mapping[str, Any]) -> list[Finding]:
     for name, choices in _CHOICES.items():
         if (value := settings[name]) not in (*choices, *([None] if name == "keeps" else [])):
             allowed = ", ".join(choices)
-            found.append((name, f"colocate.{name}={value} is none of {allowed}", f"colocate.{name}={choices[1]}"))
+            found.append((name, f"colocate.{name}={value} is not one of {allowed}", f"colocate.{name}={choices[1]}"))
     for name in ("trainer_gib", "nccl_gib", "shards", "optimizer_shards"):
         value, least = settings[name], 1 if name.endswith("shards") else 0
         if value is not None and not (least <= value < math.inf):

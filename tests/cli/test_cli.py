@@ -296,7 +296,7 @@ def test_help_finds_arguments(run: Run) -> None:
     assert found.startswith("tp_size = 1  (int, GPUs)\n")
     assert run("help", "tp_size").out == run("plan", "--help", "tp_size").out == found
     assert "max_prefill_tokens" in run("--help", "prefill", "tokens").out
-    assert run("--help", "plan").out.startswith("sglang-hydra plan\n  show what would be started")
+    assert run("--help", "plan").out.startswith("sglang-hydra plan\n  show the server that would start")
     group = run("--help", "gpu").out
     assert "h200" in group
     assert "gpu.memory_mib" in group

@@ -228,7 +228,7 @@ def _take_resolved(made: Arguments, values: Mapping[str, object]) -> None:
             made.values[name] = value
         else:
             made.unread.append(name)
-            message = f"{name}: the log has a value that is none of 0.5.2's; it is left out"
+            message = f"{name}: the log has a value that is not one of 0.5.2's; it is left out"
             made.findings.append(Finding("warning", "IMP003", message, (name,)))
     for name in ("tokenizer_path", "served_model_name"):  # which follow the model where nobody sets them
         if made.values.get(name) == made.values.get("model_path"):

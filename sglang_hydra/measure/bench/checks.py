@@ -64,7 +64,7 @@ def problems(node: JsonObject) -> Iterator[Finding]:
         if value not in allowed:
             near = nearest(str(value), allowed)
             hint = f"did you mean bench.{name}={near}?" if near else f"bench.{name}={allowed[0]}"
-            yield _error("BEN001", f"bench.{name}={value} is none of {', '.join(allowed)}", name, hint)
+            yield _error("BEN001", f"bench.{name}={value} is not one of {', '.join(allowed)}", name, hint)
     for name, least in _LEAST.items():
         value = node[name]
         if value is not None and not least <= value < math.inf:

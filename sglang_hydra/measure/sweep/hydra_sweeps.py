@@ -126,7 +126,7 @@ def check_plugins(config: Any) -> None:
         target = OmegaConf.select(config, f"hydra.{part}._target_")
         known = sorted(f"{found.__module__}.{found.__qualname__}" for found in Plugins.instance().discover(kind))
         if target not in known:
-            message = f"hydra.{part}._target_={target} is none of the {part}s that are installed: {', '.join(known)}"
+            message = f"hydra.{part}._target_={target} is not one of the {part}s that are installed: {', '.join(known)}"
             key = f"hydra.{part}._target_"
             findings.append(Finding("error", "SWP021", message, (key,), f"hydra/{part}=NAME chooses an installed one"))
     if findings:

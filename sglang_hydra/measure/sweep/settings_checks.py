@@ -46,7 +46,7 @@ def _search_problems(sweep: Sweep) -> Iterator[tuple[str, ...]]:
         yield f"sweep.search={kind} is not {BISECT}", f"sweep.search={BISECT}", "sweep.search"
         return
     if key not in _KEYS:
-        message = f"sweep.search_key={key} is none of {', '.join(_KEYS)}"
+        message = f"sweep.search_key={key} is not one of {', '.join(_KEYS)}"
         yield message, f"sweep.search_key={_KEYS[0]}", "sweep.search_key"
     low, high = settings["search_min"] or 1, settings["search_max"] or HIGHEST
     bounds = "sweep.search_min=1 sweep.search_max=64"

@@ -19,7 +19,7 @@ def fabric_findings(fabric: str | None) -> list[Finding]:
     """Returns the finding on an unknown fabric, if any."""
     if fabric is None or fabric in FABRICS:
         return []
-    message = f"fabric={fabric} is none of {', '.join(FABRICS)}"
+    message = f"fabric={fabric} is not one of {', '.join(FABRICS)}"
     hint = f"fabric={nearest(fabric, FABRICS) or TCP}; null leaves it to NCCL"
     return [Finding("error", "EXP001", message, ("fabric",), hint)]
 

@@ -195,7 +195,7 @@ def _one_of(settings: SlurmNode, name: str, allowed: Sequence[str]) -> Iterator[
     value = getattr(settings, name)
     if value not in allowed:
         near = nearest(str(value), allowed) or allowed[0]
-        yield _wrong(name, value, f"is none of {', '.join(allowed)}", f"launch.slurm.{name}={near}")
+        yield _wrong(name, value, f"is not one of {', '.join(allowed)}", f"launch.slurm.{name}={near}")
 
 
 def _wrong(key: str, value: object, why: str, hint: str) -> Finding:

@@ -128,7 +128,7 @@ def _settings(common: Plan, node: TopologyNode) -> Iterator[Finding]:
     name, seconds = node.name, node.router.ready_timeout
     if name not in NAMES:
         near = nearest(str(name), NAMES)
-        message = f"topology.name={name!r} is none of {', '.join(NAMES)}"
+        message = f"topology.name={name!r} is not one of {', '.join(NAMES)}"
         yield Finding("error", "TOP001", message, ("topology",), f"topology={near or REPLICAS}")
     yield from secret_flags(node.router.args)
     if name == SINGLE:

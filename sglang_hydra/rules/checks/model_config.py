@@ -122,7 +122,7 @@ def check_dtype(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if isinstance(args.dtype, str) and args.dtype.lower() in _DTYPES:
         return None
-    return Refusal(f"dtype={args.dtype!r} is none of {', '.join(_DTYPES)}", "dtype", offers="dtype=auto")
+    return Refusal(f"dtype={args.dtype!r} is not one of {', '.join(_DTYPES)}", "dtype", offers="dtype=auto")
 
 
 @rule("CFG004", stage="plan")

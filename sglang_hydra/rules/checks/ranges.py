@@ -105,7 +105,7 @@ def check_words(args: ServerArgs, facts: Facts) -> Outcome:
         if isinstance(level, str) and level.lower() not in known:
             meant = _LEVELS_MEANT.get(level.lower()) or nearest(level, known)
             offers = f"{name}={meant}" if meant else ()
-            return Refusal(f"{name}={short(level, 20)} is none of {', '.join(known)}", name, offers=offers)
+            return Refusal(f"{name}={short(level, 20)} is not one of {', '.join(known)}", name, offers=offers)
     return None
 
 

@@ -435,7 +435,7 @@ def test_findings_of_ours_can_be_ignored() -> None:
             ["topology=pd", "topology.decode.replicas=-1"],
             ("TOP001", "topology.decode.replicas=-1: from 1 to 256 servers can be had"),
         ),
-        (["topology=pd", "topology.name=dp"], ("TOP001", "topology.name='dp' is none of single, replicas, pd")),
+        (["topology=pd", "topology.name=dp"], ("TOP001", "topology.name='dp' is not one of single, replicas, pd")),
         (
             ["topology=pd", "topology.on_worker_exit=restart"],
             ("TOP001", "topology.on_worker_exit='restart' is neither continue nor stop"),

@@ -102,7 +102,7 @@ ROWS = (
         overrides="gpu=mi300x model=deepseek_v3 model.config.quantization_config={quant_method: modelopt}",
     ),
     # types
-    refused(model_config.check_dtype, "dtype='fp16' is none of auto, half", dtype="fp16"),
+    refused(model_config.check_dtype, "dtype='fp16' is not one of auto, half", dtype="fp16"),
     unchanged(model_config.check_dtype, dtype="FLOAT16"),
     # heads
     unchanged(model_config.check_heads, overrides="gpu=h200 model=qwen3_8b tp_size=8"),
@@ -180,10 +180,10 @@ ROWS = (
     unchanged(ranges.check_host, overrides="gpu=h200 model=qwen3_8b host=0.0.0.0"),
     unchanged(ranges.check_host, overrides="gpu=h200 model=qwen3_8b host=::1"),
     refused(ranges.check_words, "device=gpu is no device of torch", overrides="gpu=h200 model=qwen3_8b device=gpu"),
-    refused(ranges.check_words, "log_level=verbose is none of", overrides="gpu=h200 model=qwen3_8b log_level=verbose"),
+    refused(ranges.check_words, "verbose is not one of", overrides="gpu=h200 model=qwen3_8b log_level=verbose"),
     refused(ranges.check_words, "log_level_http=warn is", overrides="gpu=h200 model=qwen3_8b log_level_http=warn"),
     refused(ranges.check_words, "log_level=trace is", overrides="gpu=h200 model=qwen3_8b log_level=trace"),
-    refused(ranges.check_words, "log_level=warn is none of", overrides="gpu=h200 model=qwen3_8b log_level=warn"),
+    refused(ranges.check_words, "log_level=warn is not one of", overrides="gpu=h200 model=qwen3_8b log_level=warn"),
     unchanged(ranges.check_words, overrides="gpu=h200 model=qwen3_8b log_level=warn log_level_http=info"),
     unchanged(ranges.check_words, overrides="gpu=h200 model=qwen3_8b log_level=INFO log_level_http=trace device=cuda"),
     refused(ranges.check_host, "host='' names no interface", overrides="gpu=h200 model=qwen3_8b host="),

@@ -298,7 +298,7 @@ def test_a_state_folder_that_is_none_is_named(state: Path, capsys: pytest.Captur
             ("diagnose", "--bogus=3", "x"),
             "diagnose has no option --bogus=3; it has --json, --config-dir, --config-name",
         ),
-        (("status", "-f"), "-f follows a log and goes with logs, and the verb is status"),
+        (("status", "-f"), "-f follows a log and goes with logs, not with status"),
     ],
 )
 def test_an_option_that_a_verb_does_not_have_is_named_with_those_that_it_has(

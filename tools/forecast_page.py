@@ -162,8 +162,8 @@ def _errors(report: Mapping[str, Any]) -> Iterator[str]:
         + _filled(
             f"The forecast orders {ranking['right_percent']} % of {ranking['pairs']} pairs of layouts of one model"
             f" under one load correctly. The layout with the best forecast is {ranking['regret_percent']} % slower than"
-            f" the best one in the mean. Intervals from the other families hold {report['inside 80 %, families']} % of a"
-            f" family's rows, those from the other GPU classes {report['inside 80 %, GPUs']} %."
+            f" the best one in the mean. Intervals from the other families hold {report['inside 80 %, families']} % of"
+            f" a family's rows, those from the other GPU classes {report['inside 80 %, GPUs']} %."
         )
         + "\n"
     )

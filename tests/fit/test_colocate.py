@@ -122,11 +122,11 @@ def test_bytes_of_a_parameter(sharding: str, optimizer: str, bytes_of_a_paramete
 @pytest.mark.parametrize(
     ("words", "named", "hint"),
     [
-        (["colocate.keeps=some"], "none of nothing, weights, all", "colocate.keeps=weights"),
+        (["colocate.keeps=some"], "one of nothing, weights, all", "colocate.keeps=weights"),
         (["colocate.trainer_gib=-1"], "less than 0", "colocate.trainer_gib=8"),
         (["colocate.keeps=all"], "how many GPUs share", "colocate.shards=8"),
         (["colocate.keeps=all", "colocate.shards=0"], "less than 1", "colocate.shards=1"),
-        (["colocate.keeps=nothing", "colocate.optimizer=lion"], "none of adamw", "colocate.optimizer=adamw_8bit"),
+        (["colocate.keeps=nothing", "colocate.optimizer=lion"], "one of adamw", "colocate.optimizer=adamw_8bit"),
     ],
 )
 def test_settings_that_mean_nothing(words: list[str], named: str, hint: str) -> None:

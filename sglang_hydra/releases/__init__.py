@@ -14,6 +14,7 @@ release, process          asks a release, or an environment's, for the values of
 wheels, parts, fetching   the cache of unpacked wheels; fetching of them only what is read; when that is allowed
 trusted                   releases that a user pins; wheels for a machine without network
 adopting                  what is new in a pinned release: its table of arguments, read from its own wheel
-refusals                  where a release refuses and what it asks first, as recorded
+refusals                  where a release refuses and what it asks first: recorded, or
+reading_refusals          read from its wheel
 child                     what runs in the child process: the standard library and the wheels, nothing of this package
 """

@@ -1,50 +1,32 @@
-"""Finds where a release refuses, and what it asks first, in an index of its own code.
+"""Where a release refuses, and what it asks first: an index of its own code, recorded or read when it is needed.
 
-``tools/record_refusals.py`` reads the index from the wheel. A condition is kept as nested lists: ``["&", ...]``,
-``["|", ...]``, ``["!", one]``, ``["==", left, right]`` (and the other comparisons), ``["%", left, right]`` (and the
-other operations), ``["a", field]`` an argument, ``["$", name]`` a variable, ``["@", name]`` a question to the
-platform, ``["c", constant]``, and ``["?", ...]`` anything else, with the names in it. Of a message only what
-identifies it is kept.
+``tools/record_refusals.py`` writes the recorded ones. Of another release only the file that a traceback names is read,
+where its wheel was fetched.
 """
 
 from __future__ import annotations
 
 import functools
 import gzip
+import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import release_key
-from sglang_hydra.text.json_types import Json
+from sglang_hydra.arguments.tables.table import known_versions, release
+from sglang_hydra.releases.reading_refusals import ANY, HOLE, LOGGED, Reader, Site, names_in
+from sglang_hydra.releases.records import record_of
+from sglang_hydra.releases.wheels import source_text
+from sglang_hydra.text.json_types import Json, JsonDict
 
-Term = list[Json]
-"""A condition or a value in it."""
-
-HOLE = "{}"
-"""The place of a value in a message."""
-LOGGED = "log"
-ANY = "any"
-"""The kind of a place that raises what something else made."""
 FOLDER = Path(__file__).with_name("refusals")
 _LEAST_ALONE = 17
 """Letters of a message that say enough without its place."""
 _PYTHONS_OWN = ("TypeError", "AttributeError", "KeyError", "IndexError", "ImportError", "ModuleNotFoundError")
-COLUMNS = ("file", "function", "line", "kind", "message", "guards")
-
-
-class Site(NamedTuple):
-    """A place that refuses. ``kind`` is the exception's class, ``log`` for a logged error; ``message`` its words with
-    holes; ``guards`` hold all together when it is reached."""
-
-    file: str
-    function: str
-    line: int
-    kind: str
-    message: str
-    guards: list[Term]
+_COLUMNS = ("file", "function", "line", "kind", "message", "guards")
 
 
 class Found(NamedTuple):
@@ -60,6 +42,26 @@ class Found(NamedTuple):
         return list(dict.fromkeys(name for guard in reversed(self.site.guards) for name in names_in(guard)))
 
 
+def written(version: str, sites: Iterable[Site]) -> bytes:
+    """Returns the file of a release: its sites by columns, each name and each condition once."""
+    rows = [(*site[:5], tuple(json.dumps(guard, separators=(",", ":")) for guard in site.guards)) for site in sites]
+    tables: dict[str, list[Json]] = {}
+    content: JsonDict = {"release": version}
+    for at, name in enumerate(_COLUMNS):
+        column: list[Json] = [row[at] for row in rows]
+        if name == "line":
+            content[name] = [line - before for before, line in itertools.pairwise([0, *column])]
+            continue
+        tables[name] = list(dict.fromkeys(column))
+        places = {one: place for place, one in enumerate(tables[name])}
+        content[name] = [places[one] for one in column]
+    conditions = list(dict.fromkeys(guard for guards in tables["guards"] for guard in guards))
+    places = {one: place for place, one in enumerate(conditions)}
+    tables["guards"] = [[places[one] for one in guards] for guards in tables["guards"]]
+    content["tables"] = {**tables, "conditions": list(map(json.loads, conditions))}
+    return gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 9, mtime=0)
+
+
 @functools.lru_cache(maxsize=2)
 def recorded(version: str) -> tuple[Site, ...]:
     """Returns the recorded index of a release, empty where there is none."""
@@ -70,7 +72,7 @@ def recorded(version: str) -> tuple[Site, ...]:
     tables, line, found = content["tables"], 0, []
     for at, step in enumerate(content["line"]):
         line += step
-        names = {name: tables[name][content[name][at]] for name in COLUMNS if name != "line"}
+        names = {name: tables[name][content[name][at]] for name in _COLUMNS if name != "line"}
         guards = [tables["conditions"][one] for one in names.pop("guards")]
         found.append(Site(**names, line=line, guards=guards))
     return tuple(found)
@@ -91,7 +93,7 @@ def look_up(
     ``place`` is the file below sglang/ and the function of the innermost frame, None where no frame is known, and
     ``line`` its line. Where nothing is recorded of the release, the recorded ones are asked, the nearest first.
     """
-    for name, sites in _indexes(version):
+    for name, sites in _indexes(version, place):
         found = _matching(name, sites, kind, message, place, line if name == version else 0)
         if found:
             return found
@@ -101,17 +103,20 @@ def look_up(
 def cannot_raise(version: str | None, kind: str, place: tuple[str, str]) -> bool:
     """Returns whether the sources of ``version`` itself are known, and no statement at ``place`` raises ``kind`` with
     words that only running it tells."""
-    for name, sites in _indexes(version):
+    for name, sites in _indexes(version, place):
         if name == version and any(site.file == place[0] for site in sites):
             here = (site for site in sites if (site.file, site.function) == place and site.kind in (kind, ANY))
             return not any(not site.message.strip(HOLE + " ") for site in here)
     return False
 
 
-def _indexes(version: str | None) -> Iterator[tuple[str, Sequence[Site]]]:
+def _indexes(version: str | None, place: tuple[str, str] | None) -> Iterator[tuple[str, Sequence[Site]]]:
     names = recorded_versions()
     if version in names:
         yield version, recorded(version)
+        return
+    if version in known_versions() and place is not None and (sites := _read_now(version, place[0])):
+        yield version, sites
         return
     key = release_key(version or "")
     if key is not None:  # the nearest one after it, else the newest
@@ -119,6 +124,16 @@ def _indexes(version: str | None) -> Iterator[tuple[str, Sequence[Site]]]:
         names = tuple(dict.fromkeys((*reversed(later), *names)))
     for name in names:
         yield name, recorded(name)
+
+
+@functools.lru_cache(maxsize=16)
+def _read_now(version: str, file: str) -> tuple[Site, ...]:
+    """Returns the sites of one file of a release whose sources are here."""
+    found = record_of(version)
+    for wheel in found.wheels if found is not None else ():
+        if wheel.name == "sglang" and (text := source_text(wheel, f"sglang/{file}")) is not None:
+            return tuple(Reader(release(version).arguments, [(file, text)]).sites())
+    return ()
 
 
 def _matching(
@@ -155,18 +170,3 @@ def _letters(template: str, message: str) -> int | None:
             at += len(part.rstrip())
             count += len(re.sub(r"\W", "", part))
     return count
-
-
-def names_in(term: Json) -> Iterator[str]:
-    """Yields the arguments in a condition; variables behind ``$``, questions to the platform behind ``@``."""
-    if not isinstance(term, list) or not term:
-        return
-    if term[0] == "a":
-        yield term[1]
-    elif term[0] in ("$", "@"):
-        yield term[0] + term[1]
-    elif term[0] == "?":
-        yield from term[1:]
-    elif term[0] != "c":
-        for one in term[1:]:
-            yield from names_in(one)

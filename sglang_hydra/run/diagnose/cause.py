@@ -11,7 +11,8 @@ from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub, trued
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.arguments.tables.table import Argument, known_versions, release
-from sglang_hydra.releases.refusals import Found, Term, look_up, names_in
+from sglang_hydra.releases.reading_refusals import Term, names_in
+from sglang_hydra.releases.refusals import Found, look_up
 from sglang_hydra.run.diagnose.life import Raised
 from sglang_hydra.run.diagnose.server_args import CUT
 from sglang_hydra.text.json_types import Json, JsonObject

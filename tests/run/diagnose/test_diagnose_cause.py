@@ -14,14 +14,14 @@ import pytest
 from sglang_hydra.arguments.tables.table import Argument, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.releases.refusals import Site, Term, look_up, names_in, recorded, recorded_versions
+from sglang_hydra.releases.reading_refusals import Reader, Site, Term, names_in
+from sglang_hydra.releases.refusals import look_up, recorded, recorded_versions
 from sglang_hydra.run.diagnose import UNKNOWN, Diagnosis, diagnose
 from sglang_hydra.run.diagnose.cause import _candidates, _compares, _values, cause_of, evaluated
 from sglang_hydra.run.diagnose.forms import as_written
 from sglang_hydra.run.diagnose.life import Raised
 from sglang_hydra.run.diagnose.lines import Line, read_lines
 from sglang_hydra.run.diagnose.remedy import with_remedies
-from tools.releases.reading_refusals import Reader
 
 SITE = "/usr/local/lib/python3.12/dist-packages/sglang"
 CODE = """

@@ -13,10 +13,18 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from sglang_hydra.releases.refusals import ANY, HOLE, LOGGED, Site, Term, names_in
 from sglang_hydra.text.json_types import Json
 
+Term = list[Json]
+"""A condition or a value in it."""
+
+HOLE = "{}"
+"""The place of a value in a message."""
+LOGGED = "log"
+ANY = "any"
+"""The kind of a place that raises what something else made."""
 _LOG_LEVELS = ("error", "critical", "exception", "fatal")
 _LEAST_LETTERS, _MOST_LETTERS = 28, 90
 _SOURCES = frozenset(("server_args", "args", "cfg", "view", "sa", "resolved", "config_view"))
@@ -35,6 +43,18 @@ _OPERATIONS: Mapping[type[ast.operator], str] = {
 }  # fmt: skip
 _DEEPEST = 6
 _MOST_NAMES = 12
+
+
+class Site(NamedTuple):
+    """A place that refuses. ``kind`` is the exception's class, ``log`` for a logged error; ``message`` its words with
+    holes; ``guards`` hold all together when it is reached."""
+
+    file: str
+    function: str
+    line: int
+    kind: str
+    message: str
+    guards: list[Term]
 
 
 @dataclass(slots=True)
@@ -374,6 +394,21 @@ def _children(node: ast.AST) -> list[ast.expr]:
 def _unknown(terms: Iterable[Term]) -> Term:
     """Returns what cannot be evaluated, with the arguments, variables and questions in it."""
     return ["?", *dict.fromkeys(name for term in terms for name in names_in(term))][: _MOST_NAMES + 1]
+
+
+def names_in(term: Json) -> Iterator[str]:
+    """Yields the arguments in a condition; variables behind ``$``, questions to the platform behind ``@``."""
+    if not isinstance(term, list) or not term:
+        return
+    if term[0] == "a":
+        yield term[1]
+    elif term[0] in ("$", "@"):
+        yield term[0] + term[1]
+    elif term[0] == "?":
+        yield from term[1:]
+    elif term[0] != "c":
+        for one in term[1:]:
+            yield from names_in(one)
 
 
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "in": "notin", "notin": "in"}

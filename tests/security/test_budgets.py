@@ -167,7 +167,7 @@ def test_the_page_names_the_limits() -> None:
     rows = [line for line in page.splitlines() if line.startswith("|")]
     numbers = {f"{limit:,}" for limits in READERS.values() for limit in (limits.nodes, limits.items) if limit}
     assert [number for number in numbers if not any(f" {number} " in row for row in rows)] == []
-    assert f"{DEPTH} levels deep" in page
+    assert f"{DEPTH} levels of nesting" in page
     assert f"{FINDINGS} mistakes, {EXPANSIONS:,} interpolations, {EXPANDED:,} letters" in page
 
 

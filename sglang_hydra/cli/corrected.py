@@ -74,6 +74,9 @@ def _corrected(
         made = _corrected_requests(composer, requests, findings, good, adds_only=adds_only)
     except ConfigError:
         return []
+    title = "Corrected" if made is not None else "For example, on another GPU"
+    if made is None and (other := _other_gpu(findings)) is not None:
+        made = typed_in_place(composer, requests, other)
     if made is None:
         return []
     file = [invocation.file] if invocation.file is not None else []
@@ -81,7 +84,14 @@ def _corrected(
     line = [*names, *file, *(request.text for request in typed)]
     if refused([invocation.verb, *line, *config_flags(invocation)]):
         return []
-    return _shown_as([*map(shell_word, [*names, *file]), *map(_spelled, typed)], invocation)
+    return _shown_as([*map(shell_word, [*names, *file]), *map(_spelled, typed)], invocation, title)
+
+
+def _other_gpu(findings: Sequence[Finding]) -> Sequence[str] | None:
+    """Returns the words for another GPU that helps where one error is all there is."""
+    errors = [finding for finding in findings if finding.level == "error"]
+    chosen = (one.words for one in errors[0].offers if one.choice and one.words[0].startswith("gpu="))
+    return next(chosen, None) if len(errors) == 1 else None
 
 
 def _corrected_requests(
@@ -271,11 +281,11 @@ def _key_of(word: str) -> str:
     return word.lstrip("+").partition("=")[0] if "=" in word else ""
 
 
-def _shown_as(words: Sequence[str], invocation: Invocation | None = None) -> list[Line]:
+def _shown_as(words: Sequence[str], invocation: Invocation | None = None, title: str = "Corrected") -> list[Line]:
     before, behind = [program()], []
     if invocation is not None:
         before, behind = [program(), invocation.verb], config_flags(invocation)
-    return [[text("Corrected", "bold")], [text("  "), text(" ".join([*before, *words, *behind]), VERBATIM)]]
+    return [[text(title, "bold")], [text("  "), text(" ".join([*before, *words, *behind]), VERBATIM)]]
 
 
 def _place_of(finding: Finding, line: Sequence[str]) -> slice | None:

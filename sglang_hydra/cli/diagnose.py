@@ -16,11 +16,11 @@ from typing import BinaryIO
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show, typed_words
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.facts.hub import offline
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.run.diagnose.remedy import with_plan, with_remedies
-from sglang_hydra.run.diagnose.replan import offline
 from sglang_hydra.run.diagnose.report import record, screen
 from sglang_hydra.run.launch.log import opened_log
 from sglang_hydra.run.launch.server_info import written_plan

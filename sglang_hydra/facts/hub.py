@@ -367,3 +367,10 @@ def _refusal(id: str, message: str, field: str) -> ConfigError:
     # SGLang reads the same file while it resolves, and fails there.
     stage: Stage = "plan" if id == "HUB003" else "post_init"
     return ConfigError(Finding("error", id, message, (field,), hint, stage))
+
+
+def offline() -> dict[str, str]:
+    """Returns the environment without the variables of this machine's servers, and without the hub: nothing is
+    downloaded to read a file of others."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SGLANG_")}
+    return {**kept, "HF_HUB_OFFLINE": "1"}

@@ -1,7 +1,8 @@
 """Finds changes with which a server fits and has the wanted capacity, and proves each by planning it.
 
 They are ranked by what they keep: idle GPUs of the node change no number that the model computes, arguments may, a
-checkpoint in another format does, and other machines must be available."""
+checkpoint in another format does, more GPUs have to be there, and another class is no longer what was named.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +23,10 @@ Verify = Callable[[Mapping[str, object]], "Fit | None"]
 Change = Mapping[str, object]
 
 GPUS, ARGUMENTS, CHECKPOINT, CLASS, NODES = "gpus", "arguments", "checkpoint", "class", "nodes"
-_MOST_GPUS, _MOST_NODES = 64, 8
+_MOST_GPUS, _MOST_NODES, _NODE = 64, 8, 8
 _LARGE_TABLE = 4 * 2**30
 _CONTEXTS = (1_000_000, 131_072)
+_LEAST_CONTEXT = 4096  # a shorter one is of little use to anybody who named none
 _LAST_AT_HAND = 3  # the last step that needs no other machine
 
 # The least CUDA compute capability for a format in SGLang 0.5.2 (layers/quantization/*.get_min_capability).
@@ -44,13 +46,15 @@ class Remedy:
 
 
 class Server(NamedTuple):
-    """The server to change: resolved arguments by name, their layout, the release whose arguments are offered, and the
-    names of typed arguments."""
+    """What the changes are thought of for: resolved arguments by name, the layout that they give, the release whose
+    arguments are offered, the names of those that were typed, and whether the number of GPUs of a node is only the
+    usual one of its class."""
 
     values: JsonObject
     layout: Layout
     release: str
     typed: Collection[str] = ()
+    usual_count: bool = False
 
     def saying(self, **meanings: object) -> dict[str, object]:
         """Returns the release's arguments that set these fields of the layout."""
@@ -117,10 +121,10 @@ def _candidates(
     if not stated:
         yield 5, ARGUMENTS, 2, _shorter_context(found, fitting)
     if fails or stated:
-        yield 6, CLASS, 2, ({"gpu": other.name} for other in _larger(gpu, classes))
-        yield 6, NODES, 1, _more_nodes(server, gpu)
+        yield 6, NODES, 1, _more_gpus(server, gpu)
+        yield 6, CLASS, 1, _larger(server, gpu, found, classes)
     if fails and not stated:
-        yield 7, CLASS, 2, _shorter_context(found, fitting)
+        yield 7, NODES, 1, _shorter_context(found, [one for one in fitting if one.kind != CLASS])
 
 
 def takes(gpu: GpuFacts, format: str) -> bool:
@@ -220,7 +224,7 @@ def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
     tried = [(found, {})] if found.fits and not found.tight else [(other.fit, other.overrides) for other in fitting]
     for fits, change in tried:
         tokens = (fits.kv_tokens or 0) // 1024 * 1024
-        yield from ({**change, "context_length": length} for length in (tokens,) if length)
+        yield from ({**change, "context_length": length} for length in (tokens,) if length >= _LEAST_CONTEXT)
 
 
 def _single_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
@@ -278,10 +282,18 @@ def _checkpoints(values: Mapping[str, object], gpu: GpuFacts) -> Iterator[Mappin
         yield {"quantization": "fp8"}
 
 
-def _more_nodes(server: Server, gpu: GpuFacts) -> Iterator[Change]:
-    """Yields two, four, ... times the GPUs, on more nodes than the server has."""
+def _more_gpus(server: Server, gpu: GpuFacts) -> Iterator[Change]:
+    """Yields twice as many GPUs of the class and so on: on this node where their number is only the usual one, with
+    each checkpoint too; else on more nodes than there are."""
     stages, copies = server.layout.stages, server.layout.copies
-    size, here, nodes = server.layout.tp, gpu.count or 8, server.layout.nodes
+    size, here, nodes = server.layout.tp, gpu.count or _NODE, server.layout.nodes
+    if server.usual_count and here < _NODE and nodes == 1:
+        sizes = [size * 2**power for power in range(1, 4)]
+        more = [{"gpu.count": one * stages * copies, **server.saying(tp=one)} for one in sizes]
+        more = [change for change in more if here < change["gpu.count"] <= _NODE]
+        yield from more
+        yield from ({**change, **smaller} for change in more for smaller in _checkpoints(server.values, gpu))
+        return
     while size * stages * copies * 2 <= _MOST_GPUS:
         size *= 2
         gpus = size * stages * copies
@@ -290,11 +302,19 @@ def _more_nodes(server: Server, gpu: GpuFacts) -> Iterator[Change]:
             yield server.saying(tp=size, nodes=needed)
 
 
-def _larger(gpu: GpuFacts, classes: Iterable[GpuFacts]) -> list[GpuFacts]:
-    """Returns classes with more memory, the smallest first; those of the same vendor before others."""
-    memory = gpu.memory_mib or 0
+def _larger(server: Server, gpu: GpuFacts, found: Fit, classes: Iterable[GpuFacts]) -> Iterator[Change]:
+    """Yields classes with more memory, the least first, those of the same vendor before the others: with as many GPUs,
+    then with twice as many of their node and so on. What cannot hold the weights is left out."""
+    memory, layout = gpu.memory_mib or 0, server.layout
     more = [other for other in classes if other.name != gpu.name and (other.memory_mib or 0) > memory]
-    return sorted(more, key=lambda other: (other.vendor != gpu.vendor, other.memory_mib or 0, other.name))
+    more.sort(key=lambda other: (other.vendor != gpu.vendor, other.memory_mib or 0, other.name))
+    whole, size = (found.weights.total or 0) / 2**20 * layout.tp, layout.tp
+    while size * layout.stages * layout.copies <= _NODE * layout.nodes:
+        for other in more:
+            there = (other.count or _NODE) * layout.nodes
+            if whole <= size * (other.memory_mib or 0) and size * layout.stages * layout.copies <= there:
+                yield {"gpu": other.name, **(server.saying(tp=size) if size > layout.tp else {})}
+        size *= 2
 
 
 def _wording(overrides: Change, fitted: Fit, wanted: Wanted) -> str:

@@ -45,8 +45,8 @@ def _under_title(line: Line) -> list[Line]:
 
 
 def no_command(is_corrected: bool) -> str:
-    """Returns the text in place of a missing command."""
-    return "none; the last line is a corrected one" if is_corrected else "none"
+    """Returns the text in place of the command of what cannot be launched."""
+    return "none; the last line can be launched" if is_corrected else "none"
 
 
 def first_lines(plan: Plan) -> list[Line]:

@@ -24,7 +24,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         ("plan gpu=h200 model=qwen3_8b tp_size=3", "plan gpu=h200 model=qwen3_8b tp_size=4"),
         ("plan tp_size=3 gpu=h200 model=qwen3_8b", "plan tp_size=4 gpu=h200 model=qwen3_8b"),
         ("check gpu=h200 model=qwen3_8b tpsize=2", "check gpu=h200 model=qwen3_8b tp_size=2"),
-        ("fit gpu=h100 model=deepseek_v3 tp_size=8", "fit gpu=h200 model=deepseek_v3 tp_size=8"),
+        ("fit gpu=h100 model=deepseek_v3 tp_size=8", "fit gpu=h100 model=deepseek_v3 tp_size=16 nnodes=2"),
         ("export argv gpu=h200 model=qwen3_8b tp_size=3", "export argv gpu=h200 model=qwen3_8b tp_size=4"),
         ("serve gpu=h200 model=qwen3_8b tp_size=3", "serve gpu=h200 model=qwen3_8b tp_size=4"),
         ("plan gpu=h200 model=qwen3_8b tp_size=3 mem_fraction_static=85",
@@ -53,6 +53,27 @@ def test_what_is_refused_ends_with_the_corrected_command(
     assert "hush" not in printed
     if "***" not in corrected and not corrected.startswith("serve"):
         assert run(*shlex.split(corrected)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "ends"),
+    [
+        ("gpu=l4 model=deepseek_v3",
+         "For example, on another GPU\n  sglang-hydra plan gpu=b300 model=deepseek_v3 tp_size=4"),
+        ("gpu=rtx_4090 gpu.count=1 model=llama_3_1_70b",
+         "For example, on another GPU\n  sglang-hydra plan gpu=b300 gpu.count=1 model=llama_3_1_70b"),
+        ("gpu=a10 model=qwen3_32b", f"{HEAD}sglang-hydra plan gpu=a10 model=qwen3_32b gpu.count=4 tp_size=4"),
+        ("gpu=t4 model=llama_3_1_8b", f"{HEAD}sglang-hydra plan gpu=t4 model=llama_3_1_8b model_path="),
+        ("gpu=cpu model=gpt_oss engine=sglang", ""),
+    ],
+)  # fmt: skip
+def test_a_gpu_that_was_typed_is_never_corrected_to_another(typed: str, ends: str, run: Run) -> None:
+    printed = run("plan", *typed.split()).out
+    assert ends in printed
+    corrected = printed.partition(HEAD)[2].split()
+    assert {word for word in typed.split() if word[:4] == "gpu="} <= set(corrected) or not corrected
+    if corrected:
+        assert run(*corrected[1:]).code == 0
 
 
 @pytest.mark.parametrize("words", [["gpu=h200"], [*H200, "-m", "tp_size=3,5"]], ids=str)

@@ -50,7 +50,7 @@ def found(
 @pytest.mark.parametrize(
     ("path", "on", "arguments", "first"),
     [
-        ("deepseek-ai/DeepSeek-V3", "h100", {"tp_size": 8}, {"gpu": "h200"}),
+        ("deepseek-ai/DeepSeek-V3", "h100", {"tp_size": 8}, {"tp_size": 16, "nnodes": 2}),
         ("lmsys/gpt-oss-120b-bf16", "h100", {"tp_size": 2}, {"tp_size": 4}),
         ("Qwen/Qwen3-32B", "rtx_4090", {}, {"model_path": "Qwen/Qwen3-32B-AWQ", "context_length": 8192}),
         ("Qwen/Qwen3-8B", "h100", {"mem_fraction_static": 0.1}, {"mem_fraction_static": 0.56}),
@@ -69,11 +69,11 @@ def test_the_first_remedy_is_the_smallest_change(
 
 def test_every_remedy_fits_and_says_how() -> None:
     shown = found("deepseek-ai/DeepSeek-V3", "h100", {"tp_size": 8})
-    assert [remedy.kind for remedy in shown] == ["class", "class", "nodes"]
+    assert [remedy.kind for remedy in shown] == ["nodes", "class"]
     for remedy in shown:
         assert (remedy.fit.fits, remedy.fit.tight) == (True, False)
         assert f"{remedy.fit.kv_tokens:,} KV tokens" in remedy.change
-    assert shown[-1].overrides == {"tp_size": 16, "nnodes": 2}
+    assert [remedy.overrides for remedy in shown] == [{"tp_size": 16, "nnodes": 2}, {"gpu": "h200"}]
 
 
 def test_formats_that_the_gpu_cannot_compute_are_not_offered() -> None:

@@ -7,21 +7,23 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.launches import as_written
 from sglang_hydra.convert.importing.native import native_reader
-from sglang_hydra.planning.recorded.input_files import WHOLE, StartsNothing
+from sglang_hydra.planning.recorded.input_files import WHOLE, Document, StartsNothing
 from sglang_hydra.show.verdicts import judged
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import Json, JsonObject
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import short
 
+T = TypeVar("T")
+U = TypeVar("U")
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 _JUDGED = ("CREATE", "UPDATE")
 _KEPT = ("apiVersion", "kind", "spec", "data", "items")
@@ -84,6 +86,7 @@ class Judge:
     def __init__(self, composer: Composer, overrides: Sequence[Request], most: int = 1024) -> None:
         self._composer, self._overrides, self._most = composer, overrides, most
         self._answers: OrderedDict[bytes, Answer] = OrderedDict()
+        self._plans: OrderedDict[str, Sequence[Finding]] = OrderedDict()
 
     def known(self, manifest: str) -> Answer | None:
         """Returns the cached answer for a manifest, or None."""
@@ -94,9 +97,7 @@ class Judge:
         known = self.known(manifest)
         if known is None:
             known = self._judged(name, manifest)
-            self._answers[hashlib.sha256(manifest.encode()).digest()] = known
-            while len(self._answers) > self._most:
-                self._answers.popitem(last=False)
+            _keep(self._answers, hashlib.sha256(manifest.encode()).digest(), known, self._most)
         return known
 
     def _judged(self, name: str, manifest: str) -> Answer:
@@ -110,11 +111,22 @@ class Judge:
             findings = list(failure.findings)
         return _answer(name, findings)
 
-    def _findings(self, document: Json) -> Sequence[Finding]:
-        try:
-            return judged(self._composer, document, self._overrides, seed=42).findings
-        except SglangHydraError as failure:
-            return failure.findings
+    def _findings(self, document: Document) -> Sequence[Finding]:
+        """Returns the findings on one server: planned once for the same words, whatever its object is called."""
+        words = repr([[(item.text, item.key, item.value) for item in document.requests], document.findings])
+        if (known := self._plans.get(words)) is None:
+            try:
+                known = judged(self._composer, document, self._overrides, seed=42).findings
+            except SglangHydraError as failure:
+                known = failure.findings
+            _keep(self._plans, words, known, self._most)
+        return known
+
+
+def _keep(store: OrderedDict[T, U], key: T, value: U, most: int) -> None:
+    store[key] = value
+    while len(store) > most:
+        store.popitem(last=False)
 
 
 def _answer(name: str, findings: Sequence[Finding]) -> Answer:

@@ -22,16 +22,16 @@ from sglang_hydra.convert.importing.reading import read_launches, version_in
 from sglang_hydra.convert.importing.reduction import Reduced, nearest_preset, preset_for, reduce_to_preset
 from sglang_hydra.convert.importing.sources import Source, launches_of, within_budget
 from sglang_hydra.convert.importing.typed import Typed
+from sglang_hydra.facts.hub import offline
 from sglang_hydra.planning.choosing.catalog import gpu_classes
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.run.diagnose.replan import offline
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, short
 
-_NO_GPU = ("auto", "none", "cpu")
+NO_GPU = ("auto", "none", "cpu")
 _PORT = re.compile(r":(\d{1,5})\Z", re.ASCII)
 
 
@@ -93,18 +93,21 @@ class Imported:
         return self.taken_over and self.held and not self.refused
 
 
-def import_source(source: Source, typed: Typed, composer: Composer) -> list[Imported]:
-    """Imports every server of a source. ``typed`` are the overrides after the source, which win.
+def import_source(source: Source, typed: Typed, composer: Composer, on: Sequence[str] | None = None) -> list[Imported]:
+    """Imports every server of a source. ``typed`` are the overrides behind the source, which win over it. Where they
+    are planned afterwards, ``on`` these GPU classes (empty: on any), nothing is planned or compared here.
 
     Raises ConfigError for a source that starts no server.
     """
     with within_budget(source):
         found = list(read_launches(launches_of(source, composer), typed, source, composer))
-    servers = [_import_one(launch, arguments, typed, composer) for launch, arguments in found]
+    servers = [_import_one(launch, arguments, typed, composer, on) for launch, arguments in found]
     return _named(servers)
 
 
-def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer) -> Imported:
+def _import_one(
+    launch: Launch, arguments: Arguments, typed: Typed, composer: Composer, on: Sequence[str] | None
+) -> Imported:
     gpus, gpu_findings = _gpu(launch, arguments, typed, composer)
     values = {**arguments.values, **typed.values}
     known = {name: value for name, value in values.items() if name in FIELDS}
@@ -114,7 +117,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     known, secrets = _without_secrets(known, arguments)
     environment, secret_variables = _environment(launch.environment)
     version = arguments.version or (arguments.read_by if extra else None)
-    gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in _NO_GPU else None
+    gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in NO_GPU else None
     nodes = _nodes(version, environment, extra, arguments.left_open)
     if gpu and launch.gpu_count and _usual_count(gpu, composer) not in (None, launch.gpu_count):
         nodes["gpu.count"] = launch.gpu_count
@@ -124,8 +127,9 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     planned = {name: _as_meant(name, value) for name, value in known.items()}
     grouped = {name: choice for name, choice in typed.choices.items() if name != "gpu"}
     try:
-        classes = gpus or _all_classes(launch, known, composer)
-        reduced = reduce_to_preset(planned, {**grouped, **nodes}, classes, composer, offline())
+        classes = gpus or on or _all_classes(launch, known, composer)
+        is_planned, settings = on is None and len(gpus) == 1, {**grouped, **nodes}
+        reduced = reduce_to_preset(planned, settings, classes, composer, offline(), is_planned=is_planned)
     except ConfigError as failure:
         findings += failure.findings
         reduced = Reduced(None, planned, None, False)
@@ -134,7 +138,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     if reduced.model is not None:
         choices["model"] = reduced.model
     choices |= {name: choice for name, choice in typed.choices.items() if name not in choices}
-    plan = reduced.plan if len(gpus) == 1 else None
+    plan = reduced.plan
     if "model_path" not in secrets:
         findings += _planned_findings(reduced, known, composer, plan)
     nodes |= {f"engine.env.{name}": f"${{oc.env:{name}}}" for name in secret_variables}
@@ -157,7 +161,9 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         server_id=plan.server_id if plan is not None else None,
         fits=arguments.guess[:2] if arguments.guess is not None else None,
         findings=tuple(dict.fromkeys(hidden_in(findings))),
-        differences=tuple(compared(settings, arguments.read_by, by_name, arguments, typed, composer)),
+        differences=tuple(compared(settings, arguments.read_by, by_name, arguments, typed, composer))
+        if on is None
+        else (),
         old=arguments.old,
         idle=tuple(arguments.idle),
         refused=plan is not None and not plan.ok,
@@ -239,7 +245,7 @@ def _all_classes(launch: Launch, known: Mapping[str, object], composer: Composer
     device."""
     if launch.gpu_classes:
         return list(launch.gpu_classes)
-    classes = [gpu for gpu in gpu_classes(composer) if gpu.name not in _NO_GPU]
+    classes = [gpu for gpu in gpu_classes(composer) if gpu.name not in NO_GPU]
     same = [gpu.name for gpu in classes if gpu.facts.device == known.get("device")]
     return same or [gpu.name for gpu in classes]
 
@@ -366,20 +372,21 @@ def classes_named_in(texts: Iterable[str], options: Sequence[str]) -> list[str]:
     class's own name; AMD's images are for an architecture (gfx942, gfx950).
     """
     table = json_beside(str(Path(__file__).with_name("hardware")))
+    texts = [text.lower()[:2000] for text in texts]
+    said = " ".join(texts)
     patterns = [
         *((rf"(?<![\w-]){pattern}(?![\w-])", name) for pattern, name in table["instances"].items()),
         *((rf"(?<![a-z0-9]){pattern}(?![a-z0-9])", name) for pattern, name in table["words"].items()),
         *(
             (rf"(?<![a-z0-9]){re.escape(name).replace('_', '[-_ ]')}(?![a-z0-9])", name)
             for name in sorted(options, key=len, reverse=True)
-            if name not in ("auto", "none", "cpu")
+            if name not in NO_GPU and name.partition("_")[0] in said
         ),
     ]
     found: dict[str, None] = {}
     for text in texts:
-        lowered = text.lower()[:2000]
         for pattern, name in patterns:
-            if name in options and re.search(pattern, lowered):
+            if name in options and re.search(pattern, text):
                 found.setdefault(name)
-                lowered = re.sub(pattern, " ", lowered)  # an H100-PCIe is no H100 too
+                text = re.sub(pattern, " ", text)  # an H100-PCIe is no H100 too
     return list(found)

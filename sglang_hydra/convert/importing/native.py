@@ -17,7 +17,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import REPLICA
 from sglang_hydra.convert.importing.experiment import is_reference
-from sglang_hydra.convert.importing.importer import State, import_source
+from sglang_hydra.convert.importing.importer import NO_GPU, State, import_source
 from sglang_hydra.convert.importing.proof import requests_of
 from sglang_hydra.convert.importing.sources import Source
 from sglang_hydra.convert.importing.typed import Typed, read_typed
@@ -57,6 +57,8 @@ def native_reader(
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
     named = {str(key).lstrip("+") for key, _ in pairs}
+    gpus = [str(value) for key, value in pairs if key == "gpu" and value in composer.options("gpu")]
+    on = [gpu for gpu in gpus if gpu not in NO_GPU][-1:]
     has_model = not named.isdisjoint(("model", "model_path"))
     named |= {"model_path"} if has_model else set()
 
@@ -67,7 +69,8 @@ def native_reader(
         folder = None if elsewhere else file.parent
         source = Source(name, content.removeprefix("\ufeff"), folder, variables=variables, elsewhere=elsewhere)
         found, servers = [], []
-        for number, server in enumerate(import_source(source, beside_flags(made_for, composer, release), composer), 1):
+        beside = beside_flags(made_for, composer, release)
+        for number, server in enumerate(import_source(source, beside, composer, on), 1):
             kept = dict(server.overrides)
             if made_for.get("seed") == "drawn":
                 kept.pop("random_seed", None)

@@ -50,11 +50,17 @@ def preset_for(path: str, composer: Composer) -> Model | None:
 
 
 def reduce_to_preset(
-    arguments: JsonObject, settings: JsonObject, gpus: Sequence[str], composer: Composer, env: Mapping[str, str]
+    arguments: JsonObject,
+    settings: JsonObject,
+    gpus: Sequence[str],
+    composer: Composer,
+    env: Mapping[str, str],
+    *,
+    is_planned: bool,
 ) -> Reduced:
-    """Keeps all ``arguments`` of a source, and replaces some by the preset if the server stays the same. ``settings``
-    are keys of the nodes and options of groups for every plan. Plans for a single GPU class; for several, compares the
-    composed intents, from which every class makes the same server.
+    """Keeps all ``arguments`` of a source, and takes the preset where it is the same server. ``settings`` are keys of
+    the nodes and options of groups that hold for every plan. It ``is_planned`` on the one GPU class that is known; else
+    what is composed is compared, from which every class makes the same.
 
     Raises ConfigError if the arguments do not compose.
     """
@@ -77,7 +83,7 @@ def reduce_to_preset(
     )
     if not same and named is None:
         model, overrides, same = None, dict(given), True
-    if len(gpus) > 1:
+    if not is_planned:
         return Reduced(model, overrides, None, same, planner.knows(gpus[0], model, overrides))
     plan = planner.plan(gpus[0], model, overrides)
     return Reduced(model, overrides, plan, same, plan.model.known, _needless(planner, gpus[0], model, overrides, plan))

@@ -38,9 +38,6 @@ from sglang_hydra.convert.importing.mappings import (
 )
 from sglang_hydra.convert.importing.script import Script
 from sglang_hydra.planning.recorded.input_files import StartsNothing
-from sglang_hydra.run.diagnose.diagnosis import diagnose
-from sglang_hydra.run.diagnose.lines import read_lines
-from sglang_hydra.run.diagnose.replan import gpu_classes_of
 from sglang_hydra.run.diagnose.server_args import CUT, parse_server_args
 from sglang_hydra.text.budget import OverBudget, check_items, check_size, cpu_limit, read_documents
 from sglang_hydra.text.errors import ConfigError
@@ -56,7 +53,11 @@ def has_server_arguments(text: str) -> bool:
 
 
 def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
-    """Returns the servers of a log, one for equal arguments, with the release and the GPU in the log."""
+    """Returns every server of the log, one for equal arguments, with the release and the GPU that the log shows."""
+    from sglang_hydra.run.diagnose.diagnosis import diagnose
+    from sglang_hydra.run.diagnose.lines import read_lines
+    from sglang_hydra.run.diagnose.replan import gpu_classes_of
+
     lines = list(read_lines(BytesIO(text.encode("utf-8", "replace"))))
     found = list(_logged(lines))
     if not found:

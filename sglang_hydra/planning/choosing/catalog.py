@@ -20,6 +20,7 @@ from sglang_hydra.text.findings import Finding
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer
     from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.compose.presets import Preset
     from sglang_hydra.facts.model import ModelFacts
 
 
@@ -75,7 +76,22 @@ def gpu_classes(composer: Composer, requests: Sequence[Request] = (), *, strict:
 
 
 def models(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Model]:
-    """Returns the models with facts and a checkpoint of their own. With ``strict`` a broken one raises ConfigError."""
+    """Returns the models with facts and a checkpoint of their own. ConfigError for a broken one if ``strict``."""
+    presets = composer.presets("model", requests, strict=strict)
+    if (known := _models.get(id(presets))) is None or known[0] is not presets:
+        known = presets, _models_of(presets)
+        if len(_models) >= _MOST_KEPT:
+            _models.clear()
+        _models[id(presets)] = known
+    return known[1]
+
+
+_MOST_KEPT = 16
+_models: dict[int, tuple[Sequence[Preset], list[Model]]] = {}
+"""The models of each list of presets, which a composer makes once."""
+
+
+def _models_of(presets: Sequence[Preset]) -> list[Model]:
     return [
         Model(
             preset.name,
@@ -84,7 +100,7 @@ def models(composer: Composer, requests: Sequence[Request] = (), *, strict: bool
             {name: value for name, value in preset.node["args"].items() if name != "served_model_name"},
             str(preset.node["name"]),
         )
-        for preset in composer.presets("model", requests, strict=strict)
+        for preset in presets
         for facts in [preset_facts(preset.node, f"preset {preset.name}")]
         if facts is not None and preset.node["model_path"] is not None
     ]

@@ -108,7 +108,10 @@ def fit_with_findings(
     shared, of_trainer = _beside_trainer(composition, resolution, facts, fit)
 
     def remedies() -> Sequence[Remedy]:
-        return remedies_of(resolution, facts, fit, wanted, read_classes, reserved, resolve_with) if read_classes else ()
+        if read_classes is None:
+            return ()
+        usual = not is_probed and "gpu.count" not in composition.settings
+        return remedies_of(resolution, facts, fit, wanted, read_classes, reserved, resolve_with, usual_count=usual)
 
     of_host = _host_findings(resolution, facts, fit, is_probed or "gpu.host_memory_gib" in composition.settings)
     return shared, [*fit_findings(fit, remedies, wanted, refused=not resolution.ok), *of_host, *of_trainer]
@@ -212,11 +215,14 @@ def remedies_of(
     read_classes: Callable[[], Sequence[GpuClass]],
     reserved_gib: float = 0.0,
     resolve_with: Resolve | None = None,
+    *,
+    usual_count: bool = False,
 ) -> tuple[Remedy, ...]:
     """Returns the changes with which the plan fits and has the wanted capacity, each resolved, checked and fitted.
 
-    ``read_classes`` reads the GPU classes of the catalog, only where no smaller change helps. ``resolve_with`` resolves
-    changed arguments and facts; the default is our own rules."""
+    ``read_classes`` reads the GPU classes of the catalog; it is called where no smaller change helps. ``resolve_with``
+    resolves what is given with other facts, without it by our own rules. A ``usual_count`` of GPUs may be another.
+    """
     from sglang_hydra.fit.remedy import Server, remedies
 
     classes: dict[str, GpuFacts] = {}
@@ -227,7 +233,7 @@ def remedies_of(
         yield from classes.values()
 
     verify = _verifier(resolution, facts, classes, reserved_gib, resolve_with or _by_own_rules)
-    server = Server(resolution.values, resolution.layout, resolution.release, resolution.intent)
+    server = Server(resolution.values, resolution.layout, resolution.release, resolution.intent, usual_count)
     return remedies(server, facts.gpu, found, verify, wanted=wanted, classes=larger())
 
 
@@ -256,8 +262,10 @@ def fit_findings(
 
 
 def _offer(remedy: Remedy) -> Offered:
+    """Returns a change as it is typed; another class is an example, which nobody is corrected to."""
     typed, colon, why = remedy.change.partition(": ")
-    return Offered.typed(typed, colon + why)
+    when = f"is the smallest class that holds it{colon}{why}" if "gpu" in remedy.overrides else ""
+    return Offered.typed(typed, colon + why, when=when)
 
 
 def _likely(found: Fit) -> str:
@@ -280,6 +288,7 @@ def _verifier(
     def verify(overrides: JsonObject) -> Fit | None:
         changes = dict(overrides)
         gpu = classes.get(changes.pop("gpu", ""), facts.gpu)
+        gpu = replace(gpu, count=changes.pop("gpu.count", gpu.count))
         model = facts.model
         if "model_path" in changes:
             from sglang_hydra.architecture.published_checkpoints import facts_as, find_published
@@ -291,6 +300,8 @@ def _verifier(
         intent = {**resolution.intent, **changes}
         other = facts._replace(gpu=gpu, model=model, given=intent)
         planned = resolve_with(other)
+        if not planned.ok:
+            return None
         found = fit_of(planned, other, reserved_gib, sized_end=False)
         # Most changes do not make it fit; only changes that do are worth the time of the checks.
         if found is None or not found.fits:

@@ -83,8 +83,9 @@ def with_planned_offers(
 ) -> tuple[Finding, ...]:
     """Returns ``findings`` with those of their offers that help, as planned remedies.
 
-    An offer helps where the finding disappears and no error appears that was not ``before`` (by default: among the
-    findings). Offers with a new warning are named only where all have one; at most ``most`` are named."""
+    An offer helps where the finding is gone and no error is there that was not ``before`` (by default: among the
+    findings). One that brings a new warning is named only where all do but choices, and not more than ``most`` are.
+    """
     known = findings if before is None else before
     return tuple(_with_offers(finding, plan_with, known, most) if finding.offers else finding for finding in findings)
 
@@ -98,8 +99,9 @@ def _with_offers(finding: Finding, plan_with: PlanWith, before: Sequence[Finding
             works.append((len(_new(before, after, "warning")), offer))
         if sum(not warnings for warnings, _ in works) == most:
             break
-    fewest = min((warnings for warnings, _ in works), default=0)
-    helps = [offer._replace(kind="planned") for warnings, offer in works if warnings == fewest][:most]
+    own = [warnings for warnings, offer in works if not offer.choice]  # a choice takes the place of none of these
+    fewest = min(own or [warnings for warnings, _ in works], default=0)
+    helps = [offer._replace(kind="planned") for warnings, offer in works if warnings <= fewest][:most]
     return finding.said([*helps, *(remedy for remedy in finding.remedies if remedy not in finding.offers)])
 
 

@@ -140,7 +140,7 @@ def gpt_oss_runs_on_cuda(args: ServerArgs, facts: Facts) -> Outcome:
         "model_path",
         "device",
         hint="another GPU of NVIDIA or AMD",
-        offers=("gpu=h100", "gpu=mi300x"),
+        offers=[Remedy.typed(f"gpu={name}", when="has it") for name in ("h100", "mi300x")],
     )
 
 

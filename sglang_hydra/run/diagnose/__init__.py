@@ -7,7 +7,18 @@ here starts, stops or contacts a server.
 
 from __future__ import annotations
 
-from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
-from sglang_hydra.run.diagnose.failure_class import UNKNOWN
+from typing import TYPE_CHECKING
 
 __all__ = ["UNKNOWN", "Diagnosis", "diagnose"]
+
+if TYPE_CHECKING:
+    from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
+    from sglang_hydra.run.diagnose.failure_class import UNKNOWN
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.diagnosis"), name)  # 90 patterns: a command that is read needs none

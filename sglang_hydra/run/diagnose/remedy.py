@@ -15,6 +15,7 @@ from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.facts.hub import offline
 from sglang_hydra.fit.overheads import GIB
 from sglang_hydra.fit.result import Fit, gib
 from sglang_hydra.planning.plan import Plan
@@ -23,7 +24,7 @@ from sglang_hydra.run.diagnose.advice import in_release, with_costs
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import FailureClass
 from sglang_hydra.run.diagnose.log_advice import SAID, LogNumbers, changes_of
-from sglang_hydra.run.diagnose.replan import RULES, Replanned, is_replanned, offline, replan
+from sglang_hydra.run.diagnose.replan import RULES, Replanned, is_replanned, replan
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.json_types import JsonObject

@@ -15,6 +15,7 @@ from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.facts.hub import offline
 from sglang_hydra.facts.installed import installed
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases.records import default_release
@@ -284,10 +285,3 @@ def _composed(
             remarks.append(f"left out, as these rules do not know the value: {', '.join(sorted(refused))}")
             values = {name: value for name, value in values.items() if name not in refused}
     return make_plan(composer, [*fixed, *overrides], env=offline()), {}
-
-
-def offline() -> dict[str, str]:
-    """Returns the environment without SGLANG_* variables and with the hub offline, so that reading a log downloads
-    nothing."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SGLANG_")}
-    return {**kept, "HF_HUB_OFFLINE": "1"}

@@ -167,13 +167,14 @@ def test_an_eight_gpu_h100_node_cannot_hold_deepseek_v3_and_the_offers_plan_clea
     refused = next(finding for finding in plan.findings if finding.id == "FIT001")
     assert "79.7 GiB" in refused.message
     assert refused.hint is not None
-    for offer in refused.hint.split("; or "):
-        changes = [Request(word, "offer") for word in offer.partition(":")[0].split()]
+    assert [offer.choice for offer in refused.offers] == [False, True]
+    for offer in refused.offers:
+        changes = [Request(word, "offer") for word in offer.words]
         kept = [
             item for item in asked if item.text.partition("=")[0] not in {c.text.partition("=")[0] for c in changes}
         ]
         again = make_plan(composer(), [*kept, *changes], seed=42, env={})
-        assert again.launchable, offer
+        assert again.launchable is not False, offer
 
 
 def test_reserved_memory_is_taken_from_what_fits() -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.facts.hub import offline
 from sglang_hydra.facts.installed import Packages
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.run.diagnose import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.remedy import with_plan, with_remedies
-from sglang_hydra.run.diagnose.replan import Replanned, offline, release_of, replan
+from sglang_hydra.run.diagnose.replan import Replanned, release_of, replan
 from sglang_hydra.text.user_settings import begin
 from tests.plans import without_accelerator, without_engines
 

@@ -105,9 +105,10 @@ def import_source(source: Source, typed: Typed, composer: Composer, on: Sequence
     return _named(servers)
 
 
-def _import_one(
-    launch: Launch, arguments: Arguments, typed: Typed, composer: Composer, on: Sequence[str] | None
-) -> Imported:
+_On = Sequence[str] | None
+
+
+def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer, on: _On) -> Imported:
     gpus, gpu_findings = _gpu(launch, arguments, typed, composer)
     values = {**arguments.values, **typed.values}
     known = {name: value for name, value in values.items() if name in FIELDS}
@@ -143,8 +144,8 @@ def _import_one(
         findings += _planned_findings(reduced, known, composer, plan)
     nodes |= {f"engine.env.{name}": f"${{oc.env:{name}}}" for name in secret_variables}
     states = tuple(_states(reduced, known, arguments, secrets, extra))
-    settings = {**choices, **overrides, **nodes}
-    by_name = {state.name: state.state for state in states}
+    settings, by_name = {**choices, **overrides, **nodes}, {state.name: state.state for state in states}
+    differences = compared(settings, arguments.read_by, by_name, arguments, typed, composer) if on is None else ()
     return Imported(
         name=launch.name,
         kind=launch.kind,
@@ -161,9 +162,7 @@ def _import_one(
         server_id=plan.server_id if plan is not None else None,
         fits=arguments.guess[:2] if arguments.guess is not None else None,
         findings=tuple(dict.fromkeys(hidden_in(findings))),
-        differences=tuple(compared(settings, arguments.read_by, by_name, arguments, typed, composer))
-        if on is None
-        else (),
+        differences=tuple(differences),
         old=arguments.old,
         idle=tuple(arguments.idle),
         refused=plan is not None and not plan.ok,

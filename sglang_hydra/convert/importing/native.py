@@ -57,10 +57,8 @@ def native_reader(
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
     named = {str(key).lstrip("+") for key, _ in pairs}
-    gpus = [str(value) for key, value in pairs if key == "gpu" and value in composer.options("gpu")]
-    on = [gpu for gpu in gpus if gpu not in NO_GPU][-1:]
-    has_model = not named.isdisjoint(("model", "model_path"))
-    named |= {"model_path"} if has_model else set()
+    on = [str(value) for key, value in pairs if key == "gpu" and value in {*composer.options("gpu")} - {*NO_GPU}][-1:]
+    named |= {"model_path"} if (has_model := not named.isdisjoint(("model", "model_path"))) else set()
 
     def read(file: Path, content: str) -> list[tuple[str, Document]]:
         name = shown_path(str(file))
@@ -88,9 +86,10 @@ def native_reader(
             settings = {"engine": "sglang", **version, **server.choices, **kept, **nodes}
             has_open_model = "model_path" in kept.keys() - server.overrides.keys()
             read_as = [item for item in server.findings if item.id != "IMP006" or not has_open_model]
-            findings = tuple(_of_reading(read_as, named))
-            findings += tuple(_of_image(name, server.image_version, made_for.get(_RELEASE), release))
-            document = Document([*requests_of(settings, server.place or name), *own], findings=findings)
+            of_image = _of_image(name, server.image_version, made_for.get(_RELEASE), release)
+            document = Document(
+                [*requests_of(settings, server.place or name), *own], findings=(*_of_reading(read_as, named), *of_image)
+            )
             found.append((server.name or str(number), document))
             servers.append(settings)
         if "topology" in made_for:

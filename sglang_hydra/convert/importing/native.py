@@ -57,7 +57,7 @@ def native_reader(
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
     named = {str(key).lstrip("+") for key, _ in pairs}
-    on = [str(value) for key, value in pairs if key == "gpu" and value in {*composer.options("gpu")} - {*NO_GPU}][-1:]
+    on = [str(value) for key, value in pairs if key == "gpu" and _is_class(value, composer)][-1:]
     named |= {"model_path"} if (has_model := not named.isdisjoint(("model", "model_path"))) else set()
 
     def read(file: Path, content: str) -> list[tuple[str, Document]]:
@@ -67,8 +67,7 @@ def native_reader(
         folder = None if elsewhere else file.parent
         source = Source(name, content.removeprefix("\ufeff"), folder, variables=variables, elsewhere=elsewhere)
         found, servers = [], []
-        beside = beside_flags(made_for, composer, release)
-        for number, server in enumerate(import_source(source, beside, composer, on), 1):
+        for at, server in enumerate(import_source(source, beside_flags(made_for, composer, release), composer, on), 1):
             kept = dict(server.overrides)
             if made_for.get("seed") == "drawn":
                 kept.pop("random_seed", None)
@@ -87,10 +86,9 @@ def native_reader(
             has_open_model = "model_path" in kept.keys() - server.overrides.keys()
             read_as = [item for item in server.findings if item.id != "IMP006" or not has_open_model]
             of_image = _of_image(name, server.image_version, made_for.get(_RELEASE), release)
-            document = Document(
-                [*requests_of(settings, server.place or name), *own], findings=(*_of_reading(read_as, named), *of_image)
-            )
-            found.append((server.name or str(number), document))
+            findings = (*_of_reading(read_as, named), *of_image)
+            document = Document([*requests_of(settings, server.place or name), *own], findings=findings)
+            found.append((server.name or str(at), document))
             servers.append(settings)
         if "topology" in made_for:
             router = [
@@ -103,6 +101,10 @@ def native_reader(
         return found
 
     return read
+
+
+def _is_class(name: object, composer: Composer) -> bool:
+    return name not in NO_GPU and name in composer.options("gpu")
 
 
 def _open_model(states: Sequence[State]) -> dict[str, str]:

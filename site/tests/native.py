@@ -98,11 +98,27 @@ def use_wheels(real: Path) -> Callable[[bool], None]:
     return lambda value: allowed.__setitem__(0, value)
 
 
+def ask_one_machine() -> Callable[[], None]:
+    """Lets each question ask a release about one kind of machine, as the page does: remedies on others are estimates.
+    Returns what begins a question."""
+    from sglang_hydra.releases import asking, process
+
+    asked_now, machines = asking._asked_now, []
+
+    def once(case: Any, record: Any, how: Any) -> Any:
+        machine = {name: value for name, value in case.machine.items() if name not in process._MAY_CHANGE}
+        machines.append(machine)
+        return asked_now(case, record, how) if machine == machines[0] else asking.NoAnswer("it is not asked here")
+
+    asking._asked_now = once
+    return machines.clear
+
+
 def main() -> None:
     from sglang_hydra.cli.answers import answer
     from sglang_hydra.facts.tiny import default_cache
 
-    allow = use_wheels(default_cache())
+    allow, begin = use_wheels(default_cache()), ask_one_machine()
     target = Path(sys.argv[1]).resolve()
     cases = []
     with tempfile.TemporaryDirectory() as folder:
@@ -114,6 +130,7 @@ def main() -> None:
             *((words, True) for words in exact_questions()),
         ]:
             allow(exact)
+            begin()
             question = {"ask": "plan", "words": words}
             cases.append({"question": question, "exact": exact, "answer": answer(json.dumps(question))})
         os.chdir(target.parent)

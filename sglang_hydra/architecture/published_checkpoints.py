@@ -18,7 +18,8 @@ from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 
 class Published(NamedTuple):
     """A checkpoint: its id, the id of its original, its format and quantization_config (None: not quantized), its
-    config.json in conf/configs (None: the original's config with another format), and whether it is smaller."""
+    config.json in conf/configs (None: the original's config with another format), and whether it is offered in place of
+    its original: not where it is no smaller, and where ``quantization=fp8`` makes the same of the original."""
 
     path: str
     original: str
@@ -26,7 +27,7 @@ class Published(NamedTuple):
     quantization: JsonObject | None
     source: str
     config_file: str | None = None
-    smaller: bool = True
+    offered: bool = True
 
 
 _TABLE: JsonObject = json_beside(__file__)
@@ -41,7 +42,7 @@ CHECKPOINTS = tuple(
         _TABLE["quantizations"].get(row["quantization"]),
         _TABLE["sources"][row["source"]],
         f"{row['path'].replace('/', '--')}.json" if row["quantization"] == _WHOLE else None,
-        row.get("smaller", True),
+        row.get("offered", True),
     )
     for row in _TABLE["checkpoints"]
 )
@@ -68,8 +69,8 @@ def alike(path: str) -> tuple[str, str] | None:
 
 
 def others(path: str) -> Iterator[Published]:
-    """Returns the checkpoints of the same weights as ``path`` in smaller formats."""
-    return (checkpoint for checkpoint in CHECKPOINTS if checkpoint.original == path and checkpoint.smaller)
+    """Returns the checkpoints that are offered in place of ``path``."""
+    return (checkpoint for checkpoint in CHECKPOINTS if checkpoint.original == path and checkpoint.offered)
 
 
 def variants(path: str) -> dict[str, str]:

@@ -105,7 +105,7 @@ def test_a_variant_is_offered_where_a_model_does_not_fit(
 ) -> None:
     words = ("gpu=h200", "gpu.count=1", "model=mixtral_8x22b")
     (finding,) = [finding for finding in planned(*words, using=own).findings if finding.id == "FIT001"]
-    assert [offer.said for offer in finding.offers][:2] == ["gpu=big", "gpu=big_pair"]
+    assert [offer.said for offer in finding.offers][:2] == ["tp_size=4 nnodes=4", "gpu=big"]
     assert "gpu=big" in said(capsys, "fit", "--config-dir", str(folder), *words)[1]
 
 

@@ -98,7 +98,7 @@ def test_a_variant_is_sized_as_its_own_checkpoint_and_its_preset_is_an_alias(pub
 
     own = plan(original, f"model_path={published.path}")
     assert plan(original, f"model.variant={published.format}") == own
-    assert (own[0] < plan(original)[0]) == published.smaller
+    assert own[0] < plan(original)[0] or not published.offered
     if published.path in presets:
         assert plan(f"model={presets[published.path]}") == own
 

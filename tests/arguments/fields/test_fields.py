@@ -198,9 +198,9 @@ class TestSealed:
     def test_reads_and_never_writes(self) -> None:
         args = sealed({**fresh_defaults(), "tp_size": 8})
         assert args.tp_size == 8
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        with pytest.raises(AttributeError):
             args.tp_size = 4
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        with pytest.raises(AttributeError):
             del args.tp_size
         assert args.tp_size == 8
 
@@ -219,7 +219,7 @@ class TestSealed:
         args = sealed({**fresh_defaults(), "tp_size": 8})
         for again in (copy.deepcopy(args), pickle.loads(pickle.dumps(args))):
             assert again == args
-            with pytest.raises(dataclasses.FrozenInstanceError):
+            with pytest.raises(AttributeError):
                 again.tp_size = 1
 
     @pytest.mark.parametrize("values", [{}, {"tp_size": 1}, {**fresh_defaults(), "tpsize": 1}])
@@ -234,7 +234,7 @@ def test_an_adapter_is_a_value() -> None:
 
 
 def test_an_arg_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         Arg("Help.").help = "other"  # type: ignore[misc]
 
 

@@ -49,8 +49,8 @@ def test_one_that_was_not_ready_for_no_known_reason_is_of_that_class() -> None:
 
 
 def test_the_change_that_is_offered_is_one_whose_plan_is_clean() -> None:
-    typed = requests("gpu=h200", "model=qwen3_8b", "mem_fraction_static=0.95")
-    plan = planned("gpu=h200", "model=qwen3_8b", "mem_fraction_static=0.95")
+    typed = requests("gpu=h100", "model=qwen3_8b", "mem_fraction_static=0.95")
+    plan = planned("gpu=h100", "model=qwen3_8b", "mem_fraction_static=0.95")
     failure = failure_of("ENG008", WHAT, lines("graphs", "graph"), 137)
     assert failure.kind == "oom_graph"
     found = with_smallest_change(failure.findings, failure.diagnosis, plan, composer(), typed)
@@ -60,7 +60,7 @@ def test_the_change_that_is_offered_is_one_whose_plan_is_clean() -> None:
     assert name == "mem_fraction_static"
     value = rest.split()[0].rstrip(":,")
     assert float(value) < 0.95
-    assert planned("gpu=h200", "model=qwen3_8b", f"mem_fraction_static={value}").launchable
+    assert planned("gpu=h100", "model=qwen3_8b", f"mem_fraction_static={value}").launchable
 
 
 def test_what_no_diagnosis_explains_stays_as_it_is() -> None:

@@ -27,7 +27,9 @@ def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
         "device",
         offers=(
             Remedy.typed("gpu=h100", ": plans for a machine that has one, as any other class does"),
-            *("gpu=h200", "gpu=cpu"),
+            "gpu=h200",
+            Remedy.typed("gpu=cpu", when="to serve from this machine's CPU"),
+            "gpu=h200 tp_size=8",
         ),
     )
 

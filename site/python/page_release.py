@@ -25,6 +25,7 @@ class Wanted(BaseException):
 class Page(Protocol):
     """What the page does, in src/release.js: all of it is JSON. A child is named by its options."""
 
+    def allowed(self) -> bool: ...
     def state(self, options: str, facts: str) -> str: ...
     def ask(self, options: str, case: str) -> str: ...
     def end(self, options: str) -> None: ...
@@ -35,7 +36,8 @@ def install(page: Page, folders: Collection[str]) -> None:
     known = frozenset(folders)
 
     def place_of(wheel: Wheel) -> Path | None:
-        return FOLDER / wheel.folder if wheel.name == STAND_IN or wheel.folder in known else None
+        is_here = page.allowed() and (wheel.name == STAND_IN or wheel.folder in known)
+        return FOLDER / wheel.folder if is_here else None
 
     def sealed(wheel: Wheel) -> Any:
         place = place_of(wheel)
@@ -59,13 +61,19 @@ def install(page: Page, folders: Collection[str]) -> None:
                 "lists": {place: wheel.lists for wheel, place in pairs},
                 "machine": {name: facts[name] for name in sorted(facts) if name not in process._MAY_CHANGE},
             })  # fmt: skip
-            state = page.state(self.options, json.dumps(facts))
+            self.facts = json.dumps(facts)
+            self.must_be_ready()
+
+        def must_be_ready(self) -> None:
+            """Raises Wanted where the page has no such child, or has given it up for a later one."""
+            state = page.state(self.options, self.facts)
             if state == "absent":
                 raise Wanted
             if state != "ready":
                 raise process.ChildFailed(state)
 
         def ask(self, case: Mapping[str, object]) -> dict[str, Any]:
+            self.must_be_ready()
             answer: dict[str, Any] = json.loads(page.ask(self.options, json.dumps(case)))
             if "changed" in answer:
                 raise process.changed_file(answer["changed"])

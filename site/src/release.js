@@ -38,6 +38,8 @@ export function releases(planner, newPython, fetchWheel, packages) {
   let wanted = null;
   /** How many may still be started for this question: the plan's own. Remedies on other kinds of GPU are estimates. */
   let left = 1;
+  /** Whether this question may ask releases at all. */
+  let allowed = true;
 
   /** @param {string} place */
   function wheel(place) {
@@ -75,6 +77,7 @@ export function releases(planner, newPython, fetchWheel, packages) {
 
   return {
     page: {
+      allowed: () => allowed,
       /** @param {string} options @param {string} facts */
       state(options, facts) {
         const known = children.get(options);
@@ -102,6 +105,7 @@ export function releases(planner, newPython, fetchWheel, packages) {
     /** Before a question: what did not come is tried again. @param {boolean} mayAsk */
     begin(mayAsk) {
       left = mayAsk ? 1 : 0;
+      allowed = mayAsk;
       for (const [options, known] of children) if ("failure" in known) children.delete(options);
     },
     isWanted: () => wanted !== null,

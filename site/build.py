@@ -291,7 +291,7 @@ def main() -> None:
     offered |= {"exact": exact}
     offered |= {"options": script_json({"formats": known["formats"]}), "total": total_bytes()}
     examples = [(label, link_to(form)) for label, form in _EXAMPLES]
-    pages.write("plan.html", "plan.html", first=None, form={**_AT_HOME, "count": ""}, **offered)
+    pages.write("plan.html", "plan.html", first=None, form=_AT_HOME, **offered)
     pages.write("index.html", "home.html", first=first_plan(), form=_AT_HOME, examples=examples, **offered)
     pages.write("paste.html", "paste.html", total=offered["total"])
     if not arguments.without_catalog:

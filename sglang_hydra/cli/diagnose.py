@@ -15,9 +15,11 @@ from typing import BinaryIO
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show, typed_words
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.hub import offline
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.fetching import nothing_fetched
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.run.diagnose.remedy import with_plan, with_remedies
@@ -48,12 +50,8 @@ def run(invocation: Invocation) -> int:
         name = _folder_of(word)
         with opened(name) as file:
             found = _diagnosed(file, name, exit_code)
-        started = None if overrides else _plan_of(Path(name))
-        if isinstance(started, tuple):
-            found = with_plan(found, started[0], composer, started[1])
-        else:
-            found = with_remedies(found, composer, overrides)
-            found = replace(found, notes=(*found.notes, started)) if started else found
+        with nothing_fetched():  # a log, or the plan beside it, may name any release
+            found = _planned_again(found, Path(name), composer, overrides)
         results.append(("stdin" if name == _STDIN else word, found))
     show(invocation, lambda: record(results), lambda: screen(results))
     states = {found.state for _, found in results}
@@ -66,6 +64,15 @@ def _folder_of(word: str) -> str:
         return word
     meant = named(word, records())
     return meant[0].run_folder if len(meant) == 1 else word
+
+
+def _planned_again(found: Diagnosis, folder: Path, composer: Composer, overrides: Sequence[Request]) -> Diagnosis:
+    """Adds changes that help: of the plan in a run folder, else of the server that the log and the overrides name."""
+    started = None if overrides else _plan_of(folder)
+    if isinstance(started, tuple):
+        return with_plan(found, started[0], composer, started[1])
+    found = with_remedies(found, composer, overrides)
+    return replace(found, notes=(*found.notes, started)) if started else found
 
 
 def _plan_of(folder: Path) -> tuple[Plan, list[Request]] | str | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, is_secret_name, secret_keys
-from sglang_hydra.compose.model_presets import ModelPresets
+from sglang_hydra.compose.model_presets import ModelPresets, path_of_variant
 from sglang_hydra.compose.overrides import Request, Wanted, named_release, parse_requests, read_requests
 from sglang_hydra.compose.schema import PAIR, PRIMARY_NAME, register
 from sglang_hydra.compose.separate_words import joined
@@ -433,7 +433,7 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
     root, layers = base.plain(), base.layers
     gpu, model = root["gpu"], root["model"]
     if model["variant"] is not None:
-        model = root["model"] = {**model, "model_path": _path_of_variant(model)}
+        model = root["model"] = {**model, "model_path": path_of_variant(model)}
     if model["model_path"] is not None:
         named_by = "model_path" if model["variant"] is None else "variant"
         layers.lift("model", "model_path", model["model_path"], ("model", named_by))
@@ -475,19 +475,6 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
         programs=layers.programs(root),
         findings=(*layers.warnings, *_typed_secrets(leaves), *secrets.withheld()),
     )
-
-
-def _path_of_variant(model: JsonObject) -> str:
-    """Returns the checkpoint of ``model.variant``. Raises ConfigError for a format in which none is published."""
-    from sglang_hydra.architecture.published_checkpoints import variants
-
-    known, variant = variants(str(model["model_path"])), model["variant"]
-    if variant not in known:
-        published = ", ".join(sorted(known)) or "no other format"
-        message = f"model.variant={variant} is not known of {model['model_path']}: published are {published}"
-        offers = tuple(f"model.variant={name}" for name in sorted(known) or ["null"])
-        raise ConfigError(Finding("error", "FCT005", message, ("model.variant",), offers=offers))
-    return known[variant]
 
 
 def _typed_secrets(wanted: Sequence[Wanted]) -> Iterator[Finding]:

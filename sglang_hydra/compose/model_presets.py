@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.facts.stated_config import preset_facts
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.presets import Preset
@@ -92,3 +95,16 @@ def _formats(path: str) -> frozenset[str]:
 def _flat(path: str) -> str:
     """Returns ``llama318binstruct`` for ``meta-llama/Llama-3.1-8B-Instruct``."""
     return "".join(filter(str.isalnum, path.rpartition("/")[2])).lower()
+
+
+def path_of_variant(model: JsonObject) -> str:
+    """Returns the checkpoint of ``model.variant``. Raises ConfigError for a format in which none is published."""
+    from sglang_hydra.architecture.published_checkpoints import variants
+
+    known, variant = variants(str(model["model_path"])), model["variant"]
+    if variant not in known:
+        published = ", ".join(sorted(known)) or "no other format"
+        message = f"model.variant={variant} is not known of {model['model_path']}: published are {published}"
+        offers = tuple(f"model.variant={name}" for name in sorted(known) or ["null"])
+        raise ConfigError(Finding("error", "FCT005", message, ("model.variant",), offers=offers))
+    return known[variant]

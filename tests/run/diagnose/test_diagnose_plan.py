@@ -84,3 +84,15 @@ def test_a_plan_that_cannot_be_read_is_said(run: Run, tmp_path: Path) -> None:
     printed = run("diagnose", str(folder))
     assert printed.code == 0
     assert "its plan.json was not used" in printed.out
+
+
+def test_a_plan_of_somebody_else_starts_no_program(run: Run, tmp_path: Path) -> None:
+    folder = started(run, tmp_path / "run", free=40.1, weights=15.05, last=TOO_LITTLE)
+    program = folder / "python"
+    program.write_text(f"#!/bin/sh\ntouch {folder}/ran\n")
+    program.chmod(0o755)
+    made = run("plan", "--json", "gpu=h100", "model=llama_3_1_8b", f"engine.python={program}")
+    (folder / "plan.json").write_text(made.out)
+    (folder / "ran").unlink(missing_ok=True)
+    assert "planned 78.7 GiB free" in run("diagnose", str(folder)).out
+    assert not (folder / "ran").exists()

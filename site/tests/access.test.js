@@ -67,7 +67,7 @@ onSite("a plan is made, mended and explained with the keyboard alone", async (pa
   await page.goto("/plan.html");
   await answered(page);
   for (const id of ["gpu", "count", "model", "release", "users", "more"]) await tabTo(page, `#${id}`);
-  await page.keyboard.type("context_length=16384");
+  await page.keyboard.type("tp_size=3");
   await page.keyboard.press("Enter");
   await answered(page);
   assert.match(await page.textContent("#verdict"), /^Cannot be launched/);

@@ -142,7 +142,7 @@ def _take_unknown(made: Accepted, name: str, value: object) -> None:
     old = made.known.old_flags.get(flag)
     if old is not None and old.does_nothing and EVERY[name].is_flag:
         made.idle.append(flag)
-        message = f"{name}: SGLang {made.version} accepts {flag} and does nothing with it"
+        message = f"{name}: SGLang {made.version} accepts {flag} and ignores it"
         made.findings.append(Finding("info", "VER006", message, (name,)))
     elif old is not None and old.field is not None and old.field in made.known.arguments:
         _note_old(made, name, flag, old.instead)

@@ -208,7 +208,7 @@ class _Reader:
         message = f"{option.flag} {does} SGLang {version}"
         self.made.findings.append(Finding("warning", "IMP008", message, fields, hint and f"{hint} instead"))
         if option.argument is None:
-            self.made.idle[option.flag] = f"SGLang {version} accepts it and does nothing with it"
+            self.made.idle[option.flag] = f"SGLang {version} accepts it and ignores it"
             return False
         self.made.old[option.argument.name] = tuple(typed.words)
         return True
@@ -260,7 +260,7 @@ class _Reader:
         if since is None and _as_name(typed.flag) in OF_REQUESTS:
             return f'"{_as_name(typed.flag)}" in the JSON of a request: the server does not set it', None
         if since is None and not typed.values and (switch := self._switch_of(typed.flag)):
-            return None, Remedy.fixed("", f"leave it out: it is so unless {switch} says otherwise")
+            return None, Remedy.fixed("", f"leave it out: this is the default unless {switch} changes it")
         if since is None:
             return _near(typed.flag, self.parser), None
         if not at_least(self.parser.version, since):

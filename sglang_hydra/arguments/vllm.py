@@ -63,7 +63,7 @@ def in_sglangs_words(flag: str, values: Sequence[str], tp_size: str = "1") -> tu
         return None, found.why or ""
     field = FIELDS[found.argument.lstrip("!")]
     if found.is_default:
-        return [], f"SGLang does so unless {field.name} says otherwise"
+        return [], f"SGLang does this unless {field.name} changes it"
     value = " ".join(values) if found.value is None else found.value
     value = tp_size if found.copied else found.values.get(str(value), value)
     if field.is_flag:

@@ -87,16 +87,16 @@ def _drift(invocation: Invocation, live: Sequence[Request]) -> int:
     a server could not be asked."""
     planned, *rest = invocation.requests
     if len(rest) != len(live) or is_url(planned.text):
-        message = "diff compares a plan with servers: the plan is one word, in quotes, and then come addresses or files"
+        message = "diff compares a plan with servers: first the plan, as one quoted word, then addresses or files"
         hint = f"{program()} diff 'gpu=h200 model=qwen3_8b' http://127.0.0.1:30000"
         raise ConfigError(Finding("error", "DIF001", message, hint=hint))
     composer = composer_of(invocation)
     side = _planned(composer, planned.text, "left", native_reader(composer, variables=invocation.variables))
     plan = side.made
     if not isinstance(plan, Plan):
-        message = f"topology={plan.name} has several servers, and each address is one"
+        message = f"topology={plan.name} has several servers, and each address is one server"
         raise ConfigError(
-            Finding("error", "DIF002", message, hint="the plan of one of them, as FILE#NAME or an export")
+            Finding("error", "DIF002", message, hint="name the plan of one server, as FILE#NAME or an export")
         )
     found = list(drift_of(plan, [item.text for item in live]))
     same = all(item.is_as_planned(plan) for item in found)
@@ -151,7 +151,7 @@ def _planned(composer: Composer, side: str, place: str, others: ReadOthers | Non
         if is_document(side):
             found = named_documents(side, others)
             if len(found) > 1:
-                message = f"{side} starts {len(found)} servers, and a side of diff is one of them"
+                message = f"{side} starts {len(found)} servers, and each side of diff is one server"
                 raise ConfigError(Finding("error", "DIF001", message, hint=" or ".join(name for name, _ in found)))
             ((_, document),) = found
             recorded = document.recorded
@@ -163,7 +163,7 @@ def _planned(composer: Composer, side: str, place: str, others: ReadOthers | Non
         plan = make_plan(composer, requests, seed=_SEED)
         return Side(" ".join(map(masked_word, words)), _with_all_servers(composer, requests, plan))
     except ValueError as failure:
-        message = f"the {place} side cannot be taken apart into words: {failure}"
+        message = f"the {place} side cannot be split into words: {failure}"
         raise ConfigError(Finding("error", "DIF001", message, hint="close every quote")) from None
 
 

@@ -174,7 +174,7 @@ def _option_or_value(name: str, composer: Composer) -> str | None:
 def _nothing(name: str, composer: Composer) -> Finding:
     """Returns the error for an unknown word, with the nearest name."""
     plain = name.lstrip("-").replace("-", "_")
-    message = f"{short(name)!r} is neither an argument, a key of ours nor the id of a finding"
+    message = f"{short(name)!r} is neither an argument, one of our keys nor the id of a finding"
     if name in composer.groups():
         return Finding("error", "CLI015", message, hint=f"{program()} --help {name} shows its options")
     near = (key_meant(plain) or "").lstrip("!") or nearest(name, [*FIELDS, *keys(), *GROUPS])

@@ -28,7 +28,7 @@ def first_screen() -> list[Line]:
         [],
         *columns([[text(about), text(command, VERBATIM)] for about, command in _commands(plan, model)]),
         [],
-        [text(f"{program()} --help shows what else there is", "dim")],
+        [text(f"{program()} --help shows everything else", "dim")],
     ]
 
 

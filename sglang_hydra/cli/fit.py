@@ -109,7 +109,7 @@ def _lacking(plan: Plan) -> str:
     if not plan.model.known:
         return f"the model is not known ({plan.model.source})"
     if plan.gpu.memory_mib is None or plan.gpu.device in (None, "cpu"):
-        return f"gpu={plan.gpu.name} has no memory of its own that is known"
+        return f"the memory of gpu={plan.gpu.name} is unknown"
     if not plan.ok:
         return "SGLang refuses these arguments"
     return f"engine={plan.engine.name} divides memory in its own way"

@@ -103,7 +103,7 @@ def _problem(request: Request, verb: str, kinds: Sequence[str]) -> Finding | Non
     if not known:
         return _unknown(key, dotted, table)
     if request.text.startswith("~") and key in ("hydra.mode", "hydra.searchpath"):
-        return Finding("error", "CLI023", f"{request.text}: nothing is there to delete", (key,), f"{key}=VALUE")
+        return Finding("error", "CLI023", f"{request.text}: there is nothing to delete", (key,), f"{key}=VALUE")
     if dotted == key in ("hydra.sweeper", "hydra.launcher") and value.isidentifier():
         group = key.replace(".", "/")
         return Finding("error", "CLI023", f"{key} is the group {group}", (key,), fix=f"{group}={value}")

@@ -238,7 +238,7 @@ def _refuse_remark(words: Sequence[str]) -> None:
     if "#" in words:
         typed = tuple(words[words.index("#") :])
         raise ConfigError(
-            Finding("error", "CLI004", "'#' begins a remark", typed=typed, fix=Remedy.fixed("", "without it"))
+            Finding("error", "CLI004", "'#' begins a comment", typed=typed, fix=Remedy.fixed("", "without it"))
         )
 
 
@@ -248,7 +248,7 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     is_url = "://" in second and "=" not in second
     if head == "bench" and (second in _KINDS_OF_BENCH or is_url):
         url = second if is_url else "http://127.0.0.1:30000"
-        message = f"{second!r}: bench measures a server that it starts, or with bench.url one that runs"
+        message = f"{second!r}: bench starts a server and measures it; bench.url measures a running one"
         is_sure = Remedy.fixed(f"bench.url={url}") if url == second else None
         hint = None if is_sure else f"{program()} bench bench.url={url} bench.concurrency=8"
         raise ConfigError(
@@ -307,7 +307,7 @@ def _refuse_foreign_signs(words: Sequence[str]) -> None:
         if "=" in meant and meant.partition("=")[0] not in BY_NAME and "--" not in words:
             meant = meant.lstrip("-")
         if as_meant(word) != word and not re.search(r"[^\S\u3000]", word):
-            message = f"{short(word)!r} has {foreign_sign(word)} in it, which no shell takes for what it looks like"
+            message = f"{short(word)!r} has {foreign_sign(word)} in it, which a shell reads as a letter"
             fix = Remedy.fixed(shlex.quote(meant), meant)
             findings.append(Finding("error", "CLI031", message, typed=(word,), fix=fix))
     if findings:

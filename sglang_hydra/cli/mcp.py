@@ -112,7 +112,7 @@ def _parted(tool: str, words: Sequence[str]) -> tuple[Sequence[str], Sequence[st
     allowed, cut = TOOLS[tool]["flags"], list(words).index("--") if "--" in words else len(words)
     for word in words[:cut]:
         if word.startswith("-") and word.partition("=")[0] not in allowed:
-            hint = f"flags of {tool}: {', '.join(allowed) or 'none'}; flags of SGLang's go behind the word --"
+            hint = f"flags of {tool}: {', '.join(allowed) or 'none'}; SGLang's own flags go after --"
             raise ConfigError(Finding("error", "CLI012", f"{tool} takes no flag {short(word)}", hint=hint))
         if word.lstrip("+~").startswith("hydra"):
             raise ConfigError(Finding("error", "SEC002", f"no tool takes {short(word)}, which only Hydra reads"))

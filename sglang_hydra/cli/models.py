@@ -32,7 +32,7 @@ _GPUS = {
 }
 """The columns: the key in a record, and the title in the table."""
 _EXAMPLES = {
-    "gpus": "gpu=h100 gpu.count=4 gpu.memory_mib=95830 sets what a class declares; without gpu= it is this machine's",
+    "gpus": "gpu=h100 gpu.count=4 gpu.memory_mib=95830 overrides facts; without gpu= the plan is for this machine",
     "models": "any other model: model=org/name, model=./folder",
 }
 

@@ -33,7 +33,7 @@ def refuse_existing(paths: Sequence[Path], id: str) -> None:
     """Raises ConfigError with ``id`` if one of the files exists."""
     there = [path for path in paths if os.path.lexists(path)]
     if there:
-        message = f"{', '.join(map(str, there))} is there already, and nothing was written"
+        message = f"{', '.join(map(str, there))} exists already; nothing was written"
         raise ConfigError(Finding("error", id, message, hint="another -o FILE, or remove it first"))
 
 

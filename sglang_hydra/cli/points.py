@@ -72,7 +72,7 @@ def _lines(points: Sequence[tuple[str, Judged]]) -> list[Line]:
     open = [judged.verdict for _, judged in points if judged.verdict.launchable is None]
     can = sum(judged.verdict.launchable is True for _, judged in points)
     counts = f"{can} of {plural(len(points), 'point')} can be launched, on {plural(servers, 'server start')}"
-    notes = [f"of {plural(len(open), 'point')} it is not known: {open[0].why}"] if open else []
+    notes = [f"{plural(len(open), 'point')} unknown: {open[0].why}"] if open else []
     return [*columns(rows), [], [text(counts)], *([text(note, "yellow")] for note in notes)]
 
 

@@ -90,7 +90,7 @@ def _refuse_misplaced(invocation: Invocation) -> None:
     levels = [level for level in (invocation.value("fail_on") or "").split(",") if level]
     if wrong := next((level for level in levels if level not in FAIL_ON), None):
         fix = f"--fail-on={nearest(wrong, FAIL_ON) or ','.join(FAIL_ON)}"
-        message = f"--fail-on={wrong}: what is an error always fails; {' and '.join(FAIL_ON)} may be added"
+        message = f"--fail-on={wrong}: an error always fails; you may add {' and '.join(FAIL_ON)}"
         typed = (f"--fail-on={invocation.value('fail_on')}",)
         raise ConfigError(Finding("error", "CLI012", message, typed=typed, fix=fix))
     given = [flag for flag in FLAGS if invocation.has(flag.sets)]

@@ -42,7 +42,7 @@ def run(invocation: Invocation) -> int:
         raise ConfigError(Finding("error", "REL006", message, hint=hint))
     if is_none and action != "use":
         raise ConfigError(
-            Finding("error", "REL006", f"{NONE} is of release use", hint=f"{program()} release use {NONE}")
+            Finding("error", "REL006", f"{NONE} belongs to release use", hint=f"{program()} release use {NONE}")
         )
     if action == "use":
         return _use(versions, is_none=is_none)
@@ -120,7 +120,7 @@ def _trust(action: str, named: Sequence[str]) -> int:
     if action not in ("fetch", "adopt"):
         hint = f"{program()} release fetch {TRUST} {' '.join(named) or newest_release()}"
         raise ConfigError(
-            Finding("error", "REL006", f"{TRUST} is of release fetch, not of release {action}", hint=hint)
+            Finding("error", "REL006", f"{TRUST} belongs to release fetch, not to release {action}", hint=hint)
         )
     for each in named:
         record = trust(each, lambda line: write([[text(line)]], sys.stderr))
@@ -141,8 +141,8 @@ def _say(version: str, row: Mapping[str, object], *, whole: bool) -> None:
     from sglang_hydra.releases.adopting import said_of
 
     said = [(title, names) for title, names in said_of(row) if names]
-    counts = ", ".join(f"{len(names)} {title}" for title, names in said) or "its arguments are those of that one"
-    write(folded([text(f"SGLang {version} is not recorded; against {row['near']}: {counts}")], room()))
+    counts = ", ".join(f"{len(names)} {title}" for title, names in said) or "its arguments are the same"
+    write(folded([text(f"SGLang {version} is not recorded; compared with {row['near']}: {counts}")], room()))
     for title, names in said if whole else ():
         write([[text(f"{title}:")], *folded([text(f"  {', '.join(names)}")], room())])
 
@@ -211,12 +211,12 @@ def _use(versions: Sequence[str], *, is_none: bool) -> int:
         raise ConfigError(unknown_version(versions[0]))
     if versions or is_none:
         file = use_release(versions[0] if versions else None)
-        write([[text(f"{file}: {f'release: {versions[0]}' if versions else 'no release of choice'}")]])
+        write([[text(f"{file}: {f'release: {versions[0]}' if versions else 'no preferred release'}")]])
     chosen = settings().release
     why = f"as {chosen.place} says" if chosen else "the newest recorded one"
     write([[text(f"Where no release is named and none is installed, plans are for SGLang {default_release()}, {why}")]])
     if versions and chosen is not None and chosen.place == KEYS["release"].variable:
-        write([[text(f"{chosen.place} is set and goes before the file")]])
+        write([[text(f"{chosen.place} is set and overrides the file")]])
     return 0
 
 

@@ -77,7 +77,7 @@ def _gate(invocation: Invocation, folders: Sequence[Path], slo: Mapping[str, flo
     form = invocation.value("format") or ("json" if invocation.has("json") else "text")
     base = invocation.value("base")
     if limit is None or base is None or len(folders) != 1 or form not in ("text", "markdown", "json"):
-        message = "a gate takes one sweep, its base, a limit in percent and a form (text, markdown, json)"
+        message = "--base compares one sweep with one base, with a limit in percent and a form (text, markdown, json)"
         hint = f"{program()} report multirun/NEW --base multirun/OLD --max-regression 3% --format markdown"
         raise ConfigError(Finding("error", "REP003", message, hint=hint))
     sweeps = read_sweeps([Path(base).expanduser(), *folders])

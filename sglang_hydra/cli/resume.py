@@ -54,7 +54,7 @@ def _folders(place: str, recorded: Sequence[str]) -> list[str]:
     """Returns the config folders of the sweep. Raises ConfigError for a package, which would be imported."""
     named = next((short(str(folder)) for folder in recorded if "://" in str(folder)), None)
     if named is not None:
-        message = f"{place}: {named} is no folder, and a record names no package to import"
+        message = f"{place}: {named} is not a folder, and a record may not name a package to import"
         raise ConfigError(Finding("error", "SEC002", message, hint=f"{program()} resume ... --config-dir DIR"))
     return list(recorded)
 
@@ -67,7 +67,7 @@ def _with_known_key(word: str) -> str:
         return word
     if API_KEY_VARIABLE in os.environ:
         return f"{found['key']}={API_KEY_REFERENCE}"
-    message = f"the sweep was begun with a key, which is in none of its files: {API_KEY_VARIABLE} has to be set"
+    message = f"the sweep has an API key, which no file keeps: {API_KEY_VARIABLE} must be set"
     hints = [f"export {API_KEY_VARIABLE}=..."]
     if found["variable"] != API_KEY_VARIABLE:
         hints.append(f"export {found['variable']}=... and --allow-env {found['variable']}")
@@ -79,6 +79,6 @@ def _refuse_files(more: Sequence[Request]) -> None:
 
     file = next((short(request.text) for request in more if is_document(request.text)), None)
     if file is not None:
-        message = f"{file}: resume goes on with what the sweep was begun with, and takes no file on top"
+        message = f"{file}: resume continues with the recorded words of the sweep, and takes no other file"
         hint = f"{program()} bench -m {file} ... begins a sweep from it"
         raise ConfigError(Finding("error", "SWP010", message, hint=hint))

@@ -71,15 +71,15 @@ def _forms(invocation: Invocation) -> dict[str, str | None]:
             message = f"--format {short(form)} is not one of {', '.join(FORMATS)}"
             raise ConfigError(Finding("error", "REV001", message, hint=f"--format {near or 'markdown'}"))
     if any(file and form not in IN_FILES for form, file in forms.items()):
-        message = f"a file is written of {', '.join(IN_FILES)} alone"
+        message = f"only {', '.join(IN_FILES)} can be written to a file"
         raise ConfigError(Finding("error", "REV001", message, hint="--format text,sarif=check.sarif"))
     on_screen = [form for form, file in forms.items() if file is None]
     on_screen += ["json"] if invocation.has("json") and "json" not in forms else []
     if len(on_screen) > 1:
-        message = f"{' and '.join(on_screen)} are two forms on one screen"
+        message = f"{' and '.join(on_screen)} cannot both go to the screen"
         raise ConfigError(Finding("error", "REV001", message, hint=f"leave one out, or --format {asked}=FILE"))
     if invocation.has("multirun"):
-        message = "-m judges combinations of overrides, and --format and --base go with files"
+        message = "-m judges combinations of overrides; --format and --base judge files"
         hint = f"{program()} check --format markdown gpu=l40s FILES, once for each GPU class"
         raise ConfigError(Finding("error", "REV001", message, hint=hint))
     return forms

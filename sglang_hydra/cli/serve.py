@@ -96,7 +96,7 @@ def _first_words(invocation: Invocation) -> list[Line]:
     """Returns a line on where to begin if nothing was typed; else empty."""
     if invocation.requests:
         return []
-    return [[text(f"{program()} --help shows what there is, --help WORD finds it", "dim")]]
+    return [[text(f"{program()} --help shows everything, --help WORD searches it", "dim")]]
 
 
 def _check_settings(plan: Plan) -> None:

@@ -43,7 +43,7 @@ _RESULTS, _RATE = "results", "rate"
 _TTFT, _TPOT = "slo.ttft", "slo.tpot"
 _KNOWN = (*NODES, *ADDED_GROUPS, "replicas", "lock", "hydra", "ignore")
 _LONGEST_ANSWER = 1024
-NOTE = "An interval holds 80 % of measurements: explain forecast has the parts, docs/forecast.md where it is bad."
+NOTE = "An interval holds 80 % of measurements: explain forecast shows the parts, docs/forecast.md where it is weak."
 
 _WIDE = 100
 """Columns of a terminal that is wide enough for every figure."""
@@ -107,7 +107,7 @@ def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Reque
     rate = _rate(own.get(_RATE, ""))
     folders = [Path(name).expanduser() for name in own.get(_RESULTS, "").split(",") if name]
     if rate is None or not folders or typed or set(own) - {_RESULTS, _RATE}:
-        message = "replicas are counted from a sweep's results and a rate in requests/s, and from nothing else"
+        message = "to count replicas, suggest takes a sweep's results and a rate in requests/s, and nothing else"
         if own.get(_RATE) and rate is None:
             message = f"rate={short(own[_RATE])}: a number of requests/s above 0 and below 1e9 is needed"
         elif typed:
@@ -152,12 +152,12 @@ def _replica_lines(rate: float, found: Sequence[Needed]) -> list[Line]:
         count = f"{item.replicas}" if item.fewest == item.replicas else f"{item.fewest} to {item.replicas}"
         cells = (count, f"{item.all_gpus or '?'}", f"{item.sustained:.4g}", noise, item.slo or "no SLO", item.words)
         rows.append([text(cell) for cell in cells])
-    note = f"For {rate:g} requests/s. The larger number holds it at the lower end of the noise."
+    note = f"For {rate:g} requests/s. The larger number suffices at the lower end of the noise."
     if any(item.noise is None for item in found):
-        note += " bench.repeats=3 tells the noise."
+        note += " bench.repeats=3 measures the noise."
     if not all(item.is_open for item in found):
         note += (
-            " Points without bench.request_rate send when an answer ends: clients that arrive by chance wait longer."
+            " Points without bench.request_rate send a request when an answer ends; independent clients wait longer."
         )
     return [*columns(rows), [], *folded([text(note, "dim")], room())]
 
@@ -234,7 +234,9 @@ def _notes(item: Suggestion, best: Suggestion, goal: str) -> list[str]:
     notes = [item.plan.verdict.sentence] if item.plan.launchable is None else []
     notes += [] if item.keeps_model else ["other weights"]
     notes += ["outside the SLO"] if item.slo is False else []
-    notes += ["equal to 1 within the error"] if item is not best and goal != FEWEST and _equal(item, best, goal) else []
+    notes += (
+        ["equal to rank 1 within the error"] if item is not best and goal != FEWEST and _equal(item, best, goal) else []
+    )
     lacks = ", ".join(item.expected.unknown)
     return notes + (list(item.expected.found.reasons) if item.expected.found else [f"no forecast: {lacks} is unknown"])
 
@@ -248,14 +250,12 @@ def _lines(
     longest: int | None,
 ) -> list[Line]:
     needed = f"{users or 1:,} of {context:,} tokens" if context else f"{users or 1:,} of the longest that it takes"
-    lines: list[Line] = [[text("Requests that have to run at a time: ", "bold"), text(needed)]]
+    lines: list[Line] = [[text("Concurrent requests needed: ", "bold"), text(needed)]]
     if not found:
         hint = f"{program()} plan {' '.join(typed)} says what is missing"
         if longest is not None:
-            hint = (
-                f"The model takes {longest:,} tokens at most, and its authors state no way to more: context={longest}"
-            )
-        return [*lines, *folded([text("No plan holds them. ", "bold red"), text(hint)], room())]
+            hint = f"The model takes {longest:,} tokens at most; its authors state no extension: context={longest}"
+        return [*lines, *folded([text("No plan has the capacity. ", "bold red"), text(hint)], room())]
     priced = any(item.cost for item in found)
     is_narrow = room() < _WIDE  # the interval of TTFT and the load when full are left to explain forecast
     titles = ["", "GPUs", "requests", "TPOT, forecast", "TTFT", "tok/s/GPU"]

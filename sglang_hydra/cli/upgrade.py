@@ -95,7 +95,7 @@ def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Compose
     word = next((item.text for item in invocation.requests if Path(file_of(item.text)).is_file()), "")
     file = Path(file_of(word)) if word else None
     if file is not None and str(file) != word:
-        message = f"--in-place changes all servers of a file, and {short(word)} is one of them"
+        message = f"--in-place changes all servers of a file; {short(word)} names one of them"
         hint = f"{program()} upgrade --to {made[0].version} --in-place {short(str(file))}"
         raise ConfigError(Finding("error", "UPG007", message, hint=hint))
     if file is None or made[0].subject.kind not in (EXPERIMENT, IMPORTED):

@@ -185,7 +185,7 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
         if value is None and keys == base.mount[: len(keys)]:
             message = f"{item.request.text}: the server's keys are below this node"
             found = [
-                Finding("error", "CLI005", message, keys, f"without it; {'.'.join(base.mount)}.KEY=VALUE sets a key")
+                Finding("error", "CLI005", message, keys, f"leave it out; {'.'.join(base.mount)}.KEY=VALUE sets a key")
             ]
         elif not found:
             try:

@@ -291,7 +291,7 @@ class Composer:
             with reading(typed, trusts_files=self.trusts_files), cpu_limit("config"):
                 yield
         except OverBudget as failure:
-            what = ", ".join(places) or "what was typed"
+            what = ", ".join(places) or "the command line"
             why = str(failure).partition("\n")[0]  # OmegaConf writes its own lines behind the message
             raise ConfigError(Finding("error", "CLI009", f"{what} cannot be composed: {why}")) from failure
 

@@ -38,7 +38,7 @@ def hydra_errors_as_findings(place_of: Callable[[str], str | None] = lambda key:
     except (HydraException, OmegaConfBaseException) as failure:
         raise ConfigError(_finding_of(failure, place_of)) from failure
     except RecursionError as failure:
-        hint = "one of two keys that are each the other, a: ${b} and b: ${a}, needs a value"
+        hint = "give one of the two keys a value; an example of such a circle is a: ${b} and b: ${a}"
         found = Finding("error", "CLI008", "the configuration refers to itself without end", hint=hint)
         raise ConfigError(found) from failure
     except (OSError, UnicodeError) as failure:

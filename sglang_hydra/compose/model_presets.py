@@ -41,7 +41,9 @@ class ModelPresets:
             return self._facts[path]
         same, source = alike(path) or ("", "")
         if same in self._facts:
-            return replace(self._facts[same], source=f"those of {same}, whose shapes it has: {source}", revision=None)
+            return replace(
+                self._facts[same], source=f"the facts of {same}, which has the same shapes: {source}", revision=None
+            )
         published = find_published(path)
         known = (self._facts.get(original) for original in originals(published)) if published else ()
         return next((facts_as(published, facts) for facts in known if published and facts), None)
@@ -104,7 +106,7 @@ def path_of_variant(model: JsonObject) -> str:
     known, variant = variants(str(model["model_path"])), model["variant"]
     if variant not in known:
         published = ", ".join(sorted(known)) or "no other format"
-        message = f"model.variant={variant} is not known of {model['model_path']}: published are {published}"
+        message = f"model.variant={variant} is unknown for {model['model_path']}; published: {published}"
         offers = tuple(f"model.variant={name}" for name in sorted(known) or ["null"])
         raise ConfigError(Finding("error", "FCT005", message, ("model.variant",), offers=offers))
     return known[variant]

@@ -147,7 +147,7 @@ def read_requests(
         except Refused as refused:
             findings.append(_placed(refused.finding, request))
             if len(findings) == FINDINGS:
-                message = f"after {FINDINGS} mistakes, {request.place} is the last one, the rest is not looked at"
+                message = f"after {FINDINGS} mistakes, the last one at {request.place}, the rest was not read"
                 return wanted, [*findings, Finding("error", "CLI009", message)]
     return wanted, findings
 

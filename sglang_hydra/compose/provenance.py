@@ -183,7 +183,7 @@ class Layers:
             if has_interpolation(last.value) and (problem := value_problem(name, intent[name])):
                 if has_read(intent[name]):  # cut short, it could not be recognised any more
                     kind = type(intent[name]).__name__
-                    problem = WrongValue(f"a {kind} that {name} cannot be, which is {EVERY[name].type}")
+                    problem = WrongValue(f"it gives a {kind}, and {name} is {EVERY[name].type}")
                 self.findings.append(problem.finding(name, f"{last.place}: {name}={last.value}"))
         return {name: intent[name] for name in EVERY if name in intent}
 

@@ -106,7 +106,9 @@ def no_override(text: str, known: Known) -> Refused:
     if (meant := key_meant(same)) and EVERY.get(meant.lstrip("!")) is not None and EVERY[meant.lstrip("!")].is_flag:
         return Refused("CLI004", f"{text!r} has no value", meant.lstrip("!"), fix=setting_of(meant, "true", {}))
     if not text.strip("\\ \t\n"):
-        message = f"{text!r} is a word of its own: the last letter of a line that goes on is \\, with no space after it"
+        message = (
+            f"{text!r} became a word of its own: \\ must be the last character of its line, with no space after it"
+        )
         return Refused("CLI004", message, hint="the same without it", fix="")
     if not text.strip("&;|<>") or text.startswith("#") or text.lower() in FILLERS:
         return Refused("CLI004", f"{short(text)!r} sets nothing", hint="the same without it", fix="")
@@ -349,7 +351,7 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
         message = f"{group}={short(value)}: {group} takes one option, and several were given"
         return Refused("CLI007", message, group, hint=for_each(f"{group}={short(value)}"))
     if group == "model" and (now := SUCCESSORS.get(re.sub(r"\W", "_", value).lower())) in options:
-        return Refused("CLI006", f"{group}={short(value)} is {now} now", group, fix=f"{group}={now}")
+        return Refused("CLI006", f"{group}={short(value)} was renamed to {now}", group, fix=f"{group}={now}")
     message = f"{group}={short(value)} does not exist"
     meant = gpus_meant(value, options) if group == "gpu" else []
     if elsewhere := _ELSEWHERE.get((group, value.lower())):

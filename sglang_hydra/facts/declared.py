@@ -196,7 +196,7 @@ def with_draft(
     if why is not None and not cached:
         # Recipes of the catalog must be plannable without a network.
         hint = _FOLDER, f"hf download {path} config.json"
-        message = f"the draft model: nothing is known of {path}'s config.json: {why}, and it is not in the local cache"
+        message = f"the draft model: the config.json of {path} is unknown: {why}, and it is not in the local cache"
         return model, [Finding("warning", "HUB004", message, (_FIELD,), hint)]
     facts, findings = once(
         ("model", path, revision, access), lambda: read_model(path, revision=revision, env=env, access=access)

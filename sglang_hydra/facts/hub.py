@@ -22,7 +22,7 @@ from sglang_hydra.text.findings import Finding, Level, Stage
 
 _HUB_TIMEOUT_S = 5.0
 _REPOSITORY = re.compile(r"(?:[\w.-]+/)?[\w.-]{1,96}")
-_OWN_CODE = "no config class is known that reads it, so what holds where the file leaves a field out is unknown"
+_OWN_CODE = "no known config class reads it, so the values of omitted fields are unknown"
 _NOTHING = "nothing is known about it"
 _TELLING = (
     *("architectures", "model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"),
@@ -151,7 +151,7 @@ def cache_root(env: Mapping[str, str] = os.environ) -> str:
 def _field_findings(facts: ModelFacts, model_path: str) -> list[Finding]:
     if facts.config is None:
         tried = "; ".join(facts.extra["tried"])
-        message = f"{model_path}: its config.json is unknown, so what depends on it is not planned ({tried})"
+        message = f"{model_path}: its config.json is unknown, so the values that depend on it are not planned ({tried})"
         hint = "model.facts_from=<its config.json>; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
         return [Finding("warning", "HUB004", message, ("model_path",), hint)]
     if facts.unknown and facts.refused is None:

@@ -88,7 +88,7 @@ def _installed(python: str | None) -> Packages:
         return Packages({}, f"engine.python={python} is not a program here")
     folders = interpreter_paths(path)
     if not folders:
-        unasked = f"{python} was not asked, as a file names it and nobody typed it"
+        unasked = f"{python} was not asked, because a file names it and you did not type it"
         return Packages(
             {}, f"engine.python={python} is no Python interpreter that runs here" if may_start(path) else unasked
         )

@@ -50,7 +50,7 @@ def wrong_settings(settings: Mapping[str, Any]) -> list[Finding]:
         if value is not None and not (least <= value < math.inf):
             found.append((name, f"colocate.{name}={value} is less than {least}", f"colocate.{name}={least or 8}"))
     if settings["keeps"] in ("weights", "all") and settings["shards"] is None and settings["trainer_gib"] is None:
-        why = f"colocate.keeps={settings['keeps']}: how many GPUs share the trainer's weights is not said"
+        why = f"colocate.keeps={settings['keeps']}: the number of GPUs that share the trainer's weights is not set"
         found.append(("shards", why, "colocate.shards=8"))
     return [Finding("error", "CLI022", message, (f"colocate.{name}",), hint) for name, message, hint in found]
 

@@ -68,7 +68,7 @@ def fetch_parts(
     """
     global _was_unreached
     if wait_s and _was_unreached:
-        raise not_fetched(wanted[0], f"{_UNREACHED}, as before")
+        raise not_fetched(wanted[0], f"{_UNREACHED}, as a moment ago")
     rows = [
         parts.wheel_row(each.name, each.version, [file.name for file in each.files], _tags(each)) for each in wanted
     ]

@@ -160,11 +160,11 @@ def chain_lines(name: str, plan: Plan) -> list[Line]:
     for change in changes:
         lines.append([text(f"  {shown(change.before, width=24)} -> {shown(change.after)}", "yellow")])
         if change.step is None:
-            lines.append([text("    by a statement that was not seen", "dim")])
+            lines.append([text("    by an unobserved statement", "dim")])
         else:
             lines += _step(change.step, version, "    ")
     if not changes and answer.error is None:
-        lines.append([text("  it changes nothing: the value is what was given, or the default", "dim")])
+        lines.append([text("  it changes nothing: the value was given, or is the default", "dim")])
     if answer.error is not None:
         lines += folded([text(f"  it refuses: {answer.error}", "bold red")], room())
     if answer.check is not None:

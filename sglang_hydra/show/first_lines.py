@@ -67,7 +67,7 @@ def gpus_line(plan: Plan) -> str:
     """Returns the number of GPUs for the server, of how many, with the memory of each."""
     gpu = plan.gpu
     if gpu.device is None:
-        return "none is here; gpu=h100 plans for one that is not"
+        return "none here; gpu=h100 plans for another machine"
     if gpu.device == "cpu" or plan.values["device"] == "cpu":
         return "none, it runs on the CPU"
     used, nodes = plan.layout.gpus, plan.values["nnodes"]

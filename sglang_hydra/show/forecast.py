@@ -23,7 +23,7 @@ FORMULAS = (
     "TTFT = own prompt + waiting for other prompts and for space in the KV cache",
     "tokens/s = B x output_len / (TTFT + (output_len - 1) x TPOT)",
 )
-NOTE = "Each interval holds 80 % of the measurements that a fit had not seen: docs/forecast.md says where it is bad."
+NOTE = "Each interval holds 80 % of the measurements that a fit had not seen: docs/forecast.md says where it is weak."
 MARK = "forecast"
 _SMALL = 0.02
 

@@ -19,7 +19,7 @@ MEANINGS = {
     INVALID: "the configuration has an error, SGLang's or ours; nothing was started",
     MACHINE: "it is valid, but this machine cannot serve it: no such GPU, or no engine",
     SERVER_FAILED: "the server did not start, or died",
-    UNKNOWN_FAILURE: "`diagnose`: the failure is of no known class, or the log is another engine's",
+    UNKNOWN_FAILURE: "`diagnose`: no class of failures fits, or the log is another engine's",
     STILL_LOADING: "`diagnose`: the server still starts, and nothing has failed",
     INTERRUPTED: "interrupted",
 }

@@ -238,7 +238,7 @@ def _items(name: str, value: object, place: str, findings: list[Finding]) -> lis
     if not KEYS[name].is_list:
         if isinstance(value, bool):
             return [str(value).lower()]
-        findings.append(_wrong(f"{place}: {name} is true or false, and no {type(value).__name__}", f"{name}: true"))
+        findings.append(_wrong(f"{place}: {name} is true or false, not a {type(value).__name__}", f"{name}: true"))
         return []
     if name == "price" and isinstance(value, Mapping):
         value = [f"{gpu}={price}" for gpu, price in value.items()]

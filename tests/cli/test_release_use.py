@@ -39,7 +39,7 @@ def test_a_chosen_release_is_planned_for_until_it_is_taken_back(run: Run, tmp_pa
 def test_the_variable_goes_before_the_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(user_settings.KEYS["release"].variable, "0.5.18")
     done = run("release", "use", "0.5.20")
-    assert "SGLANG_HYDRA_RELEASE is set and goes before the file" in " ".join(done.out.split())
+    assert "SGLANG_HYDRA_RELEASE is set and overrides the file" in " ".join(done.out.split())
     assert "yes, by SGLang 0.5.18" in run(*PLAN).out
 
 
@@ -50,7 +50,7 @@ def test_the_variable_goes_before_the_file(run: Run, monkeypatch: pytest.MonkeyP
         (("use", "banana"), "VER001"),
         (("use", "0.5.18", "0.5.20"), "release use takes one release"),
         (("use", "0.5.18", "--none"), "release use takes one release"),
-        (("fetch", "--none"), "--none is of release use"),
+        (("fetch", "--none"), "--none belongs to release use"),
     ],
 )
 def test_what_cannot_be_used_changes_nothing(run: Run, tmp_path: Path, words: tuple[str, ...], said: str) -> None:

@@ -154,7 +154,7 @@ def test_a_checkpoint_of_a_presets_shapes_is_known_by_its_name(path: str, preset
     assert facts is not None
     assert known is not None
     assert facts.config == known.config
-    assert "whose shapes it has" in facts.source
+    assert "which has the same shapes" in facts.source
 
 
 @pytest.mark.parametrize(

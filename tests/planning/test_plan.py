@@ -360,7 +360,7 @@ def test_without_an_accelerator_the_embedded_engine_runs_on_the_cpu(monkeypatch:
         assert plan.launchable
         assert "the embedded engine runs on the CPU" in plan.notes[0]
     (error,) = planned("model=qwen3_8b").errors
-    assert error.message == "no GPU is here and device is not set: gpu= names the class to plan for"
+    assert error.message == "this machine has no GPU and device is not set: gpu= names the class to plan for"
     assert (error.hint or "").startswith("gpu=h100: ")
 
 

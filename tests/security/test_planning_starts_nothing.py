@@ -153,7 +153,7 @@ def test_the_plan_says_which_file_names_a_program_and_what_would_allow_it(
     done = run("plan", *words(stranger))
     said = " ".join(done.out.split())
     assert (done.code, stranger.ran) == (0, "")
-    assert f"SEC001 engine.python=./evil.sh was not asked, as {place} names it and nobody typed it" in said
+    assert f"SEC001 engine.python=./evil.sh was not asked, because {place} names it and you did not type it" in said
     assert "--trust" in said
 
 

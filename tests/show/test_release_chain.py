@@ -84,7 +84,7 @@ def test_a_refusal_shows_its_check(run: Run, answer: list[Answer]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("tp_size", "by a statement that was not seen"), ("host", "it changes nothing: the value is what was given")],
+    [("tp_size", "by an unobserved statement"), ("host", "it changes nothing: the value was given")],
 )
 def test_what_has_no_reason_says_so(name: str, told: str, run: Run) -> None:
     assert told in run("explain", name, *PLAN).out

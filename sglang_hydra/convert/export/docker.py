@@ -111,7 +111,7 @@ def require_container_vendor(job: Job) -> None:
     """Raises ConfigError (EXP010) for GPUs of a vendor whose use in containers is unknown here."""
     vendor = job.plan.gpu.vendor
     if job.gpus and vendor not in _VENDORS:
-        message = f"how a container gets the accelerators of {vendor} is not known here; of {', '.join(_VENDORS)} it is"
+        message = f"how a container gets the accelerators of {vendor} is unknown here; known are {', '.join(_VENDORS)}"
         hint = "export shell or slurm, which need no container"
         raise ConfigError(Finding("error", "EXP010", message, ("gpu",), hint))
 

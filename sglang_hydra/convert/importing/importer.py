@@ -233,9 +233,11 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
         return found, []
     hint = "put gpu=... behind the source, or into the file"
     if found:
-        message = f"the source speaks of {', '.join(found)}: gpu is left out, which means the machine that plans it"
+        message = (
+            f"the source names several GPUs ({', '.join(found)}): gpu is left out, so the plan is for this machine"
+        )
     else:
-        message = "the source does not say which GPU it is for: gpu is left out, which means the machine that plans it"
+        message = "the source names no GPU: gpu is left out, so the plan is for this machine"
     return [], [Finding("info", "IMP010", message, ("gpu",), hint)]
 
 
@@ -287,7 +289,7 @@ def _planned_findings(
         yield Finding("error", "IMP006", message, ("model_path",), "put model=... behind the source")
         return
     if reduced.model is None and not reduced.known:
-        message = f"nothing is known here of {short(shown(known.get('model_path')))}: no preset is for it"
+        message = f"no preset is for {short(shown(known.get('model_path')))}, and nothing else is known of it here"
         near = nearest_preset(str(known.get("model_path")), composer)
         meant = f"if {near} is meant, put it behind the source" if near else "put model=PRESET behind the source"
         hint = f"{meant}; {program()} --help model lists the presets"

@@ -92,7 +92,7 @@ def image_findings(file: Path, text: str, made: Sequence[Upgrade], composer: Com
     for image in _images_in(file, text, composer):
         holds = version_in([image])
         if holds is None:
-            message = f"the image {short(image)} does not say which SGLang it holds: from now on it has to be {new}"
+            message = f"the image {short(image)} does not say which SGLang it holds: it must be {new} from now on"
             found.append(Finding("warning", "UPG008", message, ("launch.image",), hint))
         elif not same_release(holds, new):
             message = f"the image {short(image)} holds SGLang {holds}, and the flags would be those of {new}"

@@ -351,7 +351,7 @@ def _choice(group: str, word: Setting) -> Request:
 def _unknown(name: str, word: Setting, tree: Tree, version: str) -> Finding:
     mount = tree.place(NODE)
     if name in NODES:
-        message = f"{word.place}: {name} says nothing about a rollout; here are {', '.join(OWN_KEYS)}"
+        message = f"{word.place}: {name} is not a key of a rollout; the keys are {', '.join(OWN_KEYS)}"
         return Finding("error", "VRL003", message, (name,))
     return unknown_keyword(word.place, name, word.value, version, f"{mount}.")
 

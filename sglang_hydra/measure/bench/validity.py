@@ -65,7 +65,7 @@ def other_lengths(seen: Seen) -> str | None:
         return None
     first = wrong[0]
     return (
-        f"{len(wrong)} of {len(known)} answers have another length than asked, "
+        f"{len(wrong)} of {len(known)} answers have another length than requested, "
         f"first: {first.output_tokens} tokens for {first.asked_tokens}"
     )
 
@@ -78,7 +78,7 @@ def missing_tokens(seen: Seen) -> str | None:
     claimed = sum(sample.output_tokens or 0 for sample in counted)
     if arrived >= claimed:
         return None
-    return f"at most {arrived} of the {claimed} tokens came that the server says it wrote"
+    return f"at most {arrived} of the {claimed} tokens arrived that the server reports"
 
 
 def low_concurrency(seen: Seen) -> str | None:
@@ -90,7 +90,7 @@ def low_concurrency(seen: Seen) -> str | None:
     reached = _mean_in_flight(seen.samples, asked)
     if reached >= SHORTFALL * asked:
         return None
-    return f"{reached:.1f} requests were in flight on average where {asked} were asked for"
+    return f"{reached:.1f} requests were in flight on average; {asked} were requested"
 
 
 def late_client(seen: Seen) -> str | None:
@@ -106,7 +106,7 @@ def late_client(seen: Seen) -> str | None:
         return None
     reached = seen.load.request_rate * planned / taken
     held = " (bench.concurrency holds requests back)" if seen.load.concurrency else ""
-    return f"{reached:.2f} requests a second were sent where {seen.load.request_rate:g} were asked for{held}"
+    return f"{reached:.2f} requests a second were sent; {seen.load.request_rate:g} were requested{held}"
 
 
 def retracted(seen: Seen) -> str | None:
@@ -114,7 +114,7 @@ def retracted(seen: Seen) -> str | None:
     count = max(seen.retracted or 0, counted)
     if not count:
         return None
-    return f"the server threw {count} requests out of its batch for want of KV cache, and began them again"
+    return f"the server removed {count} requests from its batch for lack of KV cache, and began them again"
 
 
 def delayed_by_client(seen: Seen) -> str | None:
@@ -140,7 +140,7 @@ def warm_cache(seen: Seen) -> str | None:
         return None
     if seen.hit_rate <= COLD_HIT_RATE:
         return None
-    return f"{seen.hit_rate:.1%} of the prompt tokens came from the prefix cache of a point that is to be cold"
+    return f"{seen.hit_rate:.1%} of the prompt tokens came from the prefix cache, in a cold point"
 
 
 def throttled_clocks(seen: Seen) -> str | None:

@@ -122,10 +122,10 @@ def best(groups: Sequence[Group], metric: Metric) -> Best | None:
         return Best(found, True, "it is the only one")
     alone = [group for group in candidates if len(group.values(metric)) < 2]
     if alone:
-        return Best(found, False, "a single repeat says nothing of the noise: bench.repeats=3 and more do")
+        return Best(found, False, "a single repeat does not measure the noise: bench.repeats=3 or more does")
     rivals = sum(not _apart(found, group, metric) for group in others)
     if rivals:
-        return Best(found, False, f"{rivals} of the others are no worse than it: the difference is noise")
+        return Best(found, False, f"{rivals} of the others are no worse than it, within the noise")
     return Best(found, True, "every other one is worse by more than the noise")
 
 

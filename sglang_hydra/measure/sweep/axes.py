@@ -225,7 +225,7 @@ def _numbers(given: RangeSweep) -> Iterator[int | float]:
         return
     number, stop, step = (Decimal(str(part)) for part in (given.start, given.stop, given.step))
     if not step:
-        raise ValueError("a step of 0 comes to no end")
+        raise ValueError("a step of 0 never ends")
     while number < stop if step > 0 else number > stop:
         yield float(number)
         number += step

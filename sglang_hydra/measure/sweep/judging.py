@@ -101,11 +101,11 @@ def _too_long(room: Room, bench: JsonObject) -> Iterator[Finding]:
 def _no_completions(plan: Plan) -> Iterator[Finding]:
     values = plan.values
     if values["is_embedding"]:
-        message = "is_embedding=true: the server makes embeddings, and what is measured are answers"
+        message = "is_embedding=true: the server makes embeddings, and bench measures answers"
         yield Finding("error", "BEN015", message, ("is_embedding",), "is_embedding=false")
     mode = values["disaggregation_mode"]
     if mode != "null":
-        message = f"disaggregation_mode={mode}: such a server answers nobody without one of the other kind"
+        message = f"disaggregation_mode={mode}: such a server answers only together with one of the other kind"
         yield Finding("error", "BEN015", message, ("disaggregation_mode",), "disaggregation_mode='null'")
 
 
@@ -260,7 +260,7 @@ class Judge:
         """Yields a finding for a ``launch`` that a sweep does not support: its servers end with their points."""
         launch = plan.nodes.launch
         if self._measured and launch.name != "local":
-            message = f"launch={launch.name} starts one server; what carries a sweep elsewhere is hydra/launcher"
+            message = f"launch={launch.name} starts one server; hydra/launcher runs a sweep elsewhere"
             hint = "launch=local hydra/launcher=submitit_slurm"
             yield Finding("error", "RNR003", message, ("launch.name",), hint)
 

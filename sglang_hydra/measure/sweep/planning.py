@@ -278,7 +278,7 @@ def verdict_on(outcome: Outcome) -> Finding | None:
         reasons = ", ".join(f"{item.count} {item.id}" for item in outcome.refused)
         whole = "the one point cannot" if outcome.total == 1 else f"none of the {outcome.total} points can"
         message = f"{whole} be launched: {reasons}"
-        hint = "plan -m with the same words shows each of them"
+        hint = "plan -m with the same words shows every point"
         return Finding("error", "SWP007", message, ("sweep",), hint)
     budget, needed = outcome.grid.settings["budget_gpu_hours"], outcome.estimate.gpu_hours
     if budget is not None and needed > budget:

@@ -246,7 +246,7 @@ class FolderScreen(LiveScreen):
         for news in self._tally.news():
             self._report(*news)
         before = self._now
-        self._now = [f"server {id}: {holder.runner} is at it" for id, holder in holders(self._claims, self._servers)]
+        self._now = [f"server {id}: {holder.runner} works on it" for id, holder in holders(self._claims, self._servers)]
         if self._live is None:
             for line in self._now:
                 if line not in before:

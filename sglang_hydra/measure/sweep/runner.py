@@ -95,7 +95,7 @@ def _run_here(sweep: Sweep, store: Store) -> bool:
             if good is None:
                 waiting.append(group)
             if waiting and passed >= len(waiting) and not policy.over:
-                screen.server(group.server_id, "another runner is at it")
+                screen.server(group.server_id, "another runner works on it")
                 time.sleep(CLAIM_S)
     return stop.asked
 

@@ -132,7 +132,7 @@ class Search:
         best = self.strategy.best(tried)
         self._keep(store, steps, best=best, over=True)
         if best is None:
-            return "invalid", f"{self.key}={tried[0].value:g} already does not do: {tried[0].why}"
+            return "invalid", f"{self.key}={tried[0].value:g} already fails: {tried[0].why}"
         beyond = next((item for item in tried if not item.good and item.value > best.value), None)
         why = f"; {self.key}={beyond.value:g}: {beyond.why}" if beyond else ""
         return "valid", f"{self.key}={best.value:g} with {best.throughput:.1f} output tokens/s{why}"

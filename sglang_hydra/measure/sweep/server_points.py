@@ -145,8 +145,8 @@ def writing_to(store: Store) -> Iterator[None]:
         yield
     except OSError as failure:
         why, hint = cannot_write(failure, store.folder)
-        message = f"{store.folder} cannot be written: {why}; every result that is in it is whole"
-        hint = f"{hint}; the same command then goes on where this one ended"
+        message = f"{store.folder} cannot be written: {why}; every result in it is complete"
+        hint = f"{hint}; then the same command continues from here"
         raise MachineError(Finding("error", "STO004", message, ("sweep.folder",), hint)) from failure
 
 
@@ -221,7 +221,7 @@ def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan 
         plan = sweep.source.plan(requests)
     starts = plan_engine(plan.nodes.engine, embedded_first=True).name
     if starts != plan.engine.name:
-        message = f"{plan.engine.name} is planned and not installed here: {starts} would be measured in its place"
+        message = f"{plan.engine.name} is planned but not installed here: {starts} would be measured instead"
         hint = f"engine={starts} plans that; or engine.python=<an interpreter that has {plan.engine.name}>"
         raise ConfigError(Finding("error", "RNR001", message, ("engine",), hint))
     topology = sweep.source.topology(requests, is_free) if has_several_servers(plan.nodes) else None
@@ -261,4 +261,4 @@ def _gpus_of(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -
 def _wait_for_memory(baseline: dict[int, float], group: ServerGroup, watcher: Watcher, policy: Policy) -> None:
     left = wait_for_memory(baseline, _MEMORY_S, over=lambda: policy.stop.asked)
     if left and not policy.stop.asked:
-        watcher.server(group.server_id, f"memory that was not given back, in MiB by GPU: {left}")
+        watcher.server(group.server_id, f"memory that was not released, in MiB by GPU: {left}")

@@ -56,8 +56,8 @@ def _search_problems(sweep: Sweep) -> Iterator[tuple[str, ...]]:
     if any(word.lstrip("+").partition("=")[0] == key for point in sweep.points() for word in point.words):
         yield f"{key} varies, and sweep.search=bisect chooses its values", bounds, key, "sweep.search"
     if not all(has_slo(point.workload) for point in sweep.points()):
-        message = "sweep.search=bisect looks for the highest load that meets the SLO, and there is none"
+        message = "sweep.search=bisect looks for the highest load that meets the SLO, and no SLO is set"
         yield message, "bench.slo.ttft_ms=500, or bench.slo.itl_ms or bench.slo.e2e_ms", "bench.slo"
     if any(point.workload["concurrency"] == LADDER for point in sweep.points()):
-        message = "bench.concurrency=ladder is a search of its own beside sweep.search=bisect"
-        yield message, "one of the two", "sweep.search", "bench.concurrency"
+        message = "bench.concurrency=ladder and sweep.search=bisect are two different searches"
+        yield message, "leave out one of the two", "sweep.search", "bench.concurrency"

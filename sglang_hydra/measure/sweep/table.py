@@ -70,7 +70,7 @@ def _counts(outcome: Outcome, done: int) -> list[list[Span]]:
     if done:
         on = f"of {plural(outcome.kept, 'point')}: the others have been taken"
         assumed += ", for all of them"
-    by_rules = f"points whose values are 0.5.2's, an estimate: {outcome.not_asked}"
+    by_rules = f"points are an estimate by 0.5.2's rules: {outcome.not_asked}"
     return [
         [text("to run"), text(f"{outcome.kept - done:,}", "bold"), text(on)],
         [text("left out"), text(f"{refused:,}"), text(reasons)],

@@ -144,7 +144,7 @@ def _reason(plan: Plan, name: str, actual: object, version: str, machine: GpuFac
     written = plan.resolution.ledger.of(name)
     is_set = plan.intent.get(name) is not None
     if is_secret_name(name):
-        return "the key did not reach it as planned" if actual is None else "it was given a key by someone else"
+        return "the key did not reach it as planned" if actual is None else "somebody else gave it a key"
     if version != SPECIFIED_VERSION:
         return _reason_of_release(plan, name, actual, printable(version))
     if name in DRAWN:
@@ -154,10 +154,10 @@ def _reason(plan: Plan, name: str, actual: object, version: str, machine: GpuFac
     if not plan.model.known:
         return "the plan knew nothing of the model's config.json"
     if written:
-        return f"{written[-1].rule} planned it ({written[-1].reason}), and the server decided otherwise"
+        return f"{written[-1].rule} planned it ({written[-1].reason}), but the server decided otherwise"
     if is_set:
         return "the plan sets it: the server was started with another value, or changed it after its rules had run"
-    return "no rule of ours leads there"
+    return "none of our rules gives this value"
 
 
 def _reason_of_release(plan: Plan, name: str, actual: object, version: str) -> str:
@@ -167,7 +167,7 @@ def _reason_of_release(plan: Plan, name: str, actual: object, version: str) -> s
         return moved
     written = plan.resolution.ledger.of(name)
     if written and not plan.by_own_rules:
-        return f"{plan.engine.version}'s own code planned it ({written[-1].reason}), and the server decided otherwise"
+        return f"{plan.engine.version}'s own code planned it ({written[-1].reason}), but the server decided otherwise"
     if written:
         return f"{written[-1].rule} is {SPECIFIED_VERSION}'s rule, and {version} has one of its own"
     set_here = plan.intent.get(name) is not None
@@ -286,7 +286,7 @@ def kv_tokens(
     if low <= actual <= high:
         return KvTokens(actual, planned, low, high)
     reasons = "; ".join(_reasons(plan, found, info, differences, version, machine, actual)) or "the reason is not known"
-    message = f"the KV cache has {actual:,} tokens, and the fit foresaw {planned:,} ({low:,} to {high:,}): {reasons}"
+    message = f"the KV cache has {actual:,} tokens, and the fit predicted {planned:,} ({low:,} to {high:,}): {reasons}"
     finding = Finding("warning", "ACT002", message, ("mem_fraction_static",), _hint(actual, planned))
     return KvTokens(actual, planned, low, high, finding=finding)
 

@@ -53,7 +53,7 @@ class PlannedEngine(NamedTuple):
     def note(self, basis: Basis) -> str:
         """Returns a line on the installed engine and the source of the values."""
         if self.engine is not SGLANG:
-            return f"engine: {self.name} {self.version}, the embedded default; values below are what SGLang would use"
+            return f"engine: {self.name} {self.version}, the embedded engine; SGLang would use the values below"
         if self.installed == self.version:
             return f"engine: SGLang {self.installed}"
         own = f"the rules of {SPECIFIED_VERSION}"

@@ -251,7 +251,7 @@ def fit_findings(
     if found.fits is False:
         id, message = "FIT001", f"it does not fit: {'; '.join(found.reasons)}"
     elif found.tight:
-        id, message = "FIT002", f"it fits only if everything takes the least ever seen: {_likely(found)}"
+        id, message = "FIT002", f"it fits only if everything takes the least memory ever measured: {_likely(found)}"
     elif short := found.shortage(wanted):
         id, message = "FIT003", short
         fields = ("fit.context", "fit.users", "tp_size", "mem_fraction_static", "context_length", "max_total_tokens")

@@ -125,11 +125,11 @@ def _unasked(key: str, named: Named) -> Finding | None:
     if path is None or may_start(path) or is_read_from_disk(path):
         return None
     found = installed(path).versions
-    known = "what it has was read from its folders, which may lack some" if found else "what it has is unknown"
+    known = "its packages were read from its folders, which may be incomplete" if found else "its packages are unknown"
     place, value = named.origin.place, named.origin.value
     if named.origin.layer in TYPED:
         place += f", by the reference {value},"
-    message = f"{key}={named.program} was not asked, as {place} names it and nobody typed it: {known}"
+    message = f"{key}={named.program} was not asked, because {place} names it and you did not type it: {known}"
     home = os.path.dirname(path)
     folder = shown_path(os.path.dirname(home) if os.path.basename(home) == "bin" else home)
     hints = f"{key}={named.program} on the command line", f"--trust {folder}", "trusted_folders in your settings"

@@ -294,7 +294,7 @@ def _from_defaults(name: str, entries: object, line: int, group: str) -> Iterato
         for group, option in entry.items():
             words = str(group).split()
             if words[-1].startswith("hydra."):
-                message = f"{name}:{line}: {words[-1]} is a key and no group: no defaults list may name it"
+                message = f"{name}:{line}: {words[-1]} is a key, and a defaults list names only groups"
                 hint = f"beside the list: hydra: {{{words[-1].removeprefix('hydra.')}: ...}}"
                 raise ConfigError(Finding("error", "CLI017", message, (words[-1],), hint))
             yield Request(

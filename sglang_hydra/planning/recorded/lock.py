@@ -209,7 +209,7 @@ def _way_out(path: str, locked: SavedPlan, requests: Sequence[Request]) -> Findi
     given = _typed(requests)
     kept = (word for word in as_overrides(locked) if word.partition("=")[0] not in given)
     words = " ".join(shlex.quote(word) for word in [*kept, *_on_top(requests)])
-    hint = "leave out what was typed on top", f"a new lock: {program()} plan --json {words} > new.json"
+    hint = "leave out the words that differ", f"a new lock: {program()} plan --json {words} > new.json"
     return Finding("info", "LCK012", message, ("lock",), hint)
 
 

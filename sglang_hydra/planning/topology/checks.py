@@ -126,7 +126,9 @@ def _events_apart(servers: Sequence[Server]) -> Iterator[Finding]:
             other = first.setdefault(config, server.name)
             if other != server.name:
                 message = f"{other} and {server.name} publish their KV events at the same address: {config}"
-                yield Finding("error", "TOP006", message, ("kv_events_config",), "an address for each role, or none")
+                yield Finding(
+                    "error", "TOP006", message, ("kv_events_config",), "name an address for each role, or none"
+                )
                 return
 
 
@@ -137,7 +139,7 @@ def _two_to_draw_from(servers: Sequence[Server], router: Router) -> Iterator[Fin
         name = "policy" if role == "replica" else f"{role}_policy"
         if router.settings.get(name) == "power_of_two" and roles.count(role) < 2:
             key = f"topology.router.{name}"
-            message = f"{key}=power_of_two draws two servers to choose from, and there is one"
+            message = f"{key}=power_of_two chooses between two servers, and there is one"
             yield Finding("error", "TOP013", message, (key,), f"{key}=round_robin")
 
 
@@ -153,7 +155,7 @@ def _tp(prefill: Layout, decode: Layout) -> Iterator[Finding]:
             "server (tp_size / dp_size): one must be a multiple of the other"
         )
         fields = ("topology.decode.args.dp_size", "topology.prefill.args.dp_size")
-        yield Finding("error", "TOP007", message, fields, "the same tp_size and dp_size for both")
+        yield Finding("error", "TOP007", message, fields, "set the same tp_size and dp_size for both")
 
 
 # disaggregation/nixl/conn.py and mooncake/conn.py of 0.5.9 to 0.5.23: the first and the last release whose transfer of
@@ -180,7 +182,7 @@ def _windows(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
         f"and {backend} of SGLang {release} sends the KV cache of a sliding window between equal splits only"
     )
     fields = ("topology.decode.args.tp_size", "topology.prefill.args.tp_size")
-    yield Finding("error", "TOP023", message, fields, "the same tp_size and dp_size for both")
+    yield Finding("error", "TOP023", message, fields, "set the same tp_size and dp_size for both")
 
 
 # The first release whose decode servers may have the stages of the prefill servers (disaggregation/common/conn.py of

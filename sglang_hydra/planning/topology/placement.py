@@ -164,7 +164,7 @@ class Floor:
                 self._ports |= wanted
                 own._ports |= wanted
                 return candidate
-        message = f"from {name}={start} on no port up to {LAST_PORT} is left for another server"
+        message = f"no port from {name}={start} to {LAST_PORT} is free for another server"
         raise ConfigError(Finding("error", "TOP006", message, (name,), f"{name}={FIRST_PORT}, or fewer servers"))
 
 

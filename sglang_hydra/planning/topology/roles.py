@@ -32,7 +32,7 @@ _LONGEST_S = 7 * 24 * 3600
 PLACING = ("port", "base_gpu_id", "nccl_port", "disaggregation_bootstrap_port", "host")
 """Arguments that the topology gives each server; set for a role, they are the start for its servers."""
 _NOT_FOR_A_ROLE = {
-    "disaggregation_mode": "it is what the role says",
+    "disaggregation_mode": "the role sets it",
     "api_key": "all servers and the router have one key: api_key='${oc.env:MY_KEY}'",
     "node_rank": "every node of a server gets its own",
 }
@@ -173,7 +173,7 @@ def _replicas(common: Plan) -> Iterator[Finding]:
 
 def _count(key: str, count: int) -> Iterator[Finding]:
     if not 0 < count <= MOST_SERVERS:
-        message = f"{key}={count}: from 1 to {MOST_SERVERS} servers can be had"
+        message = f"{key}={count}: a topology has 1 to {MOST_SERVERS} servers"
         yield Finding("error", "TOP001", message, (key,), f"{key}={1 if count < 1 else MOST_SERVERS}")
 
 

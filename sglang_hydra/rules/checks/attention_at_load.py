@@ -42,7 +42,7 @@ def check_delta_net_gpu(args: ServerArgs, facts: Facts) -> Outcome:
     return Notice(
         f"SGLang 0.5.2 runs {view.architecture} with FlashAttention 3, which {facts.gpu.name} does not have",
         "model_path",
-        hint="a later SGLang",
+        hint="use a later SGLang",
         offers="gpu=h200",
     )
 

@@ -21,7 +21,7 @@ def decode_server_has_no_decode_tp(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(
         f"disaggregation_decode_tp={args.disaggregation_decode_tp} is for prefill servers",
         "disaggregation_decode_tp",
-        hint="tp_size sets it here",
+        hint="set tp_size instead",
         offers="disaggregation_decode_tp=null",
     )
 
@@ -37,7 +37,7 @@ def decode_server_has_no_decode_dp(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(
         f"disaggregation_decode_dp={args.disaggregation_decode_dp} is for prefill servers",
         "disaggregation_decode_dp",
-        hint="dp_size sets it here",
+        hint="set dp_size instead",
         offers="disaggregation_decode_dp=null",
     )
 

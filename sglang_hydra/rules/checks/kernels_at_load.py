@@ -48,7 +48,7 @@ def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
         f"{capability[0]}.{capability[1]}",
         "quantization",
         "model_path",
-        hint="a checkpoint in another format, or a newer GPU",
+        hint="use a checkpoint in another format, or a newer GPU",
         offers=_newer(lowest),
     )
 
@@ -82,7 +82,7 @@ def check_formats_beside_cuda(args: ServerArgs, facts: Facts) -> Outcome:
         f"SGLang {facts.release} has no kernels for {missing} on {kind}",
         "model_path",
         "quantization",
-        hint="a checkpoint in another format, as model_path",
+        hint="name a checkpoint in another format as model_path",
     )
 
 

@@ -68,5 +68,5 @@ def _problem_of_list(values: Json) -> str | None:
     except ValueError:
         return f"customer takes numbers, got {values!r}"
     if len(set(numbers)) != len(numbers):
-        return f"a value is there twice: {values!r}"
+        return f"a value occurs twice: {values!r}"
     return None if all(number >= 0 for number in numbers) else f"a value is below 0 or none: {values!r}"

@@ -11,7 +11,7 @@ from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.words import typed
 
 _OVERRIDES = "json_model_override_args"
-_NO_GAUDI = "another GPU: device=hpu forces torch_native"
+_NO_GAUDI = "use another GPU: device=hpu forces torch_native"
 _HINT = 'a JSON object, {"key": value}, of keys of the model\'s config'
 
 
@@ -40,7 +40,7 @@ def _architectures_problem(view: ConfigView | None) -> Refusal | None:
         f"the model's config names no architecture: architectures is {typed(view.architectures)}",
         "model_path",
         _OVERRIDES,
-        hint="the name of the model's class, in architectures of its config.json or of json_model_override_args",
+        hint="name the model's class in architectures, in its config.json or in json_model_override_args",
     )
 
 
@@ -64,7 +64,7 @@ def config_has_a_class(args: ServerArgs, facts: Facts) -> Outcome:
         f"SGLang 0.5.2 cannot read the model's config.json: {facts.model.refused}",
         "model_path",
         "trust_remote_code",
-        hint="a config.json with a model_type that is known",
+        hint="use a config.json with a known model_type",
         offers=Remedy.typed("trust_remote_code=true", when="where the checkpoint brings code that you trust"),
     )
 
@@ -139,7 +139,7 @@ def gpt_oss_runs_on_cuda(args: ServerArgs, facts: Facts) -> Outcome:
         f"SGLang 0.5.2 starts gpt-oss only where torch has CUDA or ROCm, and {facts.gpu.name} has neither",
         "model_path",
         "device",
-        hint="another GPU of NVIDIA or AMD",
+        hint="use another GPU of NVIDIA or AMD",
         offers=[Remedy.typed(f"gpu={name}", when="has it") for name in ("h100", "mi300x")],
     )
 

@@ -110,7 +110,7 @@ def check_quantization_runs_here(args: ServerArgs, facts: Facts) -> Outcome:
         message = f"{release} runs NVFP4 on ROCm by Petit, which has no kernels for experts"
     else:
         return None
-    return Refusal(message, "quantization", "model_path", hint="a checkpoint in another format, as model_path")
+    return Refusal(message, "quantization", "model_path", hint="name a checkpoint in another format as model_path")
 
 
 @rule("CFG003", stage="plan")

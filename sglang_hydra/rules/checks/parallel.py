@@ -113,7 +113,7 @@ def replicas_stay_on_one_node(args: ServerArgs, facts: Facts) -> Outcome:
         "enable_dp_attention",
         "dp_size",
         "nnodes",
-        hint="one server a node",
+        hint="start one server on each node",
         offers=("enable_dp_attention=true", "dp_size=1"),
     )
 

@@ -23,7 +23,7 @@ def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
         message = f"gpu={facts.gpu.name} does not say its device: a GPU of {facts.gpu.vendor} has {device}"
         return Refusal(message, "gpu.device", offers=f"gpu.device={device}")
     return Refusal(
-        "no GPU is here and device is not set: gpu= names the class to plan for",
+        "this machine has no GPU and device is not set: gpu= names the class to plan for",
         "device",
         offers=(
             Remedy.typed("gpu=h100", ": plans for a machine that has one, as any other class does"),
@@ -54,6 +54,8 @@ def device_memory_is_readable(args: ServerArgs, facts: Facts) -> Outcome:
             )
     if gpu.memory_mib is None:
         return Refusal(
-            f"the memory of {gpu.name} is unknown", "gpu.memory_mib", hint="what the vendor's tool reports, in MiB"
+            f"the memory of {gpu.name} is unknown",
+            "gpu.memory_mib",
+            hint="gpu.memory_mib=MIB, as the vendor's tool reports it",
         )
     return None

@@ -95,7 +95,7 @@ def check_quantized_shapes(args: Arguments, facts: Facts) -> Outcome:
         return not misaligned(understand(changed, facts.gpu, facts.model, release))
 
     offers = [name for name, change in _fewer_cuts(args, view) if aligned(change)]
-    return Refusal("; ".join(found), "tp_size", "model_path", hint="a checkpoint in another format", offers=offers)
+    return Refusal("; ".join(found), "tp_size", "model_path", hint="use a checkpoint in another format", offers=offers)
 
 
 def _fewer_cuts(args: Arguments, view: ConfigView) -> Iterator[tuple[str, JsonDict]]:
@@ -132,7 +132,7 @@ def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
         f"FP8 experts: compute capability 8.9 is needed, and {facts.gpu.name} has {capability[0]}.{capability[1]}",
         "model_path" if stored else "quantization",
         "quantization",
-        hint="a checkpoint in another format (BF16, AWQ, GPTQ, INT8)",
+        hint="use a checkpoint in another format (BF16, AWQ, GPTQ, INT8)",
         offers=("gpu=l40s", "gpu=h100"),
     )
 
@@ -195,7 +195,7 @@ def check_class(args: ServerArgs, facts: Facts) -> Outcome:
         return Notice(
             f"{message}{since}: it tries transformers' own, or stops",
             "model_path",
-            hint="a later SGLang, or model_impl=transformers where that is meant",
+            hint="use a later SGLang, or model_impl=transformers if you want transformers' own class",
         )
     return Refusal(
         f"{message}: {first} is the first release that has it",
@@ -204,7 +204,7 @@ def check_class(args: ServerArgs, facts: Facts) -> Outcome:
         "ignore=RUN015 starts it all the same",
         offers=(
             f"engine.version={first}",
-            Remedy.typed("model_impl=transformers", when="where transformers' own class is meant"),
+            Remedy.typed("model_impl=transformers", when="if you want transformers' own class"),
         ),
     )
 
@@ -234,14 +234,14 @@ def check_compressed_format(args: ServerArgs, facts: Facts) -> Outcome:
                 f"compressed-tensors with {'4 bit floats' if bits == 4 else 'FP8 with block scales'}: "
                 f"SGLang {facts.release} has no kernel",
                 "model_path",
-                hint="the vendor's own FP8, AWQ or GPTQ checkpoint",
+                hint="use the vendor's own FP8, AWQ or GPTQ checkpoint",
                 offers=f"engine.version={came}",
             )
         if kind == "int" and bits != 8 and not at_least(facts.release, _PACKED_SINCE):
             return Notice(
                 f"packed integers of compressed-tensors: SGLang {facts.release} takes vLLM's kernels",
                 "model_path",
-                hint="vLLM installed beside it, or an AWQ or GPTQ checkpoint",
+                hint="install vLLM too, or use an AWQ or GPTQ checkpoint",
             )
     return None
 

@@ -187,7 +187,7 @@ def _finding(
         advice = (*_accepted(cause), *advice)
         fields = cause.reads or fields
         if failure.kind == FAULT and not cause.found[0].names:
-            what = f"{what}; the condition above it reads no argument"
+            what = f"{what}; its condition reads no argument"
     if found is not None and found.weight == Weight.FAULT:
         detail = found.place
     hint = _hint(advice, failure.kind, found, reader, args)
@@ -224,23 +224,23 @@ def _nothing_failed(state: str, reader: LogReader) -> Finding:
     """Returns the finding for a log without a deciding failure."""
     life = reader.life
     if state == "healthy":
-        later = "was asked to stop later" if _was_stopped(life) else "nothing after says that it ended"
+        later = "was asked to stop later" if _was_stopped(life) else "no later line says that it ended"
         return Finding("info", HEALTHY_ID, f"the server became ready, and no failure is in its log; {later}")
     if state == "router":
         return Finding("info", ROUTER_ID, "a router takes requests, and no failure is in its log")
     if state == "loading":
         doing = LOG_LINES["doing"].get(life.furthest.name.lower(), "yet")
-        hint = "the log once more in some minutes", "exit_code=N behind the file, where its process has ended"
+        hint = "diagnose the log again in some minutes", "add exit_code=N after the file, if its process has ended"
         return Finding("info", LOADING_ID, f"the server still starts, and nothing has failed {doing}", (), hint)
     if state == "foreign":
         message = f"this is a log of {reader.others.name}, not of SGLang: it is not diagnosed"
-        return Finding("error", UNKNOWN_ID, message, (), "the log of the SGLang server, from its beginning")
+        return Finding("error", UNKNOWN_ID, message, (), "diagnose the log of the SGLang server, from its beginning")
     message = "the log is empty"
     if reader.count:
         read = "1 line was read, and it is shown" if reader.count == 1 else f"{reader.count} lines were read"
         shown = "" if reader.count == 1 else ", and the last ones are shown"
-        message = f"the failure is of no known class; {read}{shown}"
-    hint = "the log from its beginning, of every rank", "--log-level debug and another start"
+        message = f"no class of failures fits; {read}{shown}"
+    hint = "diagnose the log of every rank, from its beginning", "start again with --log-level debug"
     return Finding("error", UNKNOWN_ID, message, (), hint)
 
 

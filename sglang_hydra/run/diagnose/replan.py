@@ -64,10 +64,10 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
     values = _planned_values(diagnosis.server_args or {})
     model = list(_model_requests(values, typed, composer, remarks))
     if not model and not typed & {"model", "model_path", "recipe"}:
-        return "the log has no server_args line that names a model; type model=... behind the file"
+        return "the log has no server_args line that names a model; type model=... after the file"
     gpus = [None] if typed & {"gpu", "recipe"} else gpu_classes_of(diagnosis, composer, remarks)
     if not gpus:
-        return "the log does not say which GPU it was; type gpu=... behind the file"
+        return "the log does not say which GPU it was; type gpu=... after the file"
     release = None
     if "engine" not in typed:
         release, why = release_of(diagnosis)
@@ -87,7 +87,7 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
             return f"the arguments of the log cannot be planned: {failure.findings[0].message}"
         if not plan.model.known:
             path = plan.values["model_path"]
-            return f"nothing is known of {path} here; type model=PRESET or model=FOLDER behind the file"
+            return f"{path} is unknown here; type model=PRESET or model=FOLDER after the file"
         plans.append(plan)
         kept.append(tuple(requests))
     return Replanned(tuple(plans), tuple(kept), tuple(dict.fromkeys(remarks)), release)

@@ -99,7 +99,7 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
     if found.cause is not None:
         yield from _cause(found.cause)
     if found.known:
-        yield "again?", "the same command may succeed next time" if found.retryable else "it would fail again"
+        yield "again?", "the same command may succeed next time" if found.retryable else "no, it would fail again"
     if found.also:
         yield "also", ", ".join(found.also)
     for note in found.notes:

@@ -61,7 +61,7 @@ def check_accelerators(world: World) -> Verdict:
             "error", f"{found}: {several(old)} too old, SGLang needs compute capability 7.5", _other(world, old)
         )
     if len(kinds) > 1:
-        return verdict("warning", f"{found}: of mixed GPUs the smallest decides for all", _same(seen))
+        return verdict("warning", f"{found}: among different GPUs, the smallest decides for all", _same(seen))
     return verdict("ok", found)
 
 
@@ -120,16 +120,16 @@ def check_gpu_memory(world: World) -> Verdict:
     verdict = partial(Verdict, values=values)
     known = [gpu for gpu in seen if gpu.free_mib is not None]
     if not known:
-        return verdict("unknown", "the driver does not tell, as is usual under MIG")
+        return verdict("unknown", "the driver does not report it, as is usual under MIG")
     free = [gpu.free_mib or 0.0 for gpu in known]
     held = [gpu for gpu in known if (gpu.used_mib or 0.0) > HELD_MIB]
     found = f"{mib(min(free))} free on the fullest of {plural(len(known), 'GPU')}"
     if not held:
         return verdict("ok", found)
     details = tuple(line for gpu in held for line in holder_lines(gpu, world.container))
-    found += f"; others hold memory of {several([gpu.number for gpu in held])}"
+    found += f"; other processes hold memory of {several([gpu.number for gpu in held])}"
     if len(known) > 1 and min(free) < BALANCE * max(free):
-        found += ": with tp_size over these SGLang stops, one has less than 90 % of another's free"
+        found += ": SGLang stops with tp_size over these, as one has less than 90 % of another's free memory"
     hopeless = all((gpu.free_mib or 0.0) < LEFT * (gpu.total_mib or 0.0) for gpu in known)
     free_numbers = [str(gpu.number) for gpu in known if gpu not in held]
     fix = how_to_stop(held) + (f", or CUDA_VISIBLE_DEVICES={','.join(free_numbers)}" if free_numbers else "")
@@ -142,7 +142,7 @@ def holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
     for holder in gpu.holders or ():
         yield f"  {named(holder)} holds {mib(holder.memory_mib)}"
     if not gpu.holders:
-        where = "in another container or on the host" if container else "of another user, or that ended badly"
+        where = "in another container or on the host" if container else "of another user, or a process that crashed"
         yield f"  by processes that cannot be seen from here ({where})"
 
 

@@ -33,7 +33,7 @@ def mismatch(plan: Plan, compared: Compared, owner: Owner | None) -> Finding | N
     ``launch.force``."""
     if plan.nodes.launch.force:
         return None
-    hint = "launch.force=true takes it all the same"
+    hint = "launch.force=true accepts it all the same"
     hidden = owner is not None and owner.whose == UNSEEN
     if isinstance(compared, Comparison):
         wrong = failing(plan, compared, hidden)
@@ -44,7 +44,7 @@ def mismatch(plan: Plan, compared: Compared, owner: Owner | None) -> Finding | N
         fields = tuple(item.key for item in wrong)
         return Finding("error", "ACT005", f"the server is not as planned: {listed}{more}", fields, hint)
     if isinstance(compared, Finding) and owner is not None and hidden:
-        message = f"whether this is the server that was started is not known: {owner.who}; and {compared.message}"
+        message = f"nothing shows that this is the started server: {owner.who}; and {compared.message}"
         return Finding("error", "ACT005", message, ("port",), hint)
     return None
 
@@ -83,7 +83,7 @@ def owner_note(owner: Owner | None) -> Finding | None:
     """Returns a finding for a port whose owner cannot be seen, or None."""
     if owner is None or owner.whose != UNSEEN:
         return None
-    message = f"whose the port is cannot be seen ({owner.who}): what the server says of itself is what counts"
+    message = f"the owner of the port cannot be seen ({owner.who}): only the server's own report identifies it"
     return Finding("info", "ACT006", message, ("port",))
 
 

@@ -209,7 +209,7 @@ def _none() -> list[Line]:
 
 def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition]) -> list[Line]:
     if not picked:
-        return [[text("No detached server is there. launch.detach=true starts one.")]]
+        return [[text("No detached server runs here. launch.detach=true starts one.")]]
     titles = ("name", "server_id", "url", "pid", "state", "since", "model", "run folder")
     rows = [[text(title, "bold") for title in titles]]
     for record, condition in zip(picked, conditions, strict=True):

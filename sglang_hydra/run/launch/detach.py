@@ -59,7 +59,7 @@ def start_detached(
     ``explained`` extends the findings on a failed server, by its exit code."""
 
     def ready(name: str, seconds: float) -> None:
-        write_lines([*ready_lines(seconds), [text("  it stays when this command has returned", "dim")], *_how_to(name)])
+        write_lines([*ready_lines(seconds), [text("  it keeps running after this command", "dim")], *_how_to(name)])
 
     result = follow({**orders_of(plan, launch, folder), "comparing": not wait}, folder, display_for(), ready, wait=wait)
     write_lines(finding_lines(explained(result.findings, result.server_exit)), sys.stderr)
@@ -180,7 +180,7 @@ def _how_to(name: str) -> list[Line]:
 
 
 def _crashed(folder: Path) -> Finding:
-    message = "the supervisor of the server ended without a word; the server ended with it"
+    message = "the supervisor of the server ended without a message; the server ended with it"
     return Finding("error", "LCH009", message, ("launch.detach",), f"see {folder / OWN_LOG}")
 
 

@@ -108,7 +108,7 @@ def _must_lead_here(head: Head) -> None:
     try:
         if is_own_address(head.host) or _comes_back(head):
             return
-        why = "what is sent there does not come back"
+        why = "a message sent there does not come back"
     except socket.gaierror as failure:
         why = failure.strerror or str(failure)
     except OSError as failure:
@@ -119,7 +119,7 @@ def _must_lead_here(head: Head) -> None:
         )
     message = f"node 0 is this machine, and dist_init_addr={head.address} does not lead to it: {why}"
     own = Head(own_address(), head.port).address
-    hint = f"dist_init_addr={own} on every node; or node_rank=1 where this is another node"
+    hint = f"dist_init_addr={own} on every node; or node_rank=1 if this is another node"
     raise MachineError(Finding("error", "NOD008", message, ("dist_init_addr", "node_rank"), hint))
 
 

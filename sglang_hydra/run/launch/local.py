@@ -330,7 +330,7 @@ class LocalServer:
         what = f"the server was not ready after {limit_s:.0f} s and has been stopped"
         assert self._output is not None
         if self._output.milestone:
-            what += f"; it had come to: {self._output.milestone}"
+            what += f"; its last stage: {self._output.milestone}"
         return self.failed("ENG009", what, advice=f"launch.ready_timeout={limit_s * 2:.0f} waits longer")
 
 

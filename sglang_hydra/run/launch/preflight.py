@@ -246,7 +246,7 @@ def _why_fatal(plan: Plan, known: Sequence[Gpu], fullest: Gpu, beside: Fit | Non
     if plan.values["tp_size"] > 1 and free < BALANCE * most:
         return "SGLang stops where one GPU has less than 90 % of another's free"
     if beside is not None and beside.fits is False:
-        return f"beside them the plan does not fit: {'; '.join(beside.reasons)}"
+        return f"with them, the plan does not fit: {'; '.join(beside.reasons)}"
     return None
 
 
@@ -308,7 +308,7 @@ def _other_class(plan: Plan, probe: GpuProbe) -> Finding:
         f"the {'lock' if locked else 'plan'} is for {_asked(plan)} ({plan.gpu.memory_mib:g} MiB), and this machine "
         f"has {probe.name} ({probe.memory_mib:g} MiB): the server will resolve its own values",
         ("gpu",),
-        "a new lock, made on this machine" if locked else "gpu=auto plans for this machine",
+        "make a new lock on this machine" if locked else "gpu=auto plans for this machine",
     )
 
 
@@ -320,7 +320,7 @@ def _too_few(plan: Plan, wanted: Sequence[int], probe: GpuProbe) -> Finding:
     least = wanted[0] + probe.count >= 1 and wanted[0] == 0
     hints = [f"tp_size={1 << (probe.count.bit_length() - 1)}" if least and probe.count else "base_gpu_id=0"]
     if probe.total > probe.count:
-        hints.append("CUDA_VISIBLE_DEVICES with as many as it needs")
+        hints.append("make more GPUs visible in CUDA_VISIBLE_DEVICES")
     if plan.values["nnodes"] == 1:
         hints.append(f"more nodes: nnodes={-(-len(wanted) // max(probe.count, 1))}")
     return Finding("error", "LCH002", message, tuple(fields or ["tp_size"]), hints)

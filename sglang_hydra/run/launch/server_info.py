@@ -239,7 +239,7 @@ def _parsed(page: str, content: bytes) -> JsonObject:
     try:
         info = read_json(content, "record")
     except (ValueError, RecursionError) as failure:
-        raise NoServerInfo(f"{page} answered with what is no JSON") from failure
+        raise NoServerInfo(f"{page} did not answer with JSON") from failure
     if not isinstance(info, dict):
         raise NoServerInfo(f"{page} answered with a {type(info).__name__}, not with a mapping")
     return info
@@ -263,7 +263,7 @@ def _machine(plan: Plan) -> GpuFacts | None:
 
 
 def not_compared(why: str) -> Finding:
-    message = f"what the server runs with could not be compared with the plan: {why}"
+    message = f"the server's arguments could not be compared with the plan: {why}"
     return Finding("warning", "ACT003", message, ("engine",))
 
 

@@ -57,7 +57,7 @@ def test_the_server_counts_what_was_sent(start: Start) -> None:
 @pytest.mark.parametrize(
     ("fault", "settings", "reason"),
     [
-        ({"short": True}, {}, "answers have another length than asked, first: 7 tokens for 8"),
+        ({"short": True}, {}, "answers have another length than requested, first: 7 tokens for 8"),
         ({"claims": 2}, {}, "at most 160 of the 320 tokens came"),
         ({"claims": 2}, {"stream": False}, "at most 160 of the 320 tokens came"),
         ({"fail_every": 7}, {}, "requests failed, first: HTTP 500"),
@@ -77,7 +77,7 @@ def test_a_rate_that_is_not_reached_makes_a_point_invalid(start: Start, monkeypa
     monkeypatch.setattr(validity, "SHORTFALL", 0.9)
     result = taken(start(), request_rate=4000.0, concurrency=1)
     assert result.state == "invalid"
-    assert [said for said in result.reasons if "requests a second were sent where 4000 were asked for" in said]
+    assert [said for said in result.reasons if "requests a second were sent; 4000 were requested" in said]
 
 
 def test_right_answers_pass_the_quality_check(start: Start) -> None:

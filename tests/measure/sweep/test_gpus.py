@@ -181,7 +181,7 @@ def test_a_server_starts_on_a_gpu_of_its_own(
         assert other.holds(held[1][0])
     assert [" --base-gpu-id 1" in line for line in here.starts()] == [True, True]
     assert asked == [{5: 100.0}, {5: 100.0}]
-    assert "memory that was not given back, in MiB by GPU: {5: 300.0}" in capfd.readouterr().err
+    assert "memory that was not released, in MiB by GPU: {5: 300.0}" in capfd.readouterr().err
     records = list(here.results().values())
     assert all("output_throughput_per_gpu" in record["measures"] for record in records)
 

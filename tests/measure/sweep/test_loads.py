@@ -135,4 +135,4 @@ def test_another_engine_than_the_planned_one_is_not_measured(here: Place, monkey
     (point,) = sweep.points()
     (failure,) = here.store.failures(point.point_id)
     assert (failure["findings"][0]["id"], here.starts()) == ("RNR001", [])
-    assert "sglang is planned and not installed here" in failure["findings"][0]["message"]
+    assert "sglang is planned but not installed here" in failure["findings"][0]["message"]

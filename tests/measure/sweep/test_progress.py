@@ -79,9 +79,9 @@ def test_what_lasts_is_told_once(place: Place, sweep: Sweep) -> None:
     said = io.StringIO()
     with LiveScreen(Tally(sweep, place.store), said) as screen:
         for _ in range(3):
-            screen.server("5e", "another runner is at it")
+            screen.server("5e", "another runner works on it")
         screen.server("5e", "starting")
-    assert said.getvalue().splitlines() == ["server 5e: another runner is at it", "server 5e: starting"]
+    assert said.getvalue().splitlines() == ["server 5e: another runner works on it", "server 5e: starting"]
 
 
 def test_a_terminal_has_a_table_with_the_best_and_the_time_to_go(place: Place, sweep: Sweep) -> None:

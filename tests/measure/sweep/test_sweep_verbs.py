@@ -180,6 +180,6 @@ def test_a_terminal_shows_how_far_planning_is(run: Run, monkeypatch: pytest.Monk
 
 def test_points_whose_release_was_not_asked_are_shown(run: Run, ran: list[Sweep]) -> None:
     words = (*H200, "engine.version=0.5.23", "schedule_policy=lpm,fcfs")
-    why = "of 2 points it is not known: SGLang 0.5.23 was not asked: its wheel is not here ("
+    why = "2 points unknown: SGLang 0.5.23 was not asked: its wheel is not here ("
     assert why in run("plan", "-m", *words).out
     assert "by rules    2  points whose values are 0.5.2's" in run("bench", "-m", *words, "sweep.dry_run=true").out

@@ -60,7 +60,7 @@ def test_differences_are_named_with_their_reasons(venv: str) -> None:
         0.903,
         0.143771,
         "0.5.23's own code planned it (arg_groups/memory_hook.py:342, handle_gpu_memory_settings), "
-        "and the server decided otherwise",
+        "but the server decided otherwise",
     )
     assert "random_seed" not in differing
     assert compared.summary.endswith("not in 0.5.23")

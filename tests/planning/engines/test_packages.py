@@ -48,7 +48,7 @@ def test_an_interpreter_outside_a_virtual_environment_that_was_typed_is_asked_fo
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\necho "{tmp_path}"\n')
     python.chmod(0o755)
-    assert installed(str(python)) == ({}, f"{python} was not asked, as a file names it and nobody typed it")
+    assert installed(str(python)) == ({}, f"{python} was not asked, because a file names it and you did not type it")
     grant(str(python))
     assert installed(str(python)).versions == {"sglang": "0.5.23"}
 

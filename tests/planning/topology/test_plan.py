@@ -429,11 +429,11 @@ def test_findings_of_ours_can_be_ignored() -> None:
     ("overrides", "expected"),
     [
         (["topology=replicas"], ("TOP001", "topology=replicas: how many?")),
-        (["topology=replicas", "replicas=0"], ("TOP001", "replicas=0: from 1 to 256 servers can be had")),
+        (["topology=replicas", "replicas=0"], ("TOP001", "replicas=0: a topology has 1 to 256 servers")),
         (["topology=pd", "replicas=2"], ("TOP001", "replicas=2 is for topology=replicas")),
         (
             ["topology=pd", "topology.decode.replicas=-1"],
-            ("TOP001", "topology.decode.replicas=-1: from 1 to 256 servers can be had"),
+            ("TOP001", "topology.decode.replicas=-1: a topology has 1 to 256 servers"),
         ),
         (["topology=pd", "topology.name=dp"], ("TOP001", "topology.name='dp' is not one of single, replicas, pd")),
         (
@@ -458,7 +458,7 @@ def test_findings_of_ours_can_be_ignored() -> None:
         ),
         (
             ["topology=pd", "topology.prefill.args.disaggregation_mode=decode"],
-            ("TOP002", "topology.prefill.args.disaggregation_mode: it is what the role says"),
+            ("TOP002", "topology.prefill.args.disaggregation_mode: the role sets it"),
         ),
         (
             ["topology=pd", "topology.prefill.args.api_key=sesame"],
@@ -502,7 +502,7 @@ def test_findings_of_ours_can_be_ignored() -> None:
         ),
         (
             ["topology=replicas", "replicas=4", "nccl_port=65534"],
-            ("TOP006", "from nccl_port=65534 on no port up to 65535 is left for another server"),
+            ("TOP006", "no port from nccl_port=65534 to 65535 is free for another server"),
         ),
         (
             ["topology=pd", "disaggregation_bootstrap_port=70000"],

@@ -144,7 +144,7 @@ def test_explain_for_machines_needs_to_know_which_server(run: Run) -> None:
         (["replica.tp_size", *PD], "there is no server replica; there are prefill 0, prefill 1, decode 0"),
         (["decode.x.tp_size", *PD], "there is no server decode x; there are prefill 0, prefill 1, decode 0"),
         (["decode.tp_size", *H200], "one server is planned, and no topology"),
-        (["decode.tpsize", *PD], "'decode.tpsize' is neither an argument, a key of ours nor the id of a finding"),
+        (["decode.tpsize", *PD], "'decode.tpsize' is neither an argument, one of our keys nor the id of a finding"),
         (["decode.0.tpsize", *PD], "explain decode.0.tp_size gpu=h200"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,

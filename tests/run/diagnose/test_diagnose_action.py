@@ -40,7 +40,7 @@ def test_a_log_is_classified_with_the_line_and_what_to_type(run: Run) -> None:
     assert "[Errno 98] error while attempting to bind on address" in printed.out
     assert "SGLang  0.5.2 serving /models/tiny" in printed.out
     assert "error DIA042  a port that the server needs is taken: port" in printed.out
-    assert "hint: port=0, for one that is free" in printed.out
+    assert "hint: port=0 takes a free port" in printed.out
 
 
 def test_standard_input_is_a_log(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_a_run_folder_is_read_with_the_files_that_its_log_turned_over_to(run: Ru
 def test_what_stands_behind_the_file_is_planned(run: Run) -> None:
     log = str(DATA / "fraction_too_low_current_value.log")
     general = run("diagnose", log)
-    assert "type gpu=... behind the file" in general.out
+    assert "type gpu=... after the file" in general.out
     printed = run("diagnose", log, "gpu=h100", "--json")
     (entry,) = valid("diagnosis", printed.out)["results"]
     assert entry["remedies"][0].startswith("mem_fraction_static=0.79 (0.78-0.96 works)")

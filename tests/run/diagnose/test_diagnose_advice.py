@@ -11,8 +11,12 @@ from sglang_hydra.run.diagnose.pages import page_of
 @pytest.mark.parametrize(
     ("advice", "args", "expected"),
     [
-        ("mem_fraction_static=0.8, or what fit shows; or x", {}, "mem_fraction_static=0.8, or what fit shows; or x"),
-        ("mem_fraction_static=0.8, or what fit shows", {"mem_fraction_static": 0.89}, None),
+        (
+            "mem_fraction_static=0.8, or the value that fit shows; or x",
+            {},
+            "mem_fraction_static=0.8, or the value that fit shows; or x",
+        ),
+        ("mem_fraction_static=0.8, or the value that fit shows", {"mem_fraction_static": 0.89}, None),
         ("mem_fraction_static=0.8; or x", {"mem_fraction_static": 0.7}, "mem_fraction_static=0.65; or x"),
         ("mem_fraction_static=0.8; or x", {"mem_fraction_static": 0.2}, "x"),
         ("mem_fraction_static=0.9; or x", {"mem_fraction_static": 0.9}, "mem_fraction_static=0.95; or x"),

@@ -191,7 +191,7 @@ def test_two_servers_that_are_made_differently_are_not_tried_again(lines: list[s
 def test_a_cache_that_is_too_large_for_the_host_was_not_killed() -> None:
     found = diagnose([HICACHE])
     assert found.kind == "host_oom"
-    assert "nothing was killed: 120.00 GB were asked for, and 90.00 GB were free" in found.finding.message
+    assert "nothing was killed: 120.00 GB were requested; 90.00 GB were free" in found.finding.message
     assert "hicache_size" in str(found.finding.hint)
 
 

@@ -96,7 +96,7 @@ REASONS: dict[str, tuple[tuple[str, ...], dict[str, Any], GpuFacts | None, str]]
     "another port": (H200, {"nccl_port": 31000}, None, "drawn when the server started"),
     "a rule's value": (H200, {"grammar_backend": "outlines"}, None, "KER007 planned it"),
     "a set value": ((*H200, "stream_interval=4"), {"stream_interval": 1}, None, "the plan sets it: the server"),
-    "a default": (H200, {"watchdog_timeout": 5.0}, None, "no rule of ours leads there"),
+    "a default": (H200, {"watchdog_timeout": 5.0}, None, "none of our rules gives this value"),
 }
 
 

@@ -150,7 +150,7 @@ def test_a_server_that_is_not_ready_in_time_is_stopped_and_reported(
 def test_how_far_it_had_come_is_said_of_a_server_that_hangs(marker: str) -> None:
     launch = fake(marker, "loaded:hang", milestones=ENGINE.milestones)
     (finding,) = serve(launch, Impatient(launch, "Load weight end")).findings
-    assert "it had come to: weights loaded" in finding.message
+    assert "its last stage: weights loaded" in finding.message
 
 
 def test_each_milestone_is_noted_once_with_the_seconds_it_took(marker: str) -> None:

@@ -293,7 +293,7 @@ def test_memory_held_on_gpus_that_the_plan_leaves_alone_is_not_remarked_on(gpus:
     [
         ((), (140000.0,), "no server starts in that"),
         (("tp_size=2",), (30000.0, 0.0), "less than 90 % of another's free"),
-        (("model=qwen3_32b",), (80000.0,), "beside them the plan does not fit"),
+        (("model=qwen3_32b",), (80000.0,), "with them, the plan does not fit"),
     ],
 )
 def test_so_much_held_that_the_server_would_stop_is_an_error(

@@ -52,7 +52,7 @@ def nodes_of_job(environ: Mapping[str, str] = os.environ, needed: int = 1) -> li
     listed = environ.get("SLURM_JOB_NODELIST")
     answer = ask_slurm("scontrol", "show", "hostnames", listed) if listed else None
     if answer is None:
-        message = "this is no Slurm job: it has no list of nodes"
+        message = "this is not a Slurm job: it has no list of nodes"
         raise MachineError(Finding("error", "SLM005", message, ("launch",), "launch=slurm starts it inside of one"))
     names = answer.split()
     if len(names) < needed:

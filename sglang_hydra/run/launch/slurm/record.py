@@ -121,8 +121,8 @@ def leave_secrets(folder: Path, secrets: Secrets) -> Path | None:
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        message = f"{path} is there: a job that was submitted from this run folder has not taken its secrets yet"
-        hint = f"hydra.run.dir=ANOTHER/FOLDER, or rm {path} where that job is gone"
+        message = f"{path} exists: a job submitted from this run folder has not taken its secrets yet"
+        hint = f"hydra.run.dir=ANOTHER/FOLDER, or rm {path} if that job has ended"
         raise MachineError(Finding("error", "SLM009", message, ("hydra.run.dir",), hint)) from None
     with os.fdopen(number, "w", encoding="utf-8") as file:
         # The umask may have removed permissions that the owner needs.
@@ -139,7 +139,7 @@ def take_secrets(path: Path | None) -> Secrets:
         left = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         message = f"the secrets that were left for this job are gone: {path}"
-        hint = "start it again; a job takes them once, and they go with the command that submitted it"
+        hint = "start it again; a job takes them once, and the submitting command deletes them at its end"
         raise MachineError(Finding("error", "SLM010", message, ("api_key",), hint)) from None
     finally:
         drop_secrets(path)

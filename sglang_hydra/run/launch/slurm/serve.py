@@ -69,7 +69,7 @@ def serve_slurm(asked: LaunchRequest, plan: Plan) -> int:
     refuse_recorded_secrets(plan)
     if plan.nodes.launch.detach:
         message = "launch.detach is for servers on this machine; a job of launch=slurm lives as long as this command"
-        hint = "leave it out, in tmux or screen; or sbatch what `export slurm` writes"
+        hint = "leave it out and use tmux or screen, or sbatch the script of `export slurm`"
         raise ConfigError(Finding("error", "SLM008", message, ("launch.detach",), hint))
     write([*plan_screen(plan, everything=asked.everything), *job_lines(sbatch_settings(plan))])
     look_at_cluster(plan)
@@ -224,7 +224,7 @@ def reached_lines(plan: Plan, job: Job, account: Account) -> list[Line]:
         lines.append([text(f"  from here: ssh -N -L {account.port}:{account.host}:{account.port} {account.node}")])
     lines += [
         [text(f"  {curl_line(plan, url, stream=False)}")],
-        [text("  Ctrl-C stops it and gives its nodes back", "dim")],
+        [text("  Ctrl-C stops it and releases its nodes", "dim")],
         [],
     ]
     return lines
@@ -340,7 +340,7 @@ class Follower:
             return f"the job {self.job.id} is starting"
         why = f" ({self.state.reason})" if self.state.reason else ""
         if str(self.state.reason).startswith(tuple(MESSAGES["waits_for_ever"])):
-            self._note_once(f"this does not pass by itself{why}: Ctrl-C, and ask for less or elsewhere")
+            self._note_once(f"this job would wait forever{why}: type Ctrl-C, and request less or another partition")
         return f"the job {self.job.id} is waiting for its turn{why}"
 
     def _stop(self, *, again: bool) -> None:

@@ -1,8 +1,7 @@
-"""Adopts a release that is not recorded: the parts that have to be real, its table, what it asks that is new.
+"""Adopts a release that is not recorded: finds its parts that must be real, its table, and its new questions.
 
-It is run sealed on four kinds of machine, with two small models. What it changed of the nearest release of the table is
-kept beside the user's pins, and ``arguments.tables`` reads it.
-"""
+It runs sealed on four kinds of machine, with two small models. Its differences from the nearest release of the table
+are kept beside the user's pins, where ``arguments.tables`` reads them."""
 
 from __future__ import annotations
 
@@ -55,8 +54,8 @@ _MACHINES: tuple[Mapping[str, object], ...] = (
 
 
 def adopt(record: Record) -> tuple[Record, Mapping[str, object]]:
-    """Returns the record with the parts that have to be real, and the row of its table, with its ``questions``. Nothing
-    is written. Raises MachineError (REL005) where the release does not run here."""
+    """Returns the record with the modules that must be real, and its row of the table with its ``questions``. Writes
+    nothing. Raises MachineError (REL005) if the release does not run here."""
     made = record
     for _ in range(_MOST_TURNS):
         try:
@@ -77,7 +76,7 @@ def adopt(record: Record) -> tuple[Record, Mapping[str, object]]:
 
 
 def keep_table(version: str, row: Mapping[str, object] | None) -> None:
-    """Writes the table of a release beside the pins, or takes it out."""
+    """Writes the table of a release beside the pins, or removes it."""
     pins = pinned_file()
     if pins is None:
         return
@@ -90,7 +89,7 @@ def keep_table(version: str, row: Mapping[str, object] | None) -> None:
 
 
 def _asked(record: Record) -> tuple[JsonObject, list[str]]:
-    """Returns the table, and each question that nothing answered."""
+    """Returns the table and each unanswered question."""
     places = [place for wheel in record.wheels if (place := wheels.place_of(wheel)) is not None]
     table: JsonObject = {}
     questions: list[str] = []
@@ -136,7 +135,7 @@ _OPTIONAL = re.compile(r"(?:typing\.)?Optional\[(.*)\]")
 
 
 def changes_of(table: JsonObject, near: str) -> dict[str, object]:
-    """Returns the row of a release, in the form of table.json: what its ``table`` has otherwise than ``near``."""
+    """Returns a release's row as in table.json: the differences of ``table`` from that of ``near``."""
     arguments, old = raw_tables(near)
     feeds = {flag: name for name, spec in arguments.items() for flag in typed_flags(name, spec)}
     fields = {name: spec for name, spec in table["fields"].items() if name.isidentifier()}
@@ -155,7 +154,7 @@ def changes_of(table: JsonObject, near: str) -> dict[str, object]:
 
 
 def _typed(option: JsonObject, flags: list[str]) -> dict[str, object]:
-    """Returns what the parser says of an argument, in the table's words."""
+    """Returns the parser's description of an argument, in the table's words."""
     action = _ACTIONS.get(option["action"], option["action"])
     if action == "BooleanOptionalAction":
         flags = [flag for flag in flags if not flag.startswith("--no-")]
@@ -166,7 +165,7 @@ def _typed(option: JsonObject, flags: list[str]) -> dict[str, object]:
 
 
 def _spec(name: str, field: JsonObject, typed: JsonObject, known: JsonObject | None) -> JsonDict:
-    """Returns an argument as table.json has it. Rows of the nearest release stay."""
+    """Returns an argument as table.json has it. Keeps the rows of the nearest release."""
     made: JsonDict = dict(known) if known else {"type": _type(field["type"])}
     is_computed = isinstance(made.get("default"), dict) and "computed" in made["default"]
     if "default" in field and not is_computed:
@@ -186,8 +185,8 @@ def _spec(name: str, field: JsonObject, typed: JsonObject, known: JsonObject | N
 
 
 def _type(text: str) -> str:
-    """Returns a type in the table's words: without the help that an annotation has beside it (0.5.14), and ``str`` for
-    texts to choose from."""
+    """Returns a type in the table's words: without the help inside an annotation (0.5.14), and ``str`` for a choice of
+    texts."""
     node = ast.parse(text, mode="eval").body if text.startswith(_NOTED) else None
     if isinstance(node, ast.Subscript):
         first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
@@ -210,7 +209,7 @@ def _old_flag(option: JsonObject, name: str | None) -> dict[str, object]:
 
 
 def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> JsonDict:
-    """Returns whole rows of what is new or other, and the names that are gone."""
+    """Returns the whole rows of new or different arguments, and the names of removed ones."""
     return {
         "added": {name: spec for name, spec in after.items() if name not in before},
         "removed": [name for name in before if name not in after],
@@ -219,7 +218,7 @@ def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> JsonD
 
 
 def said_of(row: JsonObject) -> Iterator[tuple[str, list[str]]]:
-    """Yields what a row says, by a title, for a person who has to decide."""
+    """Yields the contents of a row, each with a title, for the person who decides."""
     arguments, near = row["arguments"], raw_tables(row["near"])[0]
     changed = arguments["changed"]
     yield "new arguments", sorted(arguments["added"])

@@ -1,4 +1,4 @@
-"""Answers that a release gave before: one file each in the user's cache, by everything that they depend on."""
+"""Keeps a release's earlier answers: one file each in the user's cache, under everything on which they depend."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _held: dict[str, Answer] = {}
 
 
 def answer_key(fingerprint: str, case: Mapping[str, object]) -> str:
-    """Returns what an answer is kept under: the release's wheels, the child's own code, and the case without its id."""
+    """Returns the key of an answer: the release's wheels, the child's own code, and the case without its id."""
     asked = {name: value for name, value in case.items() if name != "id"}
     text = json.dumps([fingerprint, child_version(), asked], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -36,7 +36,7 @@ def answer_key(fingerprint: str, case: Mapping[str, object]) -> str:
 
 @functools.cache
 def child_version() -> str:
-    """Returns the child's own code, as a hash: another child may answer otherwise."""
+    """Returns a hash of the child's own code, because another child may answer differently."""
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).with_name("child").glob("*.py")):
         digest.update(file.read_bytes())
@@ -44,8 +44,8 @@ def child_version() -> str:
 
 
 def kept_answer_to(record: Record, case: Case, *, why: bool = True) -> Answer | None:
-    """Returns the answer that an earlier question left in the user's cache, with its reasons; without ``why`` one
-    without will do. None where there is none."""
+    """Returns the answer to an earlier equal question from the user's cache, or None. Its reasons are required only
+    with ``why``."""
     asked = case.to_json()
     questions = [asked, {**asked, "why": True}][why:]
     return next(filter(None, (_held_answer(answer_key(record.fingerprint, each)) for each in questions)), None)
@@ -63,8 +63,8 @@ def _held_answer(key: str) -> Answer | None:
 
 
 def kept_answer(key: str) -> dict[str, object] | None:
-    """Returns the answer that is kept under ``key``, None where there is none, or none that the user's own key marks.
-    Raises MachineError (REL015) for a cache that others can write."""
+    """Returns the answer under ``key``; None without one, or without the mark of the user's own key. Raises
+    MachineError (REL015) for a cache that others can write."""
     place = _place(key)
     try:
         require_private(place.parent)
@@ -79,7 +79,7 @@ def kept_answer(key: str) -> dict[str, object] | None:
 
 
 def keep_answer(key: str, answer: Mapping[str, object]) -> None:
-    """Keeps an answer, and lets the oldest of its folder go. A cache that cannot be written keeps nothing; one that
+    """Keeps an answer and deletes the oldest ones of its folder. A cache that cannot be written keeps nothing; one that
     others can write raises MachineError (REL015)."""
     place, content = _place(key), json.dumps(answer)
     try:

@@ -1,4 +1,4 @@
-"""Where a release's answer to a question comes from: recorded, kept, its wheel, an installed copy, or nowhere."""
+"""Finds the source of a release's answer: recorded, kept, its wheel, an installed copy, or none."""
 
 from __future__ import annotations
 
@@ -23,13 +23,10 @@ _FACT = re.compile(r"\(the fact (\w+)\)")
 
 
 class Asking(NamedTuple):
-    """How a release may be asked, and what it gets beside the arguments, the GPU and the model.
-
-    ``environment`` are the variables that the server would find, ``declared`` the facts that a person states
-    (engine.facts). ``installed`` is the version that this machine has and ``program`` the interpreter that has it.
-    ``may_fetch`` allows fetching its wheels, ``may_ask`` anything but recorded answers; ``why`` asks for reasons, which
-    takes twice the time.
-    """
+    """The permitted ways to ask a release, and its inputs besides arguments, GPU and model. ``environment`` has the
+    variables that the server would find, ``declared`` the facts that a person states (engine.facts). ``installed`` is
+    the version on this machine, and ``program`` its interpreter. ``may_fetch`` allows fetching its wheels, ``may_ask``
+    anything but recorded answers. ``why`` asks for reasons, which takes twice the time."""
 
     environment: Mapping[str, str] = EMPTY
     declared: Mapping[str, object] = EMPTY
@@ -41,7 +38,7 @@ class Asking(NamedTuple):
 
 
 class NoAnswer(NamedTuple):
-    """Why a release was not asked, in a clause, and what to type."""
+    """The reason in a clause why a release was not asked, and what to type."""
 
     why: str
     hint: str | None = None
@@ -59,8 +56,8 @@ class Answered(NamedTuple):
 
 
 def answer_to(case: Case, version: str, asking: Asking) -> Answered | NoAnswer:
-    """Returns what a release makes of a case. Its wheels are fetched only where the program allows it too. Of a refusal
-    the message is not recorded, so that wheels that are here are asked for it."""
+    """Returns a release's answer to a case. Fetches its wheels only if the program allows that too. A recorded refusal
+    has no message, so wheels that are here are asked for it."""
     record = record_of(version)
     if record is None:
         trust = f"{program()} release fetch --trust {version}"
@@ -87,7 +84,7 @@ def answer_to(case: Case, version: str, asking: Asking) -> Answered | NoAnswer:
 
 
 def with_all_reasons(answer: Answer, case: Case, version: str) -> Answer:
-    """Returns the answer with what its wheel says of its reasons where that is here: fewer of them are recorded."""
+    """Adds to the answer all reasons that its wheel has, if the wheel is here; a recorded answer has fewer."""
     from sglang_hydra.releases.release import ask_release
 
     record = record_of(version)

@@ -1,4 +1,4 @@
-"""A question to a release: one server as a command line, the machine, its models and the environment."""
+"""Describes a question to a release: one server as a command line, the machine, its models and the environment."""
 
 from __future__ import annotations
 
@@ -33,13 +33,10 @@ _CUDA = "12.8"
 
 
 class Case(NamedTuple):
-    """One command line on one machine.
-
-    ``argv`` are the words behind the module's name. ``machine`` is what ``machine_facts`` makes. ``models`` has for
-    each model path among the words the content of its config.json, or ``{"files": {name: text or content}}`` for
-    several files. ``files`` has what else may be looked at by its absolute path: a text, a list of names for a folder,
-    None for what is not there.
-    """
+    """One command line on one machine. ``argv`` are the words after the module's name. ``machine`` is made by
+    ``machine_facts``. ``models`` maps each model path in the words to the content of its config.json, or to ``{"files":
+    {name: text or content}}`` for several files. ``files`` maps absolute paths to the other visible files: a text, a
+    list of names for a folder, None for an absent file."""
 
     argv: tuple[str, ...]
     machine: JsonObject
@@ -47,7 +44,7 @@ class Case(NamedTuple):
     files: JsonObject = EMPTY
 
     def to_json(self) -> JsonDict:
-        """Returns the case as the child reads it. Words of ``assumed`` that the machine declares are left to it."""
+        """Returns the case as the child reads it. Omits words of ``assumed`` that the machine declares."""
         machine = {"environment": {}, "assumed": dict(ASSUMED), **self.machine}
         return {"argv": list(self.argv), "machine": machine, "models": dict(self.models), "files": dict(self.files)}
 
@@ -55,9 +52,9 @@ class Case(NamedTuple):
 def machine_facts(
     gpu: GpuFacts, environment: Mapping[str, str] | None = None, cuda: str | None = None, **more: object
 ) -> dict[str, object]:
-    """Returns the machine of a case. ``environment`` are the variables that the server would find, ``cuda`` the version
-    that its torch is made for, ``more`` further facts: ``driver``, ``cudnn``, ``infiniband`` (a list of devices),
-    ``packages`` (name to version, None for absent), ``hip``, ``processor``, ``seed``."""
+    """Returns the machine of a case. ``environment`` has the variables that the server would find, ``cuda`` is the
+    version for which its torch is built, ``more`` has further facts: ``driver``, ``cudnn``, ``infiniband`` (a list of
+    devices), ``packages`` (name to version, None for absent), ``hip``, ``processor``, ``seed``."""
     device = "none" if gpu.device is None else "cpu" if gpu.device == "cpu" else _DEVICES.get(gpu.vendor, "none")
     capability = gpu.compute_capability
     return {
@@ -94,9 +91,9 @@ def case_for(
     version: str,
     declared: JsonObject,
 ) -> Case:
-    """Returns the question. ``flags`` are the release's own words, ``values`` those of ``MODEL_ARGUMENTS``; of
-    ``environment`` only the SGLANG_* variables are passed, without secrets; ``declared`` are the facts that a person
-    states (engine.facts)."""
+    """Returns the question to a release. ``flags`` are the release's own words, ``values`` those of
+    ``MODEL_ARGUMENTS``. Only the SGLANG_* variables of ``environment`` are passed, without secrets. ``declared`` has
+    the facts that a person states (engine.facts)."""
     variables = {
         name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret_name(name)
     }
@@ -106,10 +103,8 @@ def case_for(
 
 
 def folder_to_read(model: ModelFacts, values: Mapping[str, object]) -> str | None:
-    """Returns the model's folder where the release can read it as the plan did; None if it is given the plan's facts.
-
-    With trust_remote_code it would run what lies there: no question runs code that a model brings.
-    """
+    """Returns the model's folder if the release can read it as the plan did; None if it is given the plan's facts. With
+    trust_remote_code it would run the code in the folder: no question runs a model's own code."""
     folder = model.extra.get("folder")
     return None if folder is None or values["trust_remote_code"] else str(folder)
 
@@ -120,8 +115,8 @@ def _cuda_of(version: str) -> str | None:
 
 
 def _models(model: ModelFacts, values: Mapping[str, object]) -> dict[str, object]:
-    """Returns what the release reads of the model and of its draft: the JSON files of a folder, else the config.json as
-    stated, since a release has class defaults of its own."""
+    """Returns the files that the release reads of the model and of its draft: the JSON files of a folder, else the
+    stated config.json, because a release has its own class defaults."""
     found: JsonDict = {}
     paths = (values["model_path"], values["speculative_draft_model_path"])
     for path, facts in zip(paths, (model, model.draft), strict=True):
@@ -140,14 +135,14 @@ def _models(model: ModelFacts, values: Mapping[str, object]) -> dict[str, object
 
 
 def own_config_class(model: ModelFacts) -> str | None:
-    """Returns the config class that a model brings as code of its own, None where it brings none."""
+    """Returns the config class in a model's own code, or None."""
     stated = model.extra.get("stated") or model.config or {}
     named = stated.get("auto_map")
     return str(named["AutoConfig"]) if isinstance(named, Mapping) and "AutoConfig" in named else None
 
 
 def _without_code(content: JsonDict) -> JsonDict:
-    """Returns a model's config.json, or its files, without the config class of its own: transformers' is used."""
+    """Removes a model's own config class from its config.json or files, so that transformers' class is used."""
     if "files" in content:
         files = dict(content["files"])
         with contextlib.suppress(KeyError, ValueError, AttributeError):  # no config.json, or none that can be read

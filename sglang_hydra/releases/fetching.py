@@ -1,4 +1,4 @@
-"""Fetching wheels by the package client of this interpreter, and whether the user lets this process do so now."""
+"""Fetches wheels by the package client of this interpreter, and decides whether this process may do so now."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def allow(progress: Progress) -> None:
 
 
 def progress_if_allowed() -> Progress | None:
-    """Returns where to show the progress of fetching; None where nothing may be fetched."""
+    """Returns the receiver of progress lines; None if fetching is not allowed."""
     return None if os.environ.get(OFFLINE_VARIABLE) else _progress
 
 
 @contextlib.contextmanager
 def nothing_fetched() -> Iterator[None]:
-    """Plans that are made within are of what is here: they are tried, and nobody asked for their release."""
+    """Plans within this block use only local data: they are trials, and nobody asked for their release."""
     global _progress
     kept, _progress = _progress, None
     try:
@@ -60,12 +60,11 @@ def fetch_parts(
     begun: Callable[[list[Wheel]], None],
     wait_s: float | None = None,
 ) -> dict[Wheel, Path]:
-    """Files with the names and places of the ``wanted`` wheels in ``folder``, of which only what is to ``read`` is
-    there; none of a wheel of which the index gives no parts. ``begun`` is given those that are fetched. With
-    ``wait_s`` an index that answers nothing for so long is not waited for, and not asked again by this process.
+    """Fetches the files in ``read`` into files of ``folder`` with the names of the ``wanted`` wheels; skips wheels of
+    which the index gives no parts. ``begun`` gets the fetched wheels. With ``wait_s``, an index that does not answer
+    for that time is not waited for, and not asked again by this process.
 
-    Raises MachineError (REL002).
-    """
+    Raises MachineError (REL002)."""
     global _was_unreached
     if wait_s and _was_unreached:
         raise not_fetched(wanted[0], f"{_UNREACHED}, as a moment ago")
@@ -101,8 +100,8 @@ def fetch_parts(
 
 
 def download(wheel: Wheel, scratch: Path, wanted: Sequence[str] = ()) -> Path:
-    """Returns one file of ``wheel`` into the empty folder ``scratch``, whole; any file of a wheel that has none yet,
-    with the ``wanted`` tags. Raises MachineError (REL002, REL003)."""
+    """Downloads one whole file of ``wheel`` into the empty folder ``scratch``; for a wheel without files any file with
+    the ``wanted`` tags. Raises MachineError (REL002, REL003)."""
     lines = f"{wheel.name}=={wheel.version} " + " ".join(f"--hash=sha256:{file.sha256}" for file in wheel.files)
     (scratch / "requirements.txt").write_text(lines + "\n", encoding="utf-8")
     command = [
@@ -130,7 +129,7 @@ def _tags(wheel: Wheel) -> Sequence[str]:
 
 
 def tags(file: WheelFile) -> Sequence[str]:
-    """Returns what to ask the package client for, so that any system and Python gets this file."""
+    """Returns the options for the package client with which any system and Python gets this file."""
     python, abi, platforms = file.name.removesuffix(".whl").split("-")[-3:]
     if platforms == "any":
         return ("--python-version", _LAST)
@@ -151,8 +150,8 @@ def other_file(wheel: Wheel) -> MachineError:
 
 
 def _why_of(text: str) -> str:
-    """Returns why the package client brought nothing. It says the same of an index that has no such file and of one
-    that it cannot reach, but for its warnings."""
+    """Returns why the package client brought nothing. It reports a missing file like an unreachable index, except for
+    its warnings."""
     if "Retrying (Retry(" in text:
         return _UNREACHED
     if "(from versions: none)" in text:

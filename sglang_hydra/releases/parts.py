@@ -1,14 +1,13 @@
 """Fetches parts of wheels by the package client of its interpreter: its index, mirrors, proxies and certificates.
 
-It runs as a program of its own, with pip and the standard library alone. On its input it gets ``wheels`` (name,
-version, the names of its files, and tags as pip takes them), ``read``, the names of the files that are wanted of them,
-``folder``, and ``wait_s``, how long it waits for a first answer, null for as long as pip does. It prints a line with
-the names of the wheels of which parts can be had, writes these parts to their places in otherwise empty files of the
-wheels' names, and at the end prints how many bytes it fetched.
+It runs as a separate program, with only pip and the standard library. Its input has ``wheels`` (name, version, file
+names, and tags for pip), ``read``, the names of the files to fetch from them, ``folder``, and ``wait_s``, the time to
+wait for a first answer (null: pip's own). It prints a line with the names of the wheels of which parts exist, writes
+these parts to their places in otherwise empty files with the wheels' names, and prints the number of fetched bytes at
+the end.
 
-pip's own modules promise nothing to others: where they are not as expected, or the index gives no parts of files, no
-wheel is named, and it is for the caller to fetch them whole. Exit code 3: nothing answered in time.
-"""
+pip's own modules promise nothing to others: if they differ from the expected ones, or the index gives no parts of
+files, it names no wheel, and the caller fetches them whole. Exit code 3: nothing answered in time."""
 
 from __future__ import annotations
 
@@ -67,8 +66,8 @@ def main() -> int:
 
 
 def _end_without_answer(session: Any, wait_s: float | None, begun: float) -> Any:
-    """Ends this program where the index has answered nothing ``wait_s`` after it ``begun``; half of that is the
-    index's own, however long pip's modules took. Returns what says whether it has."""
+    """Ends this program if the index has not answered ``wait_s`` after ``begun``; the index gets at least half of that,
+    even if pip's modules took long. Returns a callable that tells whether it has."""
     first = threading.Event()
     session.hooks["response"].append(lambda *_, **__: first.set())
     if wait_s:
@@ -86,7 +85,7 @@ class Part:
         self.fetched = self.size = 0
 
     def begin(self) -> bool:
-        """Fetches the table of contents. False where no parts of the file are given."""
+        """Fetches the table of contents. Returns False if the index gives no parts of the file."""
         answer = self._ask(f"-{TAIL}")
         if answer is None:
             return False
@@ -126,7 +125,7 @@ class Part:
 
 
 def runs(path: str, read: Collection[str]) -> list[tuple[int, int]]:
-    """Returns the bytes of a wheel that the wanted files are in, as (from, to); of a small one all but its end."""
+    """Returns the byte ranges (from, to) of a wheel that hold the wanted files; for a small wheel all but its end."""
     found: list[tuple[int, int]] = []
     with zipfile.ZipFile(path) as archive:
         size = os.path.getsize(path)
@@ -145,12 +144,12 @@ def runs(path: str, read: Collection[str]) -> list[tuple[int, int]]:
 
 
 def is_wanted(name: str, read: Collection[str]) -> bool:
-    """Returns whether a file of a wheel is among those to read, or is one about the wheel itself."""
+    """Returns whether a file of a wheel is to be read, or describes the wheel itself."""
     return name in read or name.endswith(_ENDS)
 
 
 def wheel_row(name: str, version: str, files: Collection[str], tags: Collection[str]) -> Mapping[str, Any]:
-    """Returns a wheel as the program takes it."""
+    """Returns a wheel in the form that the program reads."""
     return {"name": name, "version": version, "files": list(files), "tags": list(tags)}
 
 

@@ -1,4 +1,4 @@
-"""A child process that runs one release on one kind of machine, kept until its parent ends."""
+"""Runs one release on one kind of machine in a child process, until the parent ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NEEDED_TO_START = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRA
 
 
 class ChildFailed(Exception):
-    """The child gave no answer; the text is why, in a clause."""
+    """The child gave no answer; the text is the reason, in a clause."""
 
 
 class Incomplete(ChildFailed):
@@ -52,13 +52,11 @@ class Incomplete(ChildFailed):
 
 
 class Child:
-    """One child. ``places`` are the folders of the record's wheels, in their order; ``facts`` its machine. With
-    ``python``, the interpreter to run, they are those of an environment, the release's own one first: its files are
-    used as they are, and no byte code is kept. ``before`` is code that runs in the child before its loop.
-
-    Raises ChildFailed where the release cannot be imported, MachineError (REL003) where a file of a wheel was changed,
-    (REL015) where others can change what is kept.
-    """
+    """One child. ``places`` are the folders of the record's wheels, in their order; ``facts`` is its machine. With
+    ``python``, the interpreter to run, they are those of an environment, the release's own first: its files are used
+    unchanged, and no byte code is kept. ``before`` is code that the child runs before its loop. Raises ChildFailed if
+    the release cannot be imported, MachineError (REL003) if a file of a wheel was changed, (REL015) if others can
+    change kept files."""
 
     def __init__(
         self,
@@ -124,7 +122,7 @@ class Child:
         return self._process.poll() is None
 
     def ask(self, case: Mapping[str, object]) -> JsonDict:
-        """Returns the answer to one case. Raises ChildFailed where the child ends, or takes longer than its limit."""
+        """Returns the answer to one case. Raises ChildFailed if the child ends or exceeds its time limit."""
         with self._lock:
             try:
                 return self._exchange(case, self.limit_s)
@@ -195,7 +193,7 @@ _hidden_from: set[int] = set()
 
 
 def _hide_from(child: Child) -> None:
-    """Keeps this process's memory and environment from a child that no Landlock keeps from them."""
+    """Hides this process's memory and environment from a child that Landlock does not restrict."""
     if landlock_version() < 1:
         _hidden_from.add(id(child))
         hide_memory(True)
@@ -216,13 +214,13 @@ def changed_file(path: str) -> MachineError:
 
 
 def codes_of(record: Record) -> Path:
-    """Returns where the byte code of a release is kept, of this Python."""
+    """Returns the place of a release's byte code, for this Python."""
     return default_cache() / CODES / f"{record.fingerprint}-{importlib.util.MAGIC_NUMBER.hex()}"
 
 
 def _scratch() -> Path:
     """Returns a new folder for this user alone, without a small letter in its name: transformers reads a config without
-    ``model_type`` by the first type that occurs anywhere in the model's path, and a random name has one at times
+    ``model_type`` by the first type that occurs anywhere in the model's path, and a random name can contain one
     (``tmp`` and ``t``: MPT)."""
     folder = Path(tempfile.gettempdir(), f"SGLANG_HYDRA-{secrets.token_hex(16).upper()}")
     folder.mkdir(mode=0o700)
@@ -234,7 +232,7 @@ _children_lock = threading.Lock()
 
 
 def child_for(record: Record, places: Sequence[Path], facts: Mapping[str, object], python: str | None = None) -> Child:
-    """Returns the child for this release and this kind of machine, started when first needed. Raises ChildFailed."""
+    """Returns the child for this release and this kind of machine, started at first need. Raises ChildFailed."""
     fixed = {name: value for name, value in facts.items() if name not in _MAY_CHANGE}
     key = (os.getpid(), record.fingerprint, tuple(places), json.dumps(fixed, sort_keys=True))
     with _children_lock:

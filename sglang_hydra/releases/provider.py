@@ -1,9 +1,8 @@
-"""A release as a provider: its arguments, how it reads words, the values of an intent, and its messages.
+"""Provides a release: its arguments, its reading of words, the values of an intent, and its messages.
 
-Three kinds are behind one interface. 0.5.2 is resolved by this package's rules; every other release by an answer that
-was recorded, else by its own code (a sealed wheel, a trusted install). Where none of these answers, 0.5.2's rules give
-an estimate, which is marked: ``Resolution.basis`` is ``rules``.
-"""
+One interface has three kinds behind it. This package's rules resolve 0.5.2; a recorded answer, else the release's own
+code (a sealed wheel, a trusted install), resolves every other release. Without any answer, 0.5.2's rules give an
+estimate, which is marked: ``Resolution.basis`` is ``rules``."""
 
 from __future__ import annotations
 
@@ -38,23 +37,24 @@ class Provider:
         return same_release(self.version, SPECIFIED_VERSION)
 
     def fields(self) -> Mapping[str, Field]:
-        """Returns the arguments that the release has, by name: type, default, choices, flags, help."""
+        """Returns the release's arguments by name: type, default, choices, flags, help."""
         return fields_of(nearest_known(self.version) or known_versions()[0])
 
     def read(self, words: Sequence[str]) -> Reading:
-        """Returns what a command line says, by the release's own parser rules, and what is wrong with it."""
+        """Reads a command line by the release's own parser rules; returns its values and its errors."""
         return read(words, self.version)
 
     def accept(self, intent: Mapping[str, object]) -> Accepted:
-        """Returns what the release takes of ``intent``, and the findings on the rest."""
+        """Returns the part of ``intent`` that the release accepts, and the findings on the rest."""
         return accepted(intent, self.version)
 
     def render(self, intent: Mapping[str, object]) -> list[str]:
-        """Returns the command line for ``intent``, without the program. Raises ValueError for what no flag can say."""
+        """Returns the command line for ``intent``, without the program. Raises ValueError for an inexpressible value.
+        """
         return self.accept(intent).flags(defaults=True)
 
     def resolve(self, facts: Facts, asking: Asking) -> Resolution:
-        """Returns what the release makes of ``facts.given`` on this GPU and for this model."""
+        """Returns the values that the release gives to ``facts.given`` on this GPU and for this model."""
         given = self.accept({name: value for name, value in facts.given.items() if name not in SECRET_FIELDS})
         if not self.is_by_rules:
             return resolved(given, facts, asking, lambda: _by_rules(facts))

@@ -47,7 +47,7 @@ _MOST_NAMES = 12
 
 class Site(NamedTuple):
     """A place that refuses. ``kind`` is the exception's class, ``log`` for a logged error; ``message`` its words with
-    holes; ``guards`` hold all together when it is reached."""
+    holes; ``guards`` all hold when it is reached."""
 
     file: str
     function: str
@@ -59,7 +59,7 @@ class Site(NamedTuple):
 
 @dataclass(slots=True)
 class _Scope:
-    """The names of a function: what each was last set to, and which of them are the server's arguments."""
+    """The names of a function: the last value of each, and which of them are the server's arguments."""
 
     values: dict[str, ast.expr] = field(default_factory=dict)
     aliases: set[str] = field(default_factory=set)
@@ -84,12 +84,12 @@ class Reader:
         self._learn()
 
     def sites(self) -> Iterator[Site]:
-        """Yields every place that refuses, in the order of the files."""
+        """Yields every refusing place, in the order of the files."""
         for name, tree in self._trees:
             yield from self._in_block(name, tree.body, "<module>", _Scope(), [])
 
     def _learn(self) -> None:
-        """Notes of each function that is alone of its name which arguments it reads."""
+        """Records for each function with a unique name which arguments it reads."""
         seen: dict[str, set[str] | None] = {}
         for _, tree in self._trees:
             for function in _functions(tree.body):
@@ -106,7 +106,7 @@ class Reader:
     def _in_block(
         self, file: str, body: Sequence[ast.stmt], function: str, scope: _Scope, guards: list[Term]
     ) -> Iterator[Site]:
-        """Yields the sites below these statements. What left the block before a statement did not hold at it."""
+        """Yields the sites below these statements. A condition that left the block earlier did not hold at them."""
         held = list(guards)
         for node in body:
             yield from self._in_statement(file, node, function, scope, held)
@@ -166,7 +166,7 @@ class Reader:
 
     @staticmethod
     def _take_names(node: ast.stmt, scope: _Scope) -> None:
-        """Notes what a statement gives to names; a loop's name is unknown."""
+        """Records the assignments of a statement; a loop's name is unknown."""
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None) if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
         for target in targets:
@@ -299,7 +299,7 @@ class Reader:
 
 
 def _shortened(message: str) -> str:
-    """Returns what identifies a message: its first line, shortened to some words."""
+    """Returns the identifying part of a message: its first line, shortened to some words."""
     first = re.sub(r"(?:\{\})+", HOLE, message.strip().split("\n")[0])
     if len(first) <= _LEAST_LETTERS:
         return first
@@ -337,7 +337,7 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
 
 
 def _attributes(node: ast.ClassDef) -> dict[str, ast.expr]:
-    """Returns what a class sets its own attributes to; of several the first."""
+    """Returns the values that a class gives to its own attributes; of several the first."""
     found: dict[str, ast.expr] = {}
     for one in ast.walk(node):
         if isinstance(one, (ast.Assign, ast.AnnAssign)) and one.value is not None:
@@ -364,7 +364,7 @@ def _is_source(node: ast.expr, scope: _Scope | None) -> bool:
 
 
 def _is_view(node: ast.expr, scope: _Scope | None) -> bool:
-    """Returns whether a call shows the server's arguments as they will be."""
+    """Returns whether a call shows the server's arguments with their later values."""
     if not isinstance(node, ast.Call) or not node.args or not _last_name(node.func).endswith("_view"):
         return False
     return _is_source(node.args[0], scope)
@@ -392,12 +392,12 @@ def _children(node: ast.AST) -> list[ast.expr]:
 
 
 def _unknown(terms: Iterable[Term]) -> Term:
-    """Returns what cannot be evaluated, with the arguments, variables and questions in it."""
+    """Returns an unknown condition, with the arguments, variables and questions in it."""
     return ["?", *dict.fromkeys(name for term in terms for name in names_in(term))][: _MOST_NAMES + 1]
 
 
 def names_in(term: Json) -> Iterator[str]:
-    """Yields the arguments in a condition; variables behind ``$``, questions to the platform behind ``@``."""
+    """Yields the arguments in a condition; variables after ``$``, questions to the platform after ``@``."""
     if not isinstance(term, list) or not term:
         return
     if term[0] == "a":
@@ -426,12 +426,12 @@ def _negated(term: Term) -> Term:
 
 
 def _parts(term: Term) -> list[Term]:
-    """Returns the conditions that hold together."""
+    """Returns the parts of a conjunction."""
     return [one for part in term[1:] for one in _parts(part)] if term[0] == "&" else [term]
 
 
 def _kept(guards: Sequence[Term]) -> list[Term]:
-    """Returns the conditions that read anything, each once; parts that read nothing are one unknown."""
+    """Returns the conditions that read anything, each once; parts that read nothing become one unknown."""
     kept: list[Term] = []
     for guard in map(_simplified, guards):
         if guard not in kept and any(names_in(guard)):

@@ -21,8 +21,8 @@ _LONGEST = 240
 
 @dataclass(frozen=True)
 class Quote:
-    """SGLang's own text at a step: the conditions in the order of the step's, its statement, and the comment or the
-    docstring that is nearest."""
+    """SGLang's own text at a step: the conditions in the step's order, its statement, and the nearest comment or
+    docstring."""
 
     conditions: tuple[str, ...]
     statement: str
@@ -30,7 +30,7 @@ class Quote:
 
 
 def quote(version: str, step: Step) -> Quote | None:
-    """Returns what the release's wheel has at a step; None where the wheel is not here."""
+    """Returns the text of the release's wheel at a step; None if the wheel is not here."""
     from sglang_hydra.releases.child.source import source_of
 
     record = record_of(version)
@@ -83,7 +83,7 @@ _HELP_TEXT_LONGEST = 600
 
 
 def help_of(name: str, version: str) -> str | None:
-    """Returns the help of an argument in one line; None where the wheel is not here or has none."""
+    """Returns the help of an argument in one line; None if the wheel is not here or has none."""
     record = record_of(version)
     if record is None:
         return None
@@ -97,7 +97,7 @@ def help_of(name: str, version: str) -> str | None:
 
 
 def _helps(name: str, source: str) -> Iterator[str]:
-    """Yields the texts that a file has for an argument: of its annotated field, or of its flag."""
+    """Yields a file's texts on an argument: of its annotated field, or of its flag."""
     flag = "--" + name.replace("_", "-")
     if name not in source and flag not in source:
         return
@@ -111,7 +111,7 @@ def _helps(name: str, source: str) -> Iterator[str]:
 
 
 def _texts(node: ast.AST) -> Iterator[str]:
-    """Yields a text that means the help: given as ``help=``, or beside the type in an annotation."""
+    """Yields each text that is help: given as ``help=``, or beside the type in an annotation."""
     for each in ast.walk(node):
         given = [word.value for word in each.keywords if word.arg == "help"] if isinstance(each, ast.Call) else []
         if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Tuple):

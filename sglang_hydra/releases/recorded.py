@@ -1,11 +1,10 @@
-"""Answers of releases that ship with this package: for the published recipes and the catalog's plain plans.
+"""Reads the releases' answers that ship with this package: for the published recipes and the catalog's plain plans.
 
-One file a release, written by tools/releases/answer_files.py: lines of JSON, of which a plan reads those of its answer.
+Each release has one file, written by tools/releases/answer_files.py: lines of JSON, of which a plan reads only its own.
 It is packed in parts, so that a plan unpacks few of them: the sizes of the others, the tables, then the answers by the
-first digit of their keys. What many answers share is written once: ``base`` has the value that most of them give to
-each argument, ``pairs`` the other ones, ``changes`` and ``steps`` the reasons. SGLang's own sentences are not recorded:
-of a refusal the kind of the error and its place.
-"""
+first digit of their keys. Shared content is written once: ``base`` has the most frequent value of each argument,
+``pairs`` the others, ``changes`` and ``steps`` the reasons. SGLang's own sentences are not recorded: a refusal has the
+kind of the error and its place."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ def key_of(case: Case) -> str:
 
 
 def recorded_answer(record: Record, case: Case) -> Answer | None:
-    """Returns the answer to a case; None where it is not recorded, or of other wheels than the record's."""
+    """Returns the answer to a case; None if it is not recorded, or is of other wheels than the record's."""
     content = content_of(record.version)
     if content is None or content.head["fingerprint"] != record.fingerprint:
         return None
@@ -69,7 +68,7 @@ def recorded_answer(record: Record, case: Case) -> Answer | None:
 
 
 def _without_alone(argv: tuple[str, ...]) -> tuple[tuple[str, ...], JsonDict]:
-    """Returns the words without those of ``ALONE``, and what these set."""
+    """Removes the words of ``ALONE`` and returns the others with the values of the removed ones."""
     kept, typed, rest = [], {}, list(argv)
     while rest:
         name, kind = ALONE.get(rest[0], (None, str))
@@ -82,13 +81,13 @@ def _without_alone(argv: tuple[str, ...]) -> tuple[tuple[str, ...], JsonDict]:
 
 
 def recorded_releases() -> tuple[str, ...]:
-    """Returns the releases of which answers ship."""
+    """Returns the releases with shipped answers."""
     return tuple(sorted(file.name.removesuffix(".json.gz") for file in FOLDER.glob("*.json.gz")))
 
 
 def always_same(version: str) -> JsonDict:
-    """Returns the arguments to which every recorded answer of a release gives the same value; none of a release without
-    answers for every model."""
+    """Returns the arguments to which every recorded answer of a release gives the same value; none for a release
+    without answers for every model."""
     content = content_of(version)
     if content is None or version not in recorded_releases():
         return {}
@@ -97,13 +96,13 @@ def always_same(version: str) -> JsonDict:
 
 @functools.lru_cache(maxsize=1)
 def resolved_fields() -> frozenset[str]:
-    """Returns the arguments that the code of some release sets in any of the recorded answers."""
+    """Returns the arguments that the code of some release sets in any recorded answer."""
     return frozenset(json.loads(RESOLVED.read_text(encoding="utf-8")))
 
 
 class _Content:
-    """A file. ``head``, the first line of its tables, says of each at which line it begins and how many it has. The
-    other parts are answers, each behind its key. What was read of a table is kept: many answers share it."""
+    """A file. ``head``, the first line of its tables, has the first line and the length of each. The other parts are
+    answers, each after its key. Lines that were read are kept, because many answers share them."""
 
     def __init__(self, packed: bytes) -> None:
         sizes = zlib.decompressobj(_GZIP)
@@ -118,7 +117,7 @@ class _Content:
         self._changes: dict[int, Change] = {}
 
     def part(self, at: int) -> str:
-        """Answers with the same first digit: a line before each of them."""
+        """Returns the answers with the same first digit: a line before each of them."""
         if at not in self._parts:
             self._parts[at] = "\n" + gzip.decompress(self._packed[at]).decode()
         return self._parts[at]

@@ -1,7 +1,6 @@
-"""What is known of each release: its wheel by sha256, the libraries that it needs, its parts that have to be real.
+"""Describes each known release: its wheel by sha256, its libraries, its parts that must be real.
 
-``releases.json`` is written by tools/record_release.py, from the registry and from running each release.
-"""
+tools/record_release.py writes ``releases.json``, from the registry and from running each release."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _UNPACKED = "2"
 
 class WheelFile(NamedTuple):
     """One file of the registry; ``size`` in bytes. ``list_sha256`` is that of its RECORD, the list of its files by
-    their sha256, and ``part`` the bytes that are fetched where its index gives parts of files."""
+    their sha256; ``part`` is the number of bytes to fetch if its index gives parts of files."""
 
     name: str
     sha256: str
@@ -53,17 +52,17 @@ class Wheel(NamedTuple):
 
     @property
     def part(self) -> int:
-        """Returns the bytes to download where parts can be had, of the largest build."""
+        """Returns the bytes to download if the index gives parts, of the largest build."""
         return max(file.part for file in self.files)
 
     @property
     def lists(self) -> tuple[str, ...]:
-        """Returns what the list of its files may be, by its sha256."""
+        """Returns the permitted sha256 of the wheel's list of files."""
         return tuple(file.list_sha256 for file in self.files)
 
     @property
     def digest(self) -> str:
-        """Returns the wheel by its bytes and by what is unpacked: other builds differ."""
+        """Returns a digest of the wheel's bytes and of the unpacked files: other builds differ."""
         import hashlib
 
         files = sorted(file.sha256 for file in self.files)
@@ -71,7 +70,7 @@ class Wheel(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Returns the name of its folder in the cache; of a compiled library one for each interpreter and system."""
+        """Returns the name of its folder in the cache; a compiled library has one for each interpreter and system."""
         import platform
         import sys
 
@@ -81,8 +80,8 @@ class Wheel(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """One release. ``libraries`` are transformers and what it and the release compute with; ``real_parts`` the modules
-    below sglang.srt.layers and sglang.srt.distributed that the argument code asks."""
+    """One release. ``libraries`` are transformers and its and the release's requirements; ``real_parts`` the modules
+    below sglang.srt.layers and sglang.srt.distributed that the argument code uses."""
 
     version: str
     wheel: Wheel
@@ -95,7 +94,7 @@ class Record:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Returns what its answers depend on: the bytes of its wheels and its real parts."""
+        """Returns a digest of everything on which its answers depend: its wheels' bytes and its real parts."""
         import hashlib
 
         parts = [*(wheel.digest for wheel in self.wheels), *self.real_parts]
@@ -114,13 +113,13 @@ def newest_release() -> str:
 
 
 def default_release() -> str:
-    """Returns the release that is meant where none is named or installed: the user's, else the newest."""
+    """Returns the release of a plan if none is named or installed: the user's choice, else the newest."""
     chosen = settings().release
     return newest_release() if chosen is None else chosen.value
 
 
 def release_named(text: str) -> str:
-    """Returns the release that a person means: ``latest`` is the newest recorded one, and ``v0.5.23`` is 0.5.23."""
+    """Returns the release of a typed name: ``latest`` is the newest recorded one, and ``v0.5.23`` is 0.5.23."""
     return newest_release() if text.lower() == "latest" else re.sub(r"^v(?=\d)", "", text, flags=re.IGNORECASE)
 
 
@@ -132,19 +131,19 @@ def _first_readers() -> Mapping[str, str]:
 
 def first_reading(model_type: object) -> str | None:
     """Returns the first recorded release that reads a config.json of this type without code from the model's
-    repository; None where that is unknown, as for a type that each release reads in another way."""
+    repository; None if unknown, as for a type that each release reads in another way."""
     return _first_readers().get(str(model_type))
 
 
 def pinned_file() -> Path | None:
-    """Returns where the user's own pins are kept; None where there are no settings."""
+    """Returns the file of the user's own pins; None without settings."""
     folder = settings_folder()
     return None if folder is None else Path(folder, PINNED)
 
 
 def pinned_records() -> Mapping[str, Record]:
     """Returns the releases that the user pinned with ``release fetch --trust``, in the form of releases.json. Raises
-    MachineError (REL007) for a file that others can write, or that is no such file."""
+    MachineError (REL007) for a file that others can write or that has another content."""
     path = pinned_file()
     if path is None or not path.exists():
         return {}
@@ -182,8 +181,8 @@ def _wheel(title: str, files: Mapping[str, tuple[str, int, str, int]]) -> Wheel:
 
 
 def record_of(version: str) -> Record | None:
-    """Returns the record of a release; None for one that has none. A build that the user pinned is known by its whole
-    version (0.5.23+mine); a recorded release cannot be replaced."""
+    """Returns the record of a release, or None. A build that the user pinned is known by its whole version
+    (0.5.23+mine); a recorded release cannot be replaced."""
     if version in records():
         return records()[version]
     pinned = {known: record for known, record in pinned_records().items() if known not in records()}
@@ -192,14 +191,14 @@ def record_of(version: str) -> Record | None:
 
 
 def not_recorded(version: str) -> Finding:
-    """Returns the finding on a release that has no record, with what to type."""
+    """Returns the finding on a release without a record, with what to type."""
     version_or_newest = version if version[:1].isdigit() else newest_release()
     hint = f"{program()} release fetch --trust {version_or_newest}; {program()} release list shows the recorded ones"
     return Finding("error", "REL001", f"SGLang {version} is not recorded here", hint=hint)
 
 
 def nearest_record(version: str) -> Record | None:
-    """Returns the record of the release itself, of the one that it is a candidate for, or of the last one before it."""
+    """Returns the record of the release itself, of the final release of a candidate, or of the last one before it."""
     exact = record_of(version)
     if exact is not None:
         return exact

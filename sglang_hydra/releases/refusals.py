@@ -1,8 +1,7 @@
-"""Where a release refuses, and what it asks first: an index of its own code, recorded or read when it is needed.
+"""Finds the places where a release refuses, and the conditions there: an index of its code, recorded or read on demand.
 
-``tools/record_refusals.py`` writes the recorded ones. Of another release only the file that a traceback names is read,
-where its wheel was fetched.
-"""
+``tools/record_refusals.py`` writes the recorded ones. Of any other release, only the file that a traceback names is
+read, if its wheel was fetched."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _COLUMNS = ("file", "function", "line", "kind", "message", "guards")
 
 
 class Found(NamedTuple):
-    """A place that a failure comes from. ``agrees`` says what shows it: message, place, or both; ``release`` whose."""
+    """A possible place of a failure. ``agrees`` is the evidence: message, place, or both; ``release`` the place's."""
 
     site: Site
     agrees: tuple[str, ...]
@@ -38,7 +37,7 @@ class Found(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Returns what its conditions read, the nearest first: arguments; variables (``$``), the platform (``@``)."""
+        """Returns the names in its conditions, nearest first: arguments; variables (``$``), the platform (``@``)."""
         return list(dict.fromkeys(name for guard in reversed(self.site.guards) for name in names_in(guard)))
 
 
@@ -64,7 +63,7 @@ def written(version: str, sites: Iterable[Site]) -> bytes:
 
 @functools.lru_cache(maxsize=2)
 def recorded(version: str) -> tuple[Site, ...]:
-    """Returns the recorded index of a release, empty where there is none."""
+    """Returns the recorded index of a release; empty without one."""
     file = FOLDER / f"{version}.json.gz"
     if not file.is_file():
         return ()
@@ -88,11 +87,9 @@ def recorded_versions() -> tuple[str, ...]:
 def look_up(
     version: str | None, kind: str, message: str, place: tuple[str, str] | None, line: int = 0
 ) -> tuple[Found, ...]:
-    """Returns the places of ``version`` that raise ``kind`` with ``message``, the best first.
-
-    ``place`` is the file below sglang/ and the function of the innermost frame, None where no frame is known, and
-    ``line`` its line. Where nothing is recorded of the release, the recorded ones are asked, the nearest first.
-    """
+    """Returns the places of ``version`` that raise ``kind`` with ``message``, the best first. ``place`` is the file
+    below sglang/ and the function of the innermost frame, None without a known frame, and ``line`` its line. For a
+    release without a record, the recorded ones are searched, the nearest first."""
     for name, sites in _indexes(version, place):
         found = _matching(name, sites, kind, message, place, line if name == version else 0)
         if found:
@@ -102,7 +99,7 @@ def look_up(
 
 def cannot_raise(version: str | None, kind: str, place: tuple[str, str]) -> bool:
     """Returns whether the sources of ``version`` itself are known, and no statement at ``place`` raises ``kind`` with
-    words that only running it tells."""
+    words that are only known at run time."""
     for name, sites in _indexes(version, place):
         if name == version and any(site.file == place[0] for site in sites):
             here = (site for site in sites if (site.file, site.function) == place and site.kind in (kind, ANY))
@@ -158,7 +155,7 @@ def _matching(
 
 
 def _letters(template: str, message: str) -> int | None:
-    """Counts the letters of a recorded message that are in ``message``, in their order; None where they are not."""
+    """Counts the letters of a recorded message that occur in ``message``, in their order; None if some do not."""
     at, count = 0, 0
     for part in template.split(HOLE):
         if part:

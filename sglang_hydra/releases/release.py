@@ -1,7 +1,6 @@
 """Asks a release for the values of command lines, by its own code: from the cache of answers, else from a child.
 
-The code is that of unpacked wheels, or of an environment that has the release; nothing of that one is imported here.
-"""
+The code is that of unpacked wheels, or of an environment that has the release; none of it is imported here."""
 
 from __future__ import annotations
 
@@ -34,18 +33,15 @@ def can_answer(version: str) -> bool:
 
 
 def ask_release(version: str, cases: Sequence[Case], *, use_kept: bool = True, why: bool = False) -> list[Answer]:
-    """Returns what a release makes of each case, in their order; with ``why`` also the reasons. Nothing is fetched.
-
-    Raises MachineError: REL001 for a release without a record, REL004 where its wheels are not here and an answer is
-    not kept.
-    """
+    """Returns a release's answer to each case, in their order; with ``why`` also the reasons. Fetches nothing. Raises
+    MachineError: REL001 for a release without a record, REL004 if its wheels are not here and an answer is not kept."""
     return [answer_of(raw) for raw in raw_answers(_recorded(version), cases, use_kept=use_kept, why=why)]
 
 
 def raw_answers(
     record: Record, cases: Sequence[Case], *, use_kept: bool = True, why: bool = True
 ) -> Iterator[JsonDict]:
-    """Yields the answers as the child writes them. Raises as ``ask_release``."""
+    """Yields the answers as the child writes them. Raises like ``ask_release``."""
     for case in cases:
         asked = {**case.to_json(), **({"why": True} if why else {})}
         key = answers.answer_key(record.fingerprint, asked)
@@ -58,9 +54,8 @@ def raw_answers(
 
 
 def ask_installed(python: str, version: str, cases: Sequence[Case], *, why: bool = False) -> list[Answer]:
-    """Returns what the SGLang of an environment makes of each case, by its own files; ``version`` is that of its
-    metadata. Its interpreter ``python`` runs them only where ours cannot load its compiled libraries. No answer is
-    kept."""
+    """Returns the answer of an environment's SGLang to each case, by its own files; ``version`` is that of its
+    metadata. Its interpreter ``python`` runs them only if ours cannot load its compiled libraries. Keeps no answer."""
     try:
         there = installed_release(python, version)
     except NotRecorded as failure:
@@ -71,8 +66,8 @@ def ask_installed(python: str, version: str, cases: Sequence[Case], *, why: bool
 
 
 def prepare(version: str) -> None:
-    """Runs a release once, so that its byte code is there for the next start. Raises MachineError as ``ask_release``,
-    and REL005 where it does not run here."""
+    """Runs a release once, so that its byte code exists for the next start. Raises MachineError like ``ask_release``,
+    and REL005 if it does not run here."""
     record = _recorded(version)
     try:
         child = Child(record, _places(record), PLAIN_MACHINE)
@@ -129,13 +124,13 @@ def _asked(record: Record, places: Sequence[Path], case: JsonObject, python: str
 
 
 class NotRecorded(Exception):
-    """The environment has nothing that can be asked; the text is why, in a clause."""
+    """The environment has no SGLang that can be asked; the text is the reason, in a clause."""
 
 
 @dataclass(frozen=True)
 class Installation:
-    """An installed release. ``places`` are the folders that have it and its libraries, its own one first;
-    ``interpreter`` runs it: ours, or that of the environment where ours cannot load its compiled libraries."""
+    """An installed release. ``places`` are the folders of it and its libraries, its own first; ``interpreter`` runs it:
+    ours, or that of the environment if ours cannot load its compiled libraries."""
 
     record: Record
     places: tuple[Path, ...]
@@ -144,7 +139,7 @@ class Installation:
 
 def installed_release(python: str, version: str) -> Installation:
     """Returns the SGLang ``version`` of the environment of ``python``, with the real parts of the nearest record.
-    Raises NotRecorded for a release that is older or newer than the records, and where files are missing."""
+    Raises NotRecorded for a release that is older or newer than the records, and for missing files."""
     known = nearest_record(version)
     newest, mine = release_key(list(records())[-1]), release_key(version)
     if known is None or newest is None or mine is None or mine[0] > newest[0]:

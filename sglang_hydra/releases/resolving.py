@@ -1,7 +1,6 @@
-"""A resolution by the code of another release than 0.5.2; where that cannot be asked, an estimate by 0.5.2's rules.
+"""Resolves by the code of another release than 0.5.2, or estimates by 0.5.2's rules if that cannot be asked.
 
-What a refusal advises, flags and values in its message, becomes overrides to try.
-"""
+Advice in a refusal's message, as flags and values, becomes overrides to try."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ _NO_DEVICE = "DEV002"
 
 
 def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[], Resolution]) -> Resolution:
-    """Returns what a release makes of ``given``. ``by_rules`` applies 0.5.2's rules: an estimate, where the release has
-    no answer."""
+    """Returns a release's resolution of ``given``. ``by_rules`` applies 0.5.2's rules: an estimate, if the release
+    gives no answer."""
     if "model_path" not in facts.given:  # nothing is resolved without a model
         own = by_rules()
         made = replace(_estimate(own, given, None), basis="exact", findings=own.findings)
@@ -83,12 +82,12 @@ def _asked(given: Accepted, facts: Facts, asking: Asking) -> Answered | NoAnswer
 
 
 def _first_line(answer: Answer) -> str:
-    """Returns the first line of a refusal: what follows is upstream's advice on installing."""
+    """Returns the first line of a refusal; upstream's advice on installing follows it."""
     return short(str(answer.error).strip().partition("\n")[0], _MOST_OF_A_LINE)
 
 
 def _is_whole(model: ModelFacts) -> bool:
-    """Returns whether all that a checkpoint's config.json has is known: transformers writes its version into each."""
+    """Returns whether the whole config.json of a checkpoint is known: transformers writes its version into each."""
     stated = model.extra.get("stated") or model.config or {}
     known = {"files", "folder", "whole"} & set(model.extra)
     return bool(known) or "transformers_version" in stated
@@ -111,7 +110,7 @@ def _accepted(answer: Answer, basis: Basis, given: Accepted, facts: Facts) -> Re
 
 
 def _seed(given: Accepted, facts: Facts) -> int | None:
-    """Returns the seed that was set, else the plan's own: the release drew another one when it was asked."""
+    """Returns the set seed, else the plan's own: the release drew another one for its answer."""
     seed: int | None = given.arguments.get("random_seed")
     return facts.seed if seed is None else seed
 
@@ -131,7 +130,7 @@ def _refused(answer: Answer, basis: Basis, own: Resolution, given: Accepted, fac
 
 
 def _estimate(own: Resolution, given: Accepted, why: NoAnswer | None) -> Resolution:
-    """Returns 0.5.2's values under the release's names; those that its rules made are ``unknown`` of the release."""
+    """Returns 0.5.2's values under the release's names; those from its rules are ``unknown`` for the release."""
     unknown = unknown_by_rules(own.ledger, {*own.intent, *given.arguments})
     values = {
         name: own.values[name] if name in unknown and name in own.values else given.arguments.get(name, known.default)
@@ -156,7 +155,7 @@ def _estimate(own: Resolution, given: Accepted, why: NoAnswer | None) -> Resolut
 
 
 def _stand_in(model: ModelFacts, values: Mapping[str, object]) -> Iterator[Finding]:
-    """Yields the finding on code that the model brings, which no question runs."""
+    """Yields the finding on a model's own code, which no question runs."""
     name = own_config_class(model) if values.get("trust_remote_code") else None
     if name is not None:
         message = f"the model's own config class {name} was not run: the release's own class is used instead"
@@ -164,15 +163,15 @@ def _stand_in(model: ModelFacts, values: Mapping[str, object]) -> Iterator[Findi
 
 
 def _is_moved(name: str, values: Mapping[str, object], given: Accepted) -> bool:
-    """Returns whether an argument of DP attention was changed only because another one holds it now."""
+    """Returns whether an argument of DP attention changed only because another argument holds it now."""
     before, after = (layout_of(each, given.version) for each in (given.arguments, values))
     kept = (before.attention_groups, before.gpus) == (after.attention_groups, after.gpus)
     return kept and before.attention_groups > 1 and name in names_of("attention_groups")
 
 
 def _overridden(values: Mapping[str, object], given: Accepted) -> Iterator[Finding]:
-    """Yields a warning for each argument that was set and that the release changed. DP attention under another
-    argument's name (0.5.22: attn_dp_size) is no change."""
+    """Yields a warning for each set argument that the release changed. DP attention under another argument's name
+    (0.5.22: attn_dp_size) is no change."""
     for name, asked in given.arguments.items():
         if name == "random_seed" or name not in values or same_value(asked, values[name]):
             continue
@@ -200,12 +199,10 @@ _SHORTEST = 3
 def advised(
     message: str, arguments: Mapping[str, Argument], typed: Mapping[str, object], vendor: str | None
 ) -> list[str]:
-    """Returns the overrides that may fix a refusal, likeliest first: each flag of ``message`` with its value; of what
-    was ``typed`` and is named there, its default; then the other choices that are there in quotes, those of other
-    vendors' machines than ``vendor``'s left out. ``arguments`` are the release's, by name.
-
-    They are candidates: what does not help is dropped once it was planned (``planning.making.replan``).
-    """
+    """Returns the overrides that may fix a refusal, likeliest first: each flag of ``message`` with its value; the
+    default of each ``typed`` argument that it names; then its quoted choices, without those of other vendors' machines
+    than ``vendor``'s. ``arguments`` are the release's, by name. They are candidates: ``planning.making.replan`` plans
+    each and drops those that do not help."""
     by_flag = {flag: argument for argument in arguments.values() for flag in argument.flags}
     flags = [(by_flag[found["flag"]], found["value"]) for found in _FLAG.finditer(message) if found["flag"] in by_flag]
     words = [f"{argument.name}={value}" for argument, word in flags for value in _values(argument, word, typed)]
@@ -222,13 +219,13 @@ def advised(
 
 
 def _stands_in(message: str, name: str, value: object) -> bool:
-    """Returns whether a message names an argument, or its value where that is a word."""
+    """Returns whether a message names an argument, or its value if that is a word."""
     words = [name, *([value] if isinstance(value, str) and len(value) >= _SHORTEST else [])]
     return any(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message, re.IGNORECASE) for word in words)
 
 
 def _values(argument: Argument, word: str | None, typed: Mapping[str, object]) -> Iterator[str]:
-    """Yields what the message may mean: the word behind the flag or, of a switch, the other position."""
+    """Yields the possible values in a message: the word after the flag or, for a switch, the other position."""
     if argument.action in _SWITCHES:
         yield shown(not typed.get(argument.name, argument.default))
     elif word is not None and _can_hold(argument, word.rstrip(".")):
@@ -259,7 +256,7 @@ def changes(
 
 
 def entries_of(answer: Answer, made: Accepted) -> Iterator[Entry]:
-    """Yields what the release's own code set, in its order: an entry for each step of a value, one for a mapping."""
+    """Yields the changes of the release's own code, in order: an entry for each step of a value, one for a mapping."""
     steps: dict[str, list[Change]] = {}
     for change in answer.changes:
         steps.setdefault(change.field, []).append(change)
@@ -297,14 +294,14 @@ def reason_of(change: Change, version: str) -> str:
 
 
 def same_value(before: object, after: object) -> bool:
-    """Returns whether a value came through unchanged, also where only its form differs: 1 and 1.0, a set and a list."""
+    """Returns whether a value is unchanged, or differs only in form: 1 and 1.0, a set and a list."""
     if isinstance(before, (set, frozenset, list, tuple)) and isinstance(after, (set, frozenset, list, tuple)):
         return sorted(map(str, before)) == sorted(map(str, after)) or _is_read_adapter(before, after)
     return bool(before == after) and isinstance(before, bool) is isinstance(after, bool)
 
 
 def _is_read_adapter(before: Json, after: Json) -> bool:
-    """Returns a list of NAME=PATH that the release made a list of records."""
+    """Returns whether a list of NAME=PATH became the release's list of records."""
     return len(before) == len(after) and all(
         isinstance(one, str) and isinstance(other, Mapping) and str(other.get("lora_path", "?")) in one
         for one, other in zip(before, after, strict=True)
@@ -312,6 +309,6 @@ def _is_read_adapter(before: Json, after: Json) -> bool:
 
 
 def unknown_by_rules(ledger: Iterable[Entry], typed: Collection[str]) -> frozenset[str]:
-    """Returns arguments that nobody set and that 0.5.2's rules resolve, or another release's recorded code."""
+    """Returns the unset arguments that 0.5.2's rules, or another release's recorded code, resolve."""
     resolved = {entry.field for entry in ledger if entry.field in FIELDS} | resolved_fields()
     return frozenset(resolved - {*typed, "random_seed"})

@@ -29,12 +29,10 @@ _REQUIRES = r"^Requires-Dist: {}\s*\(?==\s*([\w.]+)"
 
 
 def trust(named: str, progress: Callable[[str], None] = lambda line: None) -> Record:
-    """Pins the wheel ``named``, a file or a version of the registry, and the transformers that it pins; nothing of them
-    is run. The real parts and the other libraries are those of the nearest recorded release.
-
-    Raises MachineError: REL002 for a wheel that cannot be had, REL003 for a file that is none, REL007 without a place
-    for pins, REL008 for a version that cannot be pinned.
-    """
+    """Pins the wheel ``named``, a file or a version of the registry, and its pinned transformers; runs nothing of them.
+    Takes the real parts and the other libraries of the nearest recorded release. Raises MachineError: REL002 for an
+    unavailable wheel, REL003 for a file that is not a wheel, REL007 without a place for pins, REL008 for a version that
+    cannot be pinned."""
     pins = pinned_file()
     if pins is None:
         raise MachineError(Finding("error", "REL007", "there are no settings: their variable is empty"))
@@ -56,22 +54,22 @@ def trust(named: str, progress: Callable[[str], None] = lambda line: None) -> Re
 
 
 def pin(record: Record) -> None:
-    """Writes a record among the user's pins. Its place has to be there."""
+    """Writes a record to the user's pins, whose folder must exist."""
     pins = pinned_file()
     assert pins is not None
     _write(pins, {**pinned_records(), record.version: record})
 
 
 def forget(version: str) -> None:
-    """Removes the pin of a release, where there is one."""
+    """Removes the pin of a release, if there is one."""
     pins, kept = pinned_file(), dict(pinned_records())
     if pins is not None and kept.pop(version, None) is not None:
         _write(pins, kept)
 
 
 def _libraries(metadata: str, near: Record, scratch: Path, progress: Callable[[str], None]) -> tuple[Wheel, ...]:
-    """Returns those of a recorded release with the transformers that this one pins; else that transformers, from the
-    registry and pinned as well, with what a recorded one of the same major version needs."""
+    """Returns the libraries of a recorded release with the transformers that this one pins; else that transformers,
+    from the registry and pinned as well, with the requirements of a recorded one of the same major version."""
     pinned = re.search(_REQUIRES.format("transformers"), metadata, re.MULTILINE)
     for record in (near, *records().values()):
         if pinned is None or ("transformers", pinned[1]) in [(wheel.name, wheel.version) for wheel in record.libraries]:
@@ -109,7 +107,7 @@ def _metadata(file: Path) -> tuple[str, str]:
 
 
 def _member(file: Path, name: str) -> bytes:
-    """Returns one of a wheel's files about itself. Raises MachineError (REL003) if ``file`` lacks it."""
+    """Returns a metadata file of a wheel. Raises MachineError (REL003) if ``file`` lacks it."""
     try:
         with zipfile.ZipFile(file) as archive:
             (member,) = (one for one in archive.namelist() if re.fullmatch(rf"[^/]+\.dist-info/{name}", one))
@@ -163,11 +161,9 @@ def bundle(
 ) -> int:
     """Fills ``folder`` and returns its bytes. ``files`` are wheels of builds that no registry has; ``models`` are hub
     names whose config is in the local cache. Wheels with compiled code are for this system and this Python. All is
-    data: what is run of it is compared there with what is recorded, or what the user pins there.
-
-    Raises MachineError: REL002 for a wheel that cannot be had, REL009 for a folder that holds something, or a model
-    without a config here.
-    """
+    data: the other machine compares it with its records or its user's pins before it runs any of it. Raises
+    MachineError: REL002 for an unavailable wheel, REL009 for a folder that is not empty, or a model without a config
+    here."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise _unusable(f"{folder} is there and not empty", "release bundle ANOTHER_FOLDER")
     sources = {name: _config_folder(name) for name in models}
@@ -196,7 +192,7 @@ def _config_folder(model: str) -> Path:
 
 
 def _copy_config(source: Path, target: Path) -> None:
-    """Copies the JSON files of a snapshot, and names it as the newest."""
+    """Copies the JSON files of a snapshot, and marks it as the newest."""
     there = target / "snapshots" / source.name
     there.mkdir(parents=True)
     for file in source.glob("*.json"):

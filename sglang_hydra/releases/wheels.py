@@ -1,9 +1,8 @@
-"""The cache of unpacked wheels: which releases can be run here, fetching one, removing one.
+"""Manages the cache of unpacked wheels: the releases that can run here, fetching one, removing one.
 
-Of a wheel only what is run is fetched where its index gives parts of files, else the whole file, whose sha256 is then
-that of its record. Every file that is unpacked has the hash that the wheel's list states for it, and that list the
-sha256 of the record. A folder appears whole or not at all. No code of a package is run for it: a wheel is an archive.
-"""
+Only the needed files of a wheel are fetched if its index gives parts of files, else the whole file, whose sha256 must
+then be the recorded one. Every unpacked file must have the hash in the wheel's list, and the list the recorded sha256.
+A folder appears whole or not at all. No package code runs for it: a wheel is an archive."""
 
 from __future__ import annotations
 
@@ -43,15 +42,14 @@ it. One that is missing here is fetched when it is asked for."""
 
 
 def folders() -> tuple[Path, ...]:
-    """Returns where unpacked wheels may lie, the first one first: the user's cache, and a private folder beside the
-    temporary files where that cannot be written."""
+    """Returns the possible folders of unpacked wheels, the first one first: the user's cache, and, if that cannot be
+    written, a private folder beside the temporary files."""
     private = Path(tempfile.gettempdir(), f"sglang_hydra-{os.getuid()}")
     return default_cache() / _FOLDER, private / _FOLDER
 
 
 def place_of(wheel: Wheel) -> Path | None:
-    """Returns the folder of an unpacked wheel, None where it is not here. Raises MachineError (REL015) for one that
-    somebody else can change."""
+    """Returns the folder of an unpacked wheel, or None. Raises MachineError (REL015) for one that others can change."""
     for folder in folders():
         place = folder / wheel.folder
         if place.is_dir():
@@ -61,33 +59,30 @@ def place_of(wheel: Wheel) -> Path | None:
 
 
 def missing(record: Record) -> tuple[Wheel, ...]:
-    """Returns the wheels that would have to be fetched to run a release."""
+    """Returns the wheels that are missing to run a release."""
     return tuple(wheel for wheel in record.wheels if place_of(wheel) is None)
 
 
 def installed_releases() -> tuple[str, ...]:
-    """Returns the releases that can be run without fetching anything, oldest first."""
+    """Returns the releases that run without fetching, oldest first."""
     return tuple(version for version, record in records().items() if not missing(record))
 
 
 def download_size(record: Record) -> int:
-    """Returns the bytes that ``fetch`` would download, from an index that gives parts of files."""
+    """Returns the bytes that ``fetch`` downloads from an index that gives parts of files."""
     return sum(wheel.part for wheel in missing(record))
 
 
 def size_on_disk(record: Record) -> int:
-    """Returns the bytes of its unpacked wheels, libraries that other releases use too among them."""
+    """Returns the bytes of its unpacked wheels, including libraries shared with other releases."""
     places = [place for wheel in record.wheels if (place := place_of(wheel)) is not None]
     return sum(map(bytes_of, places))
 
 
 def fetch(record: Record, progress: Progress = lambda line: None, *, wait_s: float | None = None) -> tuple[Path, ...]:
-    """Downloads and unpacks what is missing of a release; ``progress`` is given a line for what is fetched. ``wait_s``
-    as for ``fetch_parts``.
-
-    Answers with the folders of its wheels, in the order of ``record.wheels``. Raises MachineError: REL002 for what
-    cannot be had or written, REL003 for another file than the recorded one, REL015.
-    """
+    """Downloads and unpacks the missing wheels of a release; ``progress`` gets a line for each. ``wait_s`` as for
+    ``fetch_parts``. Returns the folders of its wheels, in the order of ``record.wheels``. Raises MachineError: REL002
+    for an unavailable or unwritable file, REL003 for another file than the recorded one, REL015."""
     wanted = missing(record)
     if wanted:
         target = _writable_folder()
@@ -111,7 +106,7 @@ def fetch(record: Record, progress: Progress = lambda line: None, *, wait_s: flo
 
 
 def complete(record: Record, names: Mapping[Path, Collection[str]], progress: Progress = lambda line: None) -> None:
-    """Fetches further files of unpacked wheels, by the names that they have there. Raises MachineError as ``fetch``."""
+    """Fetches further files of unpacked wheels, by their names in the wheels. Raises MachineError like ``fetch``."""
     for wheel in record.wheels:
         place = place_of(wheel)
         wanted = frozenset(names.get(place.resolve(), ()) if place is not None else ())
@@ -137,14 +132,14 @@ def read_files() -> frozenset[str]:
 
 
 def source_names(wheel: Wheel) -> list[str]:
-    """Returns the files that an unpacked wheel has, as its list says; none of one that is not here."""
+    """Returns the files of an unpacked wheel, by its list; none for a missing wheel."""
     sealed = _sealed(wheel)
     return [] if sealed is None else [path.removeprefix(sealed.folders[0]) for path in sealed.stated]
 
 
 def source_text(wheel: Wheel, name: str) -> str | None:
-    """Returns the text of a file of an unpacked wheel; None where it is not here, or none of its files. Raises
-    MachineError (REL003) where it is not what the wheel had."""
+    """Returns the text of a file of an unpacked wheel; None if the wheel or the file is not here. Raises MachineError
+    (REL003) if it differs from the wheel."""
     sealed = _sealed(wheel)
     if sealed is None or (path := sealed.folders[0] + name) not in sealed.stated:
         return None
@@ -170,14 +165,14 @@ def _sealed_at(place: str, lists: tuple[str, ...]) -> Sealed:
 
 
 def take(file: Path, wheel: Wheel) -> None:
-    """Unpacks a wheel that is already here. Raises MachineError (REL003) where it is not the recorded one."""
+    """Unpacks a wheel that is already here. Raises MachineError (REL003) if it is not the recorded one."""
     target = _writable_folder()
     with _scratch(target) as scratch, _written(wheel):
         _unpack(file, wheel, target, scratch)
 
 
 def remove(record: Record) -> int:
-    """Removes a release, and the libraries that no other release here needs; answers with the bytes that were freed."""
+    """Removes a release, and the libraries that no other release here needs; returns the freed bytes."""
     others = [records()[version] for version in installed_releases() if version != record.version]
     used = {wheel.folder for other in others for wheel in other.wheels}
     places = [place_of(wheel) for wheel in record.wheels if wheel.folder not in used]
@@ -187,8 +182,8 @@ def remove(record: Record) -> int:
 
 
 def stale_folders() -> list[Path]:
-    """Returns unpacked wheels that no release uses: another version of this package unpacked them, or their pin is
-    gone. What an interrupted fetch left is removed on the way."""
+    """Returns unpacked wheels that no release uses: another version of this package unpacked them, or their pin was
+    removed. Also removes the remains of an interrupted fetch."""
     known = (*records().values(), *pinned_records().values())
     used = tuple({f"{wheel.name}-{wheel.version}-{wheel.digest[:12]}" for each in known for wheel in each.wheels})
     found = []
@@ -205,7 +200,7 @@ def bytes_of(place: Path) -> int:
 
 
 def remove_folders(places: Sequence[Path]) -> int:
-    """Removes unpacked wheels; answers with the bytes that were freed."""
+    """Removes unpacked wheels; returns the freed bytes."""
     freed = 0
     for place in places:
         freed += bytes_of(place)
@@ -216,8 +211,8 @@ def remove_folders(places: Sequence[Path]) -> int:
 
 @contextlib.contextmanager
 def _scratch(target: Path) -> Iterator[Path]:
-    """Yields a folder below ``target`` that is locked while this process uses it, and removed at the end. What a killed
-    one left is removed first: nobody holds its lock."""
+    """Yields a folder below ``target`` that is locked while this process uses it, and removed at the end. First removes
+    the folder of a killed process, whose lock nobody holds."""
     import fcntl  # a browser has none
 
     _sweep(target)
@@ -276,8 +271,8 @@ def is_one_of(file: Path, wheel: Wheel) -> bool:
 
 
 def _unpack(file: Path, wheel: Wheel, target: Path, scratch: Path, *, is_whole: bool = True) -> None:
-    """Unpacks what is run of a wheel below ``target``; of one that is there in parts, these. Raises MachineError
-    (REL003) for any but a recorded file."""
+    """Unpacks the needed files of a wheel below ``target``; of a wheel that is there in parts, these parts. Raises
+    MachineError (REL003) for any but a recorded file."""
     if is_whole and not is_one_of(file, wheel):
         raise other_file(wheel)
     draft = Path(tempfile.mkdtemp(dir=scratch))
@@ -293,8 +288,8 @@ def _unpack(file: Path, wheel: Wheel, target: Path, scratch: Path, *, is_whole: 
 
 
 def _members(file: Path, wheel: Wheel, is_taken: Callable[[str], bool]) -> Iterator[tuple[str, bytes | None]]:
-    """Yields the files of a wheel, with the content of those that are taken: each is compared with the list of the
-    wheel, and that with the record."""
+    """Yields the files of a wheel, with the content of the unpacked ones: each is compared with the wheel's list, and
+    the list with the record."""
     try:
         with zipfile.ZipFile(file) as archive:
             _must_be_plain(archive, wheel)
@@ -322,7 +317,7 @@ def _put(file: Path, content: bytes) -> None:
 
 
 def _must_be_plain(archive: zipfile.ZipFile, wheel: Wheel) -> None:
-    """Refuses an archive with links, with names that lead elsewhere, or too large: no wheel is one."""
+    """Refuses an archive with links, with names that lead elsewhere, or with more than 1 GiB: no wheel has these."""
     for member in archive.infolist():
         is_out = member.filename.startswith("/") or ".." in re.split(r"[/\\]", member.filename)
         if is_out or stat.S_ISLNK(member.external_attr >> 16):

@@ -130,8 +130,8 @@ def test_who_types_nothing_is_told_where_to_begin(run: Run) -> None:
     printed = run()
     assert printed.code != 0
     assert "ARG002  no model was named" in printed.out
-    assert "--help shows what there is" in printed.out
-    assert "--help shows what there is" not in run("gpu=h200").out
+    assert "--help shows everything" in printed.out
+    assert "--help shows everything" not in run("gpu=h200").out
 
 
 def test_plan_shows_the_plan(run: Run) -> None:

@@ -385,7 +385,7 @@ def test_a_config_with_its_own_code_is_remarked(tmp_path: Path, env: dict[str, s
         None,
         {**LLAMA, "auto_map": {"AutoConfig": "configuration.Config"}},
     )
-    assert "no config class is known" in trusted.extra["note"]
+    assert "no known config class reads it" in trusted.extra["note"]
 
 
 def test_fields_that_a_config_leaves_out_are_remarked(tmp_path: Path, env: dict[str, str]) -> None:

@@ -124,7 +124,7 @@ def test_bytes_of_a_parameter(sharding: str, optimizer: str, bytes_of_a_paramete
     [
         (["colocate.keeps=some"], "one of nothing, weights, all", "colocate.keeps=weights"),
         (["colocate.trainer_gib=-1"], "less than 0", "colocate.trainer_gib=8"),
-        (["colocate.keeps=all"], "how many GPUs share", "colocate.shards=8"),
+        (["colocate.keeps=all"], "the number of GPUs that share", "colocate.shards=8"),
         (["colocate.keeps=all", "colocate.shards=0"], "less than 1", "colocate.shards=1"),
         (["colocate.keeps=nothing", "colocate.optimizer=lion"], "one of adamw", "colocate.optimizer=adamw_8bit"),
     ],

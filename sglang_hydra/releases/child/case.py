@@ -1,4 +1,4 @@
-"""One command line in, the release's values out."""
+"""Runs one command line and returns the release's values."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class Runner:
         sys.addaudithook(self._heard)
 
     def _heard(self, event: str, values: tuple[Any, ...]) -> None:
-        """Keeps the variables that a module sets while it is imported: it is imported once, and they stay."""
+        """Keeps the variables that a module sets at its import: it is imported once, and they stay."""
         if event == "os.putenv" and self.imported is not None and is_importing():
             self.imported[os.fsdecode(values[0])] = os.fsdecode(values[1])
 
     def run(self, case: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the answer to one case: ``ok`` with ``values``, else ``stage`` and ``error``; ``unanswered`` where a
+        """Returns the answer to one case: ``ok`` with ``values``, else ``stage`` and ``error``; ``unanswered`` if a
         question had no answer."""
         self.number += 1
         before, self.imported = dict(os.environ), {}
@@ -102,7 +102,7 @@ class Runner:
         return {"id": case.get("id"), **named}
 
     def _explained(self, argv: list[str]) -> dict[str, Any]:
-        """Returns the answer with why it is so."""
+        """Returns the answer with its reasons."""
         with Why(self.release.ServerArgs, plain) as why:
             answer = self._resolve(argv, why.end)
         return {**answer, "why": why.answer(answer.get("values"), self.error)}
@@ -155,7 +155,7 @@ def _place(frames: Sequence[traceback.FrameSummary]) -> str:
 
 
 def forget() -> None:
-    """Clears what functions of the release remember of the case before."""
+    """Clears the caches of the release's functions from the last case."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "sglang":
             for value in list(vars(module).values()):
@@ -164,8 +164,8 @@ def forget() -> None:
 
 
 def plain(value: Any) -> Any:
-    """Converts to JSON's types: sets sorted, records as mappings, what JSON has not as its text. Raises Unanswered for
-    an inert name."""
+    """Converts to JSON's types: sets are sorted, records become mappings, other types become text. Raises Unanswered
+    for an inert name."""
     if is_inert(value):
         raise refuse(f"the value {value.__name__}")
     if isinstance(value, Mapping):
@@ -186,7 +186,7 @@ def plain(value: Any) -> Any:
 
 
 def _with_folder(word: str, folders: Mapping[str, str]) -> str:
-    """Returns a word of a command line with the folder of the model that it names, also behind ``--flag=``."""
+    """Replaces a model's name by its folder in a word of a command line, also after ``--flag=``."""
     flag, equals, value = word.partition("=")
     return (
         f"{flag}={folders[value]}" if equals and flag.startswith("--") and value in folders else folders.get(word, word)
@@ -194,7 +194,7 @@ def _with_folder(word: str, folders: Mapping[str, str]) -> str:
 
 
 def _with_names(value: object, names: Mapping[str, str]) -> Any:
-    """Returns ``value`` with each model's own name in place of its folder."""
+    """Replaces each folder of a model in ``value`` by the model's own name."""
     if isinstance(value, str):
         for folder, name in names.items():
             value = value.replace(folder, name)

@@ -1,4 +1,4 @@
-"""The table of a release's arguments, as its own class and its own command-line parser have it."""
+"""Reads the table of a release's arguments from its own class and its own command-line parser."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _fields(kind: Any, plain: Callable[[object], object]) -> Iterator[tuple[str,
 
 
 def _parser(prepare: Callable[[list[str]], object]) -> argparse.ArgumentParser:
-    """Returns the parser, as the release's own entry has it when it begins to read the words."""
+    """Returns the parser in its state when the release's own entry begins to read words."""
     caught: list[argparse.ArgumentParser] = []
 
     def catch(parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The files that the release can see: its own, those of the models, and what the facts declare."""
+"""Provides the files that the release can see: its own, those of the models, and declared ones."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NOWHERE = ("/dev/null", "/dev/urandom")
 
 
 class Files:
-    """Files outside of ``roots`` and of the case's ``scratch`` folder are unanswered questions, unless the case
-    declares them: their text, a list of names for a folder, None for what is not there. Those of ``sealed`` wheels are
-    compared with what their wheel states as they are opened."""
+    """The visible files. A file outside of ``roots`` and of the case's ``scratch`` folder is an unanswered question,
+    unless the case declares it: a text, a list of names for a folder, None for an absent file. Files of ``sealed``
+    wheels are compared with their wheel when they are opened."""
 
     def __init__(self, roots: Sequence[str], scratch: str, sealed: Sealed | None = None) -> None:
         self.scratch, self.sealed, self._lstat = os.path.realpath(scratch), sealed, os.lstat
@@ -38,7 +38,7 @@ class Files:
         self.is_sealed = False
 
     def begin(self, number: int, case: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, str]:
-        """Lays out the files of one case in an empty working directory. Answers with the folder of each model."""
+        """Writes the files of one case into an empty working directory. Returns the folder of each model."""
         self.is_sealed = False
         self.home = os.path.join(self.scratch, f"{number:08}")
         os.makedirs(os.path.join(self.home, "work"))
@@ -62,7 +62,7 @@ class Files:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def place_of(self, path: Any) -> Any:
-        """Returns where a path that the release names lies. Raises Unanswered for one that nobody declared."""
+        """Returns the real place of a path that the release names. Raises Unanswered for an undeclared path."""
         if not self.is_sealed or not isinstance(path, (str, bytes, os.PathLike)):
             return path
         place = self._known_place(path)
@@ -100,7 +100,7 @@ class Files:
         return any(f"{root}/".startswith(f"{text.rstrip('/')}/") for root in self.roots)  # a folder above a root
 
     def install(self) -> None:
-        """Watches every way to look at a file, and refuses sockets and processes, for the life of the process."""
+        """Watches every access to a file, and refuses sockets and processes, for the life of the process."""
         make = os.makedirs
 
         def makedirs(path: Any, *values: Any, **options: Any) -> None:
@@ -156,8 +156,8 @@ def _write(place: str, content: Any) -> None:
 
 
 def _write_model(home: str, name: str, files: Mapping[str, Any]) -> str:
-    """Returns a model's folder, its name in the path: a release may look at names. ``files`` is the content of
-    config.json, or under ``files`` that of several."""
+    """Writes a model's folder, with the model's name in its path, because a release may look at names. ``files`` is the
+    content of config.json, or under ``files`` that of several files."""
     parts = [part for part in name.split("/") if part not in ("", ".", "..", "~")]
     folder = os.path.join(home, "models", *parts)
     os.makedirs(folder)

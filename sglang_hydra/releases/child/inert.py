@@ -1,8 +1,7 @@
-"""Names and modules that can be imported and mentioned, and that answer nothing.
+"""Provides names and modules that can be imported and mentioned, and that answer nothing.
 
-While a module is imported an inert name can be a base class, a decorator, an annotation or a default. Once the release
-runs, whatever would make a value or a decision of one is an unanswered question: a silent answer is a wrong value.
-"""
+While a module is imported, an inert name can be a base class, a decorator, an annotation or a default. Once the release
+runs, every value or decision that depends on one is an unanswered question: a silent answer would be a wrong value."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _MENTIONED = "is_mentioned_only"
 
 
 class InertType(abc.ABCMeta):
-    """The type of an inert name. A class of the release that has one as its base is an ordinary class again."""
+    """The type of an inert name. A class of the release with such a base is an ordinary class again."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -111,7 +110,7 @@ class InertType(abc.ABCMeta):
 
 
 class InertBase(metaclass=InertType):
-    """Takes whatever its subclasses are built or declared with."""
+    """Accepts every argument with which its subclasses are built or declared."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         pass
@@ -129,7 +128,7 @@ def inert_name(name: str) -> object:
 
 
 def is_inert(value: object) -> bool:
-    """Returns whether ``value`` replaces something that is not there."""
+    """Returns whether ``value`` stands in for an absent object."""
     return isinstance(value, InertModule) or (isinstance(value, InertType) and _MENTIONED in vars(value))
 
 
@@ -139,11 +138,8 @@ def _refuse_when_running(cls: object, question: str) -> None:
 
 
 class InertModule(ModuleType):
-    """A package whose every public attribute is an inert name.
-
-    ``absent`` tells the attributes that it has not, ``present`` names some that it surely has, ``version_of`` gives its
-    version, ``submodule`` a module below it that is real.
-    """
+    """A package whose every public attribute is an inert name. ``absent`` lists attributes that it lacks, ``present``
+    some that it certainly has; ``version_of`` gives its version, ``submodule`` a real module below it."""
 
     absent: Callable[[str], bool] = staticmethod(lambda name: False)
     present: frozenset[str] = frozenset()
@@ -170,7 +166,7 @@ class InertLoader(Loader):
 
 
 def refuse_hasattr() -> None:
-    """Makes ``hasattr`` of something inert a question: it would find any name that it is asked for."""
+    """Treats ``hasattr`` of an inert object as a question: otherwise every name would be found."""
     real = builtins.hasattr
 
     def has_attribute(value: Any, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Libraries that the argument code computes with: transformers without torch, and small stand-ins that answer."""
+"""Provides libraries for the argument code: transformers without torch, and small stand-ins that answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .why import unwatched
 
 
 def install(device: str, libraries: Collection[str]) -> None:
-    """Installs the stand-ins before the release is imported. Triton compiles for CUDA, AMD and Intel's GPUs, and has no
+    """Installs the stand-ins before the release is imported. Triton compiles for CUDA, AMD and Intel GPUs, and has no
     driver for others."""
     sys.modules["regex"] = re
     orjson: Any = importlib.import_module("orjson")
@@ -42,7 +42,7 @@ def install(device: str, libraries: Collection[str]) -> None:
 
 
 def _remember_hints() -> None:
-    """Remembers type hints: a release asks for those of its 500 arguments several times a case, and they stay."""
+    """Caches type hints: a release asks for those of its 500 arguments several times a case, and they do not change."""
     real = typing.get_type_hints
 
     @functools.cache

@@ -1,4 +1,4 @@
-"""The accelerator and its host as the facts say: torch, the vendors' tools, the operating system, random numbers."""
+"""Replaces accelerator and host by the facts: torch, the vendors' tools, the operating system, random numbers."""
 
 from __future__ import annotations
 
@@ -33,17 +33,15 @@ _TOOLS = {"nvidia-smi": "cuda", "rocminfo": "hip", "rocm-smi": "hip", "amd-smi":
 
 
 class Machine(dict[str, Any]):
-    """The facts of one machine; ``memory_mib``, ``count`` and ``name`` may change from case to case.
-
-    ``device`` is cuda, hip, xpu, npu, hpu, musa, cpu or none. ``assumed`` holds facts that replace undeclared
-    ones; one that is neither is refused by its name.
-    """
+    """The facts of one machine; ``memory_mib``, ``count`` and ``name`` may change from case to case. ``device`` is
+    cuda, hip, xpu, npu, hpu, musa, cpu or none. ``assumed`` has values for undeclared facts; a fact that is neither
+    declared nor assumed is refused by its name."""
 
     drawn = 0
     """How many ids the case has drawn."""
 
     def fact(self, name: str, question: str) -> Any:
-        """Returns a fact, declared or assumed. Raises Unanswered where there is none."""
+        """Returns a declared or assumed fact. Raises Unanswered without one."""
         value = self.get(name)
         if value is None:
             value = self.get("assumed", {}).get(name)
@@ -69,7 +67,7 @@ class Machine(dict[str, Any]):
 
 
 def install(machine: Machine) -> None:
-    """Puts ``machine`` in the place of the real one, for the life of the process."""
+    """Puts ``machine`` in place of the real machine, for the life of the process."""
     _install_torch(machine)
     _install_tools(machine)
     if machine["device"] == "hip" and AITER not in machine["environment"]:
@@ -120,7 +118,7 @@ def _install_host(machine: Machine) -> None:
 
 
 def _install_libc() -> None:
-    """Lets the C library be found and its functions be declared; none is called, and no other library is there."""
+    """Lets the release find the C library and declare its functions; calls none, and provides no other library."""
     real = ctypes.CDLL
 
     class Function:
@@ -153,7 +151,7 @@ def _cores(machine: Machine) -> int:
 
 
 def _lscpu(machine: Machine) -> str:
-    """Returns its lines ``CPU,Core,Socket,Node``, without hardware threads."""
+    """Returns the lines ``CPU,Core,Socket,Node``, without hardware threads."""
     cores = _cores(machine)
     each = cores // int(machine["numa_nodes"] if machine.get("numa_nodes") else machine["assumed"]["numa_nodes"])
     return "".join(f"{core},{core},{core // each},{core // each}\n" for core in range(cores))
@@ -308,8 +306,8 @@ def _words(command: Any) -> str:
 
 
 def tool_output(command: Any, machine: Machine) -> str | None:
-    """Returns what a vendor's tool prints on ``machine``, None where there is no such accelerator. Raises Unanswered
-    for another program, and for a query that no fact answers."""
+    """Returns the output of a vendor's tool on ``machine``; None without such an accelerator. Raises Unanswered for
+    another program, and for a query that no fact answers."""
     line = _words(command)
     if line == "lscpu -p=CPU,Core,Socket,Node":
         return _lscpu(machine)

@@ -1,13 +1,12 @@
-"""The child's loop: JSON lines in and out.
+"""Runs the child's loop: JSON lines in and out.
 
-The first line has the options: ``version``; ``release``, the folder that has SGLang; ``folders``, those of
-``libraries``, which are transformers and what it needs, by name; ``real_parts``; ``parent``, the process that it ends
-with; ``limit_s``, for one case; ``scratch``, an empty folder. For unpacked wheels: ``lists``, the sha256 that the list
-of each may have; ``codes``, where their byte code is kept; ``key``, which marks it.
-The second is the machine, which is answered with the greeting (``version``, ``start_s``, ``sandbox``). Each further
-line is a case, ``{id, machine, argv, models, files}`` and ``why`` for the reasons, answered by one line. What the
-release prints goes to stderr. A file that is not what its wheel had is named by any answer, as ``changed``.
-"""
+The first line has the options: ``version``; ``release``, the folder of SGLang; ``folders``, those of ``libraries``
+(transformers and its requirements) by name; ``real_parts``; ``parent``, the process with which it ends; ``limit_s`` for
+one case; ``scratch``, an empty folder. For unpacked wheels: ``lists``, the permitted sha256 of each list of files;
+``codes``, the place of their byte code; ``key``, which marks it. The second line is the machine; the answer is the
+greeting (``version``, ``start_s``, ``sandbox``). Each further line is a case, ``{id, machine, argv, models, files}``,
+with ``why`` for the reasons, and gets one line as answer. The release's own output goes to stderr. Every answer names a
+file that differs from its wheel, as ``changed``."""
 
 from __future__ import annotations
 
@@ -79,7 +78,7 @@ def main() -> int:
 def _load(
     options: dict[str, Any], facts: dict[str, Any], scratch: str
 ) -> tuple[Runner, Sealed | None, dict[str, bool]]:
-    """Imports the release on a machine with these facts, and says what the system keeps this process from."""
+    """Imports the release on a machine with these facts, and reports what the sandbox blocks."""
     known = machine.Machine(facts)
     os.environ.clear()
     os.environ.update({**_FIXED, "HOME": scratch, "HF_HOME": scratch, "TMPDIR": scratch, **facts["environment"]})
@@ -107,7 +106,7 @@ def _load(
 
 
 class Watch:
-    """Ends this process, and removes its scratch folder, when its parent is gone or a case takes too long."""
+    """Ends this process, and removes its scratch folder, when its parent has ended or a case takes too long."""
 
     def __init__(self, parent: int, limit_s: float, scratch: str) -> None:
         self.parent, self.limit_s, self.scratch = parent, limit_s, scratch

@@ -1,4 +1,4 @@
-"""Which packages are real, inert or absent in the child, and which versions they say they have."""
+"""Decides which packages are real, inert or absent in the child, and the versions that they report."""
 
 from __future__ import annotations
 
@@ -65,13 +65,10 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*\(?\s*(?:.*?(?:>=
 
 
 class Packages(MetaPathFinder):
-    """Finds the release, its libraries and the standard library where they lie, and inert modules for the rest.
-
-    ``release`` is the folder that has SGLang, ``folders`` are those of ``libraries``, by name; whatever else lies there
-    is not found. ``real_parts`` are the modules below the inert parts that have to be real. ``machine`` says which of
-    the optional packages are there; it is looked at each time. ``sealed`` reads unpacked wheels; the folders of an
-    environment have none.
-    """
+    """Finds the release, its libraries and the standard library in their folders, and inert modules for the rest.
+    ``release`` is the folder of SGLang, ``folders`` are those of ``libraries`` by name; other packages in these folders
+    are not found. ``real_parts`` are the modules below inert parts that must be real. ``machine`` says which optional
+    packages exist, and is read each time. ``sealed`` reads unpacked wheels; the folders of an environment have none."""
 
     def __init__(
         self,
@@ -92,7 +89,7 @@ class Packages(MetaPathFinder):
         self.extras = self._requirements(["sglang"], _EXTRAS).keys() - self.required.keys()
 
     def places(self, names: Collection[str]) -> list[str]:
-        """Returns what lies in the folders of these packages: modules and metadata."""
+        """Returns the modules and metadata in the folders of these packages."""
         return [
             os.path.join(folder, entry)
             for folder in self.folders
@@ -101,7 +98,7 @@ class Packages(MetaPathFinder):
         ]
 
     def install(self) -> None:
-        """Makes this the only way to find a module that is not part of the interpreter."""
+        """Makes this the only way to find a module outside of the interpreter."""
         sys.path += self.folders  # behind the standard library: nothing of an environment stands in for it
         sys.meta_path[:] = [BuiltinImporter, FrozenImporter, self]
         InertModule.absent = staticmethod(self._is_absent_attribute)
@@ -121,8 +118,8 @@ class Packages(MetaPathFinder):
         return self._inert(fullname) if self.is_present(top) and not self._is_missing(fullname) else None
 
     def is_present(self, top: str) -> bool:
-        """Returns whether the package ``top`` can be imported by whoever asks. Transformers sees no more than it
-        requires: its config classes need no torch."""
+        """Returns whether the asking code can import the package ``top``. Transformers sees only its own requirements:
+        its config classes need no torch."""
         if asking_package() in ("transformers", "huggingface_hub"):
             return top in LIBRARIES
         declared = self.machine.get("packages", {})
@@ -137,14 +134,14 @@ class Packages(MetaPathFinder):
         return top not in ABSENT and top not in self.extras
 
     def is_known_absent(self, top: str) -> bool:
-        """Returns whether a release that imports ``top`` fails on this machine as it would on the real one."""
+        """Returns whether a release that imports ``top`` fails on this machine as on the real one."""
         declared = self.machine.get("packages", {})
         device = self.machine["device"]
         is_declared = top in declared and declared[top] is None
         return is_declared or top in self.extras or top in ABSENT or BY_DEVICE.get(top, device) != device
 
     def version(self, name: str) -> str | None:
-        """Returns the version of a distribution that is no real one; None where it is not installed."""
+        """Returns the version of a stand-in for a distribution; None if it is not installed."""
         key = name.lower().replace("-", "_").replace(".", "_")
         declared = self.machine.get("packages", {})
         if key in declared:
@@ -167,8 +164,8 @@ class Packages(MetaPathFinder):
         return iter(() if version is None else (_Declared(context.name, version),))
 
     def _requirements(self, names: Collection[str], extras: frozenset[str] = frozenset()) -> dict[str, str]:
-        """Returns the core requirements that the metadata of packages has, each with the version that it names, else
-        "99.0.0"; with ``extras`` those of these extras alone."""
+        """Returns the core requirements in the metadata of packages, each with its named version, else "99.0.0"; with
+        ``extras`` only those of these extras."""
         found: dict[str, str] = {}
         for place in (place for place in self.places(names) if place.endswith(".dist-info")):
             for line in self._read(os.path.join(place, "METADATA")).partition("\n\n")[0].splitlines():
@@ -223,7 +220,7 @@ class Packages(MetaPathFinder):
         return importlib.import_module(name) if is_real else None
 
     def _is_missing(self, name: str) -> bool:
-        """Returns whether a module is missing: vLLM is there for AMD, without the parts that SGLang tries first."""
+        """Returns whether a module is missing: vLLM exists for AMD, without the parts that SGLang tries first."""
         return name.startswith("vllm.model_executor")
 
     def _is_absent_attribute(self, name: str) -> bool:
@@ -250,8 +247,8 @@ class _Declared(importlib.metadata.Distribution):
 
 
 def _complete(loader: Any, sealed: Sealed | None) -> None:
-    """Gives SGLang an inert name for what it defines only where torch is. Where its names are
-    is kept with the byte code: it reads a thousand files for that."""
+    """Gives SGLang inert names for definitions that exist only with torch. The places of these names are kept with the
+    byte code, because finding them reads a thousand files."""
     run = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
@@ -274,7 +271,7 @@ def _complete(loader: Any, sealed: Sealed | None) -> None:
 
 
 def _hide_from_transformers(packages: Packages) -> None:
-    """Transformers looks for packages with ``find_spec``, which also finds what SGLang has imported."""
+    """Hides packages from transformers, whose ``find_spec`` also finds what SGLang has imported."""
     real = importlib.util.find_spec
 
     def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:

@@ -1,4 +1,4 @@
-"""Refuses what nothing answers, by name."""
+"""Refuses unanswered questions, by name."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ PREFIX = "unanswered question: "
 
 
 class Unanswered(BaseException):
-    """The release asked something that no fact answers; the text names it and who asked.
-
-    No Exception: the release must not take it for an answer.
-    """
+    """A question of the release that no fact answers; the text names it and the asking line. It is no Exception, so
+    that the release cannot take it for an answer."""
 
 
 class Asked:
-    """What one case asked: the first question that was refused, also where the release swallowed the refusal, and the
-    facts that were assumed and not declared."""
+    """The questions of one case: the first refused one, even if the release swallowed the refusal, and the facts that
+    were assumed and not declared."""
 
     first: str | None = None
     changed: str | None = None
@@ -39,7 +37,7 @@ class Asked:
 
 
 def refuse(question: str) -> Unanswered:
-    """Returns the refusal of a question, to be raised; it is kept, so that no handler of the release can lose it."""
+    """Returns the refusal of a question, to be raised, and keeps it, so that no handler of the release can lose it."""
     place = asking_place(sys._getframe(1))
     text = f"{PREFIX}{question}" + (f" ({place})" if place else "")
     Asked.first = Asked.first or text
@@ -47,7 +45,7 @@ def refuse(question: str) -> Unanswered:
 
 
 def asking_place(frame: FrameType | None) -> str:
-    """Returns the innermost line of a release or of its libraries, as ``utils/common.py:806``; empty without one."""
+    """Returns the innermost line of a release or its libraries, as ``utils/common.py:806``; empty without one."""
     while frame:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] in ("sglang", "transformers", "huggingface_hub"):
@@ -78,7 +76,7 @@ def is_importing() -> bool:
 
 
 def short_path(filename: str) -> str:
-    """Returns ``server_args.py`` of a path in an unpacked wheel, below sglang/srt where it is there."""
+    """Returns ``server_args.py`` for a path in an unpacked wheel, relative to sglang/srt if it is below it."""
     for package in ("/sglang/srt/", "/sglang/", "/transformers/", "/huggingface_hub/"):
         if package in filename:
             return filename.rpartition(package)[2]

@@ -1,4 +1,4 @@
-"""Values for an explanation: what an expression is in a frame without running it, and what is shown of a value."""
+"""Reads values for an explanation: of an expression in a frame, without running it, shortened for people."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Results = dict[str, list[tuple[CodeType | None, object]]]
 
 
 def scopes_of(frame: FrameType) -> Scopes:
-    """Returns where a name is looked up. Python makes a frame's locals anew each time."""
+    """Returns the scopes where a name is looked up. Python makes a frame's locals anew each time."""
     return frame.f_locals, frame.f_globals, vars(builtins)
 
 
@@ -40,7 +40,7 @@ def names_secret(text: str) -> bool:
 
 
 def value_of(node: ast.expr, scopes: Scopes, results: Results) -> Any:
-    """Returns the value of a name or an attribute, or what a call in this statement answered. Nothing is called."""
+    """Returns the value of a name or an attribute, or the result of a call in this statement. Calls nothing."""
     if isinstance(node, ast.Name):
         for names in scopes:
             if node.id in names:
@@ -60,7 +60,7 @@ def value_of(node: ast.expr, scopes: Scopes, results: Results) -> Any:
 
 
 def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
-    """Returns what a call answered: one seen, a kept answer, the length of what can be read, or a part."""
+    """Returns the result of a call: an observed one, a kept one, the length of a readable value, or a part of it."""
     answers = results.get(source.called(node), ())
     try:
         function = value_of(node.func, scopes, {})
@@ -88,7 +88,7 @@ def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
 
 
 def _answer(answers: Sequence[tuple[CodeType | None, object]], function: object) -> Any:
-    """Returns the one answer of a function; several that differ, or one of another function, are none."""
+    """Returns the one result of a function; nothing for several different results or for another function."""
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     if function is not None and code is None and not isinstance(function, type):
         raise _Unreadable  # a built-in one of the same name
@@ -121,7 +121,7 @@ def shortened(value: object) -> object:
 
 
 def differing(before: object, after: object) -> tuple[object, object]:
-    """Returns only what differs between two mappings, at any depth."""
+    """Returns only the differences of two mappings, at any depth."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return before, after
     names = [name for name in {**before, **after} if before.get(name, ...) != after.get(name, ...)]

@@ -1,4 +1,4 @@
-"""What is known of a function of the release, and of each of its statements, before it runs."""
+"""Analyses each function of the release, and each of its statements, before it runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ITEMS = ("BINARY_SUBSCR", "BINARY_SLICE")
 
 
 def code_of(code: CodeType, package: str) -> Code | None:
-    """Returns the function of the release that has this code; None for a module, a class and a comprehension."""
+    """Returns the function of the release with this code; None for a module, a class and a comprehension."""
     is_other = not code.co_filename.startswith(package) or code.co_name.startswith(("<", "__getattr"))
     return None if is_other else Code(code, package)
 
 
 class Code:
-    """What is known of a function before it runs."""
+    """The properties of a function that are known before it runs."""
 
     def __init__(self, code: CodeType, package: str) -> None:
         self.place = os.path.relpath(code.co_filename, os.path.dirname(package.rstrip("/")))
@@ -37,13 +37,13 @@ class Code:
 
     @functools.cached_property
     def statements(self) -> dict[int, ast.stmt]:
-        """Returns the innermost statement of each of its lines."""
+        """Returns the innermost statement of each line."""
         node = self.source.functions.get(self.code.co_firstlineno)
         return source.statements(node) if node is not None and node.name == self.name else {}
 
     @functools.cached_property
     def counts(self) -> bool:
-        """Returns whether it gives a variable several values, or computes one: its lines have to be seen."""
+        """Returns whether a variable gets several values or is computed, so that lines must be traced."""
         made = list(dis.get_instructions(self.code))
         stored = [each.argval for each in made if each.opname == "STORE_FAST"]
         is_computed = any(
@@ -52,7 +52,7 @@ class Code:
         return len(stored) > len(set(stored)) or bool(stored and is_computed)
 
     def names_one_of(self, fields: frozenset[str]) -> bool:
-        """Returns whether a statement gives a value to a field; if none does, no line has to be seen."""
+        """Returns whether a statement assigns to a field; if none does, no line must be traced."""
         words = _words(self.code)
         if fields.isdisjoint(words) and words.isdisjoint(_SETTERS):
             return False  # its source need not be read
@@ -66,7 +66,7 @@ class Code:
 
 
 class Head:
-    """What is known of a statement before it runs: what it names, assigns, writes and reads."""
+    """The properties of a statement that are known before it runs: its names, assignments, writes and reads."""
 
     def __init__(self, node: ast.stmt) -> None:
         expressions = source.head(node)
@@ -89,7 +89,7 @@ class Head:
 
     @functools.cached_property
     def nodes(self) -> dict[str, ast.expr]:
-        """Returns what it reads, by its text."""
+        """Returns the read expressions by their text."""
         return {source.text_of(each): each for each in source.operands(self.read)}
 
     @functools.cached_property
@@ -98,18 +98,18 @@ class Head:
 
     @functools.cached_property
     def answered(self) -> list[tuple[str, ast.expr]]:
-        """Returns what its calls have answered."""
+        """Returns the results of its calls."""
         return [item for item in self.nodes.items() if _has_call(item[1])]
 
     @functools.cached_property
     def after(self) -> list[tuple[str, ast.expr]]:
-        """Returns what has to be read when its calls have answered."""
+        """Returns the expressions to read after its calls have returned."""
         attributes = [item for item in self.nodes.items() if isinstance(item[1], ast.Attribute)]
         return [*self.answered, *(item for item in attributes if item not in self.answered)] if self.answered else []
 
 
 def _words(code: CodeType) -> set[str]:
-    """Returns the names and the texts in a function's code."""
+    """Returns the names and texts in a function's code."""
     texts = {each for each in code.co_consts if isinstance(each, str)}
     lists = (each for each in code.co_consts if isinstance(each, tuple))
     return {*code.co_names, *texts, *(each for item in lists for each in item if isinstance(each, str))}

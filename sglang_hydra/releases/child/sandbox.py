@@ -1,5 +1,5 @@
-"""What the system keeps this process from, for the rest of its life: files by Landlock, sockets, programs and other
-processes by seccomp. Both need no rights, and Linux alone has them."""
+"""Restricts this process for the rest of its life: files by Landlock; sockets, programs and other processes by seccomp.
+Both need no rights, and only Linux has them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _ALLOW, _EPERM, _ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
 
 
 def enter(readable: Iterable[str], writable: str) -> dict[str, bool]:
-    """Leaves this process ``readable`` folders, the interpreter's and the system's libraries, and ``writable``. Answers
-    with what the system gave: ``files``, and ``calls`` for sockets, programs and other processes."""
+    """Restricts this process to ``readable`` folders, the interpreter's and system's libraries, and ``writable``.
+    Returns the granted parts: ``files``, and ``calls`` for sockets, programs and other processes."""
     if not sys.platform.startswith("linux"):
         return {"files": False, "calls": False}
     import resource  # a browser has none
@@ -48,21 +48,21 @@ def enter(readable: Iterable[str], writable: str) -> dict[str, bool]:
 
 
 def calls() -> dict[str, list[int | None]]:
-    """Returns the system calls that are refused."""
+    """Returns the refused system calls."""
     with open(_CALLS, encoding="utf-8") as file:
         found: dict[str, list[int | None]] = json.load(file)
     return found
 
 
 def landlock_version() -> int:
-    """Returns which version of Landlock the system has; below 1 for none."""
+    """Returns the system's version of Landlock; below 1 without one."""
     if not sys.platform.startswith("linux"):
         return 0
     return int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1))
 
 
 def hide_memory(hidden: bool) -> None:
-    """Makes this process's memory and environment unreadable for others of its user, or readable again."""
+    """Makes this process's memory and environment unreadable, or readable again, for the user's other processes."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_DUMPABLE, int(not hidden), 0, 0, 0)
 
@@ -101,7 +101,7 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
 
 
 def _refuse_calls(libc: ctypes.CDLL, refused: Mapping[str, Sequence[int | None]]) -> bool:
-    """Returns a filter of system calls, also of those by another architecture's numbers."""
+    """Installs a filter of system calls, also for those by another architecture's numbers."""
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         return False

@@ -1,8 +1,6 @@
-"""The files of unpacked wheels, each compared with the hash that its wheel states before it is used, and byte code made
-of them. What the list of a wheel must be, by its hash, comes from outside of the cache.
+"""Reads the files of unpacked wheels, each compared with the hash in its wheel's list before use, and their byte code.
 
-The parent reads wheels with it too.
-"""
+The permitted hash of a list comes from outside of the cache. The parent reads wheels with this module too."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ _MOST = 1 << 26
 
 
 class Changed(Unanswered):
-    """A file is not what its wheel had; ``path`` is which."""
+    """A file differs from its wheel; ``path`` names it."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is not what its wheel had: it was changed or added")
@@ -47,8 +45,8 @@ class Changed(Unanswered):
 
 
 class Sealed:
-    """Reads wheels. ``folders`` has for each unpacked wheel the sha256 that its list of files, RECORD, may have. Raises
-    Changed where none of the lists in a folder has one."""
+    """Reads wheels. ``folders`` has for each unpacked wheel the permitted sha256 of its list of files, RECORD. Raises
+    Changed if no list in a folder has it."""
 
     def __init__(self, folders: Mapping[str, Collection[str]]) -> None:
         self.folders = tuple(f"{os.path.realpath(folder)}/" for folder in folders)
@@ -77,7 +75,7 @@ class Sealed:
 
     @functools.cached_property
     def _folders(self) -> dict[str, list[str]]:
-        """Returns the names of the files in each folder that the wheels have."""
+        """Returns the names of the files in each folder of the wheels."""
         found: dict[str, list[str]] = {}
         for path in self.stated:
             above, _, name = path.rpartition("/")
@@ -87,8 +85,8 @@ class Sealed:
         return found
 
     def read(self, path: str) -> bytes:
-        """Returns the bytes of a file. Raises Changed where they are not those of the wheel, Unanswered where the wheel
-        has it and it was not fetched."""
+        """Returns the bytes of a file. Raises Changed if they differ from the wheel, Unanswered if the wheel has the
+        file and it was not fetched."""
         try:
             self.is_reading = True
             content = _content(path)
@@ -103,14 +101,14 @@ class Sealed:
         return content
 
     def missing(self, *paths: str) -> Unanswered:
-        """Returns the refusal of files that a wheel has and that were not fetched, kept for who can fetch them."""
+        """Returns the refusal of files that were not fetched, and keeps it for the process that can fetch them."""
         folder = next(folder for folder in self.folders if paths[0].startswith(folder))
         Asked.missing += [(folder, path.removeprefix(folder)) for path in paths]
         return refuse(f"the file {paths[0].removeprefix(folder)}, which was not fetched")
 
     def check_folder(self, path: str) -> None:
-        """Raises Unanswered where a folder is about to be listed that has not all its files here, Changed for one that
-        has others."""
+        """Checks a folder before it is listed. Raises Unanswered if it lacks some of its files, Changed if it has
+        others."""
         if self.is_reading or not self.is_inside(path):
             return
         self.is_reading = True
@@ -127,15 +125,15 @@ class Sealed:
             raise Changed(other)
 
     def is_inside(self, path: str) -> bool:
-        """Returns whether a place is one of the wheels' folders, or below it."""
+        """Returns whether a place is a folder of the wheels, or below one."""
         return f"{path}/".startswith(self.folders)
 
     def has(self, path: str) -> bool:
-        """Returns whether the wheels have a file or a folder there."""
+        """Returns whether the wheels have a file or folder at a place."""
         return path in self.stated or path in self._folders
 
     def check(self, path: str) -> None:
-        """Compares a file that is about to be opened. What is not there opens for nobody."""
+        """Compares a file before it is opened. A missing file cannot be opened."""
         if not self.is_reading and path.startswith(self.folders) and not os.path.isdir(path):
             if path in self.stated:
                 self.read(path)
@@ -143,7 +141,7 @@ class Sealed:
                 raise Changed(path)
 
     def find(self, name: str) -> ModuleSpec | None:
-        """Returns the module ``name``, or the folder of that name where modules lie, as the wheels list it."""
+        """Returns the module ``name``, or the folder of that name with modules, as the wheels list it."""
         for folder in self.folders:
             base = folder + name.replace(".", "/")
             for suffix in ("/__init__.py", ".py", *EXTENSION_SUFFIXES):
@@ -162,7 +160,7 @@ class Sealed:
         return None
 
     def code(self, path: str) -> CodeType:
-        """Returns the byte code of a source, kept from before or made now."""
+        """Returns the byte code of a source, kept or new."""
         key = f"{self.stated[path]} {path}"
         if key in self.codes:
             kept: CodeType = marshal.loads(self.codes[key])
@@ -172,7 +170,7 @@ class Sealed:
         return made
 
     def kept(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns ``function``, which reads files of wheels alone, with its answers kept as byte code is."""
+        """Returns ``function``, which reads only files of wheels, with its answers kept like byte code."""
 
         def answer(*values: Any, **options: Any) -> Any:
             key = f"{function.__name__} {[*map(str, values)]} {options}"
@@ -183,7 +181,7 @@ class Sealed:
         return answer
 
     def take_codes(self, path: str, key: bytes) -> None:
-        """Takes byte code that was kept, where its mark is that of ``key``."""
+        """Reads kept byte code if its mark is made with ``key``."""
         try:
             kept = _content(path)
         except OSError:
@@ -193,7 +191,7 @@ class Sealed:
             self.codes = marshal.loads(content)
 
     def keep_codes(self, path: str, key: bytes) -> None:
-        """Writes all byte code with its mark, where some was made."""
+        """Writes all byte code with its mark, if some is new."""
         if self.made:
             content = marshal.dumps({**self.codes, **self.made})
             with open(path, "wb") as file:
@@ -219,7 +217,7 @@ class _Extension(ExtensionFileLoader):
 
 
 def _content(path: str) -> bytes:
-    """Returns the bytes of a plain file; nobody waits for a pipe. Raises OSError."""
+    """Returns the bytes of a regular file; does not wait for a pipe. Raises OSError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode) or state.st_size > _MOST:
@@ -228,11 +226,11 @@ def _content(path: str) -> bytes:
 
 
 def stated_hashes(content: bytes) -> dict[str, str]:
-    """Returns the hash of each file that the list of a wheel states."""
+    """Returns the hash of each file in a wheel's list."""
     rows = csv.reader(content.decode("utf-8").splitlines())
     return {row[0]: row[1] for row in rows if len(row) > 1 and row[1]}
 
 
 def hash_of(content: bytes) -> str:
-    """Returns the hash of a file as a wheel states it."""
+    """Returns the hash of a file in the form of a wheel's list."""
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")

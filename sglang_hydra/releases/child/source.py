@@ -1,7 +1,6 @@
-"""What the source of a release says about a line: its statement, the conditions around it, its comment.
+"""Reads a release's source at a line: its statement, the conditions around it, its comment.
 
-The parent quotes with it too: nothing here runs a release.
-"""
+The parent quotes with it too: nothing here runs a release."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ _ASSIGNS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 
 class Guard(NamedTuple):
-    """A condition that held when a line was run: ``test`` was true, or false where ``holds`` is False. ``is_around``
-    says that its body has the line; else it would have left the function or the loop before."""
+    """A condition that held when a line ran: ``test`` was true, or false with ``holds`` False. With ``is_around`` the
+    line is in its body; otherwise the condition would have left the function or the loop before."""
 
     node: ast.stmt
     test: ast.expr
@@ -27,8 +26,8 @@ class Guard(NamedTuple):
 
 
 class Source:
-    """The ``tree`` of a file, or of one function in it. ``functions`` has each function by its first line, that of its
-    first decorator, and ``tests`` each condition by the line where it begins."""
+    """The ``tree`` of a file, or of one function in it. ``functions`` maps the first line of each function (that of its
+    first decorator) to it, and ``tests`` the first line of each condition."""
 
     def __init__(self, tree: ast.AST, lines: Sequence[str]) -> None:
         self.lines = lines
@@ -45,7 +44,7 @@ class Source:
         self._guards: dict[ast.AST, tuple[Guard, ...]] = {}
 
     def guards(self, node: ast.AST) -> tuple[Guard, ...]:
-        """Returns the conditions under which a statement is run in its function, the innermost first."""
+        """Returns the conditions under which a statement runs in its function, the innermost first."""
         if node not in self._guards:
             self._guards[node] = tuple(self._found(node))
         return self._guards[node]
@@ -64,12 +63,12 @@ class Source:
             node = above
 
     def function_at(self, line: int) -> Function | None:
-        """Returns the innermost function that has a line."""
+        """Returns the innermost function around a line."""
         around = [each for each in self.functions.values() if each.lineno <= line <= (each.end_lineno or 0)]
         return max(around, key=lambda each: each.lineno, default=None)
 
     def comment(self, line: int) -> str:
-        """Returns the comment above a line, and the one behind it."""
+        """Returns the comment above a line, and the one after it."""
         found: list[str] = []
         at = line - 2
         while at >= 0 and self.lines[at].lstrip().startswith("#"):
@@ -97,7 +96,7 @@ def source_of(text: str) -> Source:
 
 
 def source_of_function(code: CodeType) -> Source:
-    """Returns the source of one function: that of a whole file takes long to read, and much memory."""
+    """Returns the source of one function, because reading a whole file takes long and much memory."""
     lines, first = lines_of(code.co_filename), code.co_firstlineno
     indent = _indent(lines[first - 1])
     head = "if 1:\n" if indent else ""
@@ -122,7 +121,7 @@ def _last_line(code: CodeType) -> int:
 
 
 def statements(function: Function) -> dict[int, ast.stmt]:
-    """Returns the innermost statement of each line of a function's body. Of a compound one only its head."""
+    """Returns the innermost statement of each line of a function's body; of a compound one only its head."""
     found: dict[int, ast.stmt] = {}
 
     def take(body: Sequence[ast.stmt]) -> None:
@@ -141,7 +140,7 @@ def statements(function: Function) -> dict[int, ast.stmt]:
 
 
 def head(node: ast.stmt) -> list[ast.expr]:
-    """Returns the expressions that a statement evaluates itself: of a compound one not those of its body."""
+    """Returns the expressions that a statement evaluates itself, without the body of a compound one."""
     if isinstance(node, Function | ast.ClassDef):
         return []
     found = [item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)]
@@ -149,8 +148,8 @@ def head(node: ast.stmt) -> list[ast.expr]:
 
 
 def named(node: ast.stmt) -> dict[str, tuple[int, ast.expr]]:
-    """Returns the names that a statement gives a value to, with its line and the value: ``x.name = v``, ``{"name":
-    v}``, ``f(name=v)``, ``d["name"] = v``, ``setattr(x, "name", v)``."""
+    """Returns the names to which a statement assigns, with the line and the value: ``x.name = v``, ``{"name": v}``,
+    ``f(name=v)``, ``d["name"] = v``, ``setattr(x, "name", v)``."""
     found: dict[str, tuple[int, ast.expr]] = {}
     for expression in head(node):
         for inner in ast.walk(expression):
@@ -172,13 +171,13 @@ def named(node: ast.stmt) -> dict[str, tuple[int, ast.expr]]:
 
 
 def targets(node: ast.stmt) -> list[ast.expr]:
-    """Returns what an assignment assigns to, each element of a tuple."""
+    """Returns the targets of an assignment, each element of a tuple."""
     listed = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     return [each for item in listed if item for each in getattr(item, "elts", [item])]
 
 
 def called(node: ast.Call) -> str:
-    """Returns the last part of the name of what is called."""
+    """Returns the last part of the name of a called function."""
     function = node.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
@@ -194,7 +193,7 @@ def attributes(node: ast.AST) -> set[str]:
 
 
 def chain(node: ast.AST | None) -> Iterator[str]:
-    """Yields the names of the attributes from which an expression leads on, last one first: of ``x.f[k].g`` g and f."""
+    """Yields the attributes that lead to an expression, last one first: of ``x.f[k].g`` g and f."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         if isinstance(node, ast.Attribute):
             yield node.attr
@@ -202,7 +201,7 @@ def chain(node: ast.AST | None) -> Iterator[str]:
 
 
 def operands(expressions: Sequence[ast.expr]) -> list[ast.expr]:
-    """Returns the names, attributes and calls in expressions with a value of their own, outermost first."""
+    """Returns the outermost names, attributes and calls in expressions that have a value of their own."""
     found: list[ast.expr] = []
     skipped: set[ast.AST] = set()
     for expression in expressions:

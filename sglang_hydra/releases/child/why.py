@@ -1,10 +1,9 @@
-"""Why a value is what it is: each change of a field in one case, with its place, the conditions and what they read.
+"""Explains values: each change of a field in one case, with its place, the conditions and the values that they read.
 
-A function of the release that names a field is traced line by line, of any other what it returns or raises, at most
-40 times a case. It is only watched: no object of the release is replaced. A step has ``file`` and ``line`` in the
-wheel, ``function``, ``inputs`` (what the statement read), ``conditions`` ({line, holds, operands}, the innermost first)
-and ``via``, the steps that the value came from. No text of the release's source is in it.
-"""
+A function of the release that names a field is traced line by line, of any other only results and exceptions, at most
+40 times a case. The release is only observed: none of its objects is replaced. A step has ``file`` and ``line`` in the
+wheel, ``function``, ``inputs`` (the values that the statement read), ``conditions`` ({line, holds, operands}, the
+innermost first) and ``via``, the steps from which the value came. It holds no text of the release's source."""
 
 from __future__ import annotations
 
@@ -34,8 +33,8 @@ _MOST_CALLS = 40
 
 
 class Done:
-    """A statement that ran once: what it read then, and what the functions answered that it called. Of a function whose
-    lines are not seen there is one for all of its statements."""
+    """A statement that ran once: the values that it read, and the results of its calls. A function without traced lines
+    has one for all of its statements."""
 
     __slots__ = ("calls", "node", "reads", "results")
 
@@ -47,7 +46,7 @@ class Done:
 
 
 class Run:
-    """A function that runs or has run. ``moved`` is how many fields had got values when it began."""
+    """A running or finished function. ``moved`` is the number of fields that had values at its start."""
 
     __slots__ = ("assigned", "at", "caller", "code", "done", "frame", "last", "moved", "seen")
 
@@ -72,7 +71,7 @@ class Run:
 
 
 class Why:
-    """Watches one case, inside ``with``. ``kind`` is the class of the arguments, ``plain`` makes JSON of a value."""
+    """Watches one case, inside ``with``. ``kind`` is the class of the arguments, ``plain`` converts a value to JSON."""
 
     def __init__(self, kind: type, plain: Callable[[Any], Any]) -> None:
         self.kind, self.plain = kind, plain
@@ -101,7 +100,7 @@ class Why:
         self.secrets: list[str] = []
 
     def __enter__(self) -> Why:
-        """Watches from the moment when the command line is parsed: the parser's own calls are many, and set nothing."""
+        """Watches from the parsing of the command line on: the parser's own calls are many, and set nothing."""
 
         def parse(*values: Any, **options: Any) -> Any:
             parsed = _parse(*values, **options)
@@ -115,12 +114,12 @@ class Why:
         self.end()
 
     def end(self) -> None:
-        """Watches no longer: what follows only writes the values down."""
+        """Stops watching: the following code only writes the values down."""
         sys.settrace(None)
         argparse.ArgumentParser.parse_known_args = _parse  # type: ignore[method-assign]
 
     def answer(self, values: Mapping[str, Any] | None, error: BaseException | None) -> dict[str, Any]:
-        """Returns the changes, and the check that refused. A field that changed unseen has a change without a place."""
+        """Returns the changes and the refusing check. An unobserved change has no place."""
         for name, value in (values or {}).items():
             is_default = self.values.get(name) == self.parsed.get(name) and self.defaults.get(name) == value
             if name in self.values and self.values[name] != value and not is_default:
@@ -139,7 +138,7 @@ class Why:
         return self._line if self._safely(self._passed, frame, event, value) else None
 
     def _safely(self, step: Callable[..., bool], *values: Any) -> bool:
-        """Runs a step whose failure must not reach the release: then the rest of the case is not watched."""
+        """Runs a step whose failure must not reach the release; after a failure the rest of the case is not watched."""
         first = Asked.first
         try:
             return step(*values)
@@ -217,7 +216,7 @@ class Why:
             self.filled[self._name_of(index, frame)] = (run, node, dict(run.last))
 
     def _finish(self, run: Run, frame: FrameType) -> None:
-        """Finishes the statement that ran last: its calls have answered, and fields may have new values."""
+        """Finishes the statement that ran last: its calls have returned, and fields may have new values."""
         if run.node is not None:
             head = run.code.head(run.node)
             if head.after:  # what it read when it began counts: it may have written it since
@@ -242,7 +241,7 @@ class Why:
     # -- what changed
 
     def _look(self, name: str, run: Run, place: Callable[[str, Run], dict[str, Any]]) -> None:
-        """Looks whether a statement has written another value; what was declared may have overtaken it."""
+        """Checks whether a statement has written another value; a declared value may have overtaken it."""
         if name in self.values:
             value = self._plain(getattr(self.owner, name))
             is_written, self.written[name] = value != self.written[name], value
@@ -280,7 +279,7 @@ class Why:
         self.changes.append({"field": name, "before": shortened(before), "after": shortened(after), **step})
 
     def _written_within(self, after: Any) -> list[dict[str, Any]]:
-        """Returns the statements that wrote the fields of a value one by one, before it was given to its argument."""
+        """Returns the statements that wrote the parts of a value one by one, before it became the argument's."""
         found = []
         for name, value in after.items() if isinstance(after, dict) else ():
             if isinstance(value, dict):
@@ -305,8 +304,8 @@ class Why:
     # -- where and why
 
     def _place(self, name: str, run: Run) -> dict[str, Any]:
-        """Returns the step that set a field: the innermost statement now running that names it, else the last one that
-        ran, else the statement that wrote it."""
+        """Returns the step that set a field: the innermost running statement that names it, else the last one that ran,
+        else the statement that wrote it."""
         at: Run | None = run
         while at is not None:
             if at.node is not None and name in at.code.head(at.node).named:
@@ -354,8 +353,8 @@ class Why:
         return {text: read for text, read in self._operands(run, node, done).items() if text in mine}
 
     def _via(self, run: Run, value: ast.expr, depth: int, done: Done) -> list[dict[str, Any]]:
-        """Returns where a value came from: the statements that computed the names in it, where conditions decide or
-        several did, and what functions of the release returned."""
+        """Returns the origin of a value: the statements that computed its names, if conditions or several statements
+        decide, and the results of functions of the release."""
         found: list[dict[str, Any]] = []
         is_answer = isinstance(value, ast.Call) and source.called(value) in done.calls
         for each in [value] if is_answer else ast.walk(value):
@@ -372,7 +371,7 @@ class Why:
         return found
 
     def _is_decided(self, run: Run, done: Done) -> bool:
-        """Returns whether conditions lead to an assignment, it computes, or a function gave its number."""
+        """Returns whether an assignment depends on conditions, computes, or takes a function's number."""
         answers = [value for listed in done.results.values() for _, value in listed]
         node = done.node
         return node is not None and (
@@ -382,7 +381,7 @@ class Why:
         )
 
     def _steps(self, run: Run, listed: Sequence[Done], depth: int) -> list[dict[str, Any]]:
-        """Returns each statement once, as far as one change may hold."""
+        """Returns each statement once, up to the limit of one change."""
         found = []
         for done in listed:
             node = done.node or run.node
@@ -415,8 +414,8 @@ class Why:
         return self._operands(run, guard.node, run.last.get(guard.node, run.done))
 
     def _operands(self, run: Run, node: ast.stmt, done: Done) -> dict[str, Any]:
-        """Returns what a statement read, one that runs with what its calls have answered so far; of a function whose
-        lines were not seen what it would read now, but for the fields that have got other values since it began."""
+        """Returns the values that a statement read: for a running one with the results of its calls so far; in a
+        function without traced lines its present values, except fields that have new values since its start."""
         if not run.code.is_quiet:
             if done.node is node and done is run.done and run.frame in self.runs:
                 return self._read(run.code.head(node).answered, run.frame, done.results) | done.reads
@@ -452,7 +451,7 @@ _codes: dict[CodeType, Code | None] = {}
 
 
 def unwatched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns ``function`` without a trace of what it runs: it sets no argument."""
+    """Returns ``function`` so that it runs without a trace: it sets no argument."""
 
     @functools.wraps(function)
     def run(*values: Any, **options: Any) -> Any:

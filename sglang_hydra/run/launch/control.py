@@ -204,7 +204,7 @@ def _health(record: ServerRecord) -> int | None:
 
 def _none() -> list[Line]:
     """Says that no server exists, or that its file cannot be read."""
-    return [[text("No detached server is there.")], *finding_lines(damaged())]
+    return [[text("No detached server runs here.")], *finding_lines(damaged())]
 
 
 def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition]) -> list[Line]:

@@ -58,10 +58,10 @@ def test_the_server_counts_what_was_sent(start: Start) -> None:
     ("fault", "settings", "reason"),
     [
         ({"short": True}, {}, "answers have another length than requested, first: 7 tokens for 8"),
-        ({"claims": 2}, {}, "at most 160 of the 320 tokens came"),
-        ({"claims": 2}, {"stream": False}, "at most 160 of the 320 tokens came"),
+        ({"claims": 2}, {}, "at most 160 of the 320 tokens arrived"),
+        ({"claims": 2}, {"stream": False}, "at most 160 of the 320 tokens arrived"),
         ({"fail_every": 7}, {}, "requests failed, first: HTTP 500"),
-        ({"retract": 3}, {}, "threw 3 requests out of its batch"),
+        ({"retract": 3}, {}, "removed 3 requests from its batch"),
         ({"broken": True}, {"quality": True}, "fixed questions were answered right"),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_cold_point_that_finds_its_prompts_in_the_cache_is_invalid(start: Star
     reused = Server(server.url, server.model, server.engine, server.model_path, server.vocab_size, flushes=False)
     result = taken(reused)
     assert result.state == "invalid"
-    assert "came from the prefix cache of a point that is to be cold" in result.reasons[0]
+    assert "came from the prefix cache, in a cold point" in result.reasons[0]
     assert result.cache_hit_rate is not None
     assert result.cache_hit_rate > 0.5
 

@@ -50,8 +50,8 @@ CASES: list[tuple[str, Seen, str | None]] = [
     ("late", Seen(load(**OPEN), arrivals(10, 40, 1.3)), "7.69 requests a second were sent; 10 were requested"),
     ("held back", Seen(load(request_rate=10.0, concurrency=1), arrivals(10, 40, 2)), "bench.concurrency holds"),
     ("one arrival", Seen(load(**OPEN), arrivals(10, 1)), None),
-    ("retracted", Seen(load(), samples(), retracted=3), "threw 3 requests out of its batch"),
-    ("each says it was retracted", Seen(load(), samples(retractions=1)), "threw 40 requests out"),
+    ("retracted", Seen(load(), samples(), retracted=3), "removed 3 requests from its batch"),
+    ("each says it was retracted", Seen(load(), samples(retractions=1)), "removed 40 requests"),
     ("never late", Seen(load(), samples(), moved={"ttft_ms": {"p99": 0.0}}), None),
     ("a little moved", Seen(load(), samples(), moved={"ttft_ms": {"p99": 0.05}}), None),
     (

@@ -40,7 +40,7 @@ def test_one_repeat_says_nothing_of_the_noise(run: Run, tmp_path: Path) -> None:
     assert best["replicas"] == best["fewest"] == math.ceil(100 / best["requests_per_s"])
     shown = run("suggest", f"results={folder}", "rate=100")
     assert shown.code == 0
-    assert "bench.repeats=3 tells the noise" in " ".join(shown.out.split())
+    assert "bench.repeats=3 measures the noise" in " ".join(shown.out.split())
 
 
 def test_only_what_met_its_slo_counts(run: Run, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_no_winner_is_declared_inside_the_noise(tmp_path: Path) -> None:
     verdict = best(made(write_sweep(tmp_path / "s", points)).groups, THROUGHPUT)
     assert verdict is not None
     assert not verdict.sure
-    assert "the difference is noise" in verdict.why
+    assert "within the noise" in verdict.why
     assert verdict.why.startswith("1 of the others")
 
 

@@ -94,7 +94,7 @@ def test_a_word_with_one_value_is_no_axis(word: str) -> None:
         ("mem_fraction_static=interval(0.5,0.9)", "SWP002", "is an interval", "A,B"),
         ("tp_size=choice()", "SWP001", "gives no value", "tp_size=A,B"),
         ("tp_size=range(1,5,0)", "SWP002", "cannot be listed", "A,B,C"),
-        ("mem_fraction_static=range(0.1,0.5,0.0)", "SWP002", "comes to no end", "A,B,C"),
+        ("mem_fraction_static=range(0.1,0.5,0.0)", "SWP002", "never ends", "A,B,C"),
         ("tp_size=range(5,1)", "SWP001", "gives no value", "tp_size=A,B"),
         ("model=glob(nothing*)", "SWP001", "gives no value", "model=A,B"),
     ],

@@ -92,13 +92,13 @@ def test_of_a_file_only_the_answers_are_counted(tmp_path: Path) -> None:
     ("words", "id", "said"),
     [
         (("is_embedding=true",), "BEN015", "makes embeddings"),
-        (("disaggregation_mode=prefill",), "BEN015", "answers nobody"),
+        (("disaggregation_mode=prefill",), "BEN015", "answers only together"),
         (("bench.stream=false", "bench.slo.itl_ms=9"), "BEN002", "bench.stream=false"),
         (("bench.stream=false", "bench.slo.ttft_ms=9"), "BEN002", "bench.stream=false"),
         (("bench.output_len=1", "bench.slo.itl_ms=9"), "BEN002", "nothing follows the first token"),
         (("tp_size=16", "nnodes=2", "dist_init_addr=10.0.0.1:5000"), "RNR003", "2 nodes are planned"),
         (("skip_tokenizer_init=true", "bench.quality=true"), "BEN015", "bench.quality=True sends text"),
-        (("launch=slurm",), "RNR003", "what carries a sweep elsewhere is hydra/launcher"),
+        (("launch=slurm",), "RNR003", "hydra/launcher runs a sweep elsewhere"),
         (("topology=replicas", "replicas=2", "topology.nodes=2"), "RNR003", "2 nodes are planned"),
     ],
 )

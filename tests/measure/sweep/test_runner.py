@@ -402,7 +402,7 @@ def test_a_folder_that_cannot_be_is_said_by_its_cause(here: Place, tmp_path: Pat
         ({"max_jobs": 0}, "sweep.max_jobs=0 must be at least 1"),
         ({"retries": -1}, "sweep.retries=-1 must be at least 0"),
         ({"search": "guess"}, "sweep.search=guess is not bisect"),
-        ({"search": "bisect"}, "there is none"),
+        ({"search": "bisect"}, "no SLO is set"),
     ],
 )
 def test_settings_that_mean_nothing_start_nothing(place: Place, settings: dict[str, Any], said: str) -> None:

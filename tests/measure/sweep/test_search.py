@@ -145,10 +145,10 @@ def test_a_ladder_beside_plain_points_shares_their_results(here: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "settings", "said"),
     [
-        ((), {}, "there is none"),
+        ((), {}, "no SLO is set"),
         (("bench.slo.ttft_ms=9",), {"search_key": "bench.input_len"}, "one of bench.concurrency"),
         (("bench.slo.ttft_ms=9",), {"search_min": 8.0, "search_max": 4.0}, "there is nothing to try"),
-        (("bench.slo.ttft_ms=9", "bench.concurrency=ladder"), {}, "a search of its own"),
+        (("bench.slo.ttft_ms=9", "bench.concurrency=ladder"), {}, "are two different searches"),
         (("bench.slo.ttft_ms=9", "bench.concurrency=1,2"), {}, "bench.concurrency varies"),
     ],
 )

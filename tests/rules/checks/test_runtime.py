@@ -8,7 +8,7 @@ from sglang_hydra.rules.checks import runtime
 from tests.rules.cases import Row, refused, unchanged
 
 ROWS = (
-    refused(runtime.device_exists, "no GPU is here", gpu="none"),
+    refused(runtime.device_exists, "this machine has no GPU", gpu="none"),
     unchanged(runtime.device_exists, gpu="none", device="cuda"),
     unchanged(runtime.device_memory_is_readable, gpu="h100", device="hpu"),
     unchanged(runtime.device_memory_is_readable, gpu="gaudi3", device="hpu"),

@@ -185,7 +185,7 @@ def test_what_is_typed_behind_the_file_beats_the_log() -> None:
         (
             log("model_path='org/never-heard-of', mem_fraction_static=0.9", LOADED, TOO_LOW),
             ("gpu=h100",),
-            "nothing is known",
+            "is unknown here",
         ),
         (
             log("model_path='Qwen/Qwen3-8B', mem_fraction_static=0.9", LOADED, TOO_LOW),

@@ -310,4 +310,4 @@ def test_an_option_that_a_verb_does_not_have_is_named_with_those_that_it_has(
 
 def test_without_a_server_every_verb_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert [control.status([]), control.stop([]), control.logs([])] == [0, 0, 0]
-    assert capsys.readouterr().out.count("No detached server is there.") == 3
+    assert capsys.readouterr().out.count("No detached server runs here.") == 3

@@ -60,7 +60,7 @@ def test_a_detached_server_stays_is_shown_and_is_stopped(place: Place) -> None:
     assert not listens(port)
     assert alive(place.folder) == []
     assert place.status() == []
-    assert "No detached server is there" in place.verb("status")
+    assert "No detached server runs here" in place.verb("status")
     assert not (place.folder / "run" / "supervisor.log").exists()
 
 
@@ -75,7 +75,7 @@ def test_two_of_a_kind_have_names_of_their_own_and_all_of_them_are_stopped_at_on
     assert [server["how"] for server in stopped["servers"]] == ["stopped", "stopped"]
     assert not any(map(listens, ports))
     assert alive(place.folder) == []
-    assert "No detached server is there" in place.verb("stop")
+    assert "No detached server runs here" in place.verb("stop")
 
 
 def test_without_waiting_the_command_returns_at_once(place: Place) -> None:

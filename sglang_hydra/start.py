@@ -79,4 +79,4 @@ def _say(number: int) -> None:
     try:
         os.write(2, f"\n{_numbers()[number]}: interrupted\n".encode())
     except OSError:
-        return  # a terminal that was closed is why we were interrupted
+        return  # the closed terminal interrupted us

@@ -92,11 +92,14 @@ def page() -> str:
     known = json.loads((ROOT / "tools" / "upstream.json").read_text())
     sources, defects = known["sources"], known["defects"]
     servers = sum(source["servers"] for source in sources.values())
-    lines = [
-        f"| {row['source']} `{row['file']}` | {', '.join(map(str, row['lines']))} | {row['release']} | {row['says']} "
-        f"| {row['instead']} |"
-        for row in defects
-    ]
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in defects:
+        alike.setdefault((row["source"], row["release"], row["says"], row["instead"]), []).append(row)
+    lines = []
+    for (source, release, says, instead), rows in alike.items():
+        files = ", ".join(f"`{row['file']}`" for row in rows)
+        places = "; ".join(", ".join(map(str, row["lines"])) for row in rows)
+        lines.append(f"| {source} {files} | {places} | {release} | {says} | {instead} |")
     counts = Counter(row["source"] for row in defects for _ in row["lines"])
     judged = [
         f"| {name} | `{source['commit'][:12]}` | {source['date']} | {source['servers']} | {counts[name]} |"

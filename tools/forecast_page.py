@@ -52,8 +52,8 @@ it beside the measured numbers. It needs no GPU. After the plan, it takes a frac
   forecast names what it lacks, and its interval is wider. For an all-to-all backend, only the bytes are counted.
   `suggest` offers DeepEP only if it promises more than the error that this adds.
 - **GPU classes without a bandwidth** (`cpu`, `ascend_910b`) have no forecast. Set `gpu.memory_bandwidth_gbps`.
-- **Speculation.** The source does not mark runs with speculation. A series that has a twin under the same words is
-  taken as such. Acceptance is that of random tokens unless `forecast.accept_length` states one.
+- **Speculation.** The source marks no speculation. Of two series with the same words, the faster one counts as
+  such. Acceptance is that of random tokens unless `forecast.accept_length` states one.
 - **Uneven experts.** Choices are taken as even.
 - **DP attention of SGLang**: the rows that have it are of other engines.
 

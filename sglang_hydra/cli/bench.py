@@ -35,7 +35,7 @@ def run(invocation: Invocation) -> int:
     composer = composer_of(invocation)
     requests = as_words(composer, invocation.requests)
     if not invocation.has("multirun"):
-        composer.check(requests)  # says of a list of values that -m was forgotten
+        composer.check(requests)  # reports a list of values without -m
     of_hydra = hydra_settings(composer, requests, invocation.config_dirs)
     grid = read_grid(composer, [*of_hydra.requests, *requests], of_hydra.given)
     write(finding_lines(grid.remarks), sys.stderr)

@@ -28,7 +28,7 @@ def run(invocation: Invocation) -> int:
     from sglang_hydra.show.verdicts import verdict_lines, verdict_record, verdicts_on
 
     composer, variables = composer_of(invocation), invocation.variables
-    composer.only_judges = True  # why a value is what it is shows in no verdict
+    composer.only_judges = True  # a verdict shows no reasons of values
     others = native_reader(composer, invocation.requests, variables)
 
     def can_be_launched(name: str, words: Sequence[Request]) -> bool:

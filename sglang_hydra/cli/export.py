@@ -48,7 +48,7 @@ def run(invocation: Invocation) -> int:
         return _refuse(invocation, [*finding_lines(refused, plan), [], summary(plan), *corrected], refused)
     job = job_of(plan, remade)
     artifact = render(format, job)
-    make_if_tiny(plan.values["model_path"])  # who runs the artifact has no package that would make it
+    make_if_tiny(plan.values["model_path"])  # the artifact runs without this package, which makes it
     _write(invocation, artifact, record(format, plan.server_id, [job], artifact))
     _say(invocation, plan.findings, artifact, plan)
     return code_of(invocation, plan, _without_refusable(plan.findings))

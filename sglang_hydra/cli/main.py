@@ -29,7 +29,7 @@ def entry(argv: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns the exit code: 0 done, 1 a bug of ours, 2 invalid configuration, 3 this machine
     cannot serve it, 4 the server failed, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if sys.stdout is None:  # closed by whoever started us, who then wants the exit code alone
+    if sys.stdout is None:  # closed by the caller, who wants only the exit code
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     with contextlib.ExitStack() as once:
         return _ended(words, once)

@@ -52,7 +52,7 @@ def run(invocation: Invocation) -> int:
         from sglang_hydra.run.topology.slurm import serve_in_slurm
 
         return serve_topology(_asked(composer, invocation), plan, serve_in_slurm)
-    if plan.nodes.sweep.dry_run:  # a sweep's key; what says it wants nothing started
+    if plan.nodes.sweep.dry_run:  # a sweep's key: nothing is to be started
         write(plan_screen(plan, everything=invocation.has("all")))
         return 0 if may_start(plan) else 2
     if not may_start(plan):
@@ -115,7 +115,7 @@ def _only_lacks_accelerator(plan: Plan) -> bool:
 def _settle_typed_port(invocation: Invocation) -> None:
     """Replaces ``port=0`` on the command line by a free port, so that everything shows the same one."""
     if any(request.text.startswith("launch=") and request.text != "launch=local" for request in invocation.requests):
-        return  # free here may say nothing of where it will be: a job of Slurm's takes one there
+        return  # a port that is free here may be used on the job's node
     typed = [place for place, request in enumerate(invocation.requests) if request.text.partition("=")[0] == "port"]
     if typed and invocation.requests[typed[-1]].text == "port=0":
         place = f"{invocation.requests[typed[-1]].place}: port=0 takes one that was free"

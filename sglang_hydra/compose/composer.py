@@ -110,7 +110,7 @@ class Composer:
         self._models: dict[int, ModelPresets] = {}
         self._presets: dict[tuple[int, str], tuple[list[Preset], list[Finding]]] = {}
         self._words: dict[tuple[str | None, ...], Wanted] = {}
-        self._lock = threading.RLock()  # what is kept is shared by all who compose with this
+        self._lock = threading.RLock()  # all users of this composer share its cache
         self._group_keys: dict[str, str] | None = None
 
     def options(self, group: str) -> list[str]:

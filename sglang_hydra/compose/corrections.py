@@ -107,7 +107,7 @@ def keys_like(name: str, most: int) -> list[str]:
     typed, score = _words(name) if len(name) > 1 else set(), dict[str, float]()
     spelled = {**{key: key for key in known_keys()}, **_spellings()}
     texts = [(key.lstrip("!"), _words(one), _OF_NODE if "." in key else 1.0) for one, key in spelled.items() if key]
-    if len(typed) > 1:  # one word alone stands in a help by chance
+    if len(typed) > 1:  # one word alone is in a help text by chance
         texts += [(one.name, _words(one.arg.help), _OF_HELP) for one in FIELDS.values()]
     found = {part: [text for text in texts if any(_is_word(part, one) for one in text[1])] for part in typed}
     rarity = {part: log((len(texts) + 1) / (1 + len({key for key, *_ in having}))) for part, having in found.items()}

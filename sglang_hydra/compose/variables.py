@@ -73,7 +73,7 @@ class Reader:
             if found not in self.refused:
                 self.refused.append(found)
             if not place:
-                raise KeyError(message)  # what is composed with it would be kept
+                raise KeyError(message)  # otherwise the composition would be cached
             return ""
         found_value = env(name, *default)
         if name in os.environ and (not typed or is_secret_name(name.upper())):
@@ -159,7 +159,7 @@ class Secrets(Mapping[str, str]):
 
     def __init__(self, texts: Mapping[str, str] | None = None, places: Mapping[str, str] | None = None) -> None:
         self._texts = dict(texts or {})
-        self._places = dict(places or {})  # of those that a file names
+        self._places = dict(places or {})  # the variables that a file names
 
     def __getitem__(self, name: str) -> str:
         text = self._texts[name]

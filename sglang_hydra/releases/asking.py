@@ -99,7 +99,7 @@ def _has_wheels(record: Record) -> bool:
 
     try:
         return not wheels.missing(record)
-    except MachineError:  # its message alone would be asked for
+    except MachineError:  # only its message would be needed
         return False
 
 

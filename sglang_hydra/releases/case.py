@@ -97,7 +97,7 @@ def case_for(
     variables = {
         name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret_name(name)
     }
-    host = host_facts() if gpu.device == "cpu" and gpu.memory_mib is None else {}  # this machine is the one meant
+    host = host_facts() if gpu.device == "cpu" and gpu.memory_mib is None else {}  # the plan is for this machine
     facts = {**machine_facts(gpu, variables, _cuda_of(version), seed=SEED), **host, **plain(declared)}
     return Case(tuple(flags), facts, _models(model, values))
 

@@ -49,8 +49,7 @@ class Provider:
         return accepted(intent, self.version)
 
     def render(self, intent: Mapping[str, object]) -> list[str]:
-        """Returns the command line for ``intent``, without the program. Raises ValueError for an inexpressible value.
-        """
+        """Returns the command line for ``intent``, without the program. Raises ValueError for an unwritable value."""
         return self.accept(intent).flags(defaults=True)
 
     def resolve(self, facts: Facts, asking: Asking) -> Resolution:

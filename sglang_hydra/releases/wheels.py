@@ -220,7 +220,7 @@ def _scratch(target: Path) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(dir=target, prefix=".fetch-"))
         lock = os.open(folder, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if folder.is_dir():  # nobody swept it before it was locked
+        if folder.is_dir():  # it was not deleted before it was locked
             break
         os.close(lock)
     try:

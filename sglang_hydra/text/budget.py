@@ -94,7 +94,7 @@ def read_json(text: str | bytes, reader: str, **options: Any) -> Any:
     """Parses JSON text within the reader's limits. Raises json.JSONDecodeError, OverBudget, or another ValueError."""
     import json
 
-    if isinstance(text, (str, bytes)):  # json refuses anything else in its own words
+    if isinstance(text, (str, bytes)):  # json refuses other types itself
         check_size(text, reader)
         text = text.decode(json.detect_encoding(text)) if isinstance(text, bytes) else text
         _check_json(text, READERS[reader])

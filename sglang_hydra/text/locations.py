@@ -20,7 +20,7 @@ def shown_path(file: str) -> str:
     """Shortens a path to what one would type here: relative where it is below our conf/ or the working directory."""
     bases = [conf_dir().parent]
     with contextlib.suppress(OSError):  # the working directory may be gone
-        bases.insert(Path(file).is_relative_to(conf_dir()), Path.cwd())  # an environment may lie below it
+        bases.insert(Path(file).is_relative_to(conf_dir()), Path.cwd())  # an environment may be below it
     for base in bases:
         try:
             return str(Path(file).relative_to(base))

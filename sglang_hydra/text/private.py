@@ -44,7 +44,7 @@ def require_private(folder: Path) -> None:
 def make_private(folder: Path) -> None:
     """Makes ``folder`` and the folders above it, mode 0700. Raises OSError, or MachineError (REL015)."""
     require_private(folder)
-    for place in (*reversed(folder.parents), folder):  # mkdir(parents=True) would leave those above to the umask
+    for place in (*reversed(folder.parents), folder):  # mkdir(parents=True) would give the parents the umask's mode
         place.mkdir(mode=0o700, exist_ok=True)
     require_private(folder)
 

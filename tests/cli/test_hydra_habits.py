@@ -284,7 +284,7 @@ def test_a_typed_file_sets_hydras_keys_as_an_experiment_does(run: Run, tmp_path:
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        ("defaults: [{hydra.searchpath: x}]", "hydra.searchpath is a key and no group"),
+        ("defaults: [{hydra.searchpath: x}]", "hydra.searchpath is a key, and a defaults list names only groups"),
         ("hydra: {foo: 1}", "bad.yaml:2: Hydra has no key hydra.foo"),
         ("hydra: {runtime: {cwd: x}}", "bad.yaml:2: hydra.runtime.cwd=x: Hydra writes it"),
         ("hydra: {searchpath: ['pkg://os']}", "hydra.searchpath names pkg://os: it is a package"),

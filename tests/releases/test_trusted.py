@@ -143,7 +143,7 @@ def test_fetch_trust_on_the_command_line(
     assert [row["version"] for row in listed["releases"]] == [VERSION, MINE]
     assert run("release", "remove", MINE).code == 0
     assert pinned_records() == {}
-    assert "--trust is of release fetch" in run("release", "list", "--trust").err
+    assert "--trust belongs to release fetch" in run("release", "list", "--trust").err
 
 
 def test_a_release_that_nobody_recorded_is_planned_for_once_it_is_trusted(build: Path, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def fields_of(written: str, variables: Mapping[str, Value]) -> list[str]:
     if fields == [""] and has_empty_list:
         return []
     if len(fields) == 1 and is_open(fields[0]) and _NOTHING.fullmatch(without_marks(fields[0])) and '"' not in written:
-        return []  # a word of its own that nobody sets is none
+        return []  # an unquoted unset variable is no word
     return fields
 
 
@@ -179,7 +179,7 @@ def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: 
         return opened(written) if value is None or is_open("".join(value)) else str(len(value))
     missing = value is None or (operator is not None and operator.startswith(":") and not value)
     if operator in (":-", "-", ":=", "=") and missing and not word:
-        return opened(written)  # unset: what stands around it would be another word without it
+        return opened(written)  # unset: without it the rest would be another word
     if operator in (":-", "-", ":=", "=") and missing:
         return text_of(word, variables, depth + 1)
     if operator in (":+", "+"):

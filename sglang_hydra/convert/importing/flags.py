@@ -230,7 +230,7 @@ def _take_resolved(made: Arguments, values: Mapping[str, object]) -> None:
             made.unread.append(name)
             message = f"{name}: the log has a value that is not one of 0.5.2's; it is left out"
             made.findings.append(Finding("warning", "IMP003", message, (name,)))
-    for name in ("tokenizer_path", "served_model_name"):  # which follow the model where nobody sets them
+    for name in ("tokenizer_path", "served_model_name"):  # unset, they follow the model
         if made.values.get(name) == made.values.get("model_path"):
             made.values.pop(name, None)
     for name in SECRET_FIELDS:

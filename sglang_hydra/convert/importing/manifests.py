@@ -151,7 +151,7 @@ def started(words: Sequence[str], environment: Mapping[str, str], place: str, im
     """Finds the servers in a container's words: SGLang itself, a shell that starts it, or flags for an SGLang image."""
     split = split_launch(words)
     if split is None and "sglang" in image.lower():
-        flags = bare_flags(words) or bare_flags(words[1:])  # the image's own entry point starts it
+        flags = bare_flags(words) or bare_flags(words[1:])  # the image's entry point is the program
         split = ([], flags) if flags is not None else None
     if split is not None:
         yield Launch("container", place, words=tuple(split[1]), environment=environment, mentions=tuple(split[0]))

@@ -140,7 +140,7 @@ class Script:
         if text not in self.cut:
             self.cut[text] = list(_tokens(commands_of(text)))
         for launch in self._read(self.cut[text], _Frame(shell, depth, first_line)):
-            if launch.kind != "flags" or alone:  # else what is left of a command that was cut, a pattern of case
+            if launch.kind != "flags" or alone:  # else the rest of a cut command, or a pattern of case
                 yield launch
 
     def _read(self, tokens: Sequence[tuple[str, Command]], frame: _Frame) -> Iterator[Launch]:

@@ -162,7 +162,7 @@ def within_budget(source: Source) -> Iterator[None]:
         if reader == "script":
             check_items(source.text.count("\n"), reader, "lines")
         with cpu_limit(reader, len(source.text)), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's advice on code that it parses is not for who imports it
+            warnings.simplefilter("ignore")  # Python's warnings on parsed code are not for the user
             yield
     except OverBudget as failure:
         hint = "the part that starts a server, in a file of its own"

@@ -307,7 +307,7 @@ class Connection:
         except BlockingIOError:
             pass
         except OSError:
-            self.out = b""  # what the server says, or that it has gone, is read
+            self.out = b""  # the server's answer, or its end, is read instead
 
     def read(self) -> tuple[bytes, float | None, bool]:
         """Returns the decrypted content, the kernel's arrival time of its last byte (wall clock, seconds; None without

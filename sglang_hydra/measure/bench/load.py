@@ -53,7 +53,7 @@ def workload_record(node: JsonObject) -> JsonDict:
     """Returns the identity of a workload: every setting that changes requests, with files of prompts or questions
     replaced by digests of their content."""
     record = {name: value for name, value in node.items() if name not in _NOT_IDENTITY}
-    if record.get("trace") is None:  # as before there were traces
+    if record.get("trace") is None:  # an old record, from before traces
         record.pop("trace", None)
     for name in ("path", "quality", "trace"):
         if isinstance(record.get(name), str):

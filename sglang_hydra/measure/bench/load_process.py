@@ -38,7 +38,7 @@ _LONGEST_IDLE_S = 2.0
 _MOST_UNREAD = 64 << 20
 _CLOCKS_AGREE_S = 0.001
 _LATE_S = 0.001
-_SPIN_S = 0.0005  # a sleep ends a little late: the last moment before a request is due is waited for awake
+_SPIN_S = 0.0005  # a sleep ends late: the last moment before a request is waited for awake
 
 clock = time.monotonic
 
@@ -46,7 +46,7 @@ clock = time.monotonic
 def main(control: int, taken: int) -> None:
     """Runs one load after the other until the socket ``control`` is closed. Writes a byte to ``taken`` for each started
     request."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ours to end by whoever started us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     talk = socket.socket(fileno=control)
     os.set_blocking(taken, False)
     unpacker = Unpacker()
@@ -391,7 +391,7 @@ class LoadRun:
         if flags & ~WRITE:
             data = self._talk.recv(1 << 20)
             if not data:
-                os._exit(0)  # whoever started us has gone
+                os._exit(0)  # the parent has ended
             self.receive(deque(self._unpacker.feed(data)))
 
     def _flush_outbox(self) -> None:

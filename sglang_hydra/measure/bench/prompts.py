@@ -201,7 +201,7 @@ class TextMaker:
         process, errors = self._running = self._running or self._started()
         assert process.stdin is not None
         assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # the answer, or its absence, says it
+        with contextlib.suppress(BrokenPipeError):  # the missing answer shows it
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
         for line in process.stdout:

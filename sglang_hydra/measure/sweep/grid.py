@@ -151,7 +151,7 @@ def _with_one_release(
             model, _ = model_facts(
                 composition.nodes.plain["model"], composition, os.environ, composer.model_presets(requests)
             )
-        except ConfigError:  # the point says it itself
+        except ConfigError:  # the point reports it
             continue
         needed.append(needed_by(composition, model, os.environ))
     newest = newest_serving(needed)

@@ -243,7 +243,7 @@ class Judge:
         forced = plan.ok and bool(plan.nodes.launch.force)
         nodes = int(plan.values["nnodes"])
         errors: tuple[Finding, ...] = ()
-        if not (self._measured and plan.nodes.bench.url):  # which runs, whatever we think of it
+        if not (self._measured and plan.nodes.bench.url):  # a running server is not judged
             errors = () if forced else self._with_offers(plan.errors, words)
             errors = (*errors, *self._carried(nodes, "nnodes"), *self._launched_otherwise(plan))
         return PlannedServer(plan, plan.server_id, gpus_of(plan), nodes, errors, plan.verdict, room_of(plan))

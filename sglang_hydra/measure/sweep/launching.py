@@ -148,7 +148,7 @@ class GroupJob:
         from hydra.core.hydra_config import HydraConfig
 
         if int(os.environ.get("SLURM_PROCID", "0")) > 0:
-            return  # of a job on several nodes the first takes the points: its servers are steps of the job
+            return  # on several nodes the first task measures: its servers are steps of the job
         began = time.monotonic()
         for name in ("httpx", "httpcore"):
             # Hydra's log has every message of every package; a line per request would affect the measurement.
@@ -168,7 +168,7 @@ class GroupJob:
             _slot(self.sweep, claims, policy),
         ):
             if self.stop_file.exists():
-                stop()  # it came while this job waited for its place, and nobody has looked since
+                stop()  # the signal came while this job waited, and nothing has checked it since
             watcher = Watcher() if self.silent else Printed(sys.stderr)
             good = run_group(self.sweep, store, claims, group, policy, watcher)
             if good is False and policy.fail_fast:

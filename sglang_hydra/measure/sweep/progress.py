@@ -241,7 +241,7 @@ class FolderScreen(LiveScreen):
         super().__exit__()
 
     def _look(self) -> None:
-        with contextlib.suppress(OSError, SglangHydraError):  # whoever ends the sweep reports what cannot be read
+        with contextlib.suppress(OSError, SglangHydraError):  # the end of the sweep reports unreadable files
             self._progress = self._tally.count()
         for news in self._tally.news():
             self._report(*news)

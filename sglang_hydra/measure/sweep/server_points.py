@@ -195,7 +195,7 @@ def run_group(
             watcher.point(point, "failed", error.findings[0].message)
         return False
     finally:
-        with contextlib.suppress(OSError):  # on a full disk the end of this process says it
+        with contextlib.suppress(OSError):  # the end of this process reports a full disk
             claims.release(claim)
 
 

@@ -93,7 +93,7 @@ def read_where(text: str) -> Where:
         raise _error(text, 0, f"it is longer than {_LONGEST} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's advice on unusual code is not for people who typed a constraint
+            warnings.simplefilter("ignore")  # Python's warnings on code are not for a typed constraint
             tree = ast.parse(text, mode="eval")
     except SyntaxError as failure:
         raise _unreadable(text, failure) from None

@@ -203,7 +203,7 @@ def _judge_cell(model: Model, gpu: GpuClass, pair: Mapping[str, object], by: Jud
         intent = {"model_path": model.path, "tp_size": size, **gpu.args, **model.args, **pair}
         is_last = by is not None or size == sizes[-1]  # of a release, answers to larger sizes may not be recorded
         found = judge(name, intent, gpu.facts, model.facts, by=by, sized=is_last)
-        if judged is None or found.state != NOT_ASKED:  # the answer that is recorded is of the first size that fits
+        if judged is None or found.state != NOT_ASKED:  # the recorded answer is for the first size that fits
             judged = found
         if found.state in ("ok", "unknown"):
             break

@@ -156,7 +156,7 @@ def _unknown_ids(ignore: Sequence[str]) -> Iterator[Finding]:
     from sglang_hydra.text.words import nearest
 
     for id in sorted(set(ignore) - (known := plan_ids()))[:FINDINGS]:
-        if id.startswith("DIA"):  # of a server's log: no plan has it, and files that name it are valid
+        if id.startswith("DIA"):  # a finding of a log: no plan has it, but a file may name it
             continue
         near = nearest(id, known)
         hint = f"did you mean {near}?" if near else None

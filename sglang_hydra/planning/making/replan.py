@@ -99,7 +99,7 @@ def _with_offers(finding: Finding, plan_with: PlanWith, before: Sequence[Finding
             works.append((len(_new(before, after, "warning")), offer))
         if sum(not warnings for warnings, _ in works) == most:
             break
-    own = [warnings for warnings, offer in works if not offer.choice]  # a choice takes the place of none of these
+    own = [warnings for warnings, offer in works if not offer.choice]  # a choice replaces none of these
     fewest = min(own or [warnings for warnings, _ in works], default=0)
     helps = [offer._replace(kind="planned") for warnings, offer in works if warnings <= fewest][:most]
     return finding.said([*helps, *(remedy for remedy in finding.remedies if remedy not in finding.offers)])

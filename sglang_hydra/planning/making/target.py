@@ -79,7 +79,7 @@ def find_target(
             model_findings = [*model_findings, chosen(older, why)]
     if engine.name == "transformers":  # nothing there asks torch.cuda
         gpu = replace(gpu, torch_cuda=None)
-    if engine.name == "transformers" or not engine.provider.is_by_rules:  # its transformers is another one
+    if engine.name == "transformers" or not engine.provider.is_by_rules:  # it has another transformers
         model = replace(model, refused=None, config_class=None)
     environment, for_rules = _planned_environment(composition, engine.name)
     inherited = _sglang_variables(recorded.inherited if recorded else env)

@@ -27,7 +27,7 @@ def table_of(
 def _fields(kind: Any, plain: Callable[[object], object]) -> Iterator[tuple[str, dict[str, object]]]:
     missing: object = dataclasses.MISSING
     listed: Any = dataclasses.fields
-    if hasattr(kind, "__struct_fields__"):  # the release's own library, which is here once it is imported
+    if hasattr(kind, "__struct_fields__"):  # a library of the release, importable once it runs
         missing, listed = (
             importlib.import_module("msgspec").NODEFAULT,
             importlib.import_module("msgspec.structs").fields,

@@ -75,11 +75,11 @@ class Files:
         if self.sealed is not None and text in self.sealed.stated and not self._is_there(text):
             raise self.sealed.missing(text)
         if self.sealed is not None and self.sealed.is_inside(text) and not self.sealed.has(text):
-            return self._place(text)  # nothing is there: somebody added it
+            return self._place(text)  # an added file counts as absent
         if f"{text}/".startswith(self.roots) or text in _NOWHERE or self._is_interpreters(text):
             return path
         if _is_byte_code(text):
-            return self._place(text)  # nothing is there: byte code of an environment is not taken
+            return self._place(text)  # an environment's byte code counts as absent
         for known in self.declared:
             if text == known or text.startswith(f"{known}/"):
                 if known in self.assumed:
@@ -104,7 +104,7 @@ class Files:
         make = os.makedirs
 
         def makedirs(path: Any, *values: Any, **options: Any) -> None:
-            if self.is_sealed and self._known_place(path) is None:  # a folder that the server makes: it can
+            if self.is_sealed and self._known_place(path) is None:  # the server can make this folder
                 Asked.assumed["made_folders"] = [*Asked.assumed.get("made_folders", []), os.fsdecode(path)]
             else:
                 make(path, *values, **options)

@@ -61,7 +61,7 @@ class InertType(abc.ABCMeta):
         return 0
 
     def __eq__(cls, other: object) -> bool:
-        if cls is other or other is None:  # an inert name stands for something, so it is not None
+        if cls is other or other is None:  # an inert name replaces an object, so it is not None
             return cls is other
         _refuse_when_running(cls, f"whether {cls.__name__} equals {other!r:.60}")
         return False

@@ -26,7 +26,7 @@ def install(device: str, libraries: Collection[str]) -> None:
     orjson.loads, orjson.JSONDecodeError = json.loads, json.JSONDecodeError
     orjson.dumps = lambda value, *_, **__: json.dumps(value, separators=(",", ":")).encode()
     dill: Any = importlib.import_module("dill")
-    dill.dumps = lambda *_, **__: b""  # of a class of the release, for requests: no argument has it
+    dill.dumps = lambda *_, **__: b""  # pickles a class for requests: no argument holds it
     triton: Any = importlib.import_module("triton.runtime.driver")
     triton.active = SimpleNamespace(get_current_target=functools.partial(_triton_target, device))
     runtime: Any = importlib.import_module("triton.runtime")

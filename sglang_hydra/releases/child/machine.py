@@ -47,7 +47,7 @@ class Machine(dict[str, Any]):
             value = self.get("assumed", {}).get(name)
             if value is None:
                 raise refuse(f"{question} (the fact {name})")
-            if not Asked.is_running or not is_importing():  # a module is imported once, for each case that needs it
+            if not Asked.is_running or not is_importing():  # a module is imported once for all cases
                 Asked.assumed[name] = value
         return value
 

@@ -46,7 +46,7 @@ CODES = "codes"
 
 def main() -> int:
     begun = time.perf_counter()
-    gc.disable()  # nothing that a release imports is ever given back
+    gc.disable()  # a release never frees its imports
     options = json.loads(sys.stdin.readline())
     watch = Watch(options["parent"], options["limit_s"], options["scratch"])
     watch.start()
@@ -85,7 +85,7 @@ def _load(
     tempfile.tempdir = scratch
     sealed = Sealed(options["lists"]) if options.get("lists") else None
     if sealed is not None:
-        sys.dont_write_bytecode = True  # theirs is not read: find has loaders of its own
+        sys.dont_write_bytecode = True  # not read: Packages has its own loaders
         sealed.take_codes(options["codes"], bytes.fromhex(options["key"]))
     found = packages.Packages(
         options["release"], options["folders"], options["libraries"], options["real_parts"], known, sealed

@@ -99,7 +99,7 @@ class Packages(MetaPathFinder):
 
     def install(self) -> None:
         """Makes this the only way to find a module outside of the interpreter."""
-        sys.path += self.folders  # behind the standard library: nothing of an environment stands in for it
+        sys.path += self.folders  # after the standard library, which no environment replaces
         sys.meta_path[:] = [BuiltinImporter, FrozenImporter, self]
         InertModule.absent = staticmethod(self._is_absent_attribute)
         InertModule.present = _PRESENT

@@ -64,7 +64,7 @@ def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
     answers = results.get(source.called(node), ())
     try:
         function = value_of(node.func, scopes, {})
-    except (_Unreadable, AttributeError):  # a method of what a call answered
+    except (_Unreadable, AttributeError):  # a method of a call's result
         return _answer(answers, None)
     if function is len and len(node.args) == 1:
         counted = value_of(node.args[0], scopes, results)

@@ -92,7 +92,7 @@ class Sealed:
             content = _content(path)
         except FileNotFoundError:
             raise (self.missing(path) if path in self.stated else Changed(path)) from None
-        except OSError:  # it is a link to where this process may not look
+        except OSError:  # a link to a forbidden place
             raise Changed(path) from None
         finally:
             self.is_reading = False

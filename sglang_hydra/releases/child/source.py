@@ -105,7 +105,7 @@ def source_of_function(code: CodeType) -> Source:
             continue
         try:
             tree = ast.parse(head + "\n".join(lines[first - 1 : end]))
-        except SyntaxError:  # the last statement goes on
+        except SyntaxError:  # the last statement continues
             continue
         return Source(ast.increment_lineno(tree, first - (2 if indent else 1)), lines)
     return Source(ast.Module([], []), lines)

@@ -85,15 +85,15 @@ class Why:
         self.defaults: dict[str, Any] = {}
         self.changes: list[dict[str, Any]] = []
         self.named: dict[str, tuple[Run, ast.stmt]] = {}
-        self.filled: dict[str, tuple[Run, ast.stmt, dict[ast.stmt, Done]]] = {}  # items that may be those of fields
+        self.filled: dict[str, tuple[Run, ast.stmt, dict[ast.stmt, Done]]] = {}  # items that may belong to fields
         self.raised: dict[int, tuple[BaseException, Run, ast.stmt | None]] = {}
         self.failed: str | None = None
         self.runs: dict[FrameType, Run] = {}
         self.calls: Counter[Code] = Counter()
         self.stash: tuple[Any, int] = (None, 0)
         self.seen: list[Any] = []
-        self.declared: dict[str, list[Any]] = {}  # what was declared for a field, which is written down at the end
-        self.records: set[str] = set()  # fields whose value has fields of its own, which are written one by one
+        self.declared: dict[str, list[Any]] = {}  # the declared values of fields, written at the end
+        self.records: set[str] = set()  # fields whose value has fields, written one by one
         self.parts: dict[str, list[tuple[Run, Done, Any]]] = {}  # the values that an attribute of some object got
         self.moved: list[str] = []
         self.shown: set[int] = set()
@@ -212,14 +212,14 @@ class Why:
             run.assigned[name] = [*earlier[1 - _LONGEST_CHAIN :], run.done]
         for name in head.named:
             self.named[name] = (run, node)
-        for index in head.items:  # fields[name] = value, in a loop: what held then
+        for index in head.items:  # fields[name] = value, in a loop: the value then
             self.filled[self._name_of(index, frame)] = (run, node, dict(run.last))
 
     def _finish(self, run: Run, frame: FrameType) -> None:
         """Finishes the statement that ran last: its calls have returned, and fields may have new values."""
         if run.node is not None:
             head = run.code.head(run.node)
-            if head.after:  # what it read when it began counts: it may have written it since
+            if head.after:  # its first reading counts: it may have written since
                 run.done.reads = self._read(head.after, frame, run.done.results) | run.done.reads
             for part, target in head.parts:
                 value = self._read([(part, target)], frame, {}).get(part, HIDDEN)
@@ -360,7 +360,7 @@ class Why:
         for each in [value] if is_answer else ast.walk(value):
             if isinstance(each, ast.Name):
                 before = [one for one in run.assigned.get(each.id, ()) if one is not done]
-                if done in run.assigned.get(each.id, ()):  # x += y: the chain has what x was
+                if done in run.assigned.get(each.id, ()):  # x += y: the chain has the old x
                     continue
                 if each is value or len(before) > 1 or any(self._is_decided(run, one) for one in before):
                     found += self._steps(run, before, depth + 1)

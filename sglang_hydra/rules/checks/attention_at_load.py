@@ -206,7 +206,7 @@ def check_latent_backend(args: ServerArgs, facts: Facts) -> Outcome:
     Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=torch_native -> refused
     """
     view, backend = view_of(facts.model, args.json_model_override_args), args.attention_backend
-    if view is None or backend is None or not is_latent(view) or backend == "trtllm_mha":  # RUN002 says that one
+    if view is None or backend is None or not is_latent(view) or backend == "trtllm_mha":  # RUN002 reports it
         return None
     if backend in _FOR_LATENT or facts.gpu.device in (None, "cpu"):
         return None

@@ -156,7 +156,7 @@ def check_eagle3_target(args: ServerArgs, facts: Facts) -> Outcome:
     from sglang_hydra.arguments.tables.table import has_class
 
     if has_class(facts.release, [view.architecture]) is not True:
-        return None  # RUN015 says that
+        return None  # RUN015 reports it
     return Refusal(
         f"{view.architecture} of SGLang {facts.release} does not feed an EAGLE-3 draft", "speculative_algorithm",
         offers=("speculative_algorithm=EAGLE", "speculative_algorithm=null"),

@@ -21,4 +21,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.diagnosis"), name)  # 90 patterns: a command that is read needs none
+    return getattr(import_module(f"{__name__}.diagnosis"), name)  # 90 patterns: reading a command needs none

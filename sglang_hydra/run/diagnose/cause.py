@@ -115,7 +115,7 @@ def evaluated(term: Term, values: JsonObject) -> Json:
         case [operation, left, right] if operation in _OPERATIONS:
             pair = evaluated(left, values), evaluated(right, values)
             if operation == "%" and pair[1] == 1:
-                return 0  # whatever is divided
+                return 0  # for every dividend
             if _UNKNOWN in pair:
                 return _UNKNOWN
             try:

@@ -192,7 +192,7 @@ def _finding(
         detail = found.place
     hint = _hint(advice, failure.kind, found, reader, args)
     message = f"{what}: {detail}" if detail else what
-    named = {part.partition("=")[0] for part in advice}  # with values, which say more than to raise or lower it
+    named = {part.partition("=")[0] for part in advice}  # with values, which say more than "raise" or "lower"
     said = [one.text for one in advised if one.changes or not one.names or not named.issuperset(one.names)]
     return Finding("error", failure.id, message, fields, [*said, *hint])
 

@@ -11,8 +11,8 @@ from sglang_hydra.run.doctor.machine_state import Gpu, Holder, World
 from sglang_hydra.text.words import plural
 
 _OLDEST = (7, 5)  # SGLang 0.5.2 stops on an older one when it loads the model (model_executor/model_runner.py:712)
-HELD_MIB = 1024  # what the driver keeps for itself is below this on every class
-LEFT = 0.1  # of its memory: with less free on every GPU no server fits
+HELD_MIB = 1024  # the driver's own memory is below this on every class
+LEFT = 0.1  # share of its memory: with less free on every GPU, no server fits
 BALANCE = 0.9  # SGLang 0.5.2 stops where one rank has less free than this share of another's (model_runner.py:678)
 
 

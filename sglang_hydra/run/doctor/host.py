@@ -10,8 +10,8 @@ from sglang_hydra.run.doctor.machine_state import World
 
 _GIB = 1 << 30
 _SEGMENT = 9637888  # bytes that NCCL asks for in its well-known failure: "shared memory segment ... (size 9637888)"
-_SHM_ASKED = 1 * _GIB  # what NVIDIA's NCCL guide tells containers to give
-_SHM_TYPED = "32g"  # what SGLang's documented docker commands give
+_SHM_ASKED = 1 * _GIB  # the size in NVIDIA's NCCL guide
+_SHM_TYPED = "32g"  # the size in SGLang's documented docker commands
 
 
 @check("DOC007", "/dev/shm")

@@ -110,7 +110,7 @@ def main(file: str, secret_names: str, *command: str) -> int:
         while left:
             left = left[stdin.write(left) :]
     code = None
-    while code is None:  # a signal that comes just before a wait without a limit would not wake it
+    while code is None:  # a signal just before an unlimited wait would not end it
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = ranks.wait(_LOOK_AGAIN_S)
     for thread in copying:

@@ -159,7 +159,7 @@ def read_server_info(
     import http.client
 
     pages = [NEW_PAGE, OLD_PAGE] if at_least(version, _NEW_SINCE) else [OLD_PAGE, NEW_PAGE]
-    pages.append(_MODELS)  # of a server that has neither: whose it is
+    pages.append(_MODELS)  # of a server with neither page: its owner
     until = time.monotonic() + wait_s
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection

@@ -186,7 +186,7 @@ class ServerGroup(LocalServer):
         return self if name == ROUTER else self.servers[name]
 
     def _gone(self, name: str) -> ServerError:
-        self._is_up = False  # what is asked of the router from here on is of the router alone
+        self._is_up = False  # later questions to the router are about the router alone
         server = self._one(name)
         code = server.wait()
         if server.lost_port:

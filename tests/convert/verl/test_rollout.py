@@ -152,7 +152,7 @@ def test_the_last_word_wins_as_in_verl() -> None:
         ({"page_size": "x"}, "CLI002", f"{NODE}.page_size: page_size='x' is not an int", "--help page_size"),
         ({"attention_backend": "fa33"}, "CLI002", "attention_backend='fa33'", ""),
         ({"gpu": "h2000"}, "CLI006", "gpu=h2000 does not exist", "gpu=h200; or "),
-        ({"launch": {"detach": True}}, "VRL003", "launch says nothing about a rollout", ""),
+        ({"launch": {"detach": True}}, "VRL003", "launch is not a key of a rollout", ""),
         ({"model": "qwen3_8b"}, "VRL003", "verl says which model", "model.facts_from"),
         ({"engine": "transformers"}, "VRL003", "SGLang runs it", ""),
     ],

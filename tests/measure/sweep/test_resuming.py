@@ -225,7 +225,7 @@ def test_resume_asks_for_the_variable_that_the_page_names(
     resume = [sys.executable, "serve.py", "resume", str(here.sweep_folder), "sweep.rerun=[failed]", *flags]
     asked = " ".join(here.run(resume, 2).split())
     assert "STO007" in asked
-    assert "SGLANG_HYDRA_API_KEY has to be set" in asked
+    assert "SGLANG_HYDRA_API_KEY must be set" in asked
     assert f"export {variable}=..." in asked
     here.run(resume, 0, **{variable: "sk-typed"})
     assert len(here.results()) == 1

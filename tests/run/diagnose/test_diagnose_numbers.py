@@ -67,7 +67,7 @@ def test_the_ranks_and_the_context_are_worked_out_from_the_log() -> None:
     small = diagnose([*args(), BEGIN, END.format(17.10), POOL[0], TOO_LOW])
     assert "context_length=44000, at most the tokens of the KV cache" in (small.finding.hint or "")
     asked = "ValueError: User-specified context_length (99999) is greater than the derived context_length (40960)."
-    assert "context_length=40960, at most what the model has" in (diagnose([*args(), asked]).finding.hint or "")
+    assert "context_length=40960, at most the model's own length" in (diagnose([*args(), asked]).finding.hint or "")
     assert "context_length=N, " in (diagnose([*args(), BEGIN, END.format(4.0), TOO_LOW]).finding.hint or "")
 
 

@@ -134,7 +134,7 @@ def test_ranks_on_one_machine_do_not_share_a_port() -> None:
 
 def test_outside_of_a_job_there_are_no_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
-    with pytest.raises(MachineError, match="SLM005: this is no Slurm job"):
+    with pytest.raises(MachineError, match="SLM005: this is not a Slurm job"):
         prepared(spec_of(tmp_path), Record(tmp_path, Account("1")))
 
 

@@ -64,7 +64,7 @@ class Record:
     def __init__(self, folder: Path, account: Account) -> None:
         self._path = folder / FILE_NAME
         self._lock = threading.RLock()
-        before = read_account(folder)  # of a job that Slurm has put back into its queue
+        before = read_account(folder)  # of a job that Slurm requeued
         self.account = replace(account, sequence=before.sequence if before else 0)
         self.update()
 

@@ -78,7 +78,7 @@ def submit(
 
     # With `exec`, signals for the batch script reach our process. We call srun ourselves, see inside.py.
     executor = SlurmExecutor(folder, python=f"exec {shlex.quote(sys.executable)}")
-    own = {"signal": "B:CONT@1", **options}  # submitit always sends one; this one changes nothing
+    own = {"signal": "B:CONT@1", **options}  # submitit always sends a signal; this one changes nothing
     executor.update_parameters(
         job_name=None,
         time=None,

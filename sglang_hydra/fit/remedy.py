@@ -46,9 +46,8 @@ class Remedy:
 
 
 class Server(NamedTuple):
-    """What the changes are thought of for: resolved arguments by name, the layout that they give, the release whose
-    arguments are offered, the names of those that were typed, and whether the number of GPUs of a node is only the
-    usual one of its class."""
+    """The server for which changes are sought: resolved arguments by name, their layout, the release whose arguments are
+    offered, the names of the typed ones, and whether the number of GPUs of a node is only the usual one of its class."""
 
     values: JsonObject
     layout: Layout

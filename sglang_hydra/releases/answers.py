@@ -24,7 +24,7 @@ _MOST_IN_A_FOLDER = 8
 _MOST_BYTES = 1 << 22
 _MOST_HELD = 64
 _held: dict[str, Answer] = {}
-"""The latest answers of this process, read: a sweep plans its points more than once."""
+"""The latest answers that this process read: a sweep plans its points more than once."""
 
 
 def answer_key(fingerprint: str, case: Mapping[str, object]) -> str:

@@ -19,7 +19,7 @@ from sglang_hydra.text.json_types import EMPTY
 from sglang_hydra.text.words import program
 
 _FACT = re.compile(r"\(the fact (\w+)\)")
-"""How a question names the fact that would have answered it."""
+"""The text with which a question names the missing fact."""
 
 
 class Asking(NamedTuple):
@@ -45,7 +45,7 @@ class NoAnswer(NamedTuple):
 
 
 _NOT_HAD = ("REL002", "REL015")
-"""What keeps a release from being asked, and no answer of its: a wheel that is not fetched, a cache of others."""
+"""Reasons why a release is not asked, without an answer of its own: an unfetched wheel, a cache of others."""
 
 
 class Answered(NamedTuple):

@@ -21,12 +21,12 @@ ASSUMED: Mapping[str, object] = {
     "driver": "595.58.03", "cudnn": 91600, "nvml": False, "hip": "6.4", "processor": "x86_64", "amx": True,
     "numa_nodes": 1, "cores_per_node": 32, "hostname": "localhost",
 }  # fmt: skip
-"""Facts for machines that declare none: the driver that 0.5.23's own docstring has as its example, the cuDNN (9.16)
-that SGLang asks for from 0.5.6 on, no NVML, which tells of an NVLink fabric, HIP 6.4, and a host that SGLang's CPU
-engine is made for. An answer says which of them it used."""
+"""Facts for machines that declare none: the driver in the example of 0.5.23's own docstring, the cuDNN (9.16) that
+SGLang needs from 0.5.6 on, no NVML (which would report an NVLink fabric), HIP 6.4, and a host suited to SGLang's CPU
+engine. An answer names those that it used."""
 
 FACTS = (*ASSUMED, *("cuda", "host_memory_mib", "imex", "infiniband", "packages", "torch_cuda"))
-"""The facts of a machine that a person may declare; those of the GPU are its preset's."""
+"""The facts of a machine that a person may declare; its preset has those of the GPU."""
 
 _DEVICES = {"nvidia": "cuda", "amd": "hip", "intel": "xpu", "habana": "hpu", "huawei": "npu"}
 _CUDA = "12.8"
@@ -73,13 +73,13 @@ def machine_facts(
 
 
 SEED = 42
-"""The number that a release draws for its seed when it is asked: the plan's own is put in its place."""
+"""The number that a release draws as seed when it is asked: the plan's own replaces it."""
 
 MODEL_ARGUMENTS = ("model_path", "speculative_draft_model_path", "trust_remote_code")
-"""The arguments that name the model and its draft, and say whether code of the model may run."""
+"""The arguments that name the model and its draft, and that allow code of the model."""
 
 _MOST_BYTES = 1 << 22
-"""Of one file of a model's folder. Larger ones are tokenizers and lists of weights, which no argument is made from."""
+"""Bytes of one file of a model's folder. Larger ones are tokenizers and lists of weights, which set no argument."""
 
 
 def case_for(

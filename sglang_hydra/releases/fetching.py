@@ -17,12 +17,12 @@ from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 
 OFFLINE_VARIABLE = "SGLANG_HYDRA_OFFLINE"
-"""Set to anything, nothing is fetched; ``--offline`` does it for one command."""
+"""With any value, nothing is fetched; ``--offline`` does it for one command."""
 ANSWER_S = 1.0
-"""How long a plan waits for the first answer of the package index."""
+"""Seconds that a plan waits for the first answer of the package index."""
 _SECONDS = 1800
 _LAST = "3.12"
-"""For this Python wheels of SGLang are asked for: they hold the same sources for each."""
+"""The Python for which wheels of SGLang are requested: their sources are the same for each."""
 _UNREACHED = "the package index cannot be reached"
 
 Progress = Callable[[str], None]

@@ -25,7 +25,7 @@ from typing import Any
 
 TAIL = 1 << 16
 GAP = 2048
-"""Bytes between two wanted files that are fetched with them, to ask less often."""
+"""Bytes between two wanted files that are fetched too, to send fewer requests."""
 SMALL = 300_000
 """A smaller wheel is fetched whole."""
 UNREACHED = 3

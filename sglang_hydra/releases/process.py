@@ -31,11 +31,11 @@ START_S = 120.0
 CASE_S = 60.0
 MOST_CHILDREN = 2
 CODES = "codes"
-"""The folder in the cache with byte code that we made."""
+"""The folder in the cache with our byte code."""
 _HERE = Path(__file__).resolve().parent
 _MARGIN_S = 10.0
 _MAY_CHANGE = ("memory_mib", "count", "name")
-"""What may change from case to case within one child; everything else may have been decided at its import."""
+"""The facts that may change from case to case within one child; its import may have used all others."""
 _NEEDED_TO_START = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "SYSTEMROOT")
 
 

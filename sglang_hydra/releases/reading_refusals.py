@@ -21,10 +21,10 @@ Term = list[Json]
 """A condition or a value in it."""
 
 HOLE = "{}"
-"""The place of a value in a message."""
+"""The hole of a value in a message."""
 LOGGED = "log"
 ANY = "any"
-"""The kind of a place that raises what something else made."""
+"""The kind of a place that raises an exception from elsewhere."""
 _LOG_LEVELS = ("error", "critical", "exception", "fatal")
 _LEAST_LETTERS, _MOST_LETTERS = 28, 90
 _SOURCES = frozenset(("server_args", "args", "cfg", "view", "sa", "resolved", "config_view"))

@@ -33,7 +33,7 @@ ALONE: Mapping[str, tuple[str, type]] = {
     "--decode-log-interval": ("decode_log_interval", int),
     "--random-seed": ("random_seed", int),
 }
-"""Flags of the newest release that change no value but their own, and refuse nothing: its answer without them holds. A
+"""Flags of the newest release that change only their own value, and refuse nothing: its answer without them holds. A
 test asks its wheel."""
 
 

@@ -24,7 +24,7 @@ PINNED = "trusted_releases.json"
 """The releases that the user pinned, beside the settings."""
 RECORDS = Path(__file__).with_name("releases.json")
 _UNPACKED = "2"
-"""Changes when other files of a wheel are unpacked: a folder that was unpacked before is not used any more."""
+"""Changes when other files of a wheel are unpacked: older unpacked folders are then unused."""
 
 
 class WheelFile(NamedTuple):

@@ -23,7 +23,7 @@ from sglang_hydra.text.json_types import Json, JsonDict
 
 FOLDER = Path(__file__).with_name("refusals")
 _LEAST_ALONE = 17
-"""Letters of a message that say enough without its place."""
+"""Letters of a message that identify it without its place."""
 _PYTHONS_OWN = ("TypeError", "AttributeError", "KeyError", "IndexError", "ImportError", "ModuleNotFoundError")
 _COLUMNS = ("file", "function", "line", "kind", "message", "guards")
 

@@ -30,7 +30,7 @@ from sglang_hydra.text.words import program, short
 
 _MOST_OF_A_LINE = 200
 _NO_DEVICE = "DEV002"
-"""What every release refuses on a machine without an accelerator (get_device; 0.5.23 srt/utils/common.py:1125)."""
+"""The refusal of every release on a machine without an accelerator (get_device; 0.5.23 srt/utils/common.py:1125)."""
 
 
 def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[], Resolution]) -> Resolution:
@@ -191,9 +191,9 @@ _QUOTED = re.compile(r"['\"`]([\w.-]+)['\"`]")
 _NUMBER = re.compile(r"-?[\d.]+")
 _SWITCHES = ("store_true", "store_false", "BooleanOptionalAction")
 _VENDORS = {"ascend": "ascend", "intel_amx": "intel", "intel_xpu": "intel", "aiter": "amd", "wave": "amd"}
-"""Backends of one vendor's machines alone."""
+"""Backends of only one vendor's machines."""
 _SHORTEST = 3
-"""Letters of a value that may be looked for in a message."""
+"""The least letters of a value that is searched for in a message."""
 
 
 def advised(
@@ -239,7 +239,7 @@ def _can_hold(argument: Argument, word: str) -> bool:
 
 
 _MOST_SHOWN = 3
-"""Values that a reason names."""
+"""The most values that a reason names."""
 
 
 def changes(

@@ -37,8 +37,8 @@ _MIB = 1 << 20
 _MOST_UNPACKED = 1 << 30
 _CHUNK = 1 << 20
 _READ = Path(__file__).with_name("read_files.txt")
-"""The files that the argument code of some release opens, by their names in the wheels; tools/record_release.py writes
-it. One that is missing here is fetched when it is asked for."""
+"""The files that the argument code of some release opens, by their names in the wheels, written by
+tools/record_release.py. A missing one is fetched when the code asks for it."""
 
 
 def folders() -> tuple[Path, ...]:

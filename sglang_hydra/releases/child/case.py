@@ -25,11 +25,11 @@ from .why import Why
 HOME = "sglang.srt.server_args"
 _MOST_WARNINGS = 40
 _LONGEST = 2000
-"""Characters of one message that are kept."""
+"""Kept characters of one message."""
 _HUB = re.compile(
     r"couldn't connect to 'https://|offline mode is enabled|LocalEntryNotFound|\bhttpx2?\.|\bHfApi\b", re.I
 )
-"""How it shows that the hub was asked: SGLang's own answer to that is the same for each model, and says nothing."""
+"""The signs of a question to the hub: SGLang's own message on it is the same for each model, and says nothing."""
 
 
 class Warnings(logging.Handler):

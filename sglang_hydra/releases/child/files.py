@@ -20,9 +20,9 @@ _FORBIDDEN = (
     *("os.posix_spawn", "os.startfile", "pty.spawn", "ctypes.dlopen", "webbrowser.open"),
 )
 _DEVICES = {"/sys/class/infiniband": "infiniband", "/dev/nvidia-caps-imex-channels": "imex"}
-"""Folders of devices, with the fact that has the names in them: none where nobody declares it."""
+"""Folders of devices, with the fact that has the names in them: empty if undeclared."""
 _HOST = {"/sys/devices/system/node": None, "/sys/fs/cgroup": None}
-"""On a CPU: the memory is that of the host, in equal parts, and no container has less."""
+"""On a CPU: the memory is the host's, in equal parts, and no container has less."""
 _NOWHERE = ("/dev/null", "/dev/urandom")
 
 

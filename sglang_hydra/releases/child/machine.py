@@ -20,7 +20,7 @@ from typing import Any
 from .questions import Asked, is_importing, refuse
 
 AITER = "SGLANG_USE_AITER"
-"""Set by AMD's published images: an answer for a machine whose environment does not say so names it."""
+"""AMD's published images set it: an answer names it for a machine whose environment does not."""
 _GFX = {(9, 0): "gfx90a", (9, 4): "gfx942", (9, 5): "gfx950"}
 _DEVICES = ("cpu", "cuda", "xpu", "npu", "hpu", "musa")
 _DTYPES = (
@@ -38,7 +38,7 @@ class Machine(dict[str, Any]):
     declared nor assumed is refused by its name."""
 
     drawn = 0
-    """How many ids the case has drawn."""
+    """The number of ids that the case has drawn."""
 
     def fact(self, name: str, question: str) -> Any:
         """Returns a declared or assumed fact. Raises Unanswered without one."""

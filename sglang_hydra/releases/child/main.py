@@ -31,7 +31,7 @@ from .sealed import Sealed
 
 _LOOK_S = 2.0
 _OBJECTS = 100_000
-"""The first case imports half of a release, which stays too: more objects than these are looked at for circles."""
+"""The first case imports half of a release, which stays too: larger numbers of objects are searched for cycles."""
 _FIXED = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -41,7 +41,7 @@ _FIXED = {
 
 
 CODES = "codes"
-"""In the scratch folder, at the end: byte code that was made, with its mark."""
+"""In the scratch folder, at the end: new byte code, with its mark."""
 
 
 def main() -> int:

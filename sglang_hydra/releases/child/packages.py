@@ -19,10 +19,10 @@ from .questions import Asked, asking_package, refuse
 from .sealed import Sealed
 
 INERT_PARTS = ("sglang.srt.layers", "sglang.srt.distributed")
-"""Kernels and process groups: the argument code mentions them. What it asks there is among a release's real parts."""
+"""Kernels and process groups, which the argument code mentions. Parts that it calls are a release's real parts."""
 
 BY_DEVICE = {"aiter": "hip", "torch_npu": "npu", "habana_frameworks": "hpu", "vllm": "hip"}
-"""Packages that the images for one kind of accelerator have, and no other."""
+"""Packages that only the images for one kind of accelerator have."""
 
 ABSENT = frozenset(
     (
@@ -43,22 +43,22 @@ LIBRARIES = frozenset(
 """Requirements of transformers and huggingface_hub: they count as installed, and are inert."""
 
 _STRUCTURE = ("transformers.utils.import_utils", "define_import_structure")
-"""The function that looks for the names of transformers in its files."""
+"""The function that searches transformers' files for its names."""
 
 _NEEDS_TORCH = ("modeling_", "modular_", "image_processing_", "processing_", "video_processing_", "tokenization_")
-"""Modules of transformers that are not unpacked, and that no installed one counts as having."""
+"""Modules of transformers that are not unpacked, and that count as absent from an installed one too."""
 _NOT_ASKED = ("multimodal_gen", "benchmark")
-"""Parts of SGLang of which the same holds."""
+"""Parts of SGLang that are treated alike."""
 
 _REMOVED = ("transformers.models.llama.modeling_llama.LlamaFlashAttention2",)
-"""Names that no transformers has that a release pins: this one went in 4.48."""
+"""Names that no pinned transformers has: this one was removed in 4.48."""
 _INTEL_KERNEL = "torch.ops.sgl_kernel.convert_weight_packed"
-"""Registered by the kernels that are built for the CPU."""
+"""Registered by the kernels for the CPU."""
 _PRESENT = frozenset({"transformers.models.llama.modeling_llama.LlamaAttention", _INTEL_KERNEL})
-"""Names of what is not unpacked, or inert, that are surely there."""
+"""Names that certainly exist in inert or unfetched modules."""
 
 _EXTRAS = frozenset({"http2", "fastokens", "instanttensor"})
-"""Extras that the argument code asks for: an installation without extras has not what they require."""
+"""Extras that the argument code asks for: an installation without extras lacks their requirements."""
 _RUNTIME = "runtime-common"
 _EXTRA = re.compile(r"extra == ['\"]([\w-]+)")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*\(?\s*(?:.*?(?:>=|==)\s*([\w.]+))?")

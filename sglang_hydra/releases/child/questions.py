@@ -21,15 +21,15 @@ class Asked:
 
     first: str | None = None
     changed: str | None = None
-    """The first file that is not what its wheel had; it stays."""
+    """The first file that differs from its wheel, for the rest of the process."""
     missing: list[tuple[str, str]] = []
-    """Files that a wheel has and that were not fetched: its folder, and their name in it."""
+    """Files that a wheel has and that were not fetched: its folder, and their names in it."""
     assumed: dict[str, Any] = {}
     at_start: dict[str, Any] = {}
-    """What was assumed while the release was imported, which holds for each case."""
+    """The assumptions of the release's import, which hold for each case."""
     is_running = False
-    """Whether the release has been imported. A module that is imported later is so in the first case that needs it:
-    what it asks and sets is in no answer, so that the order of the cases makes no difference."""
+    """Whether the release has been imported. A later import happens in the first case that needs the module: its
+    questions and settings are in no answer, so that the order of the cases makes no difference."""
 
     @classmethod
     def clear(cls) -> None:

@@ -26,7 +26,7 @@ class _Unreadable(Exception):
 
 Scopes = tuple[Mapping[str, object], ...]
 Results = dict[str, list[tuple[CodeType | None, object]]]
-"""What functions answered in a statement, by their names: each one's code, None for an answer that was not seen."""
+"""The results of functions in a statement, by their names: each one's code, None for an unobserved result."""
 
 
 def scopes_of(frame: FrameType) -> Scopes:

@@ -14,20 +14,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
-"""How many rights over files each version of Landlock has, of which the first four are to execute, to write a file, to
-read a file and to read a folder."""
+"""The number of rights over files in each version of Landlock; the first four are to execute, to write a file, to read
+a file and to read a folder."""
 _READ = 0b1100
 _MOST_WRITTEN = 1 << 28
 _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER, _DUMPABLE = 38, 22, 2, 4
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CALLS = os.path.join(os.path.dirname(__file__), "calls.json")
-"""The system calls that are refused, by their numbers on x86-64 and on 64-bit ARM: sockets, programs, other processes
-and what they share, what only a system's tools need, and rights and times of files, which Landlock leaves open."""
+"""The refused system calls, by their numbers on x86-64 and on 64-bit ARM: sockets, programs, other processes and shared
+resources, calls for system tools, and rights and times of files, which Landlock does not cover."""
 _LIMIT = (302, 261)
 """prlimit64: limits of this process alone."""
 _CLONE, _CLONE3, _THREAD = (56, 220), (435, 435), 0x10000
-"""A thread can be made, by the older of the two calls, and no process."""
+"""The older of the two calls can make a thread, but no process."""
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_BIT, _END = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _EPERM, _ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
 

@@ -27,12 +27,12 @@ LEFT_OUT = re.compile(
     r"|transformers/models/(?!auto/).*/(?:modeling|modular|convert|tokenization|image_processing|video_processing|processing"
     r"|feature_extraction)_[^/]*$"
 )
-"""What no argument code reads: image generation, compiled servers, transformers beside its config classes."""
+"""Parts that no argument code reads: image generation, compiled servers, transformers except its config classes."""
 
 _MARK = 32
 """Bytes of an HMAC-SHA256."""
 _MOST = 1 << 26
-"""More than the largest file of a wheel that is read, and than the byte code of a release: 64 MiB."""
+"""64 MiB: more than the largest read file of a wheel, and than the byte code of a release."""
 
 
 class Changed(Unanswered):

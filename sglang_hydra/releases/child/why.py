@@ -25,11 +25,11 @@ from .release_code import Code, code_of
 _MOST_CONDITIONS = 6
 _DEEPEST = 8
 _LONGEST_CHAIN = 16
-"""Assignments of one name that are kept, of which each reads what the one before made."""
+"""Kept assignments of one name, each of which reads the result of the one before."""
 _MOST_STEPS = 40
 """Statements behind one change."""
 _MOST_CALLS = 40
-"""After so many calls in one case a function is no longer watched: it reads values, and decides none."""
+"""After that many calls in one case, a function is no longer traced: it reads values, and decides none."""
 
 
 class Done:

@@ -32,7 +32,7 @@ from sglang_hydra.text.screen import shown
 
 MOST_OFFERED = 4
 _ODD_GIB = 1.0
-"""By how much less than the plan's lowest figure free memory may be before somebody else is named."""
+"""GiB of free memory below the plan's lowest figure from which another process is named."""
 _OTHER_WEIGHTS = 0.05
 """The share by which the fit of a checkpoint is never off (docs/measured.md): beyond it, it is another one."""
 _STEP = 0.04

@@ -1,4 +1,4 @@
-"""What speaks against starting a plan on this machine: all of it at once, each finding with what to type."""
+"""The checks of this machine before a start: all problems at once, each finding with what to type."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ class Remedy:
 
 
 class Server(NamedTuple):
-    """The server for which changes are sought: resolved arguments by name, their layout, the release whose arguments are
-    offered, the names of the typed ones, and whether the number of GPUs of a node is only the usual one of its class."""
+    """The server for which changes are sought: resolved arguments by name, their layout, the release of the offered
+    arguments, the names of the typed ones, and whether the GPUs of a node are only the usual number of its class."""
 
     values: JsonObject
     layout: Layout

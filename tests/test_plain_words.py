@@ -16,8 +16,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "sglang_hydra"
-KEPT = {"pages": 0, "messages": 0, "docstrings": 10, "openings": 32}
-"""How many findings may be left of each kind: 32 openings are 1 % of the functions."""
+KEPT = {"pages": 0, "messages": 0, "docstrings": 0, "openings": 5}
+"""How many findings may be left of each kind: the openings say "Groups", which is a verb and a noun."""
 GENERATED = ("sglang_hydra/schemas/config.schema.json", "docs/reference/", "sglang_hydra/arguments/fields/defaults")
 _TABLE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Words we avoid")[2]
 AVOIDED = [word for row in re.findall(r"^\| ([a-z ,]+) \|", _TABLE, re.MULTILINE)[1:] for word in row.split(", ")]

@@ -1,6 +1,6 @@
 """Asks a release for the values of command lines, by its own code: from the cache of answers, else from a child.
 
-The code is that of unpacked wheels, or of an environment that has the release; none of it is imported here."""
+The code is that of unpacked wheels, or of an environment that has the release; nothing there is imported here."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class NotRecorded(Exception):
 
 @dataclass(frozen=True)
 class Installation:
-    """An installed release. ``places`` are the folders of it and its libraries, its own first; ``interpreter`` runs it:
+    """An installed release. ``places`` are its folder and those of its libraries, its own first; ``interpreter`` runs it:
     ours, or that of the environment if ours cannot load its compiled libraries."""
 
     record: Record

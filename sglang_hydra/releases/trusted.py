@@ -161,7 +161,7 @@ def bundle(
 ) -> int:
     """Fills ``folder`` and returns its bytes. ``files`` are wheels of builds that no registry has; ``models`` are hub
     names whose config is in the local cache. Wheels with compiled code are for this system and this Python. All is
-    data: the other machine compares it with its records or its user's pins before it runs any of it. Raises
+    data: the other machine compares it with its records or its user's pins before it runs anything. Raises
     MachineError: REL002 for an unavailable wheel, REL009 for a folder that is not empty, or a model without a config
     here."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -50,7 +50,7 @@ class State:
 class Imported:
     """One server as an experiment. ``arguments`` are all those of the source, ``overrides`` those needed on top of
     ``choices``; ``nodes`` are dotted keys of ours. ``equal``: both plan to the same server; ``server_id`` is its
-    identity on a known GPU. ``argv`` are SGLang's flags for all of it, without secrets. ``differences`` are deviations
+    identity on a known GPU. ``argv`` are all of SGLang's flags, without secrets. ``differences`` are deviations
     of the exported flags from the source. ``old`` maps arguments to the words of deprecated flags, ``refused``: the
     plan's release rejects it. ``image_version`` is the release of the named image. ``fits`` are the first and the last
     release that can read a source without a release."""
@@ -289,7 +289,9 @@ def _planned_findings(
         yield Finding("error", "IMP006", message, ("model_path",), "put model=... behind the source")
         return
     if reduced.model is None and not reduced.known:
-        message = f"no preset is for {short(shown(known.get('model_path')))}, and nothing else is known of it here"
+        message = (
+            f"no preset is for {short(shown(known.get('model_path')))}, and nothing else is known about that model here"
+        )
         near = nearest_preset(str(known.get("model_path")), composer)
         meant = f"if {near} is meant, put it behind the source" if near else "put model=PRESET behind the source"
         hint = f"{meant}; {program()} --help model lists the presets"

@@ -210,4 +210,4 @@ def _launched(running: HydraRun, jobs: Sequence[Sequence[str]]) -> Any:
 
 
 def _nothing(config: object) -> None:
-    """Does nothing: stands in for the task of a job before it is set."""
+    """Does nothing, in place of a job's task before it is set."""

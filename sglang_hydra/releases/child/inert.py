@@ -128,7 +128,7 @@ def inert_name(name: str) -> object:
 
 
 def is_inert(value: object) -> bool:
-    """Returns whether ``value`` stands in for an absent object."""
+    """Returns whether ``value`` replaces an absent object."""
     return isinstance(value, InertModule) or (isinstance(value, InertType) and _MENTIONED in vars(value))
 
 

@@ -60,7 +60,7 @@ def value_of(node: ast.expr, scopes: Scopes, results: Results) -> Any:
 
 
 def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
-    """Returns the result of a call: an observed one, a kept one, the length of a readable value, or a part of it."""
+    """Returns the result of a call: an observed one, a kept one, the length of a readable value, or its part."""
     answers = results.get(source.called(node), ())
     try:
         function = value_of(node.func, scopes, {})

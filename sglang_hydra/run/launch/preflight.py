@@ -1,6 +1,6 @@
 """Checks this machine against a plan, completely, before anything starts.
 
-The doctor observes and judges most of it; this module narrows it to the plan's own GPUs, ports and model.
+The doctor observes and judges most facts; this module narrows it to the plan's own GPUs, ports and model.
 """
 
 from __future__ import annotations

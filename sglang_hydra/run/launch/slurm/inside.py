@@ -150,7 +150,7 @@ class ServerSpec:
 
 
 def serve_in_job(spec: ServerSpec) -> None:
-    """Runs the server until its end and keeps an account of it; ``launch=slurm`` submits this function. Exits with the
+    """Runs the server until its end and keeps its account; ``launch=slurm`` submits this function. Exits with the
     server's code."""
     with contextlib.suppress(SglangHydraError), account_of(spec.folder) as end:
 

@@ -109,7 +109,7 @@ def _path_lines() -> list[str]:
 
 @contextlib.contextmanager
 def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> Iterator[None]:
-    """Limits the environment to what Slurm may record, because sbatch sends all of it.
+    """Limits the environment to what Slurm may record, because sbatch sends the whole environment.
 
     Removes secrets, the variables of an outer job (SLURM_MEM_PER_CPU contradicts an own ``mem``), and sbatch variables
     that would override ``options`` in its script.

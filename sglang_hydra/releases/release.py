@@ -129,8 +129,8 @@ class NotRecorded(Exception):
 
 @dataclass(frozen=True)
 class Installation:
-    """An installed release. ``places`` are its folder and those of its libraries, its own first; ``interpreter`` runs it:
-    ours, or that of the environment if ours cannot load its compiled libraries."""
+    """An installed release. ``places`` are its folder and those of its libraries, its own first; ``interpreter`` runs
+    it: our own, or that of the environment if ours cannot load its compiled libraries."""
 
     record: Record
     places: tuple[Path, ...]

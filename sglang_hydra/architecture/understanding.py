@@ -31,7 +31,7 @@ _ASSUMED_CONTEXT = 2048  # hf_transformers_utils.get_context_length, where no fi
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False, eq=False)
 class Understanding:
     """The facts of a model. ``context`` is the longest context in tokens that the server accepts, ``cached`` the bytes
     of a cached element under kv_cache_dtype=auto. ``release`` is SGLang's: without a named release, 0.5.2 for its own

@@ -67,7 +67,7 @@ class Word(NamedTuple):
         return not self.options and not self.unknown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Parser:
     """The parser of one release, or of all of them."""
 

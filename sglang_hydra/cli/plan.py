@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.judged import code_of
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.show.plan import plan_screen
-from sglang_hydra.text.screen import print_json, write
+from sglang_hydra.text.screen import Line, print_json, write
 
 
 def run(invocation: Invocation) -> int:
@@ -27,7 +26,11 @@ def run(invocation: Invocation) -> int:
     if invocation.has("json"):
         print_json(made.to_json())
     else:
-        corrected = corrected_lines(invocation, made.findings, composer) if made.launchable is False else []
+        corrected: list[Line] = []
+        if made.launchable is False:
+            from sglang_hydra.cli.corrected import corrected_lines
+
+            corrected = corrected_lines(invocation, made.findings, composer)
         write(plan_screen(made, everything=invocation.has("all"), corrected=corrected))
         if invocation.has("load"):
             from sglang_hydra.measure.report.reading import points_of

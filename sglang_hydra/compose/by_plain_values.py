@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class PlainBase:
     """Corresponds to ``by_omegaconf.Base``, with plain values that are shared and never written.
 

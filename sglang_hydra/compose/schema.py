@@ -26,7 +26,7 @@ PAIR = "gpu_model"
 """The group for the arguments of a model on one GPU class: ``gpu_model/<gpu>-<model>.yaml``."""
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class GpuNode:
     """``gpu``: the facts of one GPU class, as conf/gpu/*.yaml declares them."""
 
@@ -48,7 +48,7 @@ class GpuNode:
     args: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ModelNode:
     """``model``: which checkpoint, and the fields of its config.json, as conf/model/*.yaml declares them."""
 
@@ -63,7 +63,7 @@ class ModelNode:
     args: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class EngineNode:
     """``engine``: the server of the plan, its interpreter and release, and given facts about that release."""
 
@@ -74,7 +74,7 @@ class EngineNode:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class LaunchNode:
     """``launch``: where and how the server runs. Times in seconds."""
 
@@ -90,7 +90,7 @@ class LaunchNode:
     k8s: K8sNode = field(default_factory=K8sNode)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class FitNode:
     """``fit``: memory that the fit leaves free, and the load to fit: ``users`` requests of ``context`` tokens."""
 
@@ -99,7 +99,7 @@ class FitNode:
     users: int | None = None
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ColocateNode:
     """``colocate``: a trainer on the same GPUs, and its memory on each while the server works."""
 
@@ -112,7 +112,7 @@ class ColocateNode:
     nccl_gib: float | None = None
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ForecastNode:
     """``forecast``: further inputs of the forecast. ``price`` is for one GPU hour, by GPU class."""
 

@@ -46,7 +46,7 @@ def allowing(name: str) -> str:
     return f"--allow-env {name}, or allowed_env: [{name}] in the settings (docs/security.md)"
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Reader:
     """Reads variables while one configuration is composed. ``typed`` are the typed overrides with an interpolation;
     ``trusts_files`` is set for the user's own Hydra app."""

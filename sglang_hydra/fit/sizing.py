@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.architecture.decoder import FULL, Decoder, Layer
 from sglang_hydra.architecture.formats import Scheme
@@ -20,7 +20,6 @@ from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.fit import overheads
-from sglang_hydra.fit.checkpoint import CheckpointSize
 from sglang_hydra.fit.compressed import compressed_cells, compressed_pool
 from sglang_hydra.fit.kv import (
     NO_STATES,
@@ -39,6 +38,9 @@ from sglang_hydra.fit.result import Fit, KvCache, Weights
 from sglang_hydra.fit.verdict import Memory, Need, interval_of, judge
 from sglang_hydra.fit.weights import StageWeights, decoder_weights, lora_bytes, stored_weights
 from sglang_hydra.text.json_types import JsonObject
+
+if TYPE_CHECKING:
+    from sglang_hydra.fit.checkpoint import CheckpointSize
 
 
 def fit(

@@ -27,7 +27,7 @@ class Memory(NamedTuple):
     reserved: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False, eq=False)
 class Need:
     """All memory needs of one GPU, in bytes; None is unknown.
 

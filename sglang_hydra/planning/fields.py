@@ -32,7 +32,7 @@ class Engine(NamedTuple):
     note: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PlanFields:
     """The fields of a plan, and properties that follow from them alone. The text below each field says what it is, who
     reads it, and what must not depend on it."""

@@ -6,7 +6,6 @@ import copyreg
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -87,7 +86,6 @@ class Recorded(NamedTuple):
     locked: bool = False
 
 
-@dataclass(frozen=True, repr=False)
 class Plan(PlanFields):
     """The planned server, the reasons, and whether it can be launched.
 

@@ -109,7 +109,9 @@ class _Content:
         of_tables, *of_answers = json.loads(sizes.decompress(packed))
         begin = len(packed) - len(sizes.unused_data)
         ends = list(itertools.accumulate(of_answers, initial=begin + of_tables))
-        self.lines = gzip.decompress(packed[begin : ends[0]]).decode().split("\n")
+        tables = packed[begin : ends[0]]
+        size = int.from_bytes(tables[-4:], "little")  # RFC 1952, ISIZE
+        self.lines = zlib.decompress(tables, _GZIP, size).split(b"\n")
         self.head: JsonObject = json.loads(self.lines[0])
         self._packed = [packed[start:end] for start, end in itertools.pairwise(ends)]
         self._parts: dict[int, str] = {}

@@ -16,7 +16,6 @@ from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.rules.answer import Answer
-from sglang_hydra.rules.order import ORDER
 from sglang_hydra.rules.rule import Change, Facts, Notice, Refusal, Restated, Rule
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
@@ -167,6 +166,8 @@ def drawn_seed() -> int:
 
 def _run(values: dict[str, object], intent: Mapping[str, object], facts: Facts, findings: list[Finding]) -> list[Entry]:
     """Runs the rules over ``values`` in place. A rule sees them as a ServerArgs that shares their storage."""
+    from sglang_hydra.rules.order import ORDER  # only 0.5.2 and estimates need the rules
+
     entries: list[Entry] = []
     args = object.__new__(ServerArgs)
     args.__dict__ = values

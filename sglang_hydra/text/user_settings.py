@@ -89,7 +89,7 @@ class Settings(NamedTuple):
         return self.fetch is None or self.fetch.value == "true"
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class _Sources:
     """The sources of the settings: this process's environment at the start, and the flags."""
 

@@ -11,7 +11,7 @@ CACHES = ("cold", "warm")
 LADDER = "ladder"
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class SloNode:
     """The limits that a request must meet to count for goodput, in milliseconds; null sets no limit."""
 
@@ -21,7 +21,7 @@ class SloNode:
     share: float = 0.99
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class BenchNode:
     """The load of one client point; ``show.key_help`` explains each key. Lengths in tokens, times in seconds."""
 

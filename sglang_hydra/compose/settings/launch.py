@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class SlurmNode:
     """The keys, which ``sglang_hydra.show.key_help`` explains. Null leaves a setting to the cluster."""
 
@@ -26,7 +26,7 @@ class SlurmNode:
     srun: list[str] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class K8sNode:
     """The keys, which ``sglang_hydra.show.key_help`` explains. ``cache_gib`` and ``memory_gib`` are in GiB."""
 

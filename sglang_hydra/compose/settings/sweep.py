@@ -10,7 +10,7 @@ FORECAST = "forecast"
 """The value of ``prune`` that leaves out points that cannot win by the forecast."""
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class SweepNode:
     """The grid beside the typed values, and how to run it; ``show.key_help`` explains each key. Times in seconds."""
 

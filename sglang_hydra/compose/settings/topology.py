@@ -9,7 +9,7 @@ REPLICA, PREFILL, DECODE = "replica", "prefill", "decode"
 ON_WORKER_EXIT = ("continue", "stop")
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class RoleNode:
     """The servers of one role: how many, on how many nodes of their own, and the arguments that differ from the common
     ones."""
@@ -19,7 +19,7 @@ class RoleNode:
     args: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class RouterNode:
     """The router's settings under its own names; null keeps the router's default. Times in seconds."""
 
@@ -40,7 +40,7 @@ class RouterNode:
     args: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class TopologyNode:
     """The servers of each role and the router; ``sglang_hydra.show.key_help`` explains each key."""
 

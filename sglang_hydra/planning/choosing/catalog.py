@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.architecture.known import text_part
-from sglang_hydra.architecture.published_checkpoints import variants
 from sglang_hydra.architecture.understanding import config_fields, context_length
 from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.compose.grammar import has_interpolation
@@ -47,6 +46,8 @@ class Model(NamedTuple):
     @property
     def variants(self) -> str | None:
         """Returns the formats that ``model.variant`` takes, sorted; None without one."""
+        from sglang_hydra.architecture.published_checkpoints import variants
+
         return " ".join(sorted(variants(self.path))) or None
 
     @property

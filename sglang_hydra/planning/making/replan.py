@@ -24,7 +24,7 @@ _MOST_VALUES = 2
 _RANK = {"error": 2, "warning": 1, "info": 0}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Replanner:
     """The inputs of a plan, enough to make it again with other overrides."""
 

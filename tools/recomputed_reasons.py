@@ -129,6 +129,8 @@ class Checker:
             target = next((text for text in texts if text.rpartition(".")[2] == change.field), None)
             if target is not None:
                 made = assigned(node, step.inputs, target)
+            elif made is UNKNOWN:
+                made = self.appended(node, step)
             if isinstance(wanted, dict) or "…" in str(wanted):
                 return
         elif isinstance(node, ast.Return):
@@ -146,8 +148,25 @@ class Checker:
             if target is None or above.via[-1:] != (step,):
                 return
             wanted, made = above.inputs[target], assigned(node, step.inputs, target)
+            if isinstance(node, ast.For):  # one of these
+                made = computed(node.iter, step.inputs)
+                made = made if made is UNKNOWN else next((each for each in made if same(each, wanted)), made)
         kind = "returns" if isinstance(node, ast.Return) else "statements"
         self.count(kind, made is UNKNOWN or same(made, wanted), made, f"{step.place}: {step.inputs} -> {wanted!r}")
+
+    def appended(self, node: ast.stmt, step: Step) -> Any:
+        """What a list is after ``x.append(y)``; ``y`` is a record of the words that the statement before made it of."""
+        call = getattr(node, "value", None)
+        place = getattr(call, "func", None)
+        if not isinstance(call, ast.Call) or not isinstance(place, ast.Attribute) or place.attr != "append":
+            return UNKNOWN
+        before = computed(place.value, step.inputs)
+        for other in step.via:
+            made = statement(self.source(other.file), other.line)
+            if made is not None and source.text_of(call.args[0]) in map(source.text_of, source.targets(made)):
+                words = getattr(getattr(made, "value", None), "keywords", ())
+                return [*before, {word.arg: computed(word.value, other.inputs) for word in words}]
+        return UNKNOWN
 
     def arithmetic(self, step: Step, node: ast.stmt, field: str | None) -> None:
         """Every statement that adds, multiplies or divides shows all of its operands."""

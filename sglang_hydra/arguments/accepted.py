@@ -20,7 +20,7 @@ from sglang_hydra.arguments.tables.table import Argument, Release, known_version
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import shown
-from sglang_hydra.text.words import program, some_of
+from sglang_hydra.text.words import plural, program, some_of
 
 _ORDER = {name: at for at, name in enumerate(EVERY)}
 """The order of arguments on a command line: the same server has the same line, whatever order a user named them in."""
@@ -73,11 +73,10 @@ def begun(version: str) -> Accepted:
         message = f"SGLang {version} is not in the table of releases: its command line is taken to be that of {name}"
         made.findings.append(Finding("warning", "VER002", message, ("engine.version",)))
     elif (row := pinned_rows().get(version)) is not None:
-        message = (
-            f"SGLang {version} is not recorded: its arguments are read from its wheel: against {row['near']} it has "
-            f"{len(row['arguments']['added'])} new ones, {len(row['arguments']['removed'])} are gone, and "
-            f"{len(row['questions'])} questions are new"
-        )
+        changes = row["arguments"]
+        counts = f"{len(changes['added'])} added, {len(changes['removed'])} removed"
+        asks = plural(len(row["questions"]), "new question")
+        message = f"SGLang {version} is not recorded. Its wheel has, against {row['near']}: arguments {counts}; {asks}"
         made.findings.append(Finding("warning", "VER002", message, ("engine.version",)))
     return made
 

@@ -152,7 +152,7 @@ def chain_lines(name: str, plan: Plan) -> list[Line]:
     the release whose rules have pages of their own, and for other engines."""
     if plan.release.is_by_rules:
         return []
-    version, answer = plan.engine.version, _answer(plan)
+    version, (answer, is_whole) = plan.engine.version, _answer(plan)
     lines: list[Line] = [[text(f"By the code of SGLang {version}", "bold")]]
     if answer is None:
         return [*lines, *folded([text(f"  not asked: {plan.resolution.not_asked}", "dim")], room()), []]
@@ -169,6 +169,9 @@ def chain_lines(name: str, plan: Plan) -> list[Line]:
         lines += folded([text(f"  it refuses: {answer.error}", "bold red")], room())
     if answer.check is not None:
         lines += _step(answer.check, version, "    ")
+    if changes and not is_whole:
+        fewer = f"  reasons are recorded in part; {program()} release fetch {version} for every statement"
+        lines += folded([text(fewer, "dim")], room())
     return [*lines, []]
 
 
@@ -176,10 +179,11 @@ def chain_record(name: str, plan: Plan) -> dict[str, object] | None:
     """Returns the same steps for ``--json``."""
     if plan.release.is_by_rules:
         return None
-    version, answer = plan.engine.version, _answer(plan)
+    version, (answer, is_whole) = plan.engine.version, _answer(plan)
     return {
         "version": version,
         "why_not": None if answer else plan.resolution.not_asked,
+        "complete": is_whole,
         "changes": [
             {
                 "before": change.before,
@@ -193,10 +197,13 @@ def chain_record(name: str, plan: Plan) -> dict[str, object] | None:
     }
 
 
-def _answer(plan: Plan) -> Answer | None:
+def _answer(plan: Plan) -> tuple[Answer | None, bool]:
+    """Returns the release's answer, and whether it has all reasons: of a recorded one only with the wheel."""
     answer, version = plan.resolution.answer, plan.engine.version
-    is_recorded = answer is not None and plan.resolution.basis == "recorded"
-    return with_all_reasons(answer, case_of(plan, version), version) if answer and is_recorded else answer
+    if answer is None or plan.resolution.basis != "recorded":
+        return answer, answer is not None
+    asked = with_all_reasons(answer, case_of(plan, version), version)
+    return asked, asked is not answer
 
 
 def _changes(name: str, answer: Answer, version: str) -> list[Change]:

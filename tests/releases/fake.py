@@ -75,6 +75,7 @@ QUESTIONS = {
     "memory": lambda args: memory(),
     "driver": lambda args: subprocess.check_output(["nvidia-smi", "--query-gpu=driver_version"], text=True).strip(),
     "serial": lambda args: subprocess.run(["nvidia-smi", "--query-gpu=serial"], capture_output=True),
+    "property": lambda args: torch.cuda.get_device_properties(0).multi_processor_count,
     "program": lambda args: subprocess.run(["lscpu"], capture_output=True),
     "cores": lambda args: subprocess.check_output(["lscpu", "-p=CPU,Core,Socket,Node"], text=True).splitlines()[-1],
     "host_memory": lambda args: psutil.virtual_memory().total,

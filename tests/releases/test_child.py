@@ -74,6 +74,7 @@ def test_a_question_is_answered_from_the_facts(ask: Ask, question: str, answer: 
     [
         ("serial", "nvidia-smi --query-gpu=serial"),
         ("program", "lscpu"),
+        ("property", "the property multi_processor_count of the accelerator"),
         ("mmap", "what mmap of the C library does"),
         ("libnuma", "libnuma.so"),
         ("host_memory", "the memory of the host (the fact host_memory_mib)"),

@@ -227,6 +227,7 @@ def test_a_secret_is_nowhere(ask: Ask) -> None:
     assert changes(answer)["kept"].step is not None
     assert "'self.api_key': '***'" in str(answer.changes)
     assert "sk-longer" not in str(answer.changes)
+    assert "***" not in str(changes(ask("--api-key", "1"))["chunk"]), "a number is no secret"
 
 
 @pytest.mark.parametrize(

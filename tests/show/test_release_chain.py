@@ -63,7 +63,19 @@ def test_each_change_has_its_place_its_conditions_and_their_operands(run: Run) -
         "      not if line 10: is_cpu() = false",
         "      the value comes from",
         f"        {FILE}:15  room",
+        "  reasons are recorded in part; sglang-hydra release fetch 0.5.18 for every statement",
     ]
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_recorded_reasons_are_complete_only_with_the_wheel(
+    is_here: bool, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ANSWER._replace(changes=(*CHANGES, Change("mem_fraction_static", 0.9, 0.8, SET)))
+    monkeypatch.setattr(release_chain, "with_all_reasons", lambda answer, *_: more if is_here else answer)
+    record = valid("explain", run("explain", "mem_fraction_static", *PLAN, "--json").out)["release"]
+    assert (record["complete"], len(record["changes"])) == (is_here, 1 + is_here)
+    assert ("recorded in part" in run("explain", "mem_fraction_static", *PLAN).out) is not is_here
 
 
 def test_the_wheels_own_words_are_quoted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

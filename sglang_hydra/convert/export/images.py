@@ -68,8 +68,14 @@ def image_of(plan: Plan) -> Image | None:
         hint = f"launch.image={example}, or with @sha256:... for one build"
         raise ConfigError(Finding("error", "EXP003", message, ("launch.image",), hint))
     # A user's own image starts the server as the release does everywhere.
-    entry = known.entry if known is not None and wanted.partition("@")[0] == known.image else LAUNCH_SERVER
+    is_known = known is not None and without_digest(wanted) == without_digest(known.image)
+    entry = known.entry if known is not None and is_known else LAUNCH_SERVER
     return Image(plan.engine.version, plan.gpu.vendor, None, None, (), wanted, entry, None, "launch.image")
+
+
+def without_digest(image: str) -> str:
+    """Returns a reference without its ``@sha256:...``; the table may have images with and without one."""
+    return image.partition("@")[0]
 
 
 def missing_image(plan: Plan) -> Finding:

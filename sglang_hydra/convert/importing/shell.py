@@ -15,7 +15,8 @@ from sglang_hydra.text.words import is_digits
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 _LONGEST = 1 << 16
 _BY_DEFAULT = re.compile(r"\"?\$\{(\w+):?-[^{}]+\}\"?", re.ASCII)
-_ASKED = re.compile(r"\$\{?(\w+)(:?-)?", re.ASCII)
+_ASKED, _COUNTED = (re.compile(rf"{dollar}\{{?(\w+)(:?-)?", re.ASCII) for dollar in (r"\$", r"\$?"))
+"""The variables in a word; in ``(( ))`` a bare name is one."""
 _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?=(.*)\}", re.ASCII | re.DOTALL)
 # Variables for the server process, not only for the script.
 FOR_PROCESS = re.compile(
@@ -77,7 +78,8 @@ class Shell:
 
     def default_in(self, words: Sequence[str]) -> str:
         """Returns the caller's variable whose default alone decides a condition; empty for none."""
-        asked = (match.groups() for word in words for match in _ASKED.finditer(word))
+        asks = _COUNTED if words[0].startswith("((") else _ASKED
+        asked = (match.groups() for word in words for match in asks.finditer(word))
         found = (name if default and name not in self.variables else self.defaults.get(name) for name, default in asked)
         return next(filter(None, found), "")
 

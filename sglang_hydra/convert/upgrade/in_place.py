@@ -22,7 +22,7 @@ from sglang_hydra.arguments.tables.table import Release, nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.export.docker import driver_lines
-from sglang_hydra.convert.export.images import image_of, images
+from sglang_hydra.convert.export.images import image_of, images, without_digest
 from sglang_hydra.convert.importing.manifests import started, words_of
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.convert.importing.proof import argv_of, differences
@@ -239,13 +239,13 @@ def _with_release(text: str, one: Upgrade, held: Collection[str]) -> str:
     old, new = one.start.version, one.version
     text = re.sub(rf"{_PIN}{re.escape(old)}(?![\w.])", rf"\g<1>{new}", text)
     image = image_of(one.plan)
-    published = {row.image: row for row in images() if row.version in held}
+    published = {without_digest(row.image): row for row in images() if row.version in held}
     is_typed = one.plan.nodes.launch.image is not None
 
     def put(found: re.Match[str]) -> str:
         registry = _HUB if found[0].startswith(_HUB) and not is_typed else ""
         name = found[0].removeprefix(registry)
-        is_known = name.partition("@")[0] in published or name.startswith(_PUBLISHER)
+        is_known = without_digest(name) in published or name.startswith(_PUBLISHER)
         is_known &= image is not None and ("rocm" in name) == (image.vendor == "amd")  # else for other GPUs
         return registry + image.image if image is not None and (is_typed or is_known) else found[0]
 

@@ -8,7 +8,7 @@ from sglang_hydra.arguments.rendering import by_option
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.passing import fabric
-from sglang_hydra.planning.passing.nodes import node_intents
+from sglang_hydra.planning.passing.nodes import node_intents, unknown_head
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
@@ -45,15 +45,18 @@ def flags_of(plan: PlanFields, intent: Mapping[str, object]) -> list[str]:
 
 def flags_of_nodes(plan: PlanFields) -> list[list[str]]:
     """Returns SGLang's own flags of each node, node 0 first, without interpreter and API key."""
-    return [flags_of(plan, intent) for intent in node_intents(intent_of(plan), int(plan.values["nnodes"]))]
+    return [flags_of(plan, intent) for intent in _of_each_node(plan)]
 
 
 def keyword_arguments(plan: PlanFields) -> list[dict[str, object]]:
     """Returns the keyword arguments of each node, node 0 first, under the release's names. ``host`` is left out: an
     engine without a server listens nowhere."""
-    intents = node_intents(intent_of(plan), int(plan.values["nnodes"]))
-    passed = [plan.release.accept(intent).arguments for intent in intents]
+    passed = [plan.release.accept(intent).arguments for intent in _of_each_node(plan)]
     return [{name: value for name, value in each.items() if name != "host"} for each in passed]
+
+
+def _of_each_node(plan: PlanFields) -> list[dict[str, object]]:
+    return node_intents(intent_of(plan), int(plan.values["nnodes"]), unknown_head(plan))
 
 
 def literal_environment(plan: PlanFields) -> Mapping[str, str]:

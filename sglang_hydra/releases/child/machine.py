@@ -178,12 +178,21 @@ def _install_torch(machine: Machine) -> None:
     _install_backends(torch, machine)
 
 
+class Properties(SimpleNamespace):
+    """What torch says of an accelerator; any other property of it is a question."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise refuse(f"the property {name} of the accelerator")
+
+
 def _install_accelerator(module: Any, machine: Machine, is_there: bool) -> None:
-    def properties(*_: Any) -> SimpleNamespace:
+    def properties(*_: Any) -> Properties:
         if not is_there:
             raise _no_cuda()
         major, minor = machine.capability
-        return SimpleNamespace(
+        return Properties(
             name=str(machine.fact("name", "the accelerator's name")),
             total_memory=machine.memory_bytes,
             major=major,

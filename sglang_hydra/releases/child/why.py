@@ -330,7 +330,8 @@ class Why:
         self, run: Run, node: ast.stmt, name: str | None = None, depth: int = 0, done: Done | None = None
     ) -> dict[str, Any]:
         done = done or run.last.get(node, run.done)
-        line, value = run.code.head(node).named.get(name or "", (node.lineno, getattr(node, "value", None)))
+        read = getattr(node, "value", getattr(node, "iter", None))
+        line, value = run.code.head(node).named.get(name or "", (node.lineno, read))
         self.shown.add(id(done))
         conditions = self._conditions(run, node)
         via = [] if value is None or depth >= _DEEPEST else self._via(run, value, depth, done)
@@ -440,7 +441,8 @@ class Why:
         return found
 
     def _masked(self, text: str, value: Any) -> Any:
-        is_secret = value and (names_secret(text) or any(secret in str(value) for secret in self.secrets))
+        is_text = not isinstance(value, (int, float))  # no number has a key in it, however short the key is
+        is_secret = value and (names_secret(text) or (is_text and any(each in str(value) for each in self.secrets)))
         return HIDDEN if is_secret else shortened(value)
 
 

@@ -50,6 +50,19 @@ def test_no_two_rows_claim_the_same_hardware_but_where_the_order_decides() -> No
     assert {version for version, *_ in twice} <= {"0.5.3", "0.5.19"}
 
 
+@pytest.mark.parametrize("typed", [None, "lmsysorg/sglang:v0.5.12-cu130", "lmsysorg/sglang:v0.5.12-cu130" + DIGEST])
+def test_a_digest_in_the_table_is_exported_and_is_the_same_image(
+    typed: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [replace(row, image=row.image + DIGEST) for row in images()]
+    monkeypatch.setattr("sglang_hydra.convert.export.images.images", lambda: rows)
+    words = ["gpu=h200", "engine.version=0.5.12", *([] if typed is None else [f"launch.image={typed}"])]
+    found = image_of(plan_of(*words))
+    assert found is not None
+    assert found.image == (typed or "lmsysorg/sglang:v0.5.12-cu130" + DIGEST)
+    assert found.entry == ("sglang", "serve")
+
+
 @pytest.mark.parametrize(
     ("gpu", "version", "image"),
     [

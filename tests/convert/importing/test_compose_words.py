@@ -38,7 +38,7 @@ def test_a_block_of_lines_is_words(service: dict[str, object], run: Run) -> None
     }
 
 
-@pytest.mark.parametrize("format", ["shell", "slurm", "k8s", "compose", "docker"])
+@pytest.mark.parametrize("format", ["shell", "slurm", "k8s", "compose", "docker", "argv", "engine-kwargs"])
 def test_the_port_of_an_open_address_is_exported(format: str, run: Run) -> None:
     flags = "--model-path deepseek-ai/DeepSeek-V3 --tp 16 --nnodes 2 --node-rank $NODE_RANK"
     Path("n.sh").write_text(f"{START} {flags} --dist-init-addr ${{NODE0_IP}}:62001\n")

@@ -318,6 +318,11 @@ BY_ROLE = f"case ${{1:-prefill}} in\nprefill) {RUN} --port 1 ;;\ndecode) {RUN} -
     [
         (BY_RANK % "--tp 2", 1, "a server is not read: s.sh:5, which runs for another value of $NODE_RANK"),
         (BY_RANK % "--port 2 --node-rank $R", 1, ""),  # a further node of the server that is read
+        (
+            f"R=${{RANK:-0}}\nif ((R == 0)); then\n  {RUN}\nelif (( R == 1 )); then\n  {RUN} --tp 2\nfi\n",
+            1,
+            "a server is not read: s.sh:5, which runs for another value of $RANK",
+        ),
         (BY_ROLE, 1, "a server is not read: s.sh:3, which runs for another value of $1"),
         (f"R=${{R:-0}}\n[ $R = 1 ] && {RUN}\n", 1, "conditions that are taken to hold: [ $R = 1 ]; "),
         (f"R=${{R:-0}}\nR=1\nif [ $R = 0 ]; then {RUN} --tp 2; else {RUN}; fi\n", 1, ""),

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sglang_hydra.convert.export.images import images
 from tests.commands import Run, runner
 
 FILES = sorted((Path(__file__).parents[2] / "data" / "in_place").iterdir())
@@ -74,10 +76,17 @@ def test_without_an_image_of_the_release_nothing_is_written(run: Run, tmp_path: 
         assert "error UPG008" in done.err
 
 
-def test_an_image_keeps_its_registry_and_loses_an_old_digest(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("digest", ["", "@sha256:" + "1" * 64])
+def test_an_image_keeps_its_registry_and_loses_an_old_digest(
+    digest: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the table of images has digests."""
+    rows = [replace(row, image=row.image + digest) for row in images()]
+    for module in ("export.images", "upgrade.in_place"):
+        monkeypatch.setattr(f"sglang_hydra.convert.{module}.images", lambda: rows)
     for name, wanted in (
-        ("02-deployment.yaml", "image: docker.io/lmsysorg/sglang:v0.5.21-cu130-runtime\n"),
-        ("06-deployment.yaml", "image: lmsysorg/sglang:v0.5.21-cu130-runtime\n"),
+        ("02-deployment.yaml", f"image: docker.io/lmsysorg/sglang:v0.5.21-cu130-runtime{digest}\n"),
+        ("06-deployment.yaml", f"image: lmsysorg/sglang:v0.5.21-cu130-runtime{digest}\n"),
         ("04-deployment.yaml", "# lmsysorg/sglang:v0.5.11-cu130 was tried on 3 May\n"),
     ):
         copy = tmp_path / name

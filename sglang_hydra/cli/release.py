@@ -37,13 +37,9 @@ def run(invocation: Invocation) -> int:
     action, *versions = [_VERSION.sub("", word) for word in typed_words(invocation)] or ["list"]
     if action not in ACTIONS:
         meant = nearest(action, ACTIONS) or (f"fetch {action}" if release_key(action) else "list")
-        hint = f"{program()} release {meant}"
-        message = f"release has no {action}; it has {', '.join(ACTIONS)}"
-        raise ConfigError(Finding("error", "REL006", message, hint=hint))
+        raise _wrong(f"release has no {action}; it has {', '.join(ACTIONS)}", f"{program()} release {meant}")
     if is_none and action != "use":
-        raise ConfigError(
-            Finding("error", "REL006", f"{NONE} belongs to release use", hint=f"{program()} release use {NONE}")
-        )
+        raise _wrong(f"{NONE} belongs to release use", f"{program()} release use {NONE}")
     if action == "use":
         return _use(versions, is_none=is_none)
     if is_trusted or action == "adopt":
@@ -53,12 +49,16 @@ def run(invocation: Invocation) -> int:
     if action == "list":
         return _list(versions, as_json=invocation.has("json"))
     if not versions:
-        message = f"release {action} takes the releases to {action}"
-        raise ConfigError(Finding("error", "REL006", message, hint=f"{program()} release {action} {newest_release()}"))
+        hint = f"{program()} release {action} {newest_release()}"
+        raise _wrong(f"release {action} takes the releases to {action}", hint)
     if action == "remove" and versions == [STALE]:
         return _remove_stale()
     found = [_recorded(version) for version in versions]
     return _fetch(found) if action == "fetch" else _remove(found)
+
+
+def _wrong(message: str, hint: str | tuple[str, ...]) -> ConfigError:
+    return ConfigError(Finding("error", "REL006", message, hint=hint))
 
 
 def _list(versions: Sequence[str], *, as_json: bool) -> int:
@@ -119,9 +119,7 @@ def _trust(action: str, named: Sequence[str]) -> int:
 
     if action not in ("fetch", "adopt"):
         hint = f"{program()} release fetch {TRUST} {' '.join(named) or newest_release()}"
-        raise ConfigError(
-            Finding("error", "REL006", f"{TRUST} belongs to release fetch, not to release {action}", hint=hint)
-        )
+        raise _wrong(f"{TRUST} belongs to release fetch, not to release {action}", hint)
     for each in named:
         record = trust(each, lambda line: write([[text(line)]], sys.stderr))
         sha256 = record.wheel.files[0].sha256
@@ -157,19 +155,18 @@ def _bundle(named: Sequence[str]) -> int:
 
     if not named:
         hint = f"{program()} release bundle DIR {newest_release()} model=openai/gpt-oss-120b"
-        raise ConfigError(Finding("error", "REL006", "release bundle takes the folder to make", hint=hint))
+        raise _wrong("release bundle takes the folder to make", hint)
     folder, *rest = named
     models = [word.partition("=")[2] for word in rest if word.startswith("model=")]
     files = [Path(word) for word in rest if word.endswith(".whl")]
     versions = [word for word in rest if not word.startswith("model=") and not word.endswith(".whl")]
     missing = next((file for file in files if not file.is_file()), None)
     if missing is not None:
-        raise ConfigError(Finding("error", "REL006", f"{missing} is no file", hint="release bundle DIR ./fork.whl"))
+        raise _wrong(f"{missing} is no file", "release bundle DIR ./fork.whl")
     here = [*wheels.installed_releases(), *(each for each in pinned_records())]
     found = [_recorded(version) for version in versions or here or [newest_release()]]
-    size = bundle(Path(folder), found, files, models, lambda line: write([[text(line)]], sys.stderr))
-    names = " ".join(record.version for record in found)
-    write([[text(f"{folder}: SGLang {names}, {size / _MIB:.0f} MiB")]])
+    size = bundle(Path(folder), found, files, models, lambda line: write([[text(line)]], sys.stderr)) / _MIB
+    write([[text(f"{folder}: SGLang {' '.join(record.version for record in found)}, {size:.0f} MiB")]])
     there = [record.version for record in found if record.version not in pinned_records()]
     words = [" ".join(["release fetch", *there])] if there else []
     for pinned in (record for record in found if record.version in pinned_records()):
@@ -194,8 +191,8 @@ def _remove(found: Sequence[Record]) -> int:
 def _remove_stale() -> int:
     from sglang_hydra.releases import wheels
 
-    freed = wheels.remove_folders(wheels.stale_folders())
-    write([[text(f"Wheels that no release uses are removed: {freed / _MIB:.0f} MiB")]])
+    freed = wheels.remove_folders(wheels.stale_folders()) / _MIB
+    write([[text(f"Wheels that no release uses are removed: {freed:.0f} MiB")]])
     return 0
 
 
@@ -206,7 +203,7 @@ def _use(versions: Sequence[str], *, is_none: bool) -> int:
 
     if len(versions) > 1 or (versions and is_none):
         hint = f"{program()} release use {versions[0]}", f"{program()} release use {NONE}"
-        raise ConfigError(Finding("error", "REL006", "release use takes one release", hint=hint))
+        raise _wrong("release use takes one release", hint)
     if versions and record_of(versions[0]) is None and versions[0] not in known_versions():
         raise ConfigError(unknown_version(versions[0]))
     if versions or is_none:

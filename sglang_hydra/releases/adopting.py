@@ -223,11 +223,8 @@ def said_of(row: JsonObject) -> Iterator[tuple[str, list[str]]]:
     changed = arguments["changed"]
     yield "new arguments", sorted(arguments["added"])
     yield "arguments that are gone", sorted(arguments["removed"])
-    yield (
-        "arguments with other choices",
-        [n for n in sorted(changed) if changed[n].get("choices") != near[n].get("choices")],
-    )
-    yield "defaults that moved", [n for n in sorted(changed) if changed[n].get("default") != near[n].get("default")]
+    for title, key in (("arguments with other choices", "choices"), ("defaults that moved", "default")):
+        yield title, [name for name in sorted(changed) if changed[name].get(key) != near[name].get(key)]
     yield "new old flags", sorted(row["old_flags"]["added"])
     yield "old flags that are gone", sorted(row["old_flags"]["removed"])
     yield "new questions", list(row.get("questions", ()))

@@ -33,8 +33,8 @@ def quote(version: str, step: Step) -> Quote | None:
     """Returns the text of the release's wheel at a step; None if the wheel is not here."""
     from sglang_hydra.releases.child.source import source_of
 
-    record = record_of(version)
-    texts = {file: wheels.source_text(record.wheel, file) for file in _files(step)} if record else {}
+    record, files = record_of(version), {step.file, *(each.file for each in step.conditions)}
+    texts = {file: wheels.source_text(record.wheel, file) for file in files} if record else {}
     try:
         sources = {file: source_of(text) for file, text in texts.items() if text is not None}
     except (ValueError, SyntaxError):
@@ -42,7 +42,7 @@ def quote(version: str, step: Step) -> Quote | None:
     if record is None or len(sources) < len(texts):
         return None
     source = sources[step.file]
-    conditions = tuple(_condition(sources[each.file], each.line) for each in step.conditions)
+    conditions = tuple(_text(sources[each.file].tests.get(each.line)) for each in step.conditions)
     function = source.function_at(step.line)
     statement = _statement(source, step.line)
     lines = [statement.lineno] if statement else []
@@ -51,14 +51,6 @@ def quote(version: str, step: Step) -> Quote | None:
     documented = ast.get_docstring(function) if function and not comment else None
     text = comment or " ".join((documented or "").partition("\n\n")[0].split())
     return Quote(conditions, _text(statement), _cut(text))
-
-
-def _files(step: Step) -> set[str]:
-    return {step.file, *(each.file for each in step.conditions)}
-
-
-def _condition(source: Source, line: int) -> str:
-    return _text(source.tests.get(line))
 
 
 def _statement(source: Source, line: int) -> ast.stmt | None:

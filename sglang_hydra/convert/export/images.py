@@ -68,8 +68,7 @@ def image_of(plan: Plan) -> Image | None:
         hint = f"launch.image={example}, or with @sha256:... for one build"
         raise ConfigError(Finding("error", "EXP003", message, ("launch.image",), hint))
     # A user's own image starts the server as the release does everywhere.
-    is_known = known is not None and without_digest(wanted) == without_digest(known.image)
-    entry = known.entry if known is not None and is_known else LAUNCH_SERVER
+    entry = known.entry if known and without_digest(wanted) == without_digest(known.image) else LAUNCH_SERVER
     return Image(plan.engine.version, plan.gpu.vendor, None, None, (), wanted, entry, None, "launch.image")
 
 
@@ -107,15 +106,8 @@ def _in_table(version: str, vendor: str, capability: str | None, arch: str) -> I
 
 
 def _row(row: JsonObject) -> Image:
-    capabilities = row["capabilities"]
-    return Image(
-        **{
-            **row,
-            "capabilities": tuple(capabilities) if capabilities else None,
-            "arch": tuple(row["arch"]),
-            "entry": tuple(row["entry"]),
-        }
-    )
+    lists = {name: tuple(row[name]) for name in ("capabilities", "arch", "entry") if row[name] is not None}
+    return Image(**{**row, **lists})
 
 
 def _capability(plan: Plan) -> str | None:

@@ -206,17 +206,10 @@ def _install_accelerator(module: Any, machine: Machine, is_there: bool) -> None:
             raise _no_cuda()
         return machine.capability if is_there else (0, 0)
 
-    def count() -> int:
-        return int(machine.fact("count", "the number of accelerators")) if is_there else 0
-
-    def memory(*_: Any) -> tuple[int, int]:
-        return machine.memory_bytes, machine.memory_bytes
-
-    def name(*_: Any) -> str:
-        return str(machine.fact("name", "the accelerator's name"))
-
     module.get_device_capability, module.get_device_properties = capability, properties
-    module.device_count, module.mem_get_info, module.get_device_name = count, memory, name
+    module.device_count = lambda: int(machine.fact("count", "the number of accelerators")) if is_there else 0
+    module.mem_get_info = lambda *_: (machine.memory_bytes, machine.memory_bytes)
+    module.get_device_name = lambda *_: str(machine.fact("name", "the accelerator's name"))
     module.current_device = functools.partial(int, 0)
     module.is_initialized = functools.partial(bool, False)
 

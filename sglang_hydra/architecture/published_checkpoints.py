@@ -51,6 +51,9 @@ _SAME_SHAPES: Mapping[str, tuple[str, str]] = _TABLE["same_shapes"]
 """Checkpoints with other weights of the same shapes and format, each with its source: facts of one size the other, but
 neither replaces the other."""
 
+UNSIZED: Mapping[str, tuple[str, str]] = _TABLE["unsized"]
+"""Checkpoints of which the name is known, and not the config: what is known, and its source."""
+
 
 def find_published(path: str) -> Published | None:
     """Returns the listed checkpoint with this id."""

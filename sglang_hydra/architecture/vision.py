@@ -42,7 +42,13 @@ def read_tower(config: Fields, architecture: str, decoder: Decoder) -> Tower:
         raise Missing("vision_config")
     if reader is None:
         reader = _merged if "out_hidden_size" in vision else _unlike_others
-    return reader(vision, decoder)
+    tower, audio = reader(vision, decoder), config.part("audio_config")
+    if audio is None or reader is not _gemma_4:
+        return tower
+    # Gemma 4's conformers: two MLPs of 4 d, attention with positions, a gated convolution (0.5.23 models/gemma4_audio.py).
+    hidden, out = audio.size("hidden_size"), audio.size("output_proj_dims")
+    layers = 24 * audio.size("num_hidden_layers") * hidden * hidden
+    return tower._replace(mlp=tower.mlp + layers + hidden * (hidden + out), whole=tower.whole + out * decoder.hidden)
 
 
 def _blocks(vision: Fields, *, gated: bool, width: int | None = None) -> tuple[int, int, int, int]:

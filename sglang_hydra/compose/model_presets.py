@@ -60,6 +60,13 @@ class ModelPresets:
         known = (own for own in self._facts if len(_flat(own)) >= _LEAST and _flat(own) in name)
         return max((own for own in known if stated <= _formats(own)), key=len, default=None)
 
+    def unsized(self, path: str) -> str | None:
+        """Returns what is known of a checkpoint that cannot be sized, with the source. Other formats have its name."""
+        from sglang_hydra.architecture.published_checkpoints import UNSIZED
+
+        known = [name for name in UNSIZED if _flat(path).startswith(_flat(name))]
+        return "{} ({})".format(*UNSIZED[max(known, key=len)]) if known else None
+
     def same_weights(self, path: str, other: str) -> bool:
         """Returns whether ``path`` is the checkpoint ``other``, or has the same shapes in any format."""
         from sglang_hydra.architecture.published_checkpoints import find_published, originals

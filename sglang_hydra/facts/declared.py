@@ -119,13 +119,18 @@ def model_facts(
     if wrong:
         raise ConfigError(*wrong)
     if facts.config is None and given is None:
-        findings = [_with_resembling(finding, presets.resembling(str(path))) for finding in findings]
+        findings = [_with_what_is_known(finding, str(path), presets) for finding in findings]
     if stated is None or path == node["model_path"]:
         return facts, findings
     return facts, [_another_model(node, path, facts), *findings]
 
 
-def _with_resembling(finding: Finding, known: str | None) -> Finding:
+def _with_what_is_known(finding: Finding, path: str, presets: KnownModels) -> Finding:
+    """Adds to HUB004 why a known name cannot be sized, or the preset that the checkpoint resembles."""
+    unsized, known = presets.unsized(path), presets.resembling(path)
+    if finding.id == "HUB004" and unsized is not None:
+        message = f"{path}: the name is known: {unsized}; {finding.message.partition(': ')[2]}"
+        return replace(finding, message=message).said(f"model=<its folder>; else {finding.hint}")
     if known is None or finding.id != "HUB004":
         return finding
     if re.sub(r"\W|_", "", known.lower()) == re.sub(r"\W|_", "", finding.message.partition(": ")[0].lower()):

@@ -69,5 +69,8 @@ class KnownModels(Protocol):
     def resembling(self, path: str) -> str | None:
         """Returns the preset whose facts likely fit ``path``, or None."""
 
+    def unsized(self, path: str) -> str | None:
+        """Returns what is known of a checkpoint that cannot be sized, or None."""
+
     def same_weights(self, path: str, other: str) -> bool:
         """Returns whether two paths name the same weights."""

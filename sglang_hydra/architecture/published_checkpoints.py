@@ -47,7 +47,7 @@ CHECKPOINTS = tuple(
     for row in _TABLE["checkpoints"]
 )
 
-_SAME_SHAPES: Mapping[str, tuple[str, str]] = _TABLE["same_shapes"]
+SAME_SHAPES: Mapping[str, tuple[str, str]] = _TABLE["same_shapes"]
 """Checkpoints with other weights of the same shapes and format, each with its source: facts of one size the other, but
 neither replaces the other."""
 
@@ -62,13 +62,8 @@ def find_published(path: str) -> Published | None:
 
 def originals(checkpoint: Published) -> tuple[str, ...]:
     """Returns the ids of checkpoints whose config has the shapes of ``checkpoint``."""
-    same = alike(checkpoint.original)
-    return (checkpoint.original,) if same is None else (checkpoint.original, same[0])
-
-
-def alike(path: str) -> tuple[str, str] | None:
-    """Returns a checkpoint with other weights of the same shapes and format, with its source; else None."""
-    return _SAME_SHAPES.get(path)
+    same = SAME_SHAPES.get(checkpoint.original, ())
+    return (checkpoint.original, *same[:1])
 
 
 def others(path: str) -> Iterator[Published]:

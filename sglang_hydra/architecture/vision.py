@@ -45,7 +45,7 @@ def read_tower(config: Fields, architecture: str, decoder: Decoder) -> Tower:
     tower, audio = reader(vision, decoder), config.part("audio_config")
     if audio is None or reader is not _gemma_4:
         return tower
-    # Gemma 4's conformers: two MLPs of 4 d, attention with positions, a gated convolution (0.5.23 models/gemma4_audio.py).
+    # Gemma 4's conformers: two MLPs of 4 d, attention, a gated convolution (0.5.23 models/gemma4_audio.py).
     hidden, out = audio.size("hidden_size"), audio.size("output_proj_dims")
     layers = 24 * audio.size("num_hidden_layers") * hidden * hidden
     return tower._replace(mlp=tower.mlp + layers + hidden * (hidden + out), whole=tower.whole + out * decoder.hidden)

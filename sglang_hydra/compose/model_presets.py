@@ -35,11 +35,11 @@ class ModelPresets:
     def facts_of(self, path: str) -> ModelFacts | None:
         """Returns the facts of a hub id: from a preset, from other weights of the same shapes, or from its weights in
         another published format."""
-        from sglang_hydra.architecture.published_checkpoints import alike, facts_as, find_published, originals
+        from sglang_hydra.architecture.published_checkpoints import SAME_SHAPES, facts_as, find_published, originals
 
         if path in self._facts:
             return self._facts[path]
-        same, source = alike(path) or ("", "")
+        same, source = SAME_SHAPES.get(path, ("", ""))
         if same in self._facts:
             return replace(
                 self._facts[same], source=f"the facts of {same}, which has the same shapes: {source}", revision=None
@@ -50,8 +50,8 @@ class ModelPresets:
 
     def facts_named(self, named: str) -> ModelFacts | None:
         """Returns the facts of a preset by its name, or of a checkpoint by its hub id."""
-        path = self._paths.get(named, named)
-        return self.facts_of(path)
+        paths = {preset.name: str(preset.node["model_path"]) for preset in self._presets}
+        return self.facts_of(paths.get(named, named))
 
     def resembling(self, path: str) -> str | None:
         """Returns the hub id of a preset whose name is part of ``path``'s name, as for a fine-tuned model; the longest
@@ -73,11 +73,6 @@ class ModelPresets:
 
         published = find_published(path)
         return path == other or (published is not None and other in originals(published))
-
-    @cached_property
-    def _paths(self) -> Mapping[str, str]:
-        """Returns each preset's checkpoint by the preset's name."""
-        return {preset.name: str(preset.node["model_path"]) for preset in self._presets}
 
     @cached_property
     def _presets(self) -> Sequence[Preset]:

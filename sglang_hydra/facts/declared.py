@@ -178,9 +178,8 @@ def _capability(written: str | None) -> tuple[int, int] | None:
 
 
 _FIELD = "speculative_draft_model_path"
-_HINT = f"{_FIELD}=<a folder with its config.json>; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
-
 _FOLDER = f"{_FIELD}=<a folder with its config.json>"
+_HINT = f"{_FOLDER}; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
 
 
 def with_draft(

@@ -46,7 +46,8 @@ def completed(stated: JsonObject, name: str, *, trust_remote_code: bool = False)
     ``name`` is the model's path: a config without ``model_type`` is read by the type that the path contains. With
     ``trust_remote_code`` SGLang runs the checkpoint's own code; the defaults of that code are unknown."""
     table = _table()
-    kind, own_code = stated.get("model_type"), _brings_code(stated)
+    kind, code = stated.get("model_type"), stated.get("auto_map")
+    own_code = isinstance(code, Mapping) and "AutoConfig" in code
     if own_code and trust_remote_code and kind not in table["sglang_types"]:
         return Completed(stated, unknown=left_out(stated))
     known = isinstance(kind, str) and kind in table["types"]
@@ -112,10 +113,6 @@ def _table() -> JsonObject:
 
 def _reader() -> str:
     return f"transformers {_table()['versions']['transformers']}"
-
-
-def _brings_code(stated: JsonObject) -> bool:
-    return isinstance(stated.get("auto_map"), Mapping) and "AutoConfig" in stated["auto_map"]
 
 
 def _why_refused(stated: Mapping[str, object], own_code: bool) -> str:

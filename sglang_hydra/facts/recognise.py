@@ -30,7 +30,8 @@ def recognise(probe: GpuProbe, presets: Mapping[str, JsonObject]) -> str | None:
         declared = preset.get("memory_mib")
         if not declared or not _agrees(probe.vendor, preset.get("vendor")):
             continue
-        if not _agrees(_dotted(probe.compute_capability), preset.get("compute_capability")):
+        capability = ".".join(map(str, probe.compute_capability or ())) or None
+        if not _agrees(capability, preset.get("compute_capability")):
             continue
         distance = abs(memory - float(declared)) / float(declared)
         likeness = max((_likeness(probe.name, name) for name in preset.get("device_names") or ()), default=0.0)
@@ -60,7 +61,3 @@ def _chip(text: str) -> str:
 
 def _agrees(seen: str | None, declared: str | None) -> bool:
     return seen is None or declared is None or seen == declared
-
-
-def _dotted(capability: tuple[int, int] | None) -> str | None:
-    return f"{capability[0]}.{capability[1]}" if capability else None

@@ -32,7 +32,8 @@ def preset_facts(node: JsonObject, source: str) -> ModelFacts | None:
     if stated.get("quantization_config", stated) is None:
         del stated["quantization_config"]
     extra: JsonDict = {}
-    format = _whole(f"{name[:-5]}.{QUANTIZATION}") if name is not None and _is_there(name) else None
+    format_file = f"{(name or '')[:-5]}.{QUANTIZATION}"
+    format = _whole(format_file) if name and (conf_dir() / FOLDER / format_file).is_file() else None
     if format is not None and "quantization_config" not in stated:
         quantization = {"quant_method": "modelopt", **format["quantization"]}
         # SGLang reads the layers of a mixed format from config.json, as ModelOpt writes it (nemotron_h.py 0.5.23).
@@ -43,10 +44,6 @@ def preset_facts(node: JsonObject, source: str) -> ModelFacts | None:
     excerpt = own if own and "architectures" in own else stated
     extra |= {} if name is None else {"whole": True, "identity": excerpt}
     return ModelFacts(stated, source=node["source"] or source, extra=extra)
-
-
-def _is_there(name: str) -> bool:
-    return (conf_dir() / FOLDER / f"{name[:-5]}.{QUANTIZATION}").is_file()
 
 
 @lru_cache(maxsize=256)

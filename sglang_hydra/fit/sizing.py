@@ -211,7 +211,8 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
     sizes = overheads.captured_sizes(values, known.layout, gpu, ranks, slots)
     need.graphs = overheads.graphs(values, decoder, ranks, backend, sizes, context)
     prefill = overheads.prefill_tokens(values, context)
-    need.activations = overheads.activations(decoder, ranks, prefill, _last_positions(slots, prefill))
+    # A prefill batch has logits at the last position of each request, of which few share a batch.
+    need.activations = overheads.activations(decoder, ranks, prefill, min(slots, prefill, 64))
 
 
 def _size_draft_cache(
@@ -252,11 +253,6 @@ def _reserved(known: Understanding, rules: Allocation) -> float:
 
 
 _MEDIA = 100.0 * overheads.MIB
-
-
-def _last_positions(slots: int, prefill: int) -> int:
-    """Returns the positions of a prefill batch with logits: the last of each request, of which few share a batch."""
-    return min(slots, prefill, 64)
 
 
 def _pool(

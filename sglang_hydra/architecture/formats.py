@@ -144,7 +144,7 @@ class Scheme(NamedTuple):
         return plain(self.element)
 
 
-_LAYER = re.compile(r"layers(?:\\\.|\.)(\d+)(?:(?:\\\.|\.)(.*))?$")
+_LAYER = re.compile(r"layers(?:\\\.|\.)([0-9]{1,9})(?:(?:\\\.|\.)(.*))?$")
 # The prefixes of a layer's own modules, in language models and in the multimodal models around them.
 _PREFIXES = ("model.layers.", "language_model.model.layers.", "model.language_model.layers.", "backbone.layers.")
 
@@ -222,7 +222,7 @@ def _parse(patterns: tuple[str, ...]) -> Skips:
         if written.startswith("re:"):
             try:
                 regular.append(re.compile(written[3:]))
-            except re.error:
+            except (re.error, RecursionError, OverflowError):
                 continue  # an invalid pattern, which matches nothing
             continue
         pattern = _renamed(written.rstrip("*."))

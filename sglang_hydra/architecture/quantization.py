@@ -32,6 +32,7 @@ Pair = tuple[Stored, Stored]
 SPECIFIED = "0.5.2"
 _SKIP_LISTS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "exclude")
 _NONE = read_skips(())
+_MOST_LAYERS = 10_000
 
 
 def element_bytes(values: Mapping[str, object], gpu: GpuFacts) -> int:
@@ -239,7 +240,7 @@ def _gguf_module(modules: Fields, name: str) -> list[Group]:
     """Returns the formats of one module, one group for all layers with the same format."""
     listed = modules.get(name)
     layers: dict[float, list[str]] = {}
-    for number, bits in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
+    for number, bits in enumerate(listed[:_MOST_LAYERS] if isinstance(listed, (list, tuple)) else ()):
         if bits is not None:
             exact = Fields({name: bits}, modules.source, modules.prefix).number(name)
             layers.setdefault(exact, []).append(f"layers.{number}.{name}")

@@ -122,7 +122,7 @@ class Layout(NamedTuple):
         The arithmetic is SGLang's: 0.5.2 entrypoints/engine.py:770-774 and managers/data_parallel_controller.py:156,
         0.5.23 the same at 936-938 and 445-448: a copy begins tp x step GPUs after the previous one."""
         ranks, stages, _ = self.node_share
-        if self.copies * stages * ranks > _MOST_RANKS:
+        if not 0 < self.copies * stages * ranks <= _MOST_RANKS:
             return []
         return [
             self.first_gpu + copy * self.tp * self.gpu_step + stage * ranks + rank * self.gpu_step

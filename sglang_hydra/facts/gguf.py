@@ -74,7 +74,7 @@ def config_of(header: Header) -> JsonDict | None:
     an architecture that SGLang 0.5.2 cannot read from a GGUF file, or for one part of a split file. Raises
     UnreadableGguf for too many layers."""
     kind = header.values.get("general.architecture")
-    if kind not in _ARCHITECTURES or int(header.values.get("split.count") or 1) > 1:
+    if kind not in _ARCHITECTURES or header.values.get("split.count") not in (None, 0, 1):
         return None
     architecture, model_type = _ARCHITECTURES[kind]
     stated = {field: header.values.get(f"{kind}.{key}") for field, key in _FIELDS.items()}

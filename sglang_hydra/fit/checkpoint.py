@@ -16,7 +16,7 @@ from sglang_hydra.text.json_types import Json
 
 INDEX = "model.safetensors.index.json"
 _HEADER_LIMIT = 100_000_000  # bytes; safetensors refuses longer headers
-_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+_LAYER = re.compile(r"(?:^|\.)layers\.([0-9]{1,9})\.")
 
 
 class CheckpointSize(NamedTuple):
@@ -66,7 +66,9 @@ def _from_index(index: str, folder: str) -> CheckpointSize:
     layers = 1 + max((_layer(name) for name in names), default=-1)
     metadata = content.get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
-    if total is not None and (isinstance(total, bool) or not isinstance(total, (int, float)) or total <= 0):
+    if total is not None and (
+        isinstance(total, bool) or not isinstance(total, (int, float)) or not 0 < total < 1 << 63
+    ):
         raise _corrupt(index, f"metadata.total_size is {total!r}, a number of bytes is needed")
     files = sorted({os.path.join(folder, file) for file in names.values()})
     if all(map(os.path.isfile, files)) and (total is None or _has_more_layers(folder, layers)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import NamedTuple
 
@@ -49,6 +50,20 @@ def _gguf(layers: int) -> bytes:
     return b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + kind + text("llama.block_count") + struct.pack("<II", 4, layers)
 
 
+def _split(kind: int, value: bytes) -> bytes:
+    """A header whose number of parts is no number."""
+    keys = [(b"general.architecture", 8, struct.pack("<Q", 5) + b"llama"), (b"split.count", kind, value)]
+    packed = [struct.pack("<Q", len(name)) + name + struct.pack("<I", of) + content for name, of, content in keys]
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + b"".join(packed)
+
+
+def _skips(*patterns: str) -> str:
+    skips = {"quant_method": "fp8", "ignored_layers": [f"re:{pattern}" for pattern in patterns]}
+    sizes = {"hidden_size": 64, "num_hidden_layers": 99, "num_attention_heads": 4, "vocab_size": 999}
+    about = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "intermediate_size": 64}
+    return json.dumps({**about, **sizes, "quantization_config": skips})
+
+
 def _servers(number: int) -> str:
     one = (
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: s{0}}}\nspec:\n  containers:\n  - name: c\n"
@@ -58,6 +73,7 @@ def _servers(number: int) -> str:
 
 
 COMMAND = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B"
+_FACTS = "plan gpu=h200 model=a/b model.facts_from={}"
 _DEEP, _MANY, _LONG, _SELF = "50 levels deep", "values once its aliases", "400 digits", "is within"
 HOSTILE = (
     Hostile("merges.yaml", _merges(), told=_MANY),
@@ -89,6 +105,13 @@ HOSTILE = (
     Hostile("words.sh", f"{COMMAND}{' --tp 2' * 50_000}\n", "import {}", "1.5 s of the processor"),
     Hostile("servers.yaml", _servers(3_000), "import {}", "20000 are read"),
     Hostile("fewer_servers.yaml", _servers(200), "check {}", "at most 32 are read"),
+    Hostile("odd_keys.yaml", f"{SERVER}1: 2\nnull: 4\ntrue: 5\n.nan: 7\n", told="CLI001"),
+    Hostile("open_string.json", '{"a": "' + '[\\"' * 300_000, told="it is no JSON"),
+    Hostile("open_string.config.json", '{"model_type": "' + '[\\"' * 3_000_000, _FACTS, "this is no JSON"),
+    Hostile("split_text.gguf", _split(8, struct.pack("<Q", 1) + b"x"), "plan gpu=h200 model={}", "GGUF"),
+    Hostile("split_nan.gguf", _split(6, struct.pack("<f", float("nan"))), "plan gpu=h200 model={}", "GGUF"),
+    Hostile("patterns.config.json", _skips(*["(.*)*(.*)*x"] * 9), _FACTS, "1.5 s of the processor"),
+    Hostile("deep_pattern.config.json", _skips("(" * 5_000), _FACTS, "Plan "),
     Hostile("lora.log", "target modules lora " * 410 + "\n", "diagnose {}", ""),
     Hostile(
         "snapshots.log",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,33 +96,54 @@ def test_nothing_is_fetched_by_a_partial_clone(gone: str, repo: Path, run: Run, 
 
 
 def test_a_tree_that_leads_out_of_its_folder_writes_nothing_there(repo: Path, run: Run, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
     blob = git(repo, "rev-parse", "HEAD:a.yaml")
-
-    def tree(*rows: str) -> str:
-        done = subprocess.run(
-            ["git", "hash-object", "-t", "tree", "-w", "--stdin", "--literally"],
-            cwd=repo,
-            input=b"".join(_raw(row) for row in rows),
-            capture_output=True,
-            check=True,
-            timeout=60,
-        )
-        return done.stdout.decode().strip()
-
-    def _raw(row: str) -> bytes:
-        mode, name, of = row.split(" ")
-        return f"{mode} {name}".encode() + b"\0" + bytes.fromhex(of)
-
     (repo / "target").write_text(str(outside))
     link = git(repo, "hash-object", "-w", "target")
-    inner = tree(f"100644 planted {blob}")
-    top = tree(f"40000 .. {inner}", f"100644 a.yaml {blob}", f"120000 way {link}", f"40000 way {inner}")
-    commit = git(repo, "commit-tree", top, "-m", "hostile")
-    printed = run("check", "--base", commit, "a.yaml")
+    inner = tree(repo, f"100644 planted {blob}")
+    links = tree(repo, f"120000 planted {link}")
+    own, way = f"100644 a.yaml {blob}", f"120000 way {link}"
+    rows = {
+        (f"40000 .. {inner}", own): 2,
+        (f"40000 .git {inner}", own): 2,
+        (own, way, f"40000 way {inner}"): 0,
+        (own, way, f"40000 way {links}"): 0,  # a link that would be written through a link
+        (own, f"100644 {'x' * 300} {blob}"): 0,  # no file system takes it
+    }
+    for top, code in rows.items():
+        commit = git(repo, "commit-tree", tree(repo, *top), "-m", "hostile")
+        printed = run("check", "--base", commit, "a.yaml")
+        assert (printed.code, "REV002" in printed.err) == (code, code == 2), top
+        assert not list(outside.iterdir())
+
+
+def test_a_revision_of_few_bytes_and_billions_of_files_is_refused(repo: Path, run: Run) -> None:
+    made = tree(repo, *(f"100644 f{number} {git(repo, 'rev-parse', 'HEAD:a.yaml')}" for number in range(10)))
+    for _ in range(9):
+        made = tree(repo, *(f"40000 d{number} {made}" for number in range(10)))
+    began = time.monotonic()
+    printed = run("check", "--base", git(repo, "commit-tree", made, "-m", "bomb"), "a.yaml")
     assert (printed.code, "REV002" in printed.err) == (2, True)
-    assert not list(outside.iterdir())
+    assert time.monotonic() - began < 30
+
+
+def test_a_config_that_never_ends_is_a_finding(repo: Path, run: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    git(repo, "config", "include.path", str(tmp_path / "pipe"))
+    printed = run("check", "--base", "HEAD", "a.yaml")
+    assert (printed.code, "git takes more than 2 s of the processor, or 5 s" in " ".join(printed.err.split())) == (
+        2,
+        True,
+    )
+
+
+def tree(repo: Path, *rows: str) -> str:
+    """Writes a tree of any rows: ``MODE NAME BLOB``."""
+    split = [row.split(" ") for row in rows]
+    raw = b"".join(f"{mode} {name}".encode() + b"\0" + bytes.fromhex(of) for mode, name, of in split)
+    words = ["git", "hash-object", "-t", "tree", "-w", "--stdin", "--literally"]
+    done = subprocess.run(words, cwd=repo, input=raw, capture_output=True, check=True, timeout=60)
+    return done.stdout.decode().strip()
 
 
 def test_a_revision_has_its_bytes_links_and_folders(repo: Path, run: Run) -> None:

@@ -6,7 +6,9 @@ import functools
 import re
 from collections.abc import Iterable
 
-_PARTS = re.compile(r"(?P<numbers>\d+(?:\.\d+)*)(?:[.-]?(?P<kind>a|b|rc|post|dev)[.-]?(?P<count>\d*))?(?:\+.*)?")
+_PARTS = re.compile(
+    r"(?P<numbers>\d{1,9}(?:\.\d{1,9})*)(?:[.-]?(?P<kind>a|b|rc|post|dev)[.-]?(?P<count>\d{0,9}))?(?:\+.*)?"
+)
 _SAME_CODE = re.compile(r"\+(?:cu|rocm|cpu|xpu|npu|hpu|musa)[\d.]*")
 """Local version parts that name a build's hardware; any other part (``+mine``) may mean other code."""
 FIRST_NUMBERED = ((0, 1), 0, 0)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import shutil
+import resource
+import signal
 import subprocess
-import tarfile
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
 
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import RECORD_BYTES
@@ -74,13 +77,22 @@ def working_in(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-_GIT_S = 120.0
+_NAME_S, _OBJECTS_S, _CPU_S = 5.0, 20.0, 2
+_FILES, _BYTES, _LISTED = 50_000, 1 << 29, 1 << 25
+"""The most files of a revision, their bytes in all, and the most bytes of git's list of them: a few trees of some bytes
+can mean billions of files."""
+_CHUNK, _DEEPEST = 1 << 20, 200
 # A checkout may contain another repository, whose settings name programs: git must not use that one.
-_NO_PROGRAMS = ("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+_OPTIONS = (
+    "safe.bareRepository=explicit",
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.bigFileThreshold=1m",
+)
 # No protocol has this name; before 2.44 it is git's only way to prevent fetching.
 _NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-_AS_COMMITTED = "* -export-ignore -export-subst -text -crlf -eol -ident -filter -working-tree-encoding\n"
-"""These attributes override those of the tree, by which git would omit or change files."""
+# A crafted tree may give a file and a folder the same name, or names that no folder takes: the first one stays.
+_NOT_WRITTEN = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT)
 
 
 @dataclass(frozen=True)
@@ -110,16 +122,53 @@ class Revision:
     def write_into(self, root: Path) -> None:
         """Writes the files into the new folder ``root``: links last, nothing outside, no file above 256 MiB.
 
-        Raises ConfigError (REV002), also for blobs that are missing in this clone.
+        Raises ConfigError (REV002), also for blobs that are missing in this clone, and for a revision over the limits.
         """
         root.mkdir()
+        hint = f"git worktree add ../base {self.named}, and --base ../base"
         with _own_repo(self) as env:
-            packed = Path(env["GIT_DIR"]) / "tree.tar"
-            hint = f"git worktree add ../base {self.named}, and --base ../base"
-            _run(self.named, ["archive", "--format=tar", f"--output={packed}", self.commit], env, env["GIT_DIR"], hint)
-            with tarfile.open(packed) as archive:
-                for member in sorted(archive, key=tarfile.TarInfo.issym):
-                    _write(archive, member, root)
+            words = ["ls-tree", "-r", "-z", "-l", "--full-tree", self.commit]
+            listed = _run(self.named, words, env, hint).split("\0")[:-1]
+            try:
+                rows = sorted(filter(None, map(_Row.of, listed)), key=lambda row: row.is_link)
+            except ValueError as failure:
+                raise unusable(self.named, str(failure)) from None
+            if len(listed) > _FILES or sum(row.size for row in rows) > _BYTES:
+                raise unusable(self.named, f"it has more than {_FILES} files or {_BYTES >> 20} MiB", hint)
+            wanted = Path(env["GIT_DIR"], "wanted")
+            wanted.write_text("".join(f"{row.blob}\n" for row in rows), encoding="ascii")
+            with wanted.open("rb") as names, _git(self.named, ["cat-file", "--batch"], env, hint, names) as blobs:
+                for row in rows:
+                    if not (header := blobs.readline()):
+                        break  # git has failed
+                    if header != f"{row.blob} blob {row.size}\n".encode():
+                        raise unusable(self.named, f"{row.name} is not in this clone", hint)
+                    try:
+                        _write(row, blobs, root)
+                    except OSError as failure:
+                        raise unusable(self.named, f"{row.name}: {failure.strerror}", hint) from None
+                    blobs.read(1)
+
+
+class _Row(NamedTuple):
+    """One file or link of a revision: its path, the name of its blob and its bytes."""
+
+    name: str
+    blob: str
+    size: int
+    is_link: bool
+
+    @classmethod
+    def of(cls, listed: str) -> _Row | None:
+        """Reads a row of ``git ls-tree -l``; None for a submodule or a file too large or deep. Raises ValueError for a
+        path that leads out or into git's own folder."""
+        about, _, name = listed.partition("\t")
+        mode, _, blob, size = about.split()
+        if {"", ".", "..", ".git"} & {part.lower() for part in name.split("/")}:
+            raise ValueError(f"{name!r} leads out of it")
+        if mode[:2] not in ("10", "12") or name.count("/") > _DEEPEST or (size != "BAD" and int(size) > RECORD_BYTES):
+            return None
+        return cls(name, blob, 0 if size == "BAD" else int(size), mode[:2] == "12")
 
 
 def unusable(named: str, why: str, hint: str | None = None) -> ConfigError:
@@ -130,21 +179,52 @@ def unusable(named: str, why: str, hint: str | None = None) -> ConfigError:
 
 
 def _asked_here(named: str, *asked: str) -> str:
-    return _run(named, ["rev-parse", *asked], {**os.environ, **_NO_FETCH}, None)
+    return _run(named, ["rev-parse", *asked], {**os.environ, **_NO_FETCH})
 
 
-def _run(named: str, words: Sequence[str], env: Mapping[str, str], cwd: str | None, hint: str | None = None) -> str:
+def _run(named: str, words: Sequence[str], env: Mapping[str, str], hint: str | None = None) -> str:
     """Returns git's output. Raises ConfigError with its last line."""
-    command = ["git", *_NO_PROGRAMS, *words]
-    quiet = subprocess.DEVNULL
-    try:
-        done = subprocess.run(command, cwd=cwd, env=env, stdin=quiet, capture_output=True, timeout=_GIT_S, check=False)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as failure:
-        raise unusable(named, f"git cannot be run: {failure}") from failure
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise unusable(named, lines[-1] if lines else "it is neither a folder nor a revision that is here", hint)
-    return os.fsdecode(done.stdout)
+    with _git(named, words, env, hint) as said:
+        content = said.read(_LISTED + 1)
+        if len(content) > _LISTED:
+            raise unusable(named, f"it has more than {_FILES} files", hint)
+    return os.fsdecode(content)
+
+
+@contextlib.contextmanager
+def _git(
+    named: str, words: Sequence[str], env: Mapping[str, str], hint: str | None = None, given: BinaryIO | None = None
+) -> Iterator[BinaryIO]:
+    """Yields git's output as it comes, for a bounded time. Raises ConfigError with its last line."""
+    command, stdin = (
+        ["git", *(word for option in _OPTIONS for word in ("-c", option)), *words],
+        given or subprocess.DEVNULL,
+    )
+    with tempfile.TemporaryFile() as errors:
+        try:
+            git = subprocess.Popen(command, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=errors)
+        except (OSError, ValueError) as failure:
+            raise unusable(named, f"git cannot be run: {failure}") from failure
+        if set_limit := getattr(resource, "prlimit", None):  # Linux's
+            set_limit(git.pid, resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+        seconds = _NAME_S if hint is None else _OBJECTS_S
+        late = threading.Timer(seconds, git.kill)
+        late.start()
+        try:
+            assert git.stdout is not None
+            with git.stdout as said:
+                yield cast(BinaryIO, said)
+            git.wait()
+        finally:
+            late.cancel()
+            git.kill()
+            git.wait()
+        if git.returncode == -signal.SIGKILL:
+            raise unusable(named, f"git takes more than {_CPU_S} s of the processor, or {seconds:g} s", hint)
+        if git.returncode:
+            errors.seek(0)
+            lines = errors.read(_CHUNK).decode("utf-8", "replace").strip().splitlines()
+            raise unusable(named, lines[-1] if lines else "it is neither a folder nor a revision that is here", hint)
 
 
 @contextlib.contextmanager
@@ -152,9 +232,8 @@ def _own_repo(revision: Revision) -> Iterator[Mapping[str, str]]:
     """Yields the environment of a git with the revision's objects and only our config."""
     with tempfile.TemporaryDirectory(prefix="sglang-hydra-git-") as made:
         own = Path(made)
-        for folder in ("objects", "refs", "info"):
+        for folder in ("objects", "refs"):
             (own / folder).mkdir()
-        (own / "info" / "attributes").write_text(_AS_COMMITTED, encoding="ascii")
         (own / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
         lines = ["[core]", "repositoryformatversion = 1", "bare = true"]
         lines += ["[extensions]", f"objectformat = {revision.hash_name}"] if revision.hash_name != "sha1" else []
@@ -164,16 +243,24 @@ def _own_repo(revision: Revision) -> Iterator[Mapping[str, str]]:
         yield {**inherited, **_NO_FETCH, **ours, "GIT_CONFIG_GLOBAL": os.devnull}
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
-    """Writes one file or link below ``root``; skips paths outside and git's own folders."""
-    file = root / member.name
-    stays_inside = not {"", ".", "..", ".git"} & {part.lower() for part in member.name.split("/")}
-    # A crafted tree may give a file and a folder the same name; the first one stays.
-    with contextlib.suppress(FileExistsError, NotADirectoryError, ValueError):
-        if stays_inside and member.issym():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            os.symlink(member.linkname, file)
-        elif stays_inside and member.size <= RECORD_BYTES and (content := archive.extractfile(member)) is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("xb") as stream:
-                shutil.copyfileobj(content, stream)
+def _write(row: _Row, blobs: BinaryIO, root: Path) -> None:
+    """Writes one file or link below ``root``, never through a link. Raises OSError."""
+    file, left = root / row.name, row.size
+    try:
+        if "\0" in row.name or os.path.realpath(file.parent) != str(file.parent):
+            raise OSError(errno.ENOTDIR, "a link leads there")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if row.is_link:
+            target, left = blobs.read(left), 0
+            os.symlink(os.fsdecode(target), file)
+            return
+        with file.open("xb") as stream:
+            while left and (chunk := blobs.read(min(left, _CHUNK))):
+                left -= stream.write(chunk)
+    except ValueError:  # a link with a zero byte
+        pass
+    except OSError as failure:
+        if failure.errno not in _NOT_WRITTEN:
+            raise
+    while left and (chunk := blobs.read(min(left, _CHUNK))):
+        left -= len(chunk)

@@ -14,7 +14,9 @@ from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.planning.making.replan import Replanner, planned
 from sglang_hydra.planning.plan import Plan, Recorded
+from sglang_hydra.text.budget import OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
 
 
 def plan(
@@ -103,8 +105,12 @@ def plan_composed(
     """Plans the composition of ``requests``. Without remedies, a misfit offers none."""
     env = os.environ if env is None else env
     lock = composition.nodes.lock
-    if lock is not None and not (recorded and recorded.locked):
-        from sglang_hydra.planning.recorded.lock import replay
+    try:
+        with cpu_limit("record"):  # patterns and counts of a config.json may cost what no limit of its text foresees
+            if lock is not None and not (recorded and recorded.locked):
+                from sglang_hydra.planning.recorded.lock import replay
 
-        return replay(composer, requests, lock, env, recorded, seed)
-    return planned(Replanner(composer, requests, seed, env, recorded), composition, with_remedies)
+                return replay(composer, requests, lock, env, recorded, seed)
+            return planned(Replanner(composer, requests, seed, env, recorded), composition, with_remedies)
+    except OverBudget as failure:
+        raise ConfigError(Finding("error", "CLI009", f"this cannot be planned: {failure}")) from failure

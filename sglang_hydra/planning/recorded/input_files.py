@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -138,7 +138,7 @@ def is_ours(file: Path, content: str) -> bool:
         return all(isinstance(item, Mapping) and len(item) == 1 and {*item} <= {*EVERY, *NODES} for item in loaded)
     if not isinstance(loaded, Mapping):
         return not isinstance(loaded, str)
-    keys = {str(key) for key in loaded.get(_key_too_many(loaded), loaded)}
+    keys = {str(key) for key in _arguments_in(loaded)}
     ours = keys & {*EVERY, *NODES, *_OF_YAML}
     if "defaults" in keys or keys == ours:
         return True
@@ -149,6 +149,12 @@ def is_ours(file: Path, content: str) -> bool:
     ):
         return False
     return file.absolute().parent.name in NODES or len(keys) - len(ours) <= len(ours)
+
+
+def _arguments_in(loaded: Mapping[object, object]) -> Iterable[object]:
+    key = _key_too_many(loaded)
+    below = loaded if key is None else loaded[key]
+    return below if isinstance(below, Mapping) else ()
 
 
 def _key_too_many(loaded: Mapping[object, object]) -> str | None:
@@ -164,7 +170,7 @@ def is_experiment(file: Path, content: str) -> bool:
     if not is_ours(file, content) or is_record(content):
         return False
     loaded = load_yaml(content, "manifest")
-    keys = {str(key) for key in loaded.get(_key_too_many(loaded), loaded)} if isinstance(loaded, Mapping) else set()
+    keys = {str(key) for key in _arguments_in(loaded)} if isinstance(loaded, Mapping) else set()
     return bool(keys & {*_GROUPS, *_OF_YAML})
 
 

@@ -28,6 +28,8 @@ _TELLING = (
     "API_KEY",
     "ACCESS_KEY",
     "PRIVATE_KEY",
+    "ACCOUNTKEY",
+    "ACCESSKEY",
 )
 """Mark a secret anywhere in a name, in any case."""
 _IN_ANY_CASE = frozenset(
@@ -39,7 +41,21 @@ _IN_ANY_CASE = frozenset(
 _WORDS = _IN_ANY_CASE | frozenset(
     (
         *("AUTH", "AUTHENTICATION", "AUTHORIZATION", "CONNSTR", "CRYPT", "ENCRYPTION", "KEY", "KEYS", "KEYSTORE"),
-        *("NONCE", "PASS", "PAT", "PEM", "PFX", "PIN", "PRIV", "PRIVATE", "SALT", "SAS", "SIGNATURE", "SIGNED"),
+        *(
+            "NONCE",
+            "PASS",
+            "PAT",
+            "PEM",
+            "PFX",
+            "PIN",
+            "PRESIGNED",
+            "PRIV",
+            "PRIVATE",
+            "SALT",
+            "SAS",
+            "SIGNATURE",
+            "SIGNED",
+        ),
         *("SIGNING", "TOKEN", "UNSEAL"),
     )
 )
@@ -47,6 +63,10 @@ _WORDS = _IN_ANY_CASE | frozenset(
 after a word of ``_OWNERS``."""
 _ENDS = ("TOKEN", "KEY", "PASS", "PWD", "PW")
 _NO_SECRET = frozenset(("BYPASS", "COMPASS", "DONKEY", "HOTKEY", "MONKEY", "TURKEY"))
+_SIZES = frozenset(
+    ("BLOCK", "BUDGET", "COUNT", "LEN", "LENGTH", "LIMIT", "MEMORY", "NETWORK", "SIZE", "TIMEOUT", "TTL")
+)
+"""A name that ends so is a number or a place: TOKEN_BUDGET, PIN_MEMORY."""
 _OWNERS = ("ACCESS", "API", "AUTH", "BEARER", "HF", "HUB", "REFRESH", "SESSION", "SGLANG", "SGL")
 _STORES = frozenset(("AMQP", "BROKER", "CONN", "CONNECTION", "DATABASE", "DB", "MONGO", "MONGODB", "MYSQL", "POSTGRES"))
 _STORES |= {"JDBC", "PG", "POSTGRESQL", "RABBITMQ", "REDIS", "SENTRY", "SQL"}
@@ -67,7 +87,7 @@ def is_secret_name(name: str) -> bool:
 
 def _has_secret_word(name: str) -> bool:
     words = [word.rstrip("0123456789") for word in name.upper().split("_")]
-    if name in _PLAIN or name in FIELDS:
+    if name in _PLAIN or name in FIELDS or words[-1] in _SIZES or "KEY_VALUE" in name:
         return False
     if name.islower():  # most are arguments of a release: an eos_token, a hash_key
         return not _IN_ANY_CASE.isdisjoint(words)
@@ -77,6 +97,35 @@ def _has_secret_word(name: str) -> bool:
         or any(f"{owner}_TOKENS" in name for owner in _OWNERS)
         or not (_STORES.isdisjoint(words) or _ADDRESSES.isdisjoint(words))
     )
+
+
+def without_secrets(text: str) -> str:
+    """Hides keys, tokens and passwords in a text of others, such as a line of a log: by the name before the value, by
+    the header or flag that holds it, and by the form of the value."""
+    for pattern, replacement in _IN_TEXT:  # compiled when they are needed: no plan needs them
+        text = re.sub(pattern, replacement, text, flags=re.IGNORECASE)
+    return re.sub(_PAIR, _without_value, text)
+
+
+def _without_value(pair: re.Match[str]) -> str:
+    is_secret = is_secret_name(pair[1].replace("-", "_")) and pair[3].lower() not in ("none", "null", "bearer", "basic")
+    return f"{pair[1]}{pair[2]}{HIDDEN}" if is_secret else pair[0]
+
+
+_PAIR = r"""(?<![\w-])([A-Za-z][\w-]{1,63})(['"]?[ ]?[=:][ ]?['"]?)([^'",\s)}\]]{4,400})"""
+_IN_TEXT = (
+    (r"\b(hf_|gh[pousr]_|github_pat_|xox[abprs]-|glpat-|nvapi-|(?-i:eyJ))[\w.-]{12,}", r"\1***"),
+    (r"\b(sk-)[\w-]{20,}|\b((?-i:A[KS]IA))(?-i:[A-Z0-9]{16})\b", r"\1\2***"),
+    (r"(authorization['\"]?\s?[=:]\s?['\"]?\w{1,20} )\S+", r"\1***"),
+    (r"\b(Bearer) [\w.~+/=-]{4,}", r"\1 ***"),
+    (
+        r"((?:api[_-]?key|token|password|secret)['\"]?\s?[=:]\s?['\"]?)(?!none\b|null\b)(?=\S*[a-z])[^'\",\s)]{6,}",
+        r"\1***",
+    ),
+    (r"(--[\w-]{0,40}(?:api-key|-token|password|secret)[= ])\S+", r"\1***"),
+    (r"([?&;][\w-]{0,20}(?:sig|signature|key|token|code|auth)=)[^&\s'\"]{6,}", r"\1***"),
+    (r"(://[^/\s:@]{0,80}:)[^@/\s]{1,200}@", r"\1***@"),
+)
 
 
 def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None:

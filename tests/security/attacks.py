@@ -83,7 +83,16 @@ SECRET_NAMES = (
     *("SGLANG_DATABASE_URL", "SGLANG_REDIS_URI", "SGLANG_PG_CONNECTION_STRING", "SGLANG_APIKEY", "SGLANG_KEYS"),
     *("SGLANG_HF_TOKEN", "SGLANG_DB_CRYPT", "SGLANG_DBPASS", "SGLANG_DBPWD", "SGLANG_SSHKEY", "SGLANG_MASTERKEY"),
     *("SGLANG_AUTHORIZATION", "POD_AUTHKEY", "POD_PASSCODE", "POD_PASS1", "POD_KEY2", "POD_NONCE", "POD_SIGNED_URL"),
-    *("SGLANG_JDBC_URL", "SGLANG_CSRF", "Sglang_Key", "sglang_db_pw", "sglang_cookie", "pod_dsn", "SLURM_UNSEAL"),
+    *(
+        "SGLANG_JDBC_URL",
+        "SGLANG_CSRF",
+        "Sglang_Key",
+        "sglang_db_pw",
+        "sglang_cookie",
+        "pod_dsn",
+        "SLURM_UNSEAL",
+        "PRESIGNED_URL",
+    ),
 )
 """Names of variables that say secret, each with a beginning that is a launcher's or SGLang's own."""
 
@@ -98,5 +107,6 @@ PLAIN_NAMES = (
         "PINNED",
     ),
     *("eos_token", "hash_key", "topologyKey", "key", "max_total_tokens", "PWD", "KEYWORDS", "DATABASE", "LOGIN_NODE"),
+    *("KEY_VALUE_CACHE", "TOKEN_BUDGET", "TOKEN_COUNT", "PIN_MEMORY", "TOKENIZER_PATH", "MAX_TOKENS"),
 )
 """Names that are like those of secrets."""

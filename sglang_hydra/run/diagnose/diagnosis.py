@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.releases.refusals import cannot_raise
 from sglang_hydra.run.diagnose.advice import fitted, in_release, with_costs
 from sglang_hydra.run.diagnose.cause import Cause, cause_of, nearest_release
@@ -18,7 +19,7 @@ from sglang_hydra.run.diagnose.log_advice import Advice, LogNumbers, advice_near
 from sglang_hydra.run.diagnose.log_origin import version_of
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.server_args import CUT
-from sglang_hydra.run.diagnose.verdict import STOPPED, Verdict, decide, without_secrets
+from sglang_hydra.run.diagnose.verdict import STOPPED, Verdict, decide
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import shown

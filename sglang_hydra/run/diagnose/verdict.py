@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -23,19 +22,6 @@ ENOUGH = 0.5
 STOPPED = "stopped"
 _CONSEQUENCES = frozenset(LOG_LINES["consequences"])
 _SECONDS = len("2026-06-11 08:15:11")
-_SECRETS = tuple(
-    (re.compile(pattern, re.IGNORECASE), replacement)
-    for pattern, replacement in (
-        (r"\bhf_[A-Za-z0-9]{16,}", "hf_***"),
-        (r"\b(Bearer) [\w.~+/=-]{4,}", r"\1 ***"),
-        (
-            r"((?:api[_-]?key|token|password|secret)['\"]?\s?[=:]\s?['\"]?)(?!none\b|null\b)(?=\S*[a-z])[^'\",\s)]{6,}",
-            r"\1***",
-        ),
-        (r"(--(?:admin-)?api-key[= ])\S+", r"\1***"),
-        (r"(://[^/\s:@]{1,80}:)[^@/\s]{1,200}@", r"\1***@"),
-    )
-)
 
 
 class Verdict(NamedTuple):
@@ -138,10 +124,3 @@ def _by_signal(life: Life, number: int | None) -> Verdict:
         if number in failure.signals:
             return Verdict(failure, _BY_SIGNAL_ALONE, signal=number)
     return Verdict(None, 0.0, signal=number)
-
-
-def without_secrets(text: str) -> str:
-    """Hides keys and tokens in a line."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.run.diagnose import UNKNOWN, diagnose
-from sglang_hydra.run.diagnose.verdict import signal_of, without_secrets
+from sglang_hydra.run.diagnose.verdict import signal_of
+from tests.security.attacks import SECRET_NAMES
 
 ARGS = "[2025-06-11 08:14:02] server_args=ServerArgs(model_path='m', tp_size=2, api_key='correct-horse')"
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB."
@@ -243,10 +245,31 @@ def test_no_secret_is_quoted() -> None:
         ("api_key=None, port=1", "api_key=None, port=1"),
         ("HF_TOKEN=hf_1234567890abcdefXYZ", "HF_TOKEN=***"),
         ("#token: 9071, token usage: 0.01", "#token: 9071, token usage: 0.01"),
+        ("POD_SIGNING_KEY='a1b2c3d4'", "POD_SIGNING_KEY='***'"),
+        ('{"DB_PWD": "a1b2c3d4"}', '{"DB_PWD": "***"}'),
+        ("Cookie: session=a1b2c3d4", "Cookie: ***"),
+        ("authorization: Basic YTpiYzpk", "authorization: Basic ***"),
+        ("GET https://h/x?sig=a1b2c3d4&se=1", "GET https://h/x?sig=***&se=1"),
+        ("GET https://h/x?X-Amz-Signature=a1b2c3d4", "GET https://h/x?X-Amz-Signature=***"),
+        ("AccountKey=a1b2c3d4;x", "AccountKey=***"),
+        ("redis://:a1b2c3d4@h:6379", "redis://:***@h:6379"),
+        ("--hf-token a1b2c3d4", "--hf-token ***"),
+        ("key AKIAABCDEFGH12345678 x", "key AKIA*** x"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIi", "eyJ***"),
+        ("MAX_TOKENS=4096000 TOKEN_BUDGET=4096000", "MAX_TOKENS=4096000 TOKEN_BUDGET=4096000"),
+        ("KEY_VALUE_CACHE=enabled PIN_MEMORY=true", "KEY_VALUE_CACHE=enabled PIN_MEMORY=true"),
+        ("TOKENIZER_PATH=/models/tokenizer", "TOKENIZER_PATH=/models/tokenizer"),
+        ("KeyError: 'model.layers.0.weight'", "KeyError: 'model.layers.0.weight'"),
+        ("AuthenticationError: wrong", "AuthenticationError: wrong"),
     ],
 )
 def test_secrets_are_hidden_and_nothing_else(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
+
+
+def test_no_line_shows_the_value_of_a_secret_name() -> None:
+    lines = [form.format(name) for name in SECRET_NAMES for form in ("{}=a1b2c3d4", "'{}': 'a1b2c3d4'", "{}: a1b2c3d4")]
+    assert [line for line in lines if "a1b2c3d4" in without_secrets(line)] == []
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ _WORDS = _IN_ANY_CASE | frozenset(
             "SIGNATURE",
             "SIGNED",
         ),
-        *("SIGNING", "TOKEN", "UNSEAL"),
+        *("SIGNING", "TOKEN", "UNSEAL", "WALLET"),
     )
 )
 """Mark a secret as a whole word of a variable's name, without trailing digits. TOKENS are a model's tokens, except

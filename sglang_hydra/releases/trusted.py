@@ -19,6 +19,7 @@ from sglang_hydra.releases.fetching import download
 from sglang_hydra.releases.records import Record, Wheel, WheelFile, nearest_record, pinned_file, pinned_records, records
 from sglang_hydra.releases.wheels import sha256_of
 from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.file_text import open_plain
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.whole_file import write_whole
 
@@ -109,7 +110,7 @@ def _metadata(file: Path) -> tuple[str, str]:
 def _member(file: Path, name: str) -> bytes:
     """Returns a metadata file of a wheel. Raises MachineError (REL003) if ``file`` lacks it."""
     try:
-        with zipfile.ZipFile(file) as archive:
+        with open_plain(file) as opened, zipfile.ZipFile(opened) as archive:
             (member,) = (one for one in archive.namelist() if re.fullmatch(rf"[^/]+\.dist-info/{name}", one))
             with archive.open(member) as stream:
                 content = stream.read(_LARGEST + 1)

@@ -34,7 +34,7 @@ from sglang_hydra.text.words import plural
 
 _FOLDER = "wheels"
 _MIB = 1 << 20
-_MOST_UNPACKED = 1 << 30
+_MOST_UNPACKED, _LARGEST_FILE = 1 << 30, 64 << 20
 _CHUNK = 1 << 20
 _READ = Path(__file__).with_name("read_files.txt")
 """The files that the argument code of some release opens, by their names in the wheels, written by
@@ -303,6 +303,8 @@ def _members(file: Path, wheel: Wheel, is_taken: Callable[[str], bool]) -> Itera
                 if not is_taken(name):
                     yield name, None
                     continue
+                if archive.getinfo(name).file_size > _LARGEST_FILE:
+                    raise _no_wheel(wheel, f"{name!r} in it is larger than {_LARGEST_FILE >> 20} MiB")
                 content = archive.read(name)
                 if stated[name] != hash_of(content):
                     raise _no_wheel(wheel, f"{name!r} in it is not what its list states")

@@ -131,6 +131,19 @@ def test_a_file_that_is_no_wheel_is_refused(content: bytes, build: Path) -> None
         trust(str(build))
 
 
+def test_a_pipe_that_is_named_as_a_wheel_is_refused_at_once(build: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.whl")
+    with pytest.raises(MachineError, match=r"REL003: .* it is a pipe"):
+        trust(str(tmp_path / "pipe.whl"))
+
+
+def test_a_file_that_unpacks_to_much_is_not_unpacked(build: Path, tmp_path: Path) -> None:
+    make_wheel(tmp_path / "registry", "sglang", MINE, {**FILES, "sglang/srt/large.py": "#" * (65 << 20)})
+    with pytest.raises(MachineError, match=r"REL003: .*large.py' in it is larger than 64 MiB"):
+        trust(str(build))
+    assert pinned_records() == {}
+
+
 def test_fetch_trust_on_the_command_line(
     build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,7 +94,8 @@ def compare(plan: Plan, info: Mapping[str, object], machine: GpuFacts | None = N
         raise ValueError("the answer holds no arguments of a server")
     reported = info.get("version")
     version = reported if isinstance(reported, str) else UNNAMED
-    held = {name: value for name, value in plan.values.items() if info.get(name) != _WITHHELD}
+    withheld = {name for name in plan.values if is_secret_name(name) and info.get(name) == _WITHHELD}
+    held = {name: value for name, value in plan.values.items() if name not in withheld}
     common = [name for name in held if name in info]
     differences = tuple(_differences(plan, held, info, version, machine))
     kv = kv_tokens(plan, info, differences, version, machine)

@@ -24,7 +24,7 @@ from sglang_hydra.text.words import short
 
 SCHEMA = "sglang_hydra.drift/1"
 _PORTS = {"http": 80, "https": 443}
-_LEAST_SHARE = 0.5
+_LEAST_SHARE = 0.9
 """A server that reports a smaller share of the planned arguments does not prove anything."""
 _LIKE_INFO = ("internal_states", "max_total_num_tokens")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +63,25 @@ def test_a_server_that_reports_next_to_nothing_is_not_as_planned(run: Run) -> No
     assert shown.code == 3
     assert "not known: it reports 2 of 2" in shown.out  # model_path and tp_size; 210 arguments and what a release adds
     assert (record["as_planned"], record["servers"][0]["as_planned"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda info: dict(list(info.items())[: len(info) // 2]), 3),
+        (lambda info: {**dict.fromkeys(info, "<redacted>"), "model_path": info["model_path"]}, 2),
+        (lambda info: {**info, "tp_size": "1"}, 2),
+        (lambda info: {**info, "max_running_requests": [256]}, 2),
+        (lambda info: {**info, "version": 5, "internal_states": 5, "max_total_num_tokens": "x"}, 0),
+        (lambda info: {**info, "mem_fraction_static": None}, 2),
+        (lambda info: [info], 3),
+    ],
+    ids=["half", "redacted", "text for a number", "a list", "odd facts", "null", "no mapping"],
+)
+def test_half_an_answer_or_other_types_prove_nothing(change: Callable[[Any], Any], code: int, run: Run) -> None:
+    with serving(answering(change(info_of(planned(*WORDS.split()))))) as (port, _):
+        done = run("diff", "--exit-code", WORDS, f"http://127.0.0.1:{port}")
+    assert (done.code, "Traceback" in done.err) == (code, False), done.out
 
 
 def test_the_key_comes_from_the_environment_and_is_shown_nowhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

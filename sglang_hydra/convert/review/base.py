@@ -83,12 +83,8 @@ _FILES, _BYTES, _LISTED = 50_000, 1 << 29, 1 << 25
 can mean billions of files."""
 _CHUNK, _DEEPEST = 1 << 20, 200
 # A checkout may contain another repository, whose settings name programs: git must not use that one.
-_OPTIONS = (
-    "safe.bareRepository=explicit",
-    "core.fsmonitor=false",
-    "core.hooksPath=/dev/null",
-    "core.bigFileThreshold=1m",
-)
+_OPTIONS = ["-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
+_OPTIONS += ["-c", "core.bigFileThreshold=1m"]
 # No protocol has this name; before 2.44 it is git's only way to prevent fetching.
 _NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 # A crafted tree may give a file and a folder the same name, or names that no folder takes: the first one stays.
@@ -196,17 +192,14 @@ def _git(
     named: str, words: Sequence[str], env: Mapping[str, str], hint: str | None = None, given: BinaryIO | None = None
 ) -> Iterator[BinaryIO]:
     """Yields git's output as it comes, for a bounded time. Raises ConfigError with its last line."""
-    command, stdin = (
-        ["git", *(word for option in _OPTIONS for word in ("-c", option)), *words],
-        given or subprocess.DEVNULL,
-    )
+    command, stdin = ["git", *_OPTIONS, *words], given or subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:
         try:
             git = subprocess.Popen(command, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=errors)
         except (OSError, ValueError) as failure:
             raise unusable(named, f"git cannot be run: {failure}") from failure
-        if set_limit := getattr(resource, "prlimit", None):  # Linux's
-            set_limit(git.pid, resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+        with contextlib.suppress(AttributeError, OSError):  # Linux's
+            resource.prlimit(git.pid, resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
         seconds = _NAME_S if hint is None else _OBJECTS_S
         late = threading.Timer(seconds, git.kill)
         late.start()
@@ -247,7 +240,7 @@ def _write(row: _Row, blobs: BinaryIO, root: Path) -> None:
     """Writes one file or link below ``root``, never through a link. Raises OSError."""
     file, left = root / row.name, row.size
     try:
-        if "\0" in row.name or os.path.realpath(file.parent) != str(file.parent):
+        if row.is_link and os.path.realpath(file.parent) != str(file.parent):
             raise OSError(errno.ENOTDIR, "a link leads there")
         file.parent.mkdir(parents=True, exist_ok=True)
         if row.is_link:

@@ -205,7 +205,7 @@ def _of_function(key: str, override: Override, request: Request, options: Option
     values: Iterator[object]
     if isinstance(value, Glob):
         values = iter(value.filter(list(options(_bare(key).partition("@")[0]))))
-    elif isinstance(value, RangeSweep) and not value.shuffle:
+    elif isinstance(value, RangeSweep) and not (value.shuffle and (_size_of_range(value) or 0) <= MOST_POINTS):
         values = _numbers(value)
     else:
         values = iter(override.sweep_iterator())

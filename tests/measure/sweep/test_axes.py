@@ -231,6 +231,7 @@ def test_the_load_is_told_from_the_server(word: str, client: bool) -> None:
     [
         [f"port=range(0,{MOST_POINTS + 1})"],
         ["port=range(0,1000000000)", "tp_size=1,2"],
+        ["port=shuffle(range(0,1000000000))"],
         ["port=range(0,1000)", "dist_timeout=range(0,1000)", "tp_size=1,2"],
         ["tp_size=shuffle(range(0,2000000))"],
     ],

@@ -139,9 +139,9 @@ def number_again(argument: str, value: object) -> object:
 
 
 def _other_schema(schema: object) -> str:
-    match = re.fullmatch(rf"{re.escape(_KIND)}/(\d{1, 9})", schema) if isinstance(schema, str) else None
+    match = re.fullmatch(rf"{re.escape(_KIND)}/([0-9]+)", schema) if isinstance(schema, str) else None
     if match is not None:
-        age = "a later" if int(match[1]) > int(_NUMBER) else "an earlier"
+        age = "a later" if (len(match[1]), match[1]) > (len(_NUMBER), _NUMBER) else "an earlier"
         return f"{age} sglang-hydra wrote it: its schema is {schema!r}, and this one reads {PLAN_SCHEMA!r}"
     if schema is None:
         return "it is no plan, as it names no schema; a model's folder is model=./folder"

@@ -23,7 +23,7 @@ from sglang_hydra.text.file_text import open_plain
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.whole_file import write_whole
 
-_VERSION = re.compile(r"[0-9][\w.+!-]*")
+_VERSION = re.compile(r"[0-9][\w.+!-]*", re.ASCII)
 _LARGEST = 8 << 20
 _UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile)
 _REQUIRES = r"^Requires-Dist: {}\s*\(?==\s*([\w.]+)"

@@ -161,7 +161,7 @@ class _Row(NamedTuple):
         about, _, name = listed.partition("\t")
         mode, _, blob, size = about.split()
         if {"", ".", "..", ".git"} & {part.lower() for part in name.split("/")}:
-            raise ValueError(f"{name!r} leads out of it")
+            raise ValueError(f"{name!r} leads elsewhere")
         if mode[:2] not in ("10", "12") or name.count("/") > _DEEPEST or (size != "BAD" and int(size) > RECORD_BYTES):
             return None
         return cls(name, blob, 0 if size == "BAD" else int(size), mode[:2] == "12")

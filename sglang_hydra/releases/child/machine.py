@@ -179,7 +179,7 @@ def _install_torch(machine: Machine) -> None:
 
 
 class Properties(SimpleNamespace):
-    """What torch says of an accelerator; any other property of it is a question."""
+    """What torch says of an accelerator; any other property is a question."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

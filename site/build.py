@@ -9,17 +9,13 @@ from this environment, and they are pure Python. Wheels of releases come by pip,
 from __future__ import annotations
 
 import argparse
-import gzip
-import io
+import hashlib
 import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-import zipfile
-import zlib
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -30,87 +26,14 @@ from markupsafe import Markup
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OUT = ROOT / "build" / "site"
-PYODIDE = HERE / "node_modules" / "pyodide"
-RUNTIME, WASM = ("pyodide.mjs", "pyodide.asm.js"), "pyodide.asm.wasm"
-DISTRIBUTIONS = ("hydra-core", "omegaconf", "antlr4-python3-runtime", "PyYAML", "packaging")
-"""What planning imports. Rich and pynvml are left out: neither is used where there is no terminal and no GPU."""
-_CODE = (".py", ".yaml", ".json", ".txt", ".bash", ".zsh", ".j2", ".gz", ".interp", ".tokens")
 CSP = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; "
     "connect-src 'self' https://huggingface.co; style-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'"
 )
-DOWNLOAD_MB = 10
-
-
-def write_packed(path: Path, content: bytes) -> None:
-    """Writes a file compressed, for hosts that compress nothing; the worker unpacks it. Not as .gz: some hosts say of
-    such a name that the browser is to unpack it."""
-    path.with_name(f"{path.name}.bin").write_bytes(gzip.compress(content, 9, mtime=0))
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    """Returns an archive without compression. Equal input gives equal bytes."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(files):
-            archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), files[name])
-    return made.getvalue()
-
-
-def loosened(file: Path) -> bytes:
-    """Returns the file's bytes; a gzip file without compression, so that releases' equal parts are sent once. Where it
-    has several members, the first says how long the others are (sglang_hydra/releases/recorded.py)."""
-    content, members = file.read_bytes(), []
-    if file.suffix != ".gz":
-        return content
-    while content:
-        member = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        members.append(gzip.compress(member.decompress(content), 0, mtime=0))
-        content = member.unused_data
-    if len(members) > 1:
-        members[0] = gzip.compress(json.dumps([len(member) for member in members[1:]]).encode(), 0, mtime=0)
-    return b"".join(members)
-
-
-def package_files() -> dict[str, bytes]:
-    """The files of an installed wheel of this package, and of what it needs."""
-    files: dict[str, bytes] = {}
-    for folder, inside in (
-        ("sglang_hydra", "sglang_hydra"),
-        ("conf", "sglang_hydra/conf"),
-        ("hydra_plugins/sglang_hydra", "hydra_plugins/sglang_hydra"),
-    ):
-        for file in sorted((ROOT / folder).rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts:
-                files[f"{inside}/{file.relative_to(ROOT / folder).as_posix()}"] = loosened(file)
-    own = HERE / "python"
-    files |= {file.relative_to(own).as_posix(): file.read_bytes() for file in sorted(own.rglob("*.py"))}
-    for name in DISTRIBUTIONS:
-        for item in distribution(name).files or ():
-            inside = item.as_posix()
-            if not inside.startswith("..") and (inside.endswith(_CODE) or ".dist-info/" in inside):
-                files[inside] = Path(str(item.locate())).read_bytes()
-    return files
-
-
-def write_python(out: Path) -> None:
-    """Pyodide and the two archives that it unpacks."""
-    (out / "pyodide").mkdir(parents=True)
-    for name in RUNTIME:
-        shutil.copy(PYODIDE / name, out / "pyodide" / name)
-    write_packed(out / "pyodide" / WASM, (PYODIDE / WASM).read_bytes())
-    (out / "python").mkdir()
-    with zipfile.ZipFile(PYODIDE / "python_stdlib.zip") as archive:
-        library = {name: archive.read(name) for name in archive.namelist()}
-    write_packed(out / "python" / "stdlib.zip", zipped(library))
-    write_packed(out / "python" / "packages.zip", zipped(package_files()))
-    lock = json.loads((PYODIDE / "pyodide-lock.json").read_text(encoding="utf-8"))
-    (out / "python" / "lock.json").write_text(json.dumps({"info": lock["info"], "packages": {}}), encoding="utf-8")
-
-
-def total_bytes() -> int:
-    """What the worker reports as it comes: the files that it fetches, as they are sent."""
-    return sum(file.stat().st_size for folder in ("python", "pyodide") for file in (OUT / folder).glob("*.bin"))
+DOWNLOAD_MB = 7
+_OF_PLANNING = ("build", "dom", "link", "loading", "python", "release", "result", "worker")
+_MODULES = (*(f"assets/{name}.js" for name in _OF_PLANNING), "python/pyodide.mjs")
+"""What a page that plans imports beside its own script: fetched together, not each after the one that names it."""
 
 
 def options() -> dict[str, Any]:
@@ -136,6 +59,15 @@ _EXAMPLES = (
     ("gpt-oss 120B on one H100", {"gpu": "h100", "model": "gpt_oss_120b"}),
     ("DeepSeek R1 on 2 nodes of H100", {"gpu": "h100", "model": "deepseek_r1", "count": "16", "more": "nnodes=2"}),
 )
+
+
+def asked_first() -> list[dict[str, Any]]:
+    """What the form asks: the modules that it needs are loaded at first."""
+    forms = [_AT_HOME, *(form for _, form in _EXAMPLES)]
+    words = {"ask": "fill", "form": _AT_HOME, "add": ["tp_size=8"]}
+    explained = {"ask": "verb", "verb": ["explain", "tp_size"], "form": _AT_HOME}
+    others = [{"ask": "options"}, {"ask": "complete", "line": "gpu=h100 kv"}, words, explained]
+    return [*({"ask": "plan", "form": form} for form in forms), *others]
 
 
 def first_plan() -> dict[str, Any]:
@@ -169,7 +101,7 @@ class Pages:
             loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
         )
         self.out = out
-        shown = {"version": VERSION, "pages": pages, "download": DOWNLOAD_MB, "preview": None}
+        shown = {"version": VERSION, "pages": pages, "download": DOWNLOAD_MB, "preview": None, "modules": (), "fetched": ()}
         self._common = {"csp": CSP, "address": address, **shown}
 
     def write(self, name: str, template: str, /, **values: Any) -> None:
@@ -258,12 +190,34 @@ def colour_of(mark: str) -> str:
     return f"c{min(16, 1 << (number - 1).bit_length())}" if number else "none"
 
 
+_OFFLINE = ("index.html", "plan.html", "paste.html", "own.json", "python/*.mjs", "python/*.json", "releases/*.json", "assets/*")
+"""What a browser keeps of the site beside the packed files that it fetched."""
+
+
+def write_offline(out: Path, packed: dict[str, str]) -> None:
+    """Writes where the packed files are, and the service worker: both have the name of the build, the hash of its
+    files."""
+    name, script = "assets/build.js", out / "assets" / "sw.js"
+    files = sorted({file for pattern in _OFFLINE for file in out.glob(pattern)} - {out / name, script})
+    hashed = hashlib.sha256(json.dumps(packed).encode() + b"".join(file.read_bytes() for file in files))
+    build = json.dumps(hashed.hexdigest()[:16])
+    (out / name).write_text(f"export const BUILD = {build};\nexport const FILES = {json.dumps(packed)};\n", encoding="utf-8")
+    small = ["./", name, *(file.relative_to(out).as_posix() for file in files)]
+    text = script.read_text(encoding="utf-8")
+    for empty, full in (('BUILD = "";', f"BUILD = {build};"), ("SMALL = [];", f"SMALL = {json.dumps(small)};")):
+        assert empty in text
+        text = text.replace(empty, full)
+    (out / "sw.js").write_text(text, encoding="utf-8")
+    script.unlink()
+
+
 def write_docs(out: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out / "docs")]
     subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
 
 
 def main() -> None:
+    from parts import PYODIDE, write_python
     from releases import write_releases
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -276,7 +230,7 @@ def main() -> None:
         sys.exit("Pyodide is missing: cd site && npm ci")
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
-    write_python(OUT)
+    python = write_python(OUT, asked_first())
     shutil.copytree(HERE / "src", OUT / "assets")
     exact = [] if arguments.without_releases else write_releases(OUT / "releases")
     left_out = {"docs/index": arguments.without_docs, "catalog": arguments.without_catalog}
@@ -288,16 +242,18 @@ def main() -> None:
     )
     known = options()
     offered = {name: known[name] for name in ("gpus", "models", "releases")}
-    offered |= {"exact": exact}
-    offered |= {"options": script_json({"formats": known["formats"]}), "total": total_bytes()}
+    early = {"modules": _MODULES, "fetched": python.first}
+    total = sum((OUT / name).stat().st_size for name in python.first)
+    offered |= {**early, "exact": exact, "options": script_json({"formats": known["formats"]}), "total": total}
     examples = [(label, link_to(form)) for label, form in _EXAMPLES]
     pages.write("plan.html", "plan.html", first=None, form=_AT_HOME, **offered)
     pages.write("index.html", "home.html", first=first_plan(), form=_AT_HOME, examples=examples, **offered)
-    pages.write("paste.html", "paste.html", total=offered["total"])
+    pages.write("paste.html", "paste.html", total=total, **early)
     if not arguments.without_catalog:
         write_catalog(pages)
     if not arguments.without_docs:
         write_docs(OUT)
+    write_offline(OUT, python.names)
     print(f"{OUT.relative_to(ROOT)}/plan.html")
 
 

@@ -44,8 +44,9 @@ def write_releases(out: Path) -> list[str]:
 
 
 def archive(wheel: object) -> bytes:
-    """Returns the files of a wheel that are read, compressed: the length of a JSON head, the head with all folders and
-    each file's name and size, and the files. Equal input gives equal bytes."""
+    """Returns the files of a wheel that are read, joined and compressed, with all folders of the wheel."""
+    from parts import joined
+
     from sglang_hydra.releases import wheels
     from sglang_hydra.releases.parts import is_wanted
     from sglang_hydra.releases.records import Wheel
@@ -57,6 +58,4 @@ def archive(wheel: object) -> bytes:
     assert sealed is not None
     wanted = [name for name in names if wheel.size < _SMALL or is_wanted(name, wheels.read_files())]
     files = {name: sealed.read(sealed.folders[0] + name) for name in wanted if (place / name).is_file()}
-    folders = sorted({str(PurePosixPath(name).parent) for name in names})
-    head = json.dumps({"folders": folders, "files": [[name, len(content)] for name, content in files.items()]}).encode()
-    return gzip.compress(len(head).to_bytes(4, "big") + head + b"".join(files.values()), 9, mtime=0)
+    return gzip.compress(joined(files, (str(PurePosixPath(name).parent) for name in names)), 9, mtime=0)

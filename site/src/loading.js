@@ -13,6 +13,7 @@ export function load(onReady, again) {
     if (state.ready) {
       isReady = true;
       show(byId("trouble"));
+      if (state.kept) navigator.serviceWorker?.register(new URL("../sw.js", import.meta.url)).catch(() => {});
       return onReady?.();
     }
     if (state.release) return status(releaseLine(state.release));

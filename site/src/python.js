@@ -1,7 +1,7 @@
 // Asks the worker that runs Python.
 
 /** @typedef {{resolve: (value: string) => void, reject: (reason: Error) => void}} Waiting */
-/** @typedef {{ready?: boolean, failure?: string, loaded?: number, slow?: boolean, release?: {loaded: number, total: number}}} State */
+/** @typedef {{ready?: boolean, failure?: string, loaded?: number, kept?: boolean, slow?: boolean, release?: {loaded: number, total: number}}} State */
 /** @typedef {State & {id?: number, answer?: string, dead?: boolean}} Message */
 
 /** @type {Worker | null} */

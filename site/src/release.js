@@ -18,7 +18,7 @@ export function unpack(fs, folder, archive) {
   for (const name of folders) fs.mkdirTree(`${folder}/${name}`);
   let at = start;
   for (const [name, size] of files) fs.writeFile(`${folder}/${name}`, archive.subarray(at, (at += size)), { canOwn: true });
-  fs.chmod(folder, 0o755);
+  fs.chmod(folder || "/", 0o755);
 }
 
 /**
@@ -27,13 +27,16 @@ export function unpack(fs, folder, archive) {
  * @param {any} planner the planner's Pyodide
  * @param {() => Promise<any>} newPython
  * @param {(folder: string) => Promise<Uint8Array>} fetchWheel
+ * @param {() => Promise<ArrayBuffer>} fetchLibrary what the archive of the standard library has not
  * @param {string} packages where the planner's packages lie
  */
-export function releases(planner, newPython, fetchWheel, packages) {
+export function releases(planner, newPython, fetchWheel, fetchLibrary, packages) {
   /** @type {Map<string, Child>} */
   const children = new Map();
   /** @type {Map<string, Promise<Uint8Array>>} */
   const wheels = new Map();
+  /** @type {Promise<ArrayBuffer> | null} */
+  let fetched = null;
   /** @type {{options: string, facts: string} | null} */
   let wanted = null;
   /** How many may still be started for this question: the plan's own. Remedies on other kinds of GPU are estimates. */
@@ -55,7 +58,9 @@ export function releases(planner, newPython, fetchWheel, packages) {
     try {
       const places = [release, ...folders];
       const archives = await Promise.all(places.map(wheel));
+      const library = new Uint8Array(await (fetched ??= fetchLibrary()));
       const python = await newPython();
+      unpack(python.FS, "", library);
       for (const [number, place] of places.entries()) {
         unpack(python.FS, place, archives[number]);
         if (!planner.FS.analyzePath(place).exists) unpack(planner.FS, place, archives[number]); // it quotes them

@@ -1,13 +1,15 @@
 // Runs the Python package in a worker: each message is a question in JSON, answered in order. It says what it loads, and
 // names what does not come. A release whose own code a plan needs is asked in a Python beside it (release.js).
-import { releases } from "./release.js";
+import { BUILD, FILES } from "./build.js";
+import { releases, unpack } from "./release.js";
 
 const PACKAGES = "/lib/python3.13/site-packages";
 const base = new URL("..", import.meta.url).href;
 const plain = self.fetch.bind(self);
-const ARCHIVE = "python/packages.zip";
-const STDLIB = "python/stdlib.zip";
-const PARTS = ["pyodide/pyodide.asm.wasm", STDLIB, ARCHIVE];
+/** Under which Pyodide asks for its parts. */
+const TYPES = { "pyodide.asm.wasm": "application/wasm", "stdlib.zip": "application/zip" };
+const GLUE = "pyodide.asm.js";
+const FIRST = [...Object.keys(TYPES), GLUE, "packages"];
 let loaded = 0;
 let failed = "";
 
@@ -18,12 +20,22 @@ function fail(what) {
   return new Error(failed);
 }
 
+/** Whether this host lets a browser keep its files: sglang-hydra ui does not. */
+const own = plain(`${base}own.json`).catch(() => new Response("{}", { status: 503 }));
+const mayKeep = own.then((response) => response.ok && "caches" in self && !/no-store/.test(response.headers.get("Cache-Control") ?? ""));
+
+/** Keeps a file for visits without a network (sw.js). @param {string} address @param {Response} response */
+async function keep(address, response) {
+  if (await mayKeep) await (await caches.open(BUILD)).put(address, response);
+}
+
 /** One of the site's files, which the build compressed. Throws what of it did not come. @param {string} name @param {(bytes: number) => void} tell */
 async function packed(name, tell) {
-  const response = await plain(`${base}${name}.bin`).catch((why) => {
-    throw new Error(`${name}.bin did not come (${why.message})`);
+  const response = await plain(`${base}${name}`).catch((why) => {
+    throw new Error(`${name} did not come (${why.message})`);
   });
-  if (!response.ok || !response.body) throw new Error(`${name}.bin: HTTP ${response.status}`);
+  if (!response.ok || !response.body) throw new Error(`${name}: HTTP ${response.status}`);
+  keep(response.url, response.clone()).catch(() => {}); // without room, there is nothing offline
   const count = new TransformStream({
     transform(bytes, stream) {
       tell(bytes.length);
@@ -32,7 +44,7 @@ async function packed(name, tell) {
   });
   const content = response.body.pipeThrough(count).pipeThrough(/** @type {any} */ (new DecompressionStream("gzip")));
   return new Response(content).arrayBuffer().catch((why) => {
-    throw new Error(`${name}.bin came in part (${why.message})`);
+    throw new Error(`${name} came in part (${why.message})`);
   });
 }
 
@@ -40,29 +52,44 @@ async function packed(name, tell) {
 const kept = new Map();
 /** As packed, once for all Pythons. @param {string} name */
 function first(name) {
-  const found = kept.get(name) ?? packed(name, (bytes) => postMessage({ loaded: (loaded += bytes) })).catch((why) => {
+  const found = kept.get(name) ?? packed(FILES[name], (bytes) => postMessage({ loaded: (loaded += bytes) })).catch((why) => {
     throw fail(why.message);
   });
   kept.set(name, found);
   return found;
 }
 
+/** What Python waits for, in one step (python/page_late.py). @param {string} part */
+function late(part) {
+  const request = new XMLHttpRequest();
+  request.open("GET", `${base}${FILES[part]}`, false);
+  request.responseType = "arraybuffer";
+  request.send();
+  if (request.status !== 200) throw new Error(`HTTP ${request.status}`);
+  keep(request.responseURL, new Response(request.response)).catch(() => {});
+  return new Uint8Array(request.response);
+}
+
 // Pyodide fetches its parts by their own names.
 self.fetch = async (input, init) => {
   const url = String(input instanceof Request ? input.url : input);
-  const name = url.startsWith(base) ? url.slice(base.length) : "";
-  if (!PARTS.includes(name)) return plain(input, init);
-  return new Response(await first(name), { headers: { "Content-Type": name.endsWith(".wasm") ? "application/wasm" : "application/zip" } });
+  const name = /** @type {keyof TYPES} */ (url.replace(`${base}python/`, ""));
+  return name in TYPES ? new Response(await first(name), { headers: { "Content-Type": TYPES[name] } }) : plain(input, init);
 };
+
+/** Pyodide's own program, which it finds by its global name. @type {Promise<unknown> | null} */
+let glue = null;
+const loadGlue = async () => import(URL.createObjectURL(new Blob([await first(GLUE)], { type: "text/javascript" })));
 
 async function newPython() {
   // @ts-ignore the build puts Pyodide there
-  const { loadPyodide } = await import("../pyodide/pyodide.mjs").catch(() => {
-    throw fail("pyodide/pyodide.mjs did not come");
+  const { loadPyodide } = await import("../python/pyodide.mjs").catch(() => {
+    throw fail("python/pyodide.mjs did not come");
   });
+  await (glue ??= loadGlue());
   return loadPyodide({
-    indexURL: `${base}pyodide/`,
-    stdLibURL: `${base}${STDLIB}`,
+    indexURL: `${base}python/`,
+    stdLibURL: `${base}python/stdlib.zip`,
     lockFileURL: `${base}python/lock.json`,
     env: { HOME: "/home/pyodide", HF_HUB_OFFLINE: "1", SGLANG_HYDRA_OFFLINE: "1" },
   });
@@ -74,7 +101,7 @@ const json = (name) => plain(`${base}${name}`).then((response) => (response.ok ?
 /** One wheel of a release. The page hears how much of all that were asked for has come. @param {string} folder @param {Record<string, number>} sizes */
 async function fetchWheel(folder, sizes) {
   coming.total += sizes[folder];
-  return new Uint8Array(await packed(`releases/${folder}`, (bytes) => {
+  return new Uint8Array(await packed(`releases/${folder}.bin`, (bytes) => {
     coming.loaded += bytes;
     postMessage({ release: { ...coming } });
   }));
@@ -83,19 +110,19 @@ const coming = { loaded: 0, total: 0 };
 
 async function start() {
   postMessage({ loaded });
-  const own = json("own.json");
   const index = json("releases/index.json");
-  PARTS.forEach((name) => first(name).catch(() => {})); // each is awaited below
+  FIRST.forEach((name) => first(name).catch(() => {})); // each is awaited below
   const python = await newPython();
   for (const folder of ["/", "/home", "/home/pyodide"]) python.FS.chmod(folder, 0o755); // a cache that others can write is not used
-  python.unpackArchive(await first(ARCHIVE), "zip", { extractDir: PACKAGES });
-  for (const [name, content] of Object.entries(await own)) {
+  unpack(python.FS, "", new Uint8Array(await first("packages")));
+  python.runPython("from page_late import install\ninstall")(late);
+  for (const [name, content] of Object.entries(await own.then((response) => (response.ok ? response.json() : {})))) {
     const file = `/home/pyodide/${name}`;
     python.FS.mkdirTree(file.slice(0, file.lastIndexOf("/")));
     python.FS.writeFile(file, content);
   }
   const sizes = await index;
-  const asked = releases(python, newPython, (folder) => fetchWheel(folder, sizes), PACKAGES);
+  const asked = releases(python, newPython, (folder) => fetchWheel(folder, sizes), () => packed(FILES.library, () => {}), PACKAGES);
   python.runPython("from page_release import install\ninstall")(asked.page, Object.keys(sizes));
   return { answer: python.runPython("from sglang_hydra.cli.answers import answer\nanswer"), asked };
 }
@@ -124,7 +151,7 @@ async function answered(question, exact) {
 
 const started = start();
 started.then(
-  () => postMessage({ ready: true }),
+  async () => postMessage({ ready: true, kept: await mayKeep }),
   (why) => fail(String(why)),
 );
 /** One question at a time: another could take the release that this one waits for. */

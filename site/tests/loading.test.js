@@ -15,11 +15,11 @@ after(async () => {
 
 const NAMED_MS = 10_000;
 const FAILURES = {
-  "an aborted .wasm": ["**/pyodide.asm.wasm.bin", (route) => route.abort("connectionreset"), /pyodide\.asm\.wasm\.bin did not come/],
-  "packages.zip that is not there": ["**/packages.zip.bin", (route) => route.fulfill({ status: 404 }), /python\/packages\.zip\.bin: HTTP 404/],
-  "the standard library behind a proxy's page": ["**/stdlib.zip.bin", (route) => route.fulfill({ status: 503 }), /python\/stdlib\.zip\.bin: HTTP 503/],
+  "an aborted .wasm": ["**/pyodide.asm.wasm-*.bin", (route) => route.abort("connectionreset"), /pyodide\.asm\.wasm-\w+\.bin did not come/],
+  "packages that are not there": ["**/packages-*.bin", (route) => route.fulfill({ status: 404 }), /python\/packages-\w+\.bin: HTTP 404/],
+  "the standard library behind a proxy's page": ["**/stdlib.zip-*.bin", (route) => route.fulfill({ status: 503 }), /python\/stdlib\.zip-\w+\.bin: HTTP 503/],
   "a blocked worker": ["**/assets/worker.js", (route) => route.abort("blockedbyclient"), /assets\/worker\.js did not come/],
-  "a blocked Pyodide": ["**/pyodide.mjs", (route) => route.abort("blockedbyclient"), /pyodide\/pyodide\.mjs did not come/],
+  "a blocked Pyodide": ["**/pyodide.mjs", (route) => route.abort("blockedbyclient"), /python\/pyodide\.mjs did not come/],
 };
 
 for (const [name, [files, fail, says]] of Object.entries(FAILURES)) {
@@ -40,10 +40,10 @@ for (const [name, [files, fail, says]] of Object.entries(FAILURES)) {
 
 test("once the file comes, Try again plans", async () => {
   const { page, close } = await open(browser, server.address);
-  await page.context().route("**/packages.zip.bin", (route) => route.abort());
+  await page.context().route("**/packages-*.bin", (route) => route.abort());
   await page.goto("/plan.html#p=%7B%22gpu%22%3A%22h100%22%2C%22model%22%3A%22qwen3_8b%22%7D");
   await page.waitForSelector(".trouble");
-  await page.context().unroute("**/packages.zip.bin");
+  await page.context().unroute("**/packages-*.bin");
   await page.click("text=Try again");
   await page.waitForSelector("#verdict:has-text('Can be launched')");
   assert.equal(await page.locator(".trouble").count(), 0);
@@ -54,7 +54,7 @@ test("an answer to other input is greyed at once and cannot be clicked, also whi
   const { page, close } = await open(browser, server.address);
   let go;
   const held = new Promise((resolve) => (go = resolve));
-  await page.context().route("**/packages.zip.bin", async (route) => {
+  await page.context().route("**/packages-*.bin", async (route) => {
     await held;
     await route.continue();
   });

@@ -39,6 +39,7 @@ def start(options: str, facts: str) -> Callable[[str], str]:
     inert: Any = importlib.import_module("child.inert")
     for name in filter(_is_missing, sys.stdlib_module_names):  # releases import them; a question to one is refused
         sys.modules[name] = inert.InertModule(name)
+    importlib.import_module("encodings").__path__.append(f"{_LIBRARY}/python3.13/encodings")  # the rest of them
     importlib.import_module("msgspec")
     main: Any = importlib.import_module("child.main")
     files: Any = importlib.import_module("child.files")

@@ -30,10 +30,13 @@ CSP = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; "
     "connect-src 'self' https://huggingface.co; style-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'"
 )
-DOWNLOAD_MB = 7
+DOWNLOAD_MB = 8
+PREVIEW = "preview.png"
+"""The picture of the site, for its pages without one of their own."""
 _OF_PLANNING = ("build", "dom", "link", "loading", "python", "release", "result", "worker")
 _MODULES = (*(f"assets/{name}.js" for name in _OF_PLANNING), "python/pyodide.mjs")
-"""What a page that plans imports beside its own script: fetched together, not each after the one that names it."""
+"""What a page that plans imports beside its own script: fetched together, not each after the one that names it. The
+packed files are not preloaded: the page would not be loaded before they are."""
 
 
 def options() -> dict[str, Any]:
@@ -64,9 +67,12 @@ _EXAMPLES = (
 def asked_first() -> list[dict[str, Any]]:
     """What the form asks: the modules that it needs are loaded at first."""
     forms = [_AT_HOME, *(form for _, form in _EXAMPLES)]
-    words = {"ask": "fill", "form": _AT_HOME, "add": ["tp_size=8"]}
-    explained = {"ask": "verb", "verb": ["explain", "tp_size"], "form": _AT_HOME}
-    others = [{"ask": "options"}, {"ask": "complete", "line": "gpu=h100 kv"}, words, explained]
+    forms += [{**_AT_HOME, "count": count} for count in ("1", "3", "8")]
+    forms += [{"gpu": "RTX 4090", "model": "org/unknown"}, {**_AT_HOME, "more": "tp_siez=8 context_length=7777"}]
+    verbs = (["explain", "tp_size"], ["explain", "FIT001"], ["suggest"], ["check", "--format", "markdown"])
+    others = [{"ask": "options"}, {"ask": "complete", "line": "gpu=h100 kv"}]
+    others += [{"ask": "fill", "form": _AT_HOME, "add": ["tp_size=8"]}]
+    others += [{"ask": "verb", "verb": verb, "form": _AT_HOME} for verb in verbs]
     return [*({"ask": "plan", "form": form} for form in forms), *others]
 
 
@@ -94,18 +100,26 @@ class Pages:
     """Writes the pages below ``out`` from the templates; every value is escaped."""
 
     def __init__(self, out: Path, pages: tuple[str, ...], address: str) -> None:
+        from sharing import linked
+
         from sglang_hydra.text.version import VERSION
 
         loader = jinja2.FileSystemLoader(HERE / "pages")
         self._environment = jinja2.Environment(
             loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
         )
-        self.out = out
-        shown = {"version": VERSION, "pages": pages, "download": DOWNLOAD_MB, "preview": None, "modules": (), "fetched": ()}
-        self._common = {"csp": CSP, "address": address, **shown}
+        self._environment.filters["linked"] = linked
+        self.out, self.address = out, address
+        self.names: list[str] = []
+        shown = {"version": VERSION, "pages": pages, "download": DOWNLOAD_MB, "preview": PREVIEW}
+        self._common = {"csp": CSP, "address": address, "modules": (), **shown}
 
     def write(self, name: str, template: str, /, **values: Any) -> None:
-        known = {"up": "../" * name.count("/"), "here": name.removesuffix(".html"), **self._common, **values}
+        from sharing import place_of
+
+        self.names.append(name)
+        here = {"canonical": place_of(self.address, name), "here": name.removesuffix(".html")}
+        known = {"up": "../" * name.count("/"), **here, **self._common, **values}
         file = self.out / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(self._environment.get_template(template).render(known), encoding="utf-8")
@@ -127,8 +141,8 @@ def memory_bar(shown: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def write_catalog(pages: Pages) -> None:
     """The matrix, a page for each model, and one for each model and GPU. Fails where one of them would be wrong."""
-    from catalog import COUNTS, LOADS, judged
-    from preview import draw
+    from catalog import COUNTS, LOADS, data_date, judged
+    from preview import draw_model
     from published import broken
 
     known = judged()
@@ -136,20 +150,25 @@ def write_catalog(pages: Pages) -> None:
     wrong = [sentence for pair in known["pairs"] for sentence in broken(pair, vendors[pair["gpu"]])]
     if wrong:
         sys.exit("\n".join([*wrong[:50], f"The catalog is not published: {len(wrong)} cells are wrong"]))
-    first = LOADS[0]
+    first, date = LOADS[0], data_date()
+    source = {kind: {one["name"]: one["source"] for one in known[kind]} for kind in ("models", "gpus")}
     rows: dict[str, list[dict[str, Any]]] = {model["name"]: [] for model in known["models"]}
     for pair in known["pairs"]:
-        rows[pair["model"]].append(write_pair(pages, pair))
+        sources = {"model": source["models"][pair["model"]], "gpu": source["gpus"][pair["gpu"]]}
+        rows[pair["model"]].append(write_pair(pages, {**pair, "date": date, "sources": sources}))
     paths = {model["name"]: model["path"] for model in known["models"]}
     for model, cells in rows.items():
         held = sum(cell["best"] is not None for cell in cells)
         sentence = f"{held} of {len(cells)} GPU classes hold {first.words}"
         preview = f"fit/{model}/preview.png"
-        draw(pages.out / preview, paths[model], first.words, sentence, cells)
+        if pages.address:  # nobody else fetches one
+            draw_model(pages.out / preview, paths[model], first.words, sentence, cells)
         named = {"path": paths[model], "sentence": sentence, "preview": preview, "loads": LOADS}
+        named |= {"date": date, "source": source["models"][model]}
         pages.write(f"fit/{model}/index.html", "model.html", **named, rows=cells)
     table = [{"model": model, "path": paths[model], "cells": cells} for model, cells in rows.items()]
-    named = {"rows": table, "counts": COUNTS, "loads": LOADS, "gpus": known["gpus"], "models": known["models"]}
+    named = {"date": date, "rows": table}
+    named |= {"counts": COUNTS, "loads": LOADS, "gpus": known["gpus"], "models": known["models"]}
     pages.write("catalog.html", "catalog.html", **named)
 
 
@@ -176,7 +195,7 @@ def write_pair(pages: Pages, pair: dict[str, Any]) -> dict[str, Any]:
     held = pair["fewest"][first.name]
     label = held["title"] if held else none
     cell = {"gpu": gpu, "marks": marks, "text": text or "-", "class": colour_of(text), "label": label, "best": held}
-    return {**cell, "verdict": label.partition(": ")[2]}
+    return {**cell, "typed": shlex.join(words), "verdict": label.partition(": ")[2]}
 
 
 def mark_of(best: dict[str, Any] | None) -> str:
@@ -190,7 +209,8 @@ def colour_of(mark: str) -> str:
     return f"c{min(16, 1 << (number - 1).bit_length())}" if number else "none"
 
 
-_OFFLINE = ("index.html", "plan.html", "paste.html", "own.json", "python/*.mjs", "python/*.json", "releases/*.json", "assets/*")
+_PLANNING = ("index.html", "plan.html", "paste.html")
+_OFFLINE = (*_PLANNING, "own.json", "python/*.mjs", "python/*.json", "releases/*.json", "assets/*")
 """What a browser keeps of the site beside the packed files that it fetched."""
 
 
@@ -201,7 +221,8 @@ def write_offline(out: Path, packed: dict[str, str]) -> None:
     files = sorted({file for pattern in _OFFLINE for file in out.glob(pattern)} - {out / name, script})
     hashed = hashlib.sha256(json.dumps(packed).encode() + b"".join(file.read_bytes() for file in files))
     build = json.dumps(hashed.hexdigest()[:16])
-    (out / name).write_text(f"export const BUILD = {build};\nexport const FILES = {json.dumps(packed)};\n", encoding="utf-8")
+    made = f"export const BUILD = {build};\nexport const FILES = {json.dumps(packed)};\n"
+    (out / name).write_text(made, encoding="utf-8")
     small = ["./", name, *(file.relative_to(out).as_posix() for file in files)]
     text = script.read_text(encoding="utf-8")
     for empty, full in (('BUILD = "";', f"BUILD = {build};"), ("SMALL = [];", f"SMALL = {json.dumps(small)};")):
@@ -218,13 +239,15 @@ def write_docs(out: Path) -> None:
 
 def main() -> None:
     from parts import PYODIDE, write_python
+    from preview import draw_plan
     from releases import write_releases
+    from sharing import write_shared
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without-docs", action="store_true", help="leave the documentation out")
     parser.add_argument("--without-catalog", action="store_true", help="leave the catalog out")
     parser.add_argument("--without-releases", action="store_true", help="leave out what asks releases in the browser")
-    parser.add_argument("--address", default="", help="where the site will be: previews need it, as others fetch them")
+    parser.add_argument("--address", default="", help="https://HOST/FOLDER/ of the site, for links and previews")
     arguments = parser.parse_args()
     if not PYODIDE.is_dir():
         sys.exit("Pyodide is missing: cd site && npm ci")
@@ -238,21 +261,31 @@ def main() -> None:
     pages = Pages(
         OUT,
         tuple(name for name in ("plan", "paste", "catalog", "docs/index") if not left_out.get(name)),
-        arguments.address,
+        arguments.address and f"{arguments.address.rstrip('/')}/",
     )
     known = options()
     offered = {name: known[name] for name in ("gpus", "models", "releases")}
-    early = {"modules": _MODULES, "fetched": python.first}
     total = sum((OUT / name).stat().st_size for name in python.first)
-    offered |= {**early, "exact": exact, "options": script_json({"formats": known["formats"]}), "total": total}
+    offered |= {
+        "modules": _MODULES,
+        "exact": exact,
+        "options": script_json({"formats": known["formats"]}),
+        "total": total,
+    }
     examples = [(label, link_to(form)) for label, form in _EXAMPLES]
     pages.write("plan.html", "plan.html", first=None, form=_AT_HOME, **offered)
-    pages.write("index.html", "home.html", first=first_plan(), form=_AT_HOME, examples=examples, **offered)
-    pages.write("paste.html", "paste.html", total=total, **early)
+    example = first_plan()
+    if arguments.address:
+        verdict = f"{_AT_HOME['model']} fits {example['gpus'].partition(',')[0]}"
+        draw_plan(OUT / PREVIEW, verdict, example["tiles"], example["commands"][0][1])
+    pages.write("index.html", "home.html", first=example, form=_AT_HOME, examples=examples, **offered)
+    pages.write("paste.html", "paste.html", total=total, modules=_MODULES)
     if not arguments.without_catalog:
         write_catalog(pages)
     if not arguments.without_docs:
         write_docs(OUT)
+    pages.write("404.html", "404.html", up=pages.address, preview=None)
+    write_shared(OUT, pages.address, pages.names)
     write_offline(OUT, python.names)
     print(f"{OUT.relative_to(ROOT)}/plan.html")
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -67,17 +69,28 @@ def judged() -> dict[str, Any]:
     for pair in (pair for row in rows for pair in row):
         pair["recipes"] = published.get((pair["model"], pair["gpu"]), [])
     nodes = gpu_nodes(composer)
+    sources = {preset.name: preset.node["source"] for preset in composer.presets("model")}
     return {
-        "gpus": [{"name": gpu.name, **_search(gpu, nodes[gpu.name].get("device_names") or ())} for gpu in gpus],
-        "models": [{"name": model.name, "path": model.path} for model in known],
+        "gpus": [{"name": gpu.name, **_searched(gpu, nodes[gpu.name])} for gpu in gpus],
+        "models": [{"name": model.name, "path": model.path, "source": sources[model.name]} for model in known],
         "pairs": [pair for row in rows for pair in row],
     }
 
 
-def _search(gpu: GpuClass, names: Any) -> dict[str, Any]:
-    """What the filter finds a GPU class by: who makes it, what its driver calls it, its memory as people say it."""
+def data_date() -> str:
+    """Returns the day on which the newest source of a preset was read."""
+    conf = Path(__file__).resolve().parents[1] / "conf"
+    texts = (file.read_text(encoding="utf-8") for group in ("gpu", "model") for file in (conf / group).glob("*.yaml"))
+    return max(day for text in texts for day in re.findall(r"; read (\d{4}-\d\d-\d\d)", text))
+
+
+def _searched(gpu: GpuClass, node: Any) -> dict[str, Any]:
+    """What the filter finds a GPU class by: who makes it, what its driver calls it, its memory as people say it. And
+    its source."""
     size = round((gpu.facts.memory_mib or 0) / 1024)
-    return {"vendor": gpu.facts.vendor, "search": " ".join([gpu.facts.vendor, *names, f"{size}gb"])}
+    names = node.get("device_names") or ()
+    search = " ".join([gpu.facts.vendor, *names, f"{size}gb"])
+    return {"vendor": gpu.facts.vendor, "source": node["source"], "search": search}
 
 
 def _row(number: int) -> list[dict[str, Any]]:

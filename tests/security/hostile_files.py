@@ -112,6 +112,10 @@ HOSTILE = (
     Hostile("split_nan.gguf", _split(6, struct.pack("<f", float("nan"))), "plan gpu=h200 model={}", "GGUF"),
     Hostile("patterns.config.json", _skips(*["(.*)*(.*)*x"] * 9), _FACTS, "1.5 s of the processor"),
     Hostile("deep_pattern.config.json", _skips("(" * 5_000), _FACTS, "Plan "),
+    Hostile("items.yaml", "apiVersion: v1\nkind: Pod\nitems: 5\n", "import {}", "starts no SGLang server"),
+    Hostile(
+        "environment.yaml", f"services: {{s: {{image: sglang, environment: 5, command: {COMMAND}}}}}\n", "import {}", ""
+    ),
     Hostile("lora.log", "target modules lora " * 410 + "\n", "diagnose {}", ""),
     Hostile(
         "snapshots.log",

@@ -249,8 +249,13 @@ def _with_references(word: str, known: Mapping[str, str], unknown: set[str]) -> 
 
 
 def _compose_environment(value: Json) -> dict[str, str]:
-    pairs = value.items() if isinstance(value, Mapping) else [str(item).partition("=")[::2] for item in value or ()]
+    pairs = value.items() if isinstance(value, Mapping) else _pairs_in(value)
     return {str(name): _interpolated(scalar(item)) for name, item in pairs if item not in (None, "")}
+
+
+def _pairs_in(value: Json) -> list[tuple[str, str]]:
+    words = map(str, value if isinstance(value, list) else ())
+    return [(name, content) for name, _, content in (word.partition("=") for word in words)]
 
 
 def _interpolated(text: str) -> str:

@@ -235,7 +235,8 @@ def _texts_in(node: object) -> Iterator[str]:
 
 def _config_maps(document: object) -> Iterator[tuple[str, str]]:
     """Yields the files in a document's ConfigMaps, by name."""
-    items = [document, *document.get("items", ())] if isinstance(document, dict) else []
+    below = document.get("items") if isinstance(document, dict) else ()
+    items = [document, *(below if isinstance(below, list) else ())]
     for item in items:
         data = item.get("data") if isinstance(item, dict) and item.get("kind") == "ConfigMap" else None
         for name, content in data.items() if isinstance(data, dict) else ():

@@ -20,6 +20,7 @@ _SIZE = re.compile(r"(\d{1,15})\s*([kKmMgG])(i?)[bB]?(?:\s*tok\w*)?")
 _COUNTED = re.compile(r"[\[({'\"]*(\d{1,9})\s*(?![kKmM])[A-Za-z]*[\])}'\"]*")
 _EXPONENT = re.compile(r'"(-?\d+(?:\.\d+)?[eE][-+]?\d+)"')
 """A number that YAML reads as text."""
+_NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 _THOUSANDS = re.compile(r"\d{1,3}(?:(,\d{3})+|(\.\d{3})+)")
 _LETTERS_FOR_DIGITS = str.maketrans("OolI", "0011")
 
@@ -84,7 +85,9 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
         size = _SIZE.fullmatch(text)
         counted = _COUNTED.fullmatch(text)
         if is_digits(spelled):
-            yield spelled
+            yield spelled.lstrip("0") or "0"
+        elif text.lower() in _NUMBER_WORDS:
+            yield str(_NUMBER_WORDS.index(text.lower()) + 1)
         elif size:  # 32K, 32kb, 32KiB, 1m
             letter = size[2].upper() if size[2] in "mMgG" else "k"
             yield from dict.fromkeys((size[1] + (f"{size[2].upper()}i" if size[3] else letter), size[1] + letter))
@@ -97,8 +100,14 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
         if re.fullmatch(r"\d*\.?\d+", plain := value.strip(" ,;:")) and plain != value:
             yield plain
         percent = re.fullmatch(r"(\d+(?:[.,]\d+)?)\s*(?:%|percent|pct)", value)
+        parts = re.fullmatch(r"(\d{1,3})/([1-9]\d{0,2})", value)
         if percent:
-            yield f"{float(percent[1].replace(',', '.')) / 100:g}"
+            share = float(percent[1].replace(",", "."))
+            yield f"{share / 100 if share > 1 else share:g}"  # 0.9% of nothing is meant
+        elif parts:
+            yield f"{int(parts[1]) / int(parts[2]):g}"
+        elif re.search(r"\.\.|\.$", value) and re.fullmatch(r"0?\.\d+", once := re.sub(r"\.+", ".", value).rstrip(".")):
+            yield once
         elif fraction := re.fullmatch(r"(0?\.\d+)\s*[A-Za-z]+|(\d+(?:\.\d+)?)x", value):  # 0.85GB, 2x
             yield f"{float(fraction[1] or fraction[2]):g}"
         elif re.fullmatch(r"\d*,\d+", value):

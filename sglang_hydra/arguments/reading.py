@@ -331,7 +331,13 @@ class _Reader:
         is_other = self.parser.version != SPECIFIED_VERSION
         page = f"explain {field.name} engine.version={self.parser.version}" if is_other else f"--help {field.name}"
         listed = f"{flag} takes {some_of(text, choices, f'{program()} {page}')}"
-        more = both_sizes(text) if size_of(text) else listed if len(choices) > MOST_LISTED else None
+        more = (
+            both_sizes(text)
+            if size_of(text)
+            else listed
+            if len(choices) > MOST_LISTED or (choices and id == "ARG013")
+            else None
+        )
         more = more or (None if value or choices else f"{program()} {page} says what it takes")
         separator = ": " if id == "ARG013" else " "
         self._misread(id, f"{flag} {text!r}{separator}{why}", (field.name,), head + text, instead, more)
@@ -356,6 +362,8 @@ class _Reader:
             fix = Remedy.fixed("", "the same without it")
         elif typed.place <= 2 and re.fullmatch(r"(?:\.{0,2}/[\w.-]+)?[\w.-]*/[\w./-]+", text):
             fix = Remedy.fixed(f"--model-path {text}")
+        elif before is not None and before.option is not None and not before.option.takes_several:
+            hint = f"{before.option.flag} takes one value; one with a space in it is written in quotes"
         fields = ("model_path",) if fix is not None and fix.words[:1] == ("--model-path",) else ()
         self.made.unread.append(text)
         self._misread("ARG016", f"{text!r} belongs to no option", fields, text, fix, hint)
@@ -363,7 +371,7 @@ class _Reader:
     def _stop(self, word: Word) -> None:
         if word.text == "--":
             message = "-- ends the options, and SGLang takes nothing after them"
-            self._refuse("ARG016", message, "remove -- and what follows it")
+            self._refuse("ARG016", message, "leave it out, or what follows it too")
         else:
             self.made.findings.clear()
             hint = f"{program()} --help shows everything, {program()} --help WORD finds arguments"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _MOST_ROUNDS, _MOST_CORRECTED = 3, 3
 _PLAIN = re.compile(r"(?!(?:null|true|false|nan|inf)$)[A-Za-z./][\w./-]*", re.IGNORECASE)
+_STARTING = ("serve", "bench", "resume")
 _VERBS = ("serve", "plan", "check", "fit", "export")
 
 
@@ -234,7 +235,10 @@ def _correct(line: list[str], finding: Finding) -> bool:
     """Corrects ``line`` for one finding; returns False if that is impossible."""
     if len(finding.typed) == 1 and finding.typed[0] in VERBS and finding.typed[0] in line[1:]:
         verb = line.pop(line.index(finding.typed[0], 1))
-        line[:0] = [] if line[0] in VERBS else [verb]
+        if line[0] not in VERBS:
+            line[:0] = [verb]
+        elif line[0] in _STARTING:  # of two verbs, the one that starts nothing
+            line[0] = verb
         return True
     verb = finding.remedies[0].said if finding.remedies else ""
     if verb in VERBS and finding.typed[0].startswith("-"):  # a flag that asks for another verb: serve ... --dry-run

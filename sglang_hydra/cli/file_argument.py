@@ -81,7 +81,7 @@ def no_such_file(word: str) -> Finding:
         return Finding("error", "CLI004", f"{message}", typed=(word,), fix=f"{group}={stem}")
     near = nearest(os.path.basename(word), list(_names_in(os.path.dirname(word))))
     meant = f"did you mean {short(os.path.join(os.path.dirname(word), near))}?" if near else None
-    writes = f"{program()} import serve.sh -o {short(word)} writes one"
+    writes = None if set("*?[") & set(word) else f"{program()} import serve.sh -o {short(word)} writes one"
     return Finding("error", "CLI004", message, hint=(meant, writes, "gpu=... model=... without a file"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -10,7 +11,14 @@ from dataclasses import dataclass, field
 
 from sglang_hydra.arguments.every import EVERY, names_by_flag
 from sglang_hydra.arguments.secrets import is_secret_name
-from sglang_hydra.compose.corrections import LEFT_TO_TOOLS, OF_TOOLS
+from sglang_hydra.compose.corrections import (
+    LEFT_TO_TOOLS,
+    OF_TOOLS,
+    PROGRAMS,
+    VARIABLES_OF_OTHERS,
+    key_meant,
+    may_be,
+)
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NO_CHOICE, NODES, PRIMARY_NAME
 from sglang_hydra.text.errors import ConfigError
@@ -22,6 +30,7 @@ from sglang_hydra.text.flags import (
     INFO_FLAGS,
     INFO_KINDS,
     INSTEAD,
+    NO_VERBS,
     OTHER_VERBS,
     RUN_FLAGS,
     VALUED_HYDRA_FLAGS,
@@ -34,7 +43,7 @@ from sglang_hydra.text.words import as_meant, foreign_sign, nearest, program, sh
 _PATHS = ("output", "base")
 _FILES = (".yaml", ".yml", ".json")
 _CONTAINERS, _RUNNERS = ("docker", "podman", "kubectl", "helm"), ("python", "python3", "torchrun", "srun", "bash", "uv")
-_SERVERS = ("ollama", "text-generation-launcher", "trtllm-serve", "lmdeploy", "llama-server", "hf", "huggingface-cli")
+_OF_SHELL = ("&&", "||", ";", "|", ">", ">>", "2>&1")
 _KINDS_OF_BENCH = ("serve", "serving", "latency", "throughput", "sweep")
 """The names of vLLM's and SGLang's own benchmarks."""
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
@@ -205,6 +214,8 @@ def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
     message = f"{short(word)!r} is no verb"
     fix = OTHER_VERBS.get(" ".join(typed).lower()) or nearest(word, VERBS) or _choice_of(word)
     fix = fix or OTHER_VERBS.get(nearest(word, [one for one in OTHER_VERBS if " " not in one]) or "")
+    if word.lower() in NO_VERBS:
+        return ConfigError(Finding("error", "CLI014", message, hint=NO_VERBS[word.lower()]))
     verbs = f"verbs are {some_of(word, VERBS, f'{program()} --help')}"
     hints = verbs, "Values are typed as key=value: model=..., gpu=..., tp_size=8"
     return ConfigError(Finding("error", "CLI014", message, hint=hints, typed=typed, fix=fix))
@@ -225,21 +236,22 @@ def _choice_of(word: str) -> str | None:
 
 def _refuse_own_name(words: Sequence[str]) -> None:
     """Raises ConfigError for a pasted command that begins with this program's own name."""
-    named = [word.rpartition("/")[2] for word in words[:2]]
-    count = 2 if named[:1] in (["python"], ["python3"]) and named[1:] == ["serve.py"] else 1
-    if named[count - 1 : count] in (["sglang-hydra"], ["serve.py"]):
+    named = [word.rpartition("/")[2] for word in words[:3]]
+    count = next((at for at, name in enumerate(named, 1) if name in ("sglang-hydra", "serve.py")), 0)
+    before, behind = named[: max(0, count - 1)], words[count : count + 1]
+    if count and (not {*before} - {"$", "%", ">", "python", "python3"} or (before[:1] == behind and "$" in before)):
         typed = tuple(words[:count])
         message = f"{' '.join(typed)!r} is this program's own name, typed twice"
         raise ConfigError(Finding("error", "CLI004", message, typed=typed, fix=Remedy.fixed("", "leave it out")))
 
 
 def _refuse_remark(words: Sequence[str]) -> None:
-    """Raises ConfigError for a remark after ``#``, which some shells pass on."""
-    if "#" in words:
-        typed = tuple(words[words.index("#") :])
-        raise ConfigError(
-            Finding("error", "CLI004", "'#' begins a comment", typed=typed, fix=Remedy.fixed("", "without it"))
-        )
+    """Raises ConfigError for a comment after ``#``, and for what follows a sign of a shell."""
+    at = next((at for at, word in enumerate(words) if word in ("#", *_OF_SHELL)), None)
+    if at is not None:
+        what = "a comment" if words[at] == "#" else "what a shell reads, and no part of this command"
+        fix = Remedy.fixed("", "without it")
+        raise ConfigError(Finding("error", "CLI004", f"{words[at]!r} begins {what}", typed=tuple(words[at:]), fix=fix))
 
 
 def _refuse_launch_command(words: Sequence[str]) -> None:
@@ -254,23 +266,27 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
         raise ConfigError(
             Finding("error", "CLI004", message, hint=hint, typed=(second,) if is_sure else (), fix=is_sure)
         )
+    if head == "import" and second.partition("=")[0] in names_by_flag() and second.partition("=")[0] not in BY_NAME:
+        meant = Remedy.fixed(shlex.quote(f"python -m sglang.launch_server {shlex.join(words[1:])}"))
+        message = "import takes a command as one word, in quotes"
+        raise ConfigError(Finding("error", "CLI004", message, typed=tuple(words[1:]), fix=meant))
     if head in ("import", "upgrade") and (second in (*_CONTAINERS, *_RUNNERS, "vllm", "sglang") and len(words) > 2):
         meant = Remedy.fixed(shlex.quote(shlex.join(words[1:])))
         message = f"{head} takes a command as one word, in quotes"
         raise ConfigError(Finding("error", "CLI004", message, typed=tuple(words[1:]), fix=meant))
-    if (head, second) == ("vllm", "serve") or head == "vllm-serve" or _VLLM in words[:3]:
+    own = list(itertools.dropwhile(_VARIABLE.match, words))
+    if own[:2] == ["vllm", "serve"] or own[:1] == ["vllm-serve"] or _VLLM in own[:3]:
         raise _of_vllm(words)
-    if head in (*_SERVERS, "vllm"):
-        verb = "bench" if second == "bench" else "plan"
-        model = next(filter(_REPOSITORY.fullmatch, words[1:]), "org/name")
-        message = f"{head!r} begins a command of another program, whose flags are not read here"
-        raise ConfigError(Finding("error", "CLI004", message, hint=f"{program()} {verb} model={model} gpu=h100"))
+    name = next((word for word in own[: 3 if head in _RUNNERS else 1] if word in PROGRAMS), None)
+    if name is not None:
+        raise _of_program(name, own)
     before = words[: words.index("--")] if "--" in words else words
     at = next((at for at, word in enumerate(before) if _LAUNCH_SERVER.fullmatch(word)), None)
     at = 1 if head == "sglang" and second in ("serve", "launch-server", "launch_server") else at
     if (head in _CONTAINERS and "=" not in second) or (head in _RUNNERS and at is None):
         message = f"{f'{head} {second}'!r} begins a command of another program"
-        hint = f"{program()} import 'COMMAND' reads what it starts"
+        file = next((word for word in words if word.endswith(_FILES)), None)
+        hint = f"{program()} import 'COMMAND' reads what it starts" if file is None else f"{program()} check {file}"
         raise ConfigError(Finding("error", "CLI004", message, hint=hint))
     if at is None or head in ("import", "upgrade"):
         return
@@ -282,19 +298,45 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     raise ConfigError(Finding("error", "CLI004", message, typed=typed, fix=instead))
 
 
+def _of_program(name: str, words: Sequence[str]) -> ConfigError:
+    """Returns the error for a command of another program, with ours for it and its flags that have a key here."""
+    ours = "bench model={model} gpu=h100" if words[1:2] == ["bench"] else PROGRAMS[name]
+    own = " ".join(word for word in words if _is_ours(word))
+    ours = ours.replace("model={model} gpu=h100", own) if own else ours
+    typed = [ours.format(model=next(filter(_REPOSITORY.fullmatch, words[1:]), "org/name"))]
+    verb = ours.partition(" ")[0]
+    for at, word in enumerate(words if verb in ("plan", "bench") else ()):
+        flag, equals, value = word.partition("=")
+        value = value if equals else next(iter(words[at + 1 : at + 2]), "-")
+        plain = flag.lstrip("-").replace("-", "_")
+        key = plain if plain in EVERY else key_meant(plain) or ""
+        is_ours = (
+            key.startswith("bench.")
+            if verb == "bench"
+            else key in EVERY and key not in ("model_path", "max_total_tokens")
+        )
+        if flag[:2] == "--" and is_ours and value[:1] != "-" and may_be(key, value):
+            typed.append(f"{key}={shlex.quote(value)}")
+    message = f"{name!r} begins a command of another program, whose other flags are not read here"
+    message = message if len(typed) > 1 else message.replace("other flags", "flags")
+    return ConfigError(Finding("error", "CLI004", message, hint=f"{program()} {' '.join(typed)}"))
+
+
 def _of_vllm(words: Sequence[str]) -> ConfigError:
     """Returns the error for a vLLM command, with a plan of the same in SGLang's flags."""
     from sglang_hydra.arguments.vllm import counterpart, translated
 
     first = next(at for at, word in enumerate(words) if word in ("serve", "vllm-serve", _VLLM))
     ours = [word for word in words if _is_ours(word)]
+    variables = [word for word in words[:first] if _VARIABLE.match(word) and not word.startswith(VARIABLES_OF_OTHERS)]
+    ours += [f"engine.env.{word}" for word in variables if not is_secret_name(word.partition("=")[0])]
     argv, findings = translated([word for word in words[first + 1 :] if word not in ours])
     is_lost = any(found.is_lost for word in words if word[:1] == "-" and (found := counterpart(word)))
     known = not is_lost and not any(finding.level == "error" for finding in findings)
     fix = shlex.join(["plan", *ours, "--", *argv]) if known else None
     notes = [f"{item.message}{f' ({item.hint})' if item.hint else ''}" for item in findings]
     typed = tuple(words)
-    message = f"{' '.join(words[:2])!r} begins a command of vLLM's"
+    message = f"{' '.join([word for word in words[: first + 1] if not _VARIABLE.match(word)][:2])!r} begins a command of vLLM's"
     return ConfigError(Finding("error", "CLI004", message, hint=notes, typed=typed, fix=fix))
 
 
@@ -306,7 +348,7 @@ def _refuse_foreign_signs(words: Sequence[str]) -> None:
         meant = as_meant(word)
         if "=" in meant and meant.partition("=")[0] not in BY_NAME and "--" not in words:
             meant = meant.lstrip("-")
-        if as_meant(word) != word and not re.search(r"[^\S\u3000]", word):
+        if as_meant(word) != word and not re.search(r"[^\S\u3000\r]", word):
             message = f"{short(word)!r} has {foreign_sign(word)} in it, which a shell reads as a letter"
             fix = Remedy.fixed(shlex.quote(meant), meant)
             findings.append(Finding("error", "CLI031", message, typed=(word,), fix=fix))

@@ -60,6 +60,10 @@ def refused(words: Sequence[str]) -> Sequence[Finding]:
             if invocation.verb == "bench":
                 from dataclasses import asdict
 
+                lacking = [item for item in made.errors if item.id == "ARG002"]
+                if lacking and not made.nodes.bench.url:
+                    return lacking
+
                 from sglang_hydra.measure.bench.checks import problems
 
                 return [item for item in problems(asdict(made.nodes.bench)) if item.level == "error"]
@@ -70,6 +74,12 @@ def refused(words: Sequence[str]) -> Sequence[Finding]:
                 render(
                     check_format(next((item.text for item in first if "=" not in item.text), None)), job_of(made, ())
                 )
+        elif invocation.has("multirun"):
+            from sglang_hydra.measure.sweep.axes import combinations
+            from sglang_hydra.measure.sweep.grid import read_grid
+
+            grid = read_grid(composer_of(invocation), invocation.requests, measured=False)
+            composer_of(invocation).compose([*grid.common, *next(combinations(grid.axes), ())])
     except ConfigError as failure:
         return [item for item in failure.findings if item.id != _NO_IMAGE]
     except MachineError:
@@ -98,7 +108,8 @@ def _refuse_misplaced(invocation: Invocation) -> None:
         why = why_not(flag, verb, given)
         if why is not None and flag.elsewhere is not None:
             known = {"verb": verb, "why": why, "program": program()}
-            message, hint = (flag.elsewhere[part].format(**known) for part in ("message", "hint"))
+            told = verb if verb in flag.elsewhere else "hint"
+            message, hint = (flag.elsewhere[part].format(**known) for part in ("message", told))
             raise ConfigError(Finding("error", flag.elsewhere["id"], message, hint=hint))
 
 

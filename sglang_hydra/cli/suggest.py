@@ -52,15 +52,8 @@ _WIDE = 100
 def run(invocation: Invocation) -> int:
     """Runs ``suggest model=M gpu=A,B context=32k concurrency=64 goal=gpus``. Returns 2 if no plan can take the load."""
     own, typed = _taken(invocation.requests)
-    for request in typed:
-        name, _, value = request.text.partition("=")
-        if name in OF_SUGGEST:
-            message = f"suggest has no word {name}"
-            fix = f"{OF_SUGGEST[name]}={value}"
-            raise ConfigError(Finding("error", "SUG001", message, (name,), typed=(request.text,), fix=fix))
-        if "=" in request.text and "." not in name and near_key(name) is None and name not in _KNOWN:
-            every = ", ".join((_CONTEXT, _CONCURRENCY, _GOAL, _TTFT, _TPOT, _RESULTS, _RATE))
-            raise ConfigError(Finding("error", "SUG001", f"suggest has no word {name}", (name,), f"words: {every}"))
+    if unknown := [found for request in typed if (found := _unknown(request)) is not None]:
+        raise ConfigError(*unknown)
     if _RESULTS in own or _RATE in own:
         return _replicas(invocation, own, typed)
     goal = own.get(_GOAL, FEWEST)
@@ -88,6 +81,22 @@ def run(invocation: Invocation) -> int:
         longest = None if found else longest_taken(composer, requests, classes)
         write(_lines(words, found, goal, context, users, longest))
     return 0 if found else 2
+
+
+def _unknown(request: Request) -> Finding | None:
+    """Returns the error for a word that suggest does not have; None for its own and for overrides."""
+    name, _, value = request.text.partition("=")
+    message, near = f"suggest has no word {name}", near_key(name) or ""
+    meant = OF_SUGGEST.get(name) or (near if near in ("bench.input_len", "bench.output_len") and near != name else "")
+    if meant:
+        return Finding("error", "SUG001", message, (name,), typed=(request.text,), fix=f"{meant}={value}")
+    if near == "bench.request_rate" and name != _RATE:
+        hint = f"{_RESULTS}=multirun/SWEEP {_RATE}={value} counts the replicas for a rate"
+        return Finding("error", "SUG001", message, (name,), hint)
+    if "=" in request.text and "." not in name and not near and name not in _KNOWN:
+        every = ", ".join((_CONTEXT, _CONCURRENCY, _GOAL, _TTFT, _TPOT, _RESULTS, _RATE))
+        return Finding("error", "SUG001", message, (name,), f"words: {every}")
+    return None
 
 
 def _taken(requests: Sequence[Request]) -> tuple[dict[str, str], list[Request]]:
@@ -172,7 +181,7 @@ def _size(name: str, typed: str) -> int:
     if re.fullmatch(r"[1-9]\d*[mM]([bB]|ib|IB)?", typed):
         unit = "M"
     others = [f"{name}={number}Ki", f"{name}={number}"] if unit else [f"{name}={number}k"]
-    fix = f"{name}={number}{unit}"
+    fix = None if re.search(r"\d\w*(?:\.\.|[:-])\d", typed) else f"{name}={number}{unit}"
     others[-1] += ": k is 1,000, Ki 1,024, M and Mi their squares"
     message = f"{name}={typed} is no number above 0"
     raise ConfigError(Finding("error", "SUG001", message, (name,), others, fix=fix))

@@ -39,6 +39,10 @@ LEFT_TO_TOOLS: Mapping[tuple[str, str], str] = {
     for name in row["names"].split()
 }
 """Hints for other options of these tools, by that word and the option."""
+PROGRAMS: Mapping[str, str] = {name: ours for ours, names in _TABLE["programs"].items() for name in names.split()}
+"""The command here for the programs of others."""
+VARIABLES_OF_OTHERS: Sequence[str] = tuple(_TABLE["variables_of_others"])
+"""How the environment variables of other engines begin."""
 SUCCESSORS: Mapping[str, str] = _TABLE["successors"]
 """The presets that replace removed ones."""
 FORMATS_MEANT, OF_SUGGEST, GOALS_MEANT = (
@@ -75,6 +79,8 @@ def key_meant(name: str) -> str | None:
         return plain
     of_tools = (keys.get(plain.replace("_", "-")) for keys in OF_TOOLS.values() if len(plain) > 3)
     known = _TABLE["names"].get(plain) or next(filter(None, of_tools), None)
+    if known is None and plain.endswith("_proxy"):
+        return f"engine.env.{name}"
     if known is None and plain.startswith(_OF_VARIABLES) and not {plain, plain.partition("_")[2]} & {*EVERY}:
         return f"engine.env.{plain.upper()}"
     if known is None and (theirs := counterpart("--" + plain.replace("_", "-"))) is not None:
@@ -176,8 +182,8 @@ def may_be(meant: str, value: str) -> bool:
     """Returns whether ``value`` suits the key that ``key_meant`` found: a switch takes no name, and other keys take
     neither true nor false."""
     field, plain = EVERY.get(meant.lstrip("!")), value.lower()
-    if meant.startswith("bench.") and re.fullmatch(r"[a-z][\w-]*\.\w+", plain):
-        return meant in ("bench.path", "bench.quality")  # a file
+    if meant.startswith("bench.") and re.fullmatch(r"[a-z][\w-]*\.\w+|[^:]*/.*", plain):
+        return meant in ("bench.path", "bench.quality", "bench.trace")  # a file
     if meant.startswith("gpu.") and plain in ("true", "false"):
         return False
     if meant == "gpu" and not is_digits(value):
@@ -219,6 +225,8 @@ def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
 
 def hub_page(address: str) -> tuple[str, str | None] | None:
     """Returns the repository of a page on the Hugging Face hub and its revision (None: main); None for other text."""
+    if cached := re.fullmatch(r"models--([\w.-]+?)--([\w.-]+)", address):  # a folder of the hub's cache
+        return f"{cached[1]}/{cached[2]}", None
     page = _HUB_PAGE.fullmatch(address) or re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w./-]+)", address)
     if page is None or page[1].partition("/")[0] in ("datasets", "spaces"):
         return None
@@ -258,7 +266,7 @@ def presets_of(checkpoint: str) -> list[str]:
 def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     """Returns the words for each GPU class that was probably meant, likeliest first: ``gpu=h100 gpu.count=8`` for
     ``8xh100``, the class in ``NVIDIA H100 80GB``."""
-    if family := _TABLE["families"].get(value.lower()):
+    if family := _TABLE["families"].get(re.sub("[-_ ]+", " ", value.lower())):
         return [f"gpu={option}" for option in family.split()]
     flat = {option.replace("_", ""): option for option in options}
     counted = None if re.sub(r"[\W_]", "", value).lower() in flat else _TIMES.fullmatch(value)

@@ -75,6 +75,11 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
     if field is not None and field.is_list and re.fullmatch(r"\[[^\[\]{}]*", value):
         message = f"{short(text)}: a closing bracket is missing"
         return Refused("CLI003", message, key, fix=word(key, f"{value}]"))
+    if key == "engine.env" and re.fullmatch(r"\w+=[^,=]*(?:,\w+=[^,=]*)*", value):
+        fix = " ".join(
+            word(f"{key}.{name}", text) for name, _, text in (one.partition("=") for one in value.split(","))
+        )
+        return Refused("CLI003", f"{short(text)}: a variable is {key}.NAME=VALUE", key, fix=fix)
     if value.startswith("$("):
         hint = f'single quotes keep the shell from running it: {key}="{value}"'
     elif "${" in value:
@@ -87,7 +92,7 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
         hint = f"such as {key}={example(field)}; {program()} --help {key} says what it takes"
     else:
         hint = f"quote it: \"{key}='{value}'\""
-    inner = value.partition(" #")[0].strip("[](){}='\" ~;,")
+    inner = value.partition(" #")[0].strip("[](){}<>='\" ~;,")
     if field is not None and not field.is_list and re.fullmatch(NUMBERS.get(field.kind, ""), inner):
         return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, fix=f"{key}={inner}")
     return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, hint=hint)

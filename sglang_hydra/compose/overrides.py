@@ -16,7 +16,7 @@ from sglang_hydra.arguments.every import EVERY, canonical_name, field_in, fittin
 from sglang_hydra.arguments.fields import Field
 from sglang_hydra.arguments.meant import word
 from sglang_hydra.arguments.secrets import HIDDEN, SECRET_FIELDS, masked
-from sglang_hydra.compose.corrections import hub_page, key_meant
+from sglang_hydra.compose.corrections import LEFT_TO_TOOLS, OF_TOOLS, hub_page, key_meant
 from sglang_hydra.compose.grammar import as_override, has_interpolation, literal, typed_word, unquoted, written
 from sglang_hydra.compose.node_types import is_text, problems_at
 from sglang_hydra.compose.override_errors import (
@@ -366,7 +366,10 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
 
 
 def _refuse_file_of_model(key: str, path: str) -> None:
-    """Raises Refused for the path of a config.json or a weights file, because SGLang takes their folder."""
+    """Raises Refused for the path of a config.json or a weights file, because SGLang takes their folder, and for a
+    path as a URL."""
+    if key in ("model", "model_path") and path.startswith("file://"):
+        raise Refused("CLI006", f"{key}={path} is a URL", key, fix=word(key, path.removeprefix("file://")))
     if key in ("model", "model_path") and "://" not in path and (found := _MODEL_FILE.fullmatch(path)):
         message = f"{key}={path} is one file of a model, and SGLang takes its folder"
         raise Refused("CLI006", message, key, fix=word(key, found[1].rstrip("/") or "."))
@@ -433,10 +436,12 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
         fix = word(f"{problem.near}{below}", typed) if problem.near and request.is_word else None
         fix = word("bench/workload", typed) if key == "bench.workload" else fix
         meant = key_meant(key.partition(".")[2]) or ""  # bench.rate: bench.request_rate
+        _, tool, name, *_ = (*key.split("."), "", "")  # launch.slurm.time, launch.k8s.replicas
+        fix = word(OF_TOOLS[tool][name], typed) if id == "CLI001" and name in OF_TOOLS.get(tool, {}) else fix
         if fix is None and id == "CLI001" and meant.startswith(f"{key.partition('.')[0]}."):
             fix = word(meant, typed)
         fix = word(key, problem.value) if problem.value and problem.key == key else fix
-        raise Refused(id, problem.message, key, fix=fix, hint=problem.hint)
+        raise Refused(id, problem.message, key, fix=fix, hint=LEFT_TO_TOOLS.get((tool, name), problem.hint))
     shown = masked(key.rpartition(".")[2], value)
     try:
         text = written(key, shown)

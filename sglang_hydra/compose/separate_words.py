@@ -42,7 +42,7 @@ def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
     so_far = " ".join(item.text for item in waiting)
     key, equals, value = so_far.partition("=")
     left_open = value[:1] in ("[", "{") and value.count(value[0]) > value.count({"[": "]", "{": "}"}[value[0]])
-    left_open = left_open or (value.endswith(",") and _takes_list(key.strip()))
+    left_open = left_open or (value.endswith(",") and len(value) > 1)
     if equals and (left_open or _NUMBER.search(value)):  # [1, 2 and 128 k
         goes_on = _UNIT.fullmatch(text) is not None or (is_digits(text) and _takes_list(key.strip()))
         return "=" not in text and (left_open or goes_on)

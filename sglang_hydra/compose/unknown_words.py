@@ -21,6 +21,7 @@ from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.compose.corrections import (
     ADVICE,
     SUCCESSORS,
+    VARIABLES_OF_OTHERS,
     as_usual,
     gpus_meant,
     is_of_config,
@@ -89,6 +90,10 @@ def no_override(text: str, known: Known) -> Refused:
         return Refused("CLI004", message, hint=f"{program()} check FILE, with the path of a script that is here")
     if (path := path_meant(text)) and "=" not in text:
         return Refused("CLI004", f"{short(text)!r} is a path of Windows", fix=short(shlex.quote(path)))
+    if text.endswith("/") and "=" not in text and not os.path.isdir(text):
+        return Refused(
+            "CLI004", f"{short(text)!r} is no key=value, and there is no such folder", hint="a folder that is here"
+        )
     if text.startswith(("/", "./", "../", "~/")) and "=" not in text:
         message = f"{short(text)!r} is no key=value, and no YAML or JSON file"
         return Refused("CLI004", message, hint=f"a model's folder is model={short(text)}")
@@ -136,7 +141,8 @@ def _by_its_signs(text: str) -> Refused:
         if key in EVERY and EVERY[key].is_list and " " in value.strip("[]"):
             value = f"[{value.strip('[]')}]"
         if value[:1] != "{":
-            value = re.sub(r"[,\s]+", "," if value[:1] == "[" else "", value)
+            value = re.sub(r",\s+", ",", value)
+            value = re.sub(r"[,\s]+" if value[:1] == "[" else r"\s+", "," if value[:1] == "[" else "", value)
         typed = key if value == HIDDEN else short(text)
         message = f"{typed!r}: key=value is written without spaces{'' if ' ' in spaced[2] else ' around ='}"
         return Refused("CLI004", message, key, fix=short(word(key, value)))
@@ -173,7 +179,7 @@ def _as_a_file(text: str) -> tuple[str, ...]:
 
 
 def _dashed(text: str, known: Known) -> Refused:
-    from sglang_hydra.text.flags import FLAGS, OTHER_VERBS
+    from sglang_hydra.text.flags import FLAGS, OTHER_VERBS, VERBS
 
     flag, equals, value = text.partition("=")
     theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
@@ -198,7 +204,11 @@ def _dashed(text: str, known: Known) -> Refused:
     meant = getattr(flagged(flag), "name", None) or (group if group in EVERY else key_meant(group))
     if (verb := OTHER_VERBS.get(group, group)) in _LOOKING:  # before sweep.dry_run: only a sweep has that
         return Refused("CLI004", f"{short(flag)} is no flag of this program: {verb} is a verb", fix=verb)
+    if group in VERBS:
+        hint = f"{program()} {group} ..."
+        return Refused("CLI004", f"{short(flag)} is no flag of this program: {group} is a verb", hint=hint)
     near = nearest(flag, [ours.names[0] for ours in FLAGS])
+    near = near or next((one.names[0] for one in FLAGS if not one.value and flag.startswith(f"{one.names[0]}-")), None)
     if meant is None and near is not None:
         return Refused("CLI004", f"{short(flag)} is no flag of this program", fix=near)
     if meant is None and ("had" in notes().get(plain, {}) or plain in ADVICE or plain in OF_REQUESTS):
@@ -264,7 +274,7 @@ def near_key(key: str) -> str | None:
     if rest and name not in NODES and (meant := key_meant(last)) and meant.lstrip("!") in EVERY:
         return meant
     near = key_meant(name) or (last if last in EVERY else mistyped(name))
-    return f"{near}.{rest}" if rest and near in NODES else near
+    return f"{near}.{rest}" if rest and near in (*NODES, "engine.env") else near
 
 
 def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | None = None) -> Refused:
@@ -286,8 +296,12 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
         message = f"{short(key)} is set by each request, and not by the server"
         shown = value if value and re.fullmatch(NUMBERS["float"], value) else "VALUE"
         return Refused("CLI001", message, short(key), hint=f'"{name}": {shown} in the JSON of a request')
-    if advice := ADVICE.get(key.lower().replace("-", "_")):
+    plain = key.lower().replace("-", "_")
+    if advice := ADVICE.get(plain) or (near is None and ADVICE.get(plain.rpartition(".")[2])):
         return Refused("CLI001", message, short(key), hint=advice)
+    if near is not None and near.startswith("engine.env.") and name.startswith(VARIABLES_OF_OTHERS):
+        hint = f"leave it out: {name} is another program's, and SGLang's own begin with SGLANG_"
+        return Refused("CLI001", message, short(key), fix=Remedy.fixed("", hint))
     if prefix:
         message += "; + would add a key that nothing reads"
     if (note := notes().get(name.replace("-", "_"), {})) and "had" in note:

@@ -47,6 +47,9 @@ TASKS: Mapping[str, Sequence[str]] = _TABLE["tasks"]
 OTHER_VERBS: Mapping[str, str] = _TABLE["other_verbs"]
 """Other names that people type for a verb, each with our verb."""
 
+NO_VERBS: Mapping[str, str] = {name: hint for names, hint in _TABLE["no_verbs"].items() for name in names.split()}
+"""Hints for words that ask for what no verb does."""
+
 FILLERS = frozenset(_TABLE["fillers"].split())
 """Filler words of a sentence, which set nothing."""
 

@@ -193,7 +193,7 @@ _DASHES = "\u00df\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\uff0d"
 _QUOTES = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u00ab\u00bb\uff02\uff07"
 _WIDE = {**{0xFEE0 + sign: sign for sign in range(0x21, 0x7F)}, 0x3000: 0x20, 0x3001: 0x2C, 0x3002: 0x2E}
 """Full-width characters, and the Chinese space, comma and full stop, each with its ASCII character."""
-_UNSEEN = "\u00a0\u200b\u200c\u200d\u202f\u2060\ufeff"
+_UNSEEN = "\u00a0\u200b\u200c\u200d\u202f\u2060\ufeff\r"
 _LEADING_DASHES = re.compile(f"-?[{_DASHES}][{_DASHES}-]*")
 _AROUND = re.compile(rf"(=|^)[{_QUOTES}](.*?)[{_QUOTES}]?$", re.DOTALL)
 
@@ -211,7 +211,7 @@ def as_meant(word: str) -> str:
 def foreign_sign(word: str) -> str:
     """Names the first such character in a word: ``an em dash (U+2014)``."""
     sign = next(sign for sign in word if sign in f"{_DASHES}{_QUOTES}{_UNSEEN}" or ord(sign) in _WIDE)
-    name = unicodedata.name(sign).lower()
+    name = unicodedata.name(sign, "carriage return").lower()
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name} (U+{ord(sign):04X})"
 
 

@@ -15,6 +15,7 @@ from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.grammar import has_interpolation
 from sglang_hydra.compose.overrides import Request, read_requests
+from sglang_hydra.compose.separate_words import joined
 from sglang_hydra.compose.settings.sweep import FORECAST
 from sglang_hydra.facts.declared import model_facts
 from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, check_points, combinations, zipped
@@ -66,13 +67,17 @@ def read_grid(
     if measured:
         requests = with_server(requests)
     # Values of a file are single values: only typed words vary.
-    varied = [(request, axis_of(request, composer.options) if request.is_word else None) for request in requests]
+    varied = [
+        (request, axis_of(request, composer.options) if request.is_word and not request.words else None)
+        for request in joined(requests)
+    ]
     common = tuple(request for request, axis in varied if axis is None)
     composition = composer.compose(common)
     settings = {**composition.nodes.plain["sweep"], **(given or {})}
     known = set_by(composer, composition)
     with naming_setters(known):
         _check(settings)
+        _refuse_doubled(varied)
         axes = _axes(composer, settings, composition.choices.get("sweep"), varied)
         check_points(axes)
         common, remarks = _with_one_release(composer, common, axes)
@@ -88,6 +93,17 @@ def read_grid(
         known,
         measured,
     )
+
+
+def _refuse_doubled(varied: Sequence[tuple[Request, Axis | None]]) -> None:
+    """Raises ConfigError for a key that was typed with a list and once more."""
+    listed = {key: request for request, axis in varied if axis is not None for key in axis.keys}
+    for request, _ in varied:
+        key = request.text.partition("=")[0].lstrip("+")
+        other = listed.get(key, request)
+        if request.is_word and other is not request:
+            message = f"{key} was typed twice, and varies"
+            raise ConfigError(Finding("error", "CLI007", message, (key,), hint=f"{request.text} or {other.text}"))
 
 
 def _axes(

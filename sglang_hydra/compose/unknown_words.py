@@ -204,7 +204,7 @@ def _dashed(text: str, known: Known) -> Refused:
     meant = getattr(flagged(flag), "name", None) or (group if group in EVERY else key_meant(group))
     if (verb := OTHER_VERBS.get(group, group)) in _LOOKING:  # before sweep.dry_run: only a sweep has that
         return Refused("CLI004", f"{short(flag)} is no flag of this program: {verb} is a verb", fix=verb)
-    if group in VERBS:
+    if group in VERBS and meant is None:
         hint = f"{program()} {group} ..."
         return Refused("CLI004", f"{short(flag)} is no flag of this program: {group} is a verb", hint=hint)
     near = nearest(flag, [ours.names[0] for ours in FLAGS])

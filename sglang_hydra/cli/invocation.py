@@ -336,7 +336,8 @@ def _of_vllm(words: Sequence[str]) -> ConfigError:
     fix = shlex.join(["plan", *ours, "--", *argv]) if known else None
     notes = [f"{item.message}{f' ({item.hint})' if item.hint else ''}" for item in findings]
     typed = tuple(words)
-    message = f"{' '.join([word for word in words[: first + 1] if not _VARIABLE.match(word)][:2])!r} begins a command of vLLM's"
+    program_of = " ".join([word for word in words[: first + 1] if not _VARIABLE.match(word)][:2])
+    message = f"{program_of!r} begins a command of vLLM's"
     return ConfigError(Finding("error", "CLI004", message, hint=notes, typed=typed, fix=fix))
 
 

@@ -52,7 +52,7 @@ _WIDE = 100
 def run(invocation: Invocation) -> int:
     """Runs ``suggest model=M gpu=A,B context=32k concurrency=64 goal=gpus``. Returns 2 if no plan can take the load."""
     own, typed = _taken(invocation.requests)
-    if unknown := [found for request in typed if (found := _unknown(request)) is not None]:
+    if unknown := [*filter(None, map(_unknown, typed))]:
         raise ConfigError(*unknown)
     if _RESULTS in own or _RATE in own:
         return _replicas(invocation, own, typed)

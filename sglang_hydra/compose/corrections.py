@@ -41,7 +41,7 @@ LEFT_TO_TOOLS: Mapping[tuple[str, str], str] = {
 """Hints for other options of these tools, by that word and the option."""
 PROGRAMS: Mapping[str, str] = {name: ours for ours, names in _TABLE["programs"].items() for name in names.split()}
 """The command here for the programs of others."""
-VARIABLES_OF_OTHERS: Sequence[str] = tuple(_TABLE["variables_of_others"])
+VARIABLES_OF_OTHERS: tuple[str, ...] = tuple(_TABLE["variables_of_others"])
 """How the environment variables of other engines begin."""
 SUCCESSORS: Mapping[str, str] = _TABLE["successors"]
 """The presets that replace removed ones."""

@@ -277,6 +277,22 @@ def near_key(key: str) -> str | None:
     return f"{near}.{rest}" if rest and near in (*NODES, "engine.env") else near
 
 
+def _advised(key: str, value: str | None, near: str | None, message: str) -> Refused | None:
+    """Returns the error for a name without a key here that people type; None for another."""
+    name = key.partition(".")[0]
+    if name.lower().replace("-", "_") in OF_REQUESTS:
+        message = f"{short(key)} is set by each request, and not by the server"
+        shown = value if value and re.fullmatch(NUMBERS["float"], value) else "VALUE"
+        return Refused("CLI001", message, short(key), hint=f'"{name}": {shown} in the JSON of a request')
+    plain = key.lower().replace("-", "_")
+    if advice := ADVICE.get(plain) or (near is None and ADVICE.get(plain.rpartition(".")[2])):
+        return Refused("CLI001", message, short(key), hint=advice)
+    if near is not None and near.startswith("engine.env.") and name.startswith(VARIABLES_OF_OTHERS):
+        left_out = f"leave it out: {name} is another program's, and SGLang's own begin with SGLANG_"
+        return Refused("CLI001", message, name, fix=Remedy.fixed("", left_out))
+    return None
+
+
 def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | None = None) -> Refused:
     """Returns the error for an unknown key. ``+key=1`` is one too: Hydra would add a key that nothing reads."""
     name = key.partition(".")[0]
@@ -292,16 +308,8 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
         message = f"{short(key)!r} is neither an argument of SGLang nor a config group"
         return Refused("CLI001", message, short(key), hint=f"{inner[1]}=VALUE and the others, without {short(key)}")
     message = f"{short(key)!r} is neither an argument of SGLang nor a config group"
-    if name.lower().replace("-", "_") in OF_REQUESTS:
-        message = f"{short(key)} is set by each request, and not by the server"
-        shown = value if value and re.fullmatch(NUMBERS["float"], value) else "VALUE"
-        return Refused("CLI001", message, short(key), hint=f'"{name}": {shown} in the JSON of a request')
-    plain = key.lower().replace("-", "_")
-    if advice := ADVICE.get(plain) or (near is None and ADVICE.get(plain.rpartition(".")[2])):
-        return Refused("CLI001", message, short(key), hint=advice)
-    if near is not None and near.startswith("engine.env.") and name.startswith(VARIABLES_OF_OTHERS):
-        hint = f"leave it out: {name} is another program's, and SGLang's own begin with SGLANG_"
-        return Refused("CLI001", message, short(key), fix=Remedy.fixed("", hint))
+    if (advised := _advised(key, value, near, message)) is not None:
+        return advised
     if prefix:
         message += "; + would add a key that nothing reads"
     if (note := notes().get(name.replace("-", "_"), {})) and "had" in note:

@@ -11,8 +11,7 @@ The public API. Every name is imported at its first use, so that ``import sglang
     main                                  the decorator for other Hydra apps: their task gets the finished plan
     register()                            puts the schema into Hydra's ConfigStore; done on import after Hydra's
     results("multirun/SWEEP")             the measurements of a sweep, as a pandas DataFrame
-    verl                                  plans the rollout of verl: verl.plan_rollout(config), verl.main
-"""
+    verl                                  plans the rollout of verl: verl.plan_rollout(config), verl.main"""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ class SglangHydraSearchPath(SearchPathPlugin):
     """Appends conf/ after the app's own folders, only if the app has imported sglang_hydra.
 
     Hydra runs every search-path plugin of an environment in every Hydra app. An app that does not use this package must
-    not find a second ``model`` group.
-    """
+    not find a second ``model`` group."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         if "sglang_hydra" not in sys.modules:

@@ -1,7 +1,6 @@
 """``hydra/sweeper=sglang``: judges every point before one starts, and runs the points of a server one after another.
 
-Hydra imports this in every app of an environment, so it imports nothing of sglang_hydra before a sweep is made.
-"""
+Hydra imports this in every app of an environment, so it imports nothing of sglang_hydra before a sweep is made."""
 
 from hydra.core.config_store import ConfigStore
 from hydra.plugins.sweeper import Sweeper
@@ -12,8 +11,7 @@ from omegaconf import DictConfig
 class SglangSweeper(Sweeper):
     """Sweeps an app with SGLang's arguments in its config: runs the task for each point that can be launched.
 
-    The settings are those of the ``sweep`` node and override it: ``hydra.sweeper.where='tp_size <= gpu.count'``.
-    """
+    The settings are those of the ``sweep`` node and override it: ``hydra.sweeper.where='tp_size <= gpu.count'``."""
 
     def __init__(self, **settings: object) -> None:
         self.settings = settings

@@ -48,8 +48,7 @@ def answer(question: str) -> str:
     ["explain", "tp_size"], "stdin": TEXT}``: ``code``, ``out`` and ``err`` of that command line. ``{"ask": "fill",
     "add": ["tp_size=8"]}``: the form with these words. ``{"ask": "paste", "text": TEXT}``: the results of ``import``
     and ``diagnose``. ``{"ask": "complete", "line": TEXT}``: ``candidates``. ``{"ask": "options"}``: ``gpus`` and
-    ``models``. Raises ValueError for any other question, and for a line that no shell could read.
-    """
+    ``models``. Raises ValueError for any other question, and for a line that no shell could read."""
     asked = read_json(question, "record")
     kinds: Mapping[str, Callable[[JsonObject], JsonDict]]
     kinds = {"plan": _plan, "verb": _verb, "fill": _fill, "paste": _paste, "complete": _complete, "options": _options}

@@ -30,8 +30,7 @@ from sglang_hydra.text.screen import print_json, text, write
 def run(invocation: Invocation) -> int:
     """Plans a sweep, shows it, and runs the points that can be launched; only shows it with ``sweep.dry_run=true``.
 
-    Returns 2 if no point can be launched, or if it would cost more than allowed.
-    """
+    Returns 2 if no point can be launched, or if it would cost more than allowed."""
     composer = composer_of(invocation)
     requests = as_words(composer, invocation.requests)
     if not invocation.has("multirun"):

@@ -3,8 +3,7 @@
 Uses an index in the package and the names of YAML files on the search path. It runs at every press of the tab key, so
 it imports only little of the standard library.
 
-    eval "$(sglang-hydra completion bash)"        # in ~/.bashrc; zsh in ~/.zshrc
-"""
+    eval "$(sglang-hydra completion bash)"        # in ~/.bashrc; zsh in ~/.zshrc"""
 
 from __future__ import annotations
 

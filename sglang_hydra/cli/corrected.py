@@ -196,8 +196,7 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
     known replacement or the new line is refused too.
 
     ``words`` is the command line after the program's name. The fix of a finding, else its first offer, replaces the
-    words of the finding, else the override for its first field. Errors in the new line are corrected as well.
-    """
+    words of the finding, else the override for its first field. Errors in the new line are corrected as well."""
     line = list(words)
     for _ in range(_MOST_ROUNDS):
         for finding in (item for item in findings if item.level == "error"):

@@ -159,8 +159,7 @@ class _Bounded:
 def opened(name: str) -> Iterator[BinaryIO]:
     """Opens a log: a file, gzipped or not, the whole server.log of a run folder, or standard input.
 
-    Raises ConfigError with the file's name if it cannot be read.
-    """
+    Raises ConfigError with the file's name if it cannot be read."""
     if name == _STDIN:
         yield sys.stdin.buffer
         return

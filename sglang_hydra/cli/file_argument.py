@@ -1,7 +1,6 @@
 """Reads an experiment's YAML among the typed words: as a layer below every override beside it.
 
-``plan mine.yaml tp_size=4`` plans what ``check mine.yaml tp_size=4`` judges. Without a typed file nothing is read.
-"""
+``plan mine.yaml tp_size=4`` plans what ``check mine.yaml tp_size=4`` judges. Without a typed file nothing is read."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ def read_file_argument(invocation: Invocation) -> None:
     """Reads a typed file as a layer below all overrides, and adds the folder of presets beside it to the search path
     unless one is named.
 
-    Raises ConfigError for anything but an experiment: a folder, a saved plan, a foreign launch file, a second file.
-    """
+    Raises ConfigError for anything but an experiment: a folder, a saved plan, a foreign launch file, a second file."""
     alone = invocation.verb in _TAKE_BY_ITSELF and not (invocation.verb == "check" and invocation.has("multirun"))
     if not alone and invocation.verb not in (*_TAKE, "check"):
         return

@@ -2,8 +2,7 @@
 
 text/hydra_keys.json has a row for each key of Hydra's config tree: ``obeyed`` lists who obeys it (``run``: one server,
 ``sweep``: ``-m`` and ``bench``, ``launcher``: a sweep with a Hydra launcher, ``look``: verbs that start nothing,
-``ask``: Hydra's own flags), the other fields give the reasons of those that refuse it.
-"""
+``ask``: Hydra's own flags), the other fields give the reasons of those that refuse it."""
 
 from __future__ import annotations
 

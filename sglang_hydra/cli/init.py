@@ -23,8 +23,7 @@ _COMMANDS = ("python app.py", "python app.py -m +sweep=tp_size")
 def run(invocation: Invocation) -> int:
     """Writes the repo into a new or empty folder, and prints what to type there.
 
-    Raises ConfigError (CLI040) without a folder, for one with files, and if it cannot be written.
-    """
+    Raises ConfigError (CLI040) without a folder, for one with files, and if it cannot be written."""
     words = typed_words(invocation)
     if len(words) != 1:
         raise _refused(f"init takes one folder, not {len(words)}", f"{program()} init my_experiments")

@@ -1,8 +1,7 @@
 """``mcp``: offers the verbs that plan and judge as Model Context Protocol tools, over standard input and output.
 
 A tool calls its verb in this process. Its words come from a model that has read foreign files, so they have a file's
-rights: nothing they name is run, and no variable of this process is read.
-"""
+rights: nothing they name is run, and no variable of this process is read."""
 
 from __future__ import annotations
 

@@ -133,8 +133,7 @@ def _as_others_call_it(finding: Finding) -> Finding:
 def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> list[Request]:
     """Returns SGLang's own flags as overrides, each with its place. Raises ConfigError if SGLang's parser refuses them.
 
-    The release is the one that a plan of ``others`` is for; no model is needed if those name one.
-    """
+    The release is the one that a plan of ``others`` is for; no model is needed if those name one."""
     from sglang_hydra.arguments.parser import CONFIG
     from sglang_hydra.compose.grammar import unquoted
     from sglang_hydra.planning.engines.planned import release_meant

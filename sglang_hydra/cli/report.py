@@ -169,8 +169,7 @@ def points_csv(made: Report) -> str:
 def _cell(value: object) -> object:
     """Returns a cell as text, with an apostrophe in front of what a spreadsheet would read as a formula.
 
-    This also covers programs that split cells at semicolons; numbers stay numbers.
-    """
+    This also covers programs that split cells at semicolons; numbers stay numbers."""
     if not isinstance(value, str):
         return value
     content = printable(value)

@@ -24,8 +24,7 @@ _FOR_ONCE = frozenset(("sweep.rerun", "sweep.dry_run", "sweep.folder", "hydra.sw
 def run(invocation: Invocation) -> int:
     """Runs the open points in a sweep's folder: with the command that made it, and further overrides on top.
 
-    Raises ConfigError for a folder without a sweep.
-    """
+    Raises ConfigError for a folder without a sweep."""
     from sglang_hydra.cli import bench
 
     if not invocation.requests:

@@ -3,8 +3,7 @@
 Asks Hydra once which configs it merges for some choices, and in which order (the outline). Another option then replaces
 the first one, with the presets in its own defaults list. Hydra and OmegaConf compose everything else: defaults lists
 that choose other groups, interpolations, an app's own schema or mount. ``base`` raises NotPlain for these and for every
-mistake, because OmegaConf's way has the messages. Tests compare both ways.
-"""
+mistake, because OmegaConf's way has the messages. Tests compare both ways."""
 
 from __future__ import annotations
 

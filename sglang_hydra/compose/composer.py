@@ -3,8 +3,7 @@
 Takes the same steps as Hydra's own loader, without the ``hydra`` node (which costs as much as all the rest, and only
 ``@hydra.main`` needs it), and records the layer and place of every set value. If no value depends on another one, works
 on plain values (``by_plain_values``) at a hundredth of the cost, else by ``by_omegaconf``. Tests compare both with
-Hydra's compose API.
-"""
+Hydra's compose API."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ class Composition:
     (``gpu.count``). ``secrets`` are the real values of the references in ``intent``, only in memory; ``secret_keys``
     all keys with a secret. ``shadowed`` names presets that hide one of ours. ``settings`` maps the keys inside the
     nodes, other than those of a preset's file, to who set them. ``programs`` are the named interpreters, with who named
-    them. ``of_app``: a user's own app, whose files are trusted as Hydra trusts them.
-    """
+    them. ``of_app``: a user's own app, whose files are trusted as Hydra trusts them."""
 
     intent: JsonObject
     origins: Mapping[str, tuple[Origin, ...]]
@@ -80,8 +78,7 @@ class Composer:
     of the same name. ``config_name`` names the primary config. With ``hydra_syntax`` the requests are overrides that
     Hydra has already accepted (``gpu@server.gpu=h100``), and are used unchanged. With ``trusts_files`` (a user's own
     app, always with ``hydra_syntax``) files may name programs and packages. A composer can be used repeatedly, but may
-    miss later changes of files. In an app with several servers, ``at`` is the node of the composed one.
-    """
+    miss later changes of files. In an app with several servers, ``at`` is the node of the composed one."""
 
     def __init__(
         self,
@@ -140,8 +137,7 @@ class Composer:
         """Returns the option ``name`` of a group, composed only with its defaults list, without values of the primary
         config or an override. ``requests`` may add a search folder.
 
-        Raises ConfigError for a missing option, and with every mistake in the preset's files.
-        """
+        Raises ConfigError for a missing option, and with every mistake in the preset's files."""
         from sglang_hydra.compose.plain_merge import NotPlain
         from sglang_hydra.compose.presets_by_hydra import preset_of
 
@@ -157,8 +153,7 @@ class Composer:
         """Returns the presets of a group, folder by folder in search order, without mere aliases.
 
         Also omits broken presets, whose mistakes are reported when they are chosen. With ``strict`` raises ConfigError
-        with the findings on all of them.
-        """
+        with the findings on all of them."""
         with self._lock:
             repository = self._repository(requests)
             key = (id(repository), group)
@@ -188,8 +183,7 @@ class Composer:
     def canonical(self, requests: Sequence[Request]) -> list[str]:
         """Returns the overrides in Hydra's own form for Hydra's record, with secrets as references.
 
-        Raises ConfigError as ``compose`` does.
-        """
+        Raises ConfigError as ``compose`` does."""
         overrides = [item.override for item in self._read(requests, self._repository(requests))]
         words = [str(override.input_line) for override in overrides if not override.is_hydra_override()]
         # A file's secret would be recorded too, so the last word for every secret is its reference.
@@ -263,8 +257,7 @@ class Composer:
     def tree(self, requests: Sequence[Request]) -> tuple[DictConfig, tuple[str, ...]]:
         """Composes our tree from these requests, unresolved within the whole config, and returns it with its node.
 
-        Raises ConfigError as ``compose`` does.
-        """
+        Raises ConfigError as ``compose`` does."""
         from sglang_hydra.compose.by_omegaconf import apply_overrides
 
         with self._lock, self._reading(requests):
@@ -276,8 +269,7 @@ class Composer:
     def compose(self, requests: Sequence[Request]) -> Composition:
         """Composes the primary config with ``requests`` on top.
 
-        Raises ConfigError with every finding at once: unknown keys and options, wrong types, invalid YAML.
-        """
+        Raises ConfigError with every finding at once: unknown keys and options, wrong types, invalid YAML."""
         with self._lock, self._reading(requests):
             return self._compose(requests)
 

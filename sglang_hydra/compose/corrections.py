@@ -1,7 +1,6 @@
 """Finds the meant words for an invalid key or option.
 
-``corrections.json`` has the names of other tools and people for arguments (``!``: the opposite).
-"""
+``corrections.json`` has the names of other tools and people for arguments (``!``: the opposite)."""
 
 from __future__ import annotations
 

@@ -44,8 +44,7 @@ def as_override(key: str, value: object) -> str:
     """Writes ``key=value`` in Hydra's grammar for any value of plain types: the reverse of parsing.
 
     The value is literal: a ``${`` in it is no interpolation. Raises ValueError for a mapping with a key that the
-    grammar cannot spell (with spaces or quotes).
-    """
+    grammar cannot spell (with spaces or quotes)."""
     return written(key, literal(value))
 
 

@@ -8,8 +8,7 @@ Like hydra_internals.py, this file uses unpublished parts of Hydra.
   test_an_app_that_starts_*, tests/run/test_app_main.py
 - ``composed_words``, and in ``watch_apps`` ``run_and_report``: Hydra prints its composition errors itself and ends the
   process, so we catch them earlier; only the frames of the loader have the overrides of that composition.
-  tests/run/test_app_main.py
-"""
+  tests/run/test_app_main.py"""
 
 from __future__ import annotations
 

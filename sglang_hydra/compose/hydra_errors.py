@@ -27,8 +27,7 @@ from sglang_hydra.text.words import nearest, short
 def hydra_errors_as_findings(place_of: Callable[[str], str | None] = lambda key: None) -> Iterator[None]:
     """Turns each error of Hydra, OmegaConf or the YAML parser in its block into a ConfigError with a short finding.
 
-    ``place_of`` returns the file and line, or the override, that set a key.
-    """
+    ``place_of`` returns the file and line, or the override, that set a key."""
     import yaml
 
     try:

@@ -29,8 +29,7 @@ module in ``yaml_loader``.
 
 The public parts stay where they are used: ``hydra.main``, ``hydra.core`` (``config_store``, ``default_element``,
 ``global_hydra``, ``hydra_config``, ``override_parser``, ``plugins``, ``utils``), ``hydra.errors``, ``hydra.types`` and
-``hydra.plugins``.
-"""
+``hydra.plugins``."""
 
 from __future__ import annotations
 
@@ -106,8 +105,7 @@ def _listed(source: ConfigSource, group: str) -> list[str]:
 class Repository(CachingConfigRepository):
     """Every config that can be composed, without its values for Hydra's own node.
 
-    Raises ConfigError for a missing or unreadable primary config.
-    """
+    Raises ConfigError for a missing or unreadable primary config."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
 """Checks whether a value fits its place in one of our nodes (``gpu.count``, ``launch.force``).
 
-The dataclasses of ``compose.schema`` give the types. OmegaConf refuses the same values, with other messages.
-"""
+The dataclasses of ``compose.schema`` give the types. OmegaConf refuses the same values, with other messages."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> I
     """Yields everything that is wrong with ``value`` at the place ``keys``, counted from the root.
 
     Every key below a mapping (``model.config``, ``engine.env``) is allowed. Until ``resolved``, an interpolation fits
-    everywhere.
-    """
+    everywhere."""
     schema: Any = Root
     for depth, name in enumerate(keys):
         if is_dataclass(schema):

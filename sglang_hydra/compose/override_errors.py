@@ -1,7 +1,6 @@
 """Builds the errors for overrides whose key is known: a value that cannot be read, several, or one that does not fit.
 
-``unknown_words`` has the errors for words that name nothing.
-"""
+``unknown_words`` has the errors for words that name nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Reads the typed overrides. A word that Hydra's grammar refuses becomes an error with what to type instead.
 
-Checks each word alone, so that all mistakes of a command line are reported at once.
-"""
+Checks each word alone, so that all mistakes of a command line are reported at once."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ class Request(NamedTuple):
 
     If the value is already typed (from SGLang's flags or a file), ``key`` and ``value`` contain it, ``text`` only shows
     it, and ``${`` in it is an interpolation only with ``interpolate``. ``words`` are the typed words if there were
-    several.
-    """
+    several."""
 
     text: str
     place: str
@@ -134,8 +132,7 @@ def read_requests(
 
     ``group_options`` returns the options of a config group, empty for an unknown one; ``is_own_key`` returns whether
     the app has such a root key. Several values for one key are an error here, because ``sweep.axes`` splits a sweep
-    (``-m``) before.
-    """
+    (``-m``) before."""
     requests = list(requests)
     typed = dict(_key_and_text(request) for request in requests)
     known = Known(group_options, is_own_key, named_release(requests), typed)

@@ -1,8 +1,7 @@
 """Reads configs that others have composed: what Hydra passes to a task or its compose API returns.
 
 Composing again finds out who set what. A different value in the passed config, as from a callback, another decorator or
-the app, becomes the plan's value, with the origin ``app``.
-"""
+the app, becomes the plan's value, with the origin ``app``."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ _OURS = frozenset(("model_path", "tp_size", "gpu", "model"))
 def differences(composer: Composer, requests: Sequence[Request], config: DictConfig) -> list[Request]:
     """Returns an override for each value below our node of ``config`` that differs from what ``requests`` compose.
 
-    Raises ConfigError for the mistakes of composing and for a value that cannot be resolved.
-    """
+    Raises ConfigError for the mistakes of composing and for a value that cannot be resolved."""
     composed, mount = composer.tree(requests)
     return _overrides(composed, _select(config, mount), mount, _PASSED)
 

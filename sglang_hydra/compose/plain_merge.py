@@ -1,8 +1,7 @@
 """Merges and converts plain values at a place of known type, with the same result as OmegaConf.
 
 The values have been checked (``node_types.problems_at``, ``overrides.value_problem``), so each fits its place. If the
-result depends on more than value and place, ``NotPlain`` is raised and OmegaConf merges.
-"""
+result depends on more than value and place, ``NotPlain`` is raised and OmegaConf merges."""
 
 from __future__ import annotations
 

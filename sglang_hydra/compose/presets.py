@@ -1,8 +1,7 @@
 """Reads presets, each an option of a config group (``gpu/h200.yaml``) with its defaults list, as plain values.
 
 Only this module reads the YAML of presets. The composer, the lists of GPU classes and models, the audit and the search
-for who set a key use it.
-"""
+for who set a key use it."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ class Preset(NamedTuple):
 
     ``name`` is the option (``gpu=name``). ``node`` has every key of its node, unset ones at their default; a pair
     file's node has its arguments. Interpolations are unresolved. ``parts`` are the configs it was composed of, weakest
-    first; ``own_keys`` are the keys in its own file.
-    """
+    first; ``own_keys`` are the keys in its own file."""
 
     name: str
     node: JsonObject
@@ -61,8 +59,7 @@ class PlainPresets:
     def chain(self, config_path: str) -> tuple[str, ...]:
         """Returns the names of the configs in an option, weakest first: those in its defaults list, and itself.
 
-        Raises NotPlain for a broken defaults list, and for one with more than names of the same group.
-        """
+        Raises NotPlain for a broken defaults list, and for one with more than names of the same group."""
         found = kept(self._chains, config_path, lambda: self._expanded(config_path, ()))
         if found is None:
             raise NotPlain(config_path)

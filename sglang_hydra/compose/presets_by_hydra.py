@@ -78,8 +78,7 @@ def preset_of(repository: Repository, group_key: str, name: str) -> Preset:
     """Returns the option ``name`` of a group as Hydra and OmegaConf compose it. ``group_key`` is what chooses it
     (``gpu``, or ``gpu@server.gpu`` if an app has our tree under a node).
 
-    Raises ConfigError for an unknown option, and with every mistake in its files.
-    """
+    Raises ConfigError for an unknown option, and with every mistake in its files."""
     from omegaconf import OmegaConf
 
     group, _, package = group_key.partition("@")

@@ -1,8 +1,7 @@
 """Records who set what: for each argument every layer that set it, weakest first, with its place.
 
 Arguments from presets (``args`` of the ``gpu`` and ``model`` nodes, the pair file) are weaker than every layer at the
-root; among the others the order is Hydra's own.
-"""
+root; among the others the order is Hydra's own."""
 
 from __future__ import annotations
 

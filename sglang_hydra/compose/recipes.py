@@ -1,8 +1,7 @@
 """Published launch configurations, ready to plan with ``recipe=ID`` and further overrides.
 
 They are in one data file, conf/recipes.json, and become options of the config group ``recipe`` on demand. A folder
-conf/recipe/ of an app adds YAML options to them.
-"""
+conf/recipe/ of an app adds YAML options to them."""
 
 from __future__ import annotations
 

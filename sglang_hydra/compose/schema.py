@@ -1,8 +1,7 @@
 """Defines the shape of a composed configuration: SGLang's flat arguments, and our own nodes beside them.
 
 Only here does OmegaConf see our types: ``register`` puts the schema into Hydra's ConfigStore, and ``compose`` returns
-plain values and typed nodes. ``show.key_help`` explains each key.
-"""
+plain values and typed nodes. ``show.key_help`` explains each key."""
 
 # OmegaConf evaluates these annotations, so they must be real objects and not postponed strings.
 import copy
@@ -126,8 +125,7 @@ class Root(ServerArgs):
     """The whole configuration: SGLang's arguments under their own names, and our nodes.
 
     Arguments that only later releases have are added when the schema is made; null leaves each to its release.
-    Configurations of earlier versions have them in ``extra``.
-    """
+    Configurations of earlier versions have them in ``extra``."""
 
     # Gives every composed config the path of the chosen preset, also below a node and in a task's config.
     model_path: str | None = "${.model.model_path}"  # type: ignore[assignment]

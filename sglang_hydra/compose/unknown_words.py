@@ -1,7 +1,6 @@
 """Builds the errors for words that name nothing: no ``key=value``, an unknown key, an unknown option; what was meant.
 
-Imported once a word is refused, and for the nearest key.
-"""
+Imported once a word is refused, and for the nearest key."""
 
 from __future__ import annotations
 

@@ -97,8 +97,7 @@ _READER: ContextVar[Reader | None] = ContextVar("reader", default=None)
 def reading(typed: Sequence[str], *, trusts_files: bool) -> Iterator[None]:
     """Makes ``oc.env`` check each variable it reads in this block. ``typed`` are the typed overrides.
 
-    Raises ConfigError for a variable that may not be read; no error shows the value of a file's or secret variable.
-    """
+    Raises ConfigError for a variable that may not be read; no error shows the value of a file's or secret variable."""
     register_resolver("oc.env", _env)
     reader = Reader([word for word in typed if "${" in word], trusts_files)
     token = _READER.set(reader)
@@ -154,8 +153,7 @@ def is_reference(text: object) -> bool:
 class Secrets(Mapping[str, str]):
     """The values of secret fields, read from their variables when taken, as when a server starts.
 
-    Taking one raises ConfigError (VAR003) if its variable is unset, or if only a file names it and may not read it.
-    """
+    Taking one raises ConfigError (VAR003) if its variable is unset, or if only a file names it and may not read it."""
 
     def __init__(self, texts: Mapping[str, str] | None = None, places: Mapping[str, str] | None = None) -> None:
         self._texts = dict(texts or {})

@@ -10,5 +10,4 @@ probe, hub, host                          the entry to machine and hub; the hub;
 nvml, accelerators                        the accelerators of this machine, by the vendors' tools
 visible_gpus, recognise, resolvers        the GPUs that CUDA shows, their preset, ``${probe:...}`` in files
 machine_cache, trust                      answers shared by several plans; the programs that planning may start
-installed, environments                   the packages in an interpreter's environment
-"""
+installed, environments                   the packages in an interpreter's environment"""

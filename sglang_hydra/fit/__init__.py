@@ -16,5 +16,4 @@ overheads                                 the rest on the GPU; each release's po
 roofline, roofline_terms                  the hardware's limit: its formulas and their terms
 forecast, forecast_terms                  the performance of a server, and its physical terms
 host, colocate                            the memory of the node; a trainer on the same GPUs
-forecast_server, forecast_own             a server's numbers for a forecast; a user's own measurements
-"""
+forecast_server, forecast_own             a server's numbers for a forecast; a user's own measurements"""

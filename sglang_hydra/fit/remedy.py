@@ -1,8 +1,7 @@
 """Finds changes with which a server fits and has the wanted capacity, and proves each by planning it.
 
 They are ranked by what they keep: idle GPUs of the node change no number that the model computes, arguments may, a
-checkpoint in another format does, more GPUs have to be there, and another class is no longer what was named.
-"""
+checkpoint in another format does, more GPUs have to be there, and another class is no longer what was named."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 class Repeating:
     """Calls ``act`` every ``seconds`` in its own thread, from ``start`` to ``end`` or until it returns True.
 
-    The first call comes one interval after the start, or with ``at_once`` at the start.
-    """
+    The first call comes one interval after the start, or with ``at_once`` at the start."""
 
     def __init__(self, act: Callable[[], bool | None], seconds: float, name: str, *, at_once: bool = False) -> None:
         self._act, self._seconds, self._at_once = act, seconds, at_once

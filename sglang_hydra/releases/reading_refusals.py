@@ -4,8 +4,7 @@ The sources are read as syntax and never run. Of a condition only what can be ev
 ``["&", ...]``, ``["|", ...]``, ``["!", one]``, ``["==", left, right]`` (and the other comparisons), ``["%", left,
 right]`` (and the other operations), ``["a", field]`` an argument, ``["$", name]`` a variable, ``["@", name]`` a
 question to the platform, ``["c", constant]``, and ``["?", ...]`` anything else, with the arguments, variables and
-questions in it. Of a message only what identifies it is kept.
-"""
+questions in it. Of a message only what identifies it is kept."""
 
 from __future__ import annotations
 

@@ -18,8 +18,7 @@ RUNNER_FLAGS = (
 def translate_enable_ep_moe(args: ServerArgs, facts: Facts) -> Outcome:
     """What: enable_ep_moe sets ep_size to tp_size, whatever ep_size was.
     Why: the flag is from before ep_size existed; write ep_size instead.
-    Example: tp_size=8 enable_ep_moe=true -> ep_size=8
-    """
+    Example: tp_size=8 enable_ep_moe=true -> ep_size=8"""
     if not args.enable_ep_moe:
         return None
     return Change(f"enable_ep_moe is deprecated: it means ep_size = tp_size = {args.tp_size}", ep_size=args.tp_size)
@@ -29,8 +28,7 @@ def translate_enable_ep_moe(args: ServerArgs, facts: Facts) -> Outcome:
 def translate_enable_deepep_moe(args: ServerArgs, facts: Facts) -> Outcome:
     """What: enable_deepep_moe sets moe_a2a_backend to deepep.
     Why: the flag is from before moe_a2a_backend existed; write moe_a2a_backend=deepep instead.
-    Example: enable_deepep_moe=true -> moe_a2a_backend=deepep
-    """
+    Example: enable_deepep_moe=true -> moe_a2a_backend=deepep"""
     if not args.enable_deepep_moe:
         return None
     return Change("enable_deepep_moe is deprecated: it means moe_a2a_backend=deepep", moe_a2a_backend="deepep")
@@ -40,8 +38,7 @@ def translate_enable_deepep_moe(args: ServerArgs, facts: Facts) -> Outcome:
 def translate_runner_flags(args: ServerArgs, facts: Facts) -> Outcome:
     """What: four enable_*_moe flags set moe_runner_backend; of several, the last in upstream's order wins.
     Why: the flags are from before moe_runner_backend existed; write that instead.
-    Example: enable_triton_kernel_moe=true enable_flashinfer_mxfp4_moe=true -> moe_runner_backend=flashinfer_mxfp4
-    """
+    Example: enable_triton_kernel_moe=true enable_flashinfer_mxfp4_moe=true -> moe_runner_backend=flashinfer_mxfp4"""
     chosen = None
     for flag, runner in RUNNER_FLAGS:
         if getattr(args, flag):

@@ -11,8 +11,7 @@ from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 def limit_graphs_on_small_gpus(args: ServerArgs, facts: Facts) -> Outcome:
     """What: cuda_graph_max_bs, if unset, is $cuda_graph_max_bs.
     Why: graphs for large batches cost memory that a small GPU lacks; with several GPUs they pay off again.
-    Example: gpu=rtx_4090 tp_size=4 -> cuda_graph_max_bs=80
-    """
+    Example: gpu=rtx_4090 tp_size=4 -> cuda_graph_max_bs=80"""
     if args.cuda_graph_max_bs is not None:
         return None
     memory = facts.gpu.capacity_mib(args.device)
@@ -32,8 +31,7 @@ def no_graphs_with_torch_native(args: ServerArgs, facts: Facts) -> Outcome:
     """What: attention_backend=torch_native switches CUDA graphs off.
     Why: SGLang says that this backend is the reason. Inferred: it runs plain PyTorch operations that cannot be
         captured.
-    Example: attention_backend=torch_native -> disable_cuda_graph=true
-    """
+    Example: attention_backend=torch_native -> disable_cuda_graph=true"""
     if args.attention_backend != "torch_native":
         return None
     return Change("torch_native attention cannot be captured", disable_cuda_graph=True)

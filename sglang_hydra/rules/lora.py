@@ -33,8 +33,7 @@ def _refs(adapters: Json) -> Iterator[LoRARef]:
 def paths_switch_lora_on(args: ServerArgs, facts: Facts) -> Outcome:
     """What: lora_paths set enable_lora=true, if enable_lora is unset.
     Why: lora_paths came first and alone was enough.
-    Example: lora_paths=["sql=/adapters/sql"] -> enable_lora=true
-    """
+    Example: lora_paths=["sql=/adapters/sql"] -> enable_lora=true"""
     if not args.lora_paths or args.enable_lora is not None:
         return None
     return Change("lora_paths are given", enable_lora=True)
@@ -45,8 +44,7 @@ def name_every_adapter(args: ServerArgs, facts: Facts) -> Outcome:
     """What: with LoRA on, lora_paths becomes a list of LoRARef(name, path, pinned), from NAME=PATH, PATH, mappings with
         lora_name and lora_path, or one mapping of names to paths. NAME=PATH splits at the first equals sign.
     Why: every other part of the server reads this one form.
-    Example: lora_paths=["a=/l/a"] -> lora_paths=[{"lora_name":"a","lora_path":"/l/a","pinned":false}]
-    """
+    Example: lora_paths=["a=/l/a"] -> lora_paths=[{"lora_name":"a","lora_path":"/l/a","pinned":false}]"""
     adapters: object = args.lora_paths
     if not args.enable_lora:
         return None
@@ -61,8 +59,7 @@ def name_every_adapter(args: ServerArgs, facts: Facts) -> Outcome:
 def expand_target_modules(args: ServerArgs, facts: Facts) -> Outcome:
     """What: with LoRA on, lora_target_modules becomes a set, and all on its own every module that SGLang supports.
     Why: buffers are made for each of these modules. Plain text is read as a set of letters, so write a list.
-    Example: enable_lora=true max_lora_rank=16 lora_target_modules=["q_proj"] -> lora_target_modules=["q_proj"]
-    """
+    Example: enable_lora=true max_lora_rank=16 lora_target_modules=["q_proj"] -> lora_target_modules=["q_proj"]"""
     if not args.enable_lora or not args.lora_target_modules:
         return None
     modules = set(args.lora_target_modules)

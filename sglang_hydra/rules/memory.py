@@ -58,8 +58,7 @@ def choose_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     """What: mem_fraction_static, if unset, is what the memory class leaves after its reserve, rounded to 3 digits.
         2 GiB more are kept for a draft model (6 for STANDALONE), 4 more for DP attention.
     Why: activations, CUDA graphs and draft models live outside the static pool and grow with the GPU class.
-    Example: gpu=h100 tp_size=8 -> mem_fraction_static=0.831
-    """
+    Example: gpu=h100 tp_size=8 -> mem_fraction_static=0.831"""
     if args.mem_fraction_static is not None:
         return None
     memory = facts.gpu.capacity_mib(args.device)
@@ -88,8 +87,7 @@ def choose_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
 def assume_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     """What: mem_fraction_static, if unset, is 0.88 where SGLang does not read the device's memory.
     Why: on CPU and Intel XPU the capacity is unknown to SGLang, so it has no memory class.
-    Example: gpu=cpu -> mem_fraction_static=0.88
-    """
+    Example: gpu=cpu -> mem_fraction_static=0.88"""
     if args.mem_fraction_static is not None:
         return None
     return Change(f"the memory of device {args.device!r} is not asked for", mem_fraction_static=0.88)
@@ -101,8 +99,7 @@ def make_room_for_vision(args: ServerArgs, facts: Facts) -> Outcome:
         and by 0.8 to 1.05 for the tower's size: layers x hidden size squared, against 24 x 1024 squared.
     Why: Inferred: the image processor and the tower need memory outside the pool; SGLang only says that it reduces the
         fraction by the tower's size. The product is not rounded or checked.
-    Example: gpu=h100 model=qwen2_5_vl_7b -> mem_fraction_static=0.7835956249999999
-    """
+    Example: gpu=h100 model=qwen2_5_vl_7b -> mem_fraction_static=0.7835956249999999"""
     tower = vision_tower(args, facts)
     if tower is None:
         return None
@@ -130,8 +127,7 @@ def _fit(backend: PagedBackend, args: ServerArgs) -> Outcome:
 def page_size_of_ascend(args: ServerArgs, facts: Facts) -> Outcome:
     """What: attention_backend=ascend sets page_size to 128 tokens.
     Why: its kernels are written for this size only.
-    Example: attention_backend=ascend -> page_size=128
-    """
+    Example: attention_backend=ascend -> page_size=128"""
     return _fit(ASCEND, args)
 
 
@@ -139,8 +135,7 @@ def page_size_of_ascend(args: ServerArgs, facts: Facts) -> Outcome:
 def page_size_of_flashmla(args: ServerArgs, facts: Facts) -> Outcome:
     """What: flashmla as attention_backend or decode_attention_backend sets page_size to 64 tokens.
     Why: its kernels are written for this size only. SGLang does not check prefill_attention_backend here.
-    Example: decode_attention_backend=flashmla page_size=16 -> page_size=64
-    """
+    Example: decode_attention_backend=flashmla page_size=16 -> page_size=64"""
     return _fit(FLASHMLA, args)
 
 
@@ -148,8 +143,7 @@ def page_size_of_flashmla(args: ServerArgs, facts: Facts) -> Outcome:
 def page_size_of_cutlass_mla(args: ServerArgs, facts: Facts) -> Outcome:
     """What: cutlass_mla as attention_backend or decode_attention_backend sets page_size to 128 tokens.
     Why: its kernels are written for this size only. SGLang does not check prefill_attention_backend here.
-    Example: attention_backend=cutlass_mla -> page_size=128
-    """
+    Example: attention_backend=cutlass_mla -> page_size=128"""
     return _fit(CUTLASS_MLA, args)
 
 
@@ -158,8 +152,7 @@ def page_size_of_trtllm_mla(args: ServerArgs, facts: Facts) -> Outcome:
     """What: trtllm_mla as attention_backend or decode_attention_backend makes page_size 64 tokens, if it is not 32 or
         64.
     Why: its kernels are written for these two sizes.
-    Example: gpu=b200 attention_backend=trtllm_mla page_size=16 -> page_size=64
-    """
+    Example: gpu=b200 attention_backend=trtllm_mla page_size=16 -> page_size=64"""
     return _fit(TRTLLM_MLA, args)
 
 
@@ -167,8 +160,7 @@ def page_size_of_trtllm_mla(args: ServerArgs, facts: Facts) -> Outcome:
 def page_size_of_trtllm_mha(args: ServerArgs, facts: Facts) -> Outcome:
     """What: trtllm_mha as any of the three attention backends makes page_size 64 tokens, if it is not 16, 32 or 64.
     Why: its kernels are written for these three sizes.
-    Example: gpu=b200 prefill_attention_backend=trtllm_mha -> page_size=64
-    """
+    Example: gpu=b200 prefill_attention_backend=trtllm_mha -> page_size=64"""
     return _fit(TRTLLM_MHA, args)
 
 
@@ -176,8 +168,7 @@ def page_size_of_trtllm_mha(args: ServerArgs, facts: Facts) -> Outcome:
 def page_size_of_one(args: ServerArgs, facts: Facts) -> Outcome:
     """What: page_size is 1 token, if neither the user nor a backend chose one.
     Why: Inferred: pages of one token share the longest prefixes in the radix cache.
-    Example: gpu=h100 -> page_size=1
-    """
+    Example: gpu=h100 -> page_size=1"""
     if args.page_size is not None:
         return None
     return Change("no backend asks for more", page_size=1)

@@ -35,8 +35,7 @@ def attention_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: gpt-oss gets an attention_backend, if none was chosen: trtllm_mha on SM100, fa3 on SM90, else triton.
     Why: only these three backends implement its attention sinks (flashattention_backend.py, triton_backend.py and
         trtllm_mha_backend.py in layers/attention).
-    Example: gpu=h100 model=gpt_oss -> attention_backend=fa3
-    """
+    Example: gpu=h100 model=gpt_oss -> attention_backend=fa3"""
     if args.attention_backend is not None or gpt_oss_view(args, facts) is None:
         return None
     if facts.gpu.is_cuda and facts.gpu.is_sm100:
@@ -51,8 +50,7 @@ def fuse_allreduce_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: on SM100 and without DP attention, gpt-oss gets enable_flashinfer_allreduce_fusion=true.
     Why: SGLang gives no reason. Inferred: one kernel for all-reduce, residual and norm is faster there. SGLang tests
         this before DPA001 resets the switch.
-    Example: gpu=b200 model=gpt_oss -> enable_flashinfer_allreduce_fusion=true
-    """
+    Example: gpu=b200 model=gpt_oss -> enable_flashinfer_allreduce_fusion=true"""
     if not facts.gpu.is_sm100 or args.enable_dp_attention or gpt_oss_view(args, facts) is None:
         return None
     return Change("gpt-oss on SM100 without DP attention", enable_flashinfer_allreduce_fusion=True)
@@ -63,8 +61,7 @@ def mxfp4_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: on SM100 an MXFP4 gpt-oss gets moe_runner_backend=flashinfer_mxfp4, also over a given one.
     Why: SGLang gives no reason. Inferred: FlashInfer's MXFP4 kernels (trtllm_fp4_block_scale_moe in
         layers/quantization/mxfp4.py) are faster there; the same file has code for Triton's kernels on SM100, too.
-    Example: gpu=b200 model=gpt_oss moe_runner_backend=triton -> moe_runner_backend=flashinfer_mxfp4
-    """
+    Example: gpu=b200 model=gpt_oss moe_runner_backend=triton -> moe_runner_backend=flashinfer_mxfp4"""
     view = gpt_oss_view(args, facts)
     # The checkpoint is checked first, like upstream: a malformed quantization_config fails on any GPU.
     if view is None or not is_mxfp4(view) or not facts.gpu.is_sm100:
@@ -77,8 +74,7 @@ def triton_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: gpt-oss gets moe_runner_backend=triton_kernel for auto, if ep_size is 1 and triton_kernels is installed.
     Why: SGLang gives no reason. Inferred: that package's MoE kernels are the faster ones outside Blackwell. DeepEP
         raises ep_size only after this.
-    Example: gpu=h100 model=gpt_oss -> moe_runner_backend=triton_kernel
-    """
+    Example: gpu=h100 model=gpt_oss -> moe_runner_backend=triton_kernel"""
     # After MDL007: its flashinfer_mxfp4 is not auto any more.
     if args.moe_runner_backend != "auto" or args.ep_size != 1 or not facts.gpu.triton_kernels:
         return None
@@ -92,8 +88,7 @@ def no_hybrid_swa_for_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: gpt-oss sets disable_hybrid_swa_memory.
     Why: SGLang gives no reason; its comment beside this says that Gemma does not yet support separate pools (MDL013).
         Inferred: the same holds for gpt-oss in this version.
-    Example: gpu=h100 model=gpt_oss -> disable_hybrid_swa_memory=true
-    """
+    Example: gpu=h100 model=gpt_oss -> disable_hybrid_swa_memory=true"""
     if gpt_oss_view(args, facts) is None:
         return None
     return Change("gpt-oss has no separate pool for its sliding windows", disable_hybrid_swa_memory=True)
@@ -103,8 +98,7 @@ def no_hybrid_swa_for_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
 def dtype_of_mxfp4_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: an MXFP4 gpt-oss gets dtype=bfloat16, also over a given one.
     Why: SGLang's comment says that the MXFP4 kernels of Triton take bfloat16; it is set for FlashInfer's as well.
-    Example: gpu=h100 model=gpt_oss dtype=float16 -> dtype=bfloat16
-    """
+    Example: gpu=h100 model=gpt_oss dtype=float16 -> dtype=bfloat16"""
     view = gpt_oss_view(args, facts)
     if view is None or not is_mxfp4(view):
         return None
@@ -115,8 +109,7 @@ def dtype_of_mxfp4_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
 def no_hybrid_swa_for_gemma(args: ServerArgs, facts: Facts) -> Outcome:
     """What: Gemma 2, 3 and 3n set disable_hybrid_swa_memory.
     Why: SGLang's warning says that separate memory pools for sliding-window layers are not yet supported for them.
-    Example: gpu=h100 model=gemma_3_27b -> disable_hybrid_swa_memory=true
-    """
+    Example: gpu=h100 model=gemma_3_27b -> disable_hybrid_swa_memory=true"""
     view = view_of(facts.model, args.json_model_override_args)
     if view is None or view.architecture not in GEMMA_WITH_WINDOWS:
         return None

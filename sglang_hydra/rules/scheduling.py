@@ -13,8 +13,7 @@ def choose_chunked_prefill_size(args: ServerArgs, facts: Facts) -> Outcome:
         $chunked_prefill_size.
     Why: SGLang's comment on memory says that larger GPUs get larger chunks. Inferred: a longer chunk fills a larger GPU
         better; it needs more memory for activations.
-    Example: gpu=h100 -> chunked_prefill_size=8192
-    """
+    Example: gpu=h100 -> chunked_prefill_size=8192"""
     if args.chunked_prefill_size is not None:
         return None
     memory = facts.gpu.capacity_mib(args.device)

@@ -39,8 +39,7 @@ def shape_for(architecture: str) -> DraftShape:
 def nextn_is_eagle(args: ServerArgs, facts: Facts) -> Outcome:
     """What: speculative_algorithm=NEXTN becomes EAGLE.
     Why: a model's own next-token layers are run by the same code. Memory was reserved under the old name.
-    Example: gpu=h200 model=deepseek_v3 speculative_algorithm=NEXTN -> speculative_algorithm=EAGLE
-    """
+    Example: gpu=h200 model=deepseek_v3 speculative_algorithm=NEXTN -> speculative_algorithm=EAGLE"""
     if args.speculative_algorithm != "NEXTN":
         return None
     return Restated("NEXTN is run as EAGLE", speculative_algorithm="EAGLE")
@@ -50,8 +49,7 @@ def nextn_is_eagle(args: ServerArgs, facts: Facts) -> Outcome:
 def limit_requests_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
     """What: with a draft model max_running_requests, if unset, is 48.
     Why: Inferred: drafting pays off while the GPU has compute to spare, which is at small batches.
-    Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE3 -> max_running_requests=48
-    """
+    Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE3 -> max_running_requests=48"""
     if args.speculative_algorithm not in DRAFTING or args.max_running_requests is not None:
         return None
     return Change(f"{args.speculative_algorithm} drafts", max_running_requests=MAX_RUNNING_REQUESTS)
@@ -61,8 +59,7 @@ def limit_requests_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
 def no_overlap_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a draft model switches the overlap scheduler off.
     Why: Inferred: the next batch depends on how many draft tokens were accepted in this one.
-    Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE -> disable_overlap_schedule=true
-    """
+    Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE -> disable_overlap_schedule=true"""
     if args.speculative_algorithm not in DRAFTING:
         return None
     return Change(f"{args.speculative_algorithm} drafts", disable_overlap_schedule=True)
@@ -83,8 +80,7 @@ def no_mixed_chunks_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
 def draft_with_own_layers(args: ServerArgs, facts: Facts) -> Outcome:
     """What: DeepSeek V3 and R1, and GLM-4.5, get speculative_draft_model_path=model_path, if unset.
     Why: their checkpoints bring the layers that predict further tokens.
-    Example: gpu=h200 model=glm_4_5 speculative_algorithm=EAGLE -> speculative_draft_model_path=<model_path>
-    """
+    Example: gpu=h200 model=glm_4_5 speculative_algorithm=EAGLE -> speculative_draft_model_path=<model_path>"""
     if args.speculative_algorithm not in DRAFTING or args.speculative_draft_model_path is not None:
         return None
     view = view_of(facts.model, args.json_model_override_args)
@@ -124,8 +120,7 @@ def verify_a_whole_chain(args: ServerArgs, facts: Facts) -> Outcome:
     """What: speculative_eagle_topk=1 makes speculative_num_draft_tokens one more than speculative_num_steps.
     Why: a chain of n steps has n drafted tokens and the one before them to verify, no more and no fewer.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE speculative_num_steps=2 speculative_eagle_topk=1
-        speculative_num_draft_tokens=8 -> speculative_num_draft_tokens=3
-    """
+        speculative_num_draft_tokens=8 -> speculative_num_draft_tokens=3"""
     if args.speculative_algorithm not in DRAFTING or args.speculative_eagle_topk != 1:
         return None
     steps = args.speculative_num_steps

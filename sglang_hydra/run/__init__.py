@@ -2,5 +2,4 @@
 failed servers (``diagnose``).
 
 What goes here: processes, ports, logs, Slurm. What does not: what a server is to run (``planning``). Read
-launch/serve.py first.
-"""
+launch/serve.py first."""

@@ -4,8 +4,7 @@ overrides. Hydra refuses most of them too, but names only the key, and shows a t
 Two parts work together. ``watch_apps``, which ``sglang_hydra.main`` calls, notes the task, the primary config and the
 command line of the app that ``@hydra.main`` starts (compose/hydra_internals.py). The search-path plugin then calls
 ``check_app`` with the search path of that app. Apps without ``@sglang_hydra.main`` and Hydra's compose API are left to
-Hydra. Hydra composes a multirun, ``--cfg`` and ``--info`` first; its refusals go to ``refused_by_hydra``.
-"""
+Hydra. Hydra composes a multirun, ``--cfg`` and ``--info`` first; its refusals go to ``refused_by_hydra``."""
 
 from __future__ import annotations
 

@@ -57,8 +57,7 @@ def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hy
 
     A plan that cannot be launched is shown with its findings. It ends the run with exit code 2 (in a multirun: fails
     the job) before the task is called; with ``@sglang_hydra.main(strict=False)`` the task is called anyway. Raises
-    TypeError for a task with another number of arguments.
-    """
+    TypeError for a task with another number of arguments."""
     if of_hydra:
         raise TypeError(
             f"@sglang_hydra.main takes no {', '.join(of_hydra)}: @hydra.main(...) above it takes what Hydra's takes"

@@ -5,5 +5,4 @@ resolves do not: they are in ``sglang_hydra.releases``.
 
 order                    compares two releases
 table                    every release with its changes, and the model classes of each
-successors               the replacements of removed arguments
-"""
+successors               the replacements of removed arguments"""

@@ -1,8 +1,7 @@
 """Writes ``export argv``: SGLang's flags as a JSON list, for programs that start it themselves.
 
 Uses JSON because any separator may occur inside an argument: spaces, and even line ends in names. Each argument still
-has its own line.
-"""
+has its own line."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@
 
 The engine takes the server's arguments. It has no HTTP server: it ignores ``host`` and the API key, and ``port`` only
 sets the ports of its processes. It logs only errors unless ``log_level`` is set. Create it under ``if __name__ ==
-"__main__":``, because its processes import the program again (SGLang 0.5.2: entrypoints/engine.py).
-"""
+"__main__":``, because its processes import the program again (SGLang 0.5.2: entrypoints/engine.py)."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def server_args(config: Plan | Sequence[str] | Mapping[str, object] = (), node: 
 
     ``config`` is what ``plan`` takes: words, or a DictConfig with our tree at its root or under a node; or a plan.
     Plans for the installed SGLang unless ``engine.version`` names one. Leaves unset arguments to SGLang. Raises
-    ConfigError with every error of a plan that cannot be launched.
-    """
+    ConfigError with every error of a plan that cannot be launched."""
     made = config if isinstance(config, Plan) else plan(config)
     if made.errors:
         raise ConfigError(*made.errors)

@@ -1,7 +1,6 @@
 """Writes ``export verl``, ``nemo-rl``, ``slime``, ...: the node or options by which a framework starts the server.
 
-Omits arguments that the framework sets, and ports, ranks and addresses, because it places its servers.
-"""
+Omits arguments that the framework sets, and ports, ranks and addresses, because it places its servers."""
 
 from __future__ import annotations
 

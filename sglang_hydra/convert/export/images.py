@@ -32,8 +32,7 @@ class Image:
     """One row of the table, or the image of ``launch.image`` (without a source).
 
     ``toolkit`` is the version of CUDA or ROCm. ``driver`` is the oldest host driver with all of its features, None if
-    none is needed or known. ``entry`` starts the server inside.
-    """
+    none is needed or known. ``entry`` starts the server inside."""
 
     version: str
     vendor: str
@@ -56,8 +55,7 @@ def images() -> tuple[Image, ...]:
 def image_of(plan: Plan) -> Image | None:
     """Returns the image for a plan's release and hardware: ``launch.image`` if set, else the table's, or None.
 
-    Raises ConfigError (EXP003) for an invalid ``launch.image``.
-    """
+    Raises ConfigError (EXP003) for an invalid ``launch.image``."""
     wanted = plan.nodes.launch.image
     known = _in_table(plan.engine.version, plan.gpu.vendor, _capability(plan), _arch(plan))
     if wanted is None:

@@ -1,8 +1,7 @@
 """Quotes words for each language of an artifact: bash, Compose, Kubernetes, a comment.
 
 A model path or a served name may contain anything: quotes, newlines, ``$(...)``, terminal escapes. It reaches SGLang
-unchanged, and nothing on the way interprets it.
-"""
+unchanged, and nothing on the way interprets it."""
 
 from __future__ import annotations
 

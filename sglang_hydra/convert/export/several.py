@@ -1,8 +1,7 @@
 """Writes a topology as a Compose file or Kubernetes manifests: a container per server, and the router.
 
 Each server is alone in its container: it counts its GPUs from 0 and has its own network. The GPU numbers and NCCL port
-that separate servers on one machine are therefore omitted.
-"""
+that separate servers on one machine are therefore omitted."""
 
 from __future__ import annotations
 

@@ -58,8 +58,7 @@ def interpreter(job: Job) -> str:
 def environment(job: Job) -> str:
     """Returns the plan's variables with values, and checks that the secret ones are set.
 
-    Raises ConfigError (EXP022) for names that the script itself needs.
-    """
+    Raises ConfigError (EXP022) for names that the script itself needs."""
     taken = [name for name in job.environment() if _TAKEN.fullmatch(name)]
     if taken:
         message = f"engine.env.{taken[0]}: a script cannot set it, bash or the script has a variable of this name"

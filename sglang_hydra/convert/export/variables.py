@@ -35,8 +35,7 @@ KEY_PROGRAM = key_program("sglang.launch_server")
 
 SGLang 0.5.2 to 0.5.23 take the key only from ``--api-key``. Everyone on the machine can read the command line of a
 process, but not ``sys.argv`` inside it, where this program adds the key. SGLang logs all its arguments at startup, so
-the program masks the key in the log. The rest equals ``python3 -m sglang.launch_server``.
-"""
+the program masks the key in the log. The rest equals ``python3 -m sglang.launch_server``."""
 
 KEY_WHY = (
     f"SGLang takes its API key from the command line only. The program below adds it from {KEY_VARIABLE} inside the",

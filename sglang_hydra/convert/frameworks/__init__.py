@@ -4,5 +4,4 @@ What goes here: facts about frameworks as data (each with its source), and the o
 them. What does not: how a framework processes its whole tree at run time (``convert.verl``), and anything that imports
 a framework.
 
-adapters                 the table, the servers of a tree, the node for a plan
-"""
+adapters                 the table, the servers of a tree, the node for a plan"""

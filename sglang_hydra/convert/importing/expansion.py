@@ -1,8 +1,7 @@
 """Expands the words of a shell script, and evaluates its tests.
 
 Runs no command. A value that only a run would show (the output of a command, an unset variable) is marked open, and a
-test that depends on it has no answer.
-"""
+test that depends on it has no answer."""
 
 from __future__ import annotations
 

@@ -31,8 +31,7 @@ def experiment_yaml(
     """Returns an option of an ``experiment`` group, which ``check FILE`` reads directly.
 
     ``choices`` are options of groups, ``values`` arguments, ``nodes`` dotted keys of ours. A text that is one
-    ``${oc.env:NAME}`` is a reference; every other text is literal. ``remarks`` follow their arguments.
-    """
+    ``${oc.env:NAME}`` is a reference; every other text is literal. ``remarks`` follow their arguments."""
     # Hydra looks for the package only in the first line.
     lines = ["# @package _global_"]
     lines += [f"# {printable(line)}".rstrip() for line in heading]

@@ -97,8 +97,7 @@ def import_source(source: Source, typed: Typed, composer: Composer, on: Sequence
     """Imports every server of a source. ``typed`` are the overrides behind the source, which win over it. Where they
     are planned afterwards, ``on`` these GPU classes (empty: on any), nothing is planned or compared here.
 
-    Raises ConfigError for a source that starts no server.
-    """
+    Raises ConfigError for a source that starts no server."""
     with within_budget(source):
         found = list(read_launches(launches_of(source, composer), typed, source, composer))
     servers = [_import_one(launch, arguments, typed, composer, on) for launch, arguments in found]
@@ -372,8 +371,7 @@ def classes_named_in(texts: Iterable[str], options: Sequence[str]) -> list[str]:
     hardware.json has the patterns. ``instances`` are families of cloud instances, from the providers' documentation:
     docs.aws.amazon.com/dlami/latest/devguide/gpu.html, cloud.google.com/compute/docs/gpus,
     learn.microsoft.com/azure/virtual-machines/sizes/overview. ``words`` are parts of tags and labels that are no
-    class's own name; AMD's images are for an architecture (gfx942, gfx950).
-    """
+    class's own name; AMD's images are for an architecture (gfx942, gfx950)."""
     table = json_beside(str(Path(__file__).with_name("hardware")))
     texts = [text.lower()[:2000] for text in texts]
     said = " ".join(texts)

@@ -85,8 +85,7 @@ class Launch:
     ``environment`` are the process's variables in the source. ``mentions`` are texts that may name the hardware or the
     release. ``gpu_count`` is the number of GPUs of the process, ``nodes`` the number of machines. ``files`` maps paths
     to texts that the source writes; ``model`` is the hub name beside a path. ``remarks`` list ignored parts of the
-    source.
-    """
+    source."""
 
     kind: str
     place: str

@@ -52,8 +52,7 @@ def native_reader(
 
     Reads the flags with the release in ``typed``, else with the file's own. ``variables`` are those that the file
     leaves to its caller. Runs nothing of the file, and reads no variable of this process. With ``elsewhere`` its paths
-    belong to another machine, and no local file is read.
-    """
+    belong to another machine, and no local file is read."""
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
     named = {str(key).lstrip("+") for key, _ in pairs}

@@ -69,8 +69,7 @@ def compared(
 ) -> Iterator[Deviation]:
     """Exports the imported settings and compares them with the source's words; yields each difference with its reason.
 
-    ``states`` maps arguments to their states; ``arguments`` and ``typed`` are the inputs of the import.
-    """
+    ``states`` maps arguments to their states; ``arguments`` and ``typed`` are the inputs of the import."""
     requests = [item for item in requests_of(settings, "") if not is_reference(item.value) and item.key != "gpu"]
     try:
         composition = composer.compose(requests)
@@ -119,8 +118,7 @@ def differences(source: Sequence[str], export: Sequence[str], version: str | Non
     """Returns the parts of ``source`` that ``export`` lacks or changes, by the names and defaults of ``version`` (None:
     the oldest known release).
 
-    An argument at its default in one of them may be missing in the other.
-    """
+    An argument at its default in one of them may be missing in the other."""
     at = release(nearest_known(version or "") or known_versions()[0])
     before, after = (_meaning_of(words, at.version) for words in (source, export))
     found = []

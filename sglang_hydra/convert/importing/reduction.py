@@ -62,8 +62,7 @@ def reduce_to_preset(
     the nodes and options of groups that hold for every plan. It ``is_planned`` on the one GPU class that is known; else
     what is composed is compared, from which every class makes the same.
 
-    Raises ConfigError if the arguments do not compose.
-    """
+    Raises ConfigError if the arguments do not compose."""
     given = {name: value for name, value in arguments.items() if name not in SECRET_FIELDS}
     model = named = settings.get("model")
     preset = preset_for(given["model_path"], composer) if isinstance(given.get("model_path"), str) else None

@@ -1,8 +1,7 @@
 """Finds the servers that a shell script starts, without running it.
 
 Follows assignments, and branches whose conditions depend on known values. Assumes that conditions on a caller or a
-program hold, and reports them beside the servers.
-"""
+program hold, and reports them beside the servers."""
 
 from __future__ import annotations
 

@@ -50,8 +50,7 @@ def base_tree(named: str) -> Iterator[Tree]:
     """Yields the folder or git revision that ``--base`` names; a folder wins over a revision of the same name.
 
     A folder is another checkout that contains a counterpart of the working directory. A revision is written to a
-    temporary folder, which is removed after the block; the repo itself is not touched. Raises ConfigError.
-    """
+    temporary folder, which is removed after the block; the repo itself is not touched. Raises ConfigError."""
     if os.path.isdir(named):
         folder = Path(named).resolve()
         yield Tree(named, folder, folder, Path.cwd())

@@ -1,7 +1,6 @@
 """Renders a review as a Markdown comment. Foreign text cannot format, link, mention or break out.
 
-GitHub cuts comments at 65536 characters, so the end counts the omitted parts.
-"""
+GitHub cuts comments at 65536 characters, so the end counts the omitted parts."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ Word = Callable[[str], str]
 def sentence(review: Review, word: Word = str) -> str:
     """Returns ``This change moves mem_fraction_static from 0.831 to 0.78 and no longer fits l40s.``
 
-    ``word`` escapes foreign text for the target format.
-    """
+    ``word`` escapes foreign text for the target format."""
     before, after = review.before, review.after
     if review.state == "removed":
         return "Removed by this change."

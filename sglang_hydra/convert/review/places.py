@@ -1,7 +1,6 @@
 """Locates a finding in its file: the line and columns of its word.
 
-Reads YAML and JSON by their nodes, other files as a shell does, and also commands inside a text.
-"""
+Reads YAML and JSON by their nodes, other files as a shell does, and also commands inside a text."""
 
 from __future__ import annotations
 

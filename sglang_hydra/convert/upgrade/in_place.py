@@ -2,8 +2,7 @@
 
 Edits the text at the places of the flags, so that comments, order and everything outside the servers stay. Reads the
 new text again, with the release of its image: writes nothing if it does not start the planned servers, or cannot be
-launched.
-"""
+launched."""
 
 from __future__ import annotations
 

@@ -39,8 +39,7 @@ class Subject:
     source of that; ``words`` are the words to type for it, if they differ from the typed ones.
 
     ``recorded`` are the facts of a saved plan. ``file`` is the experiment's file, ``content`` its text. ``old`` maps
-    arguments to the words of deprecated flags.
-    """
+    arguments to the words of deprecated flags."""
 
     name: str
     kind: str

@@ -52,8 +52,7 @@ def _meant(version: str) -> str | None:
 def started_from(written_for: str | None, by: str) -> Start | None:
     """Converts a source's own statement (``0.5.6+``, ``>=0.5.0rc2``, ``0.5.x``) to a release of the table.
 
-    A release older than the table becomes its first one; None for a statement without a release.
-    """
+    A release older than the table becomes its first one; None for a statement without a release."""
     if not written_for:
         return None
     number = _NUMBER.search(written_for) or _FAMILY.search(written_for)

@@ -85,8 +85,7 @@ def steps_between(
     """Converts ``intent`` (arguments of ``old``) to ``new``. ``typed`` are the words of arguments that were typed with
     an old flag.
 
-    Raises KeyError for a release outside the table.
-    """
+    Raises KeyError for a release outside the table."""
     secret = {name for name in intent if name in SECRET_FIELDS or is_secret_name(name)}
     given = {name: value for name, value in intent.items() if value is not None and name not in secret}
     before = accepted(given, old)

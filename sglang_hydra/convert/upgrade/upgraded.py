@@ -160,8 +160,7 @@ def upgraded(
     """Upgrades ``subject`` to ``version``, a release of the table; ``written_for`` is the release of ``--from``.
 
     ``with_values`` asks both releases for their values, ``with_steps`` also those in between. Raises ConfigError for a
-    configuration that does not compose or is no SGLang server.
-    """
+    configuration that does not compose or is no SGLang server."""
     env = os.environ
     subject = replace(subject, findings=[_by_the_new_release(item, version) for item in subject.findings])
     asked_for = composable(subject.requests)

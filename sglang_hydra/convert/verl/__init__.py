@@ -7,8 +7,7 @@ not: anything that imports verl, ray or SGLang.
     main                    the decorator between @hydra.main and verl's own task: plans, refuses, passes the keys on
     Rollout                 .plan, .engine_kwargs, .passed, .server_args, .leave(config), .as_text()
     passed.py               what verl passes itself, what it refuses, and which rollout keys never reach SGLang
-    rollout.py              the keys below engine_kwargs.sglang with their origins, and the whole as one plan
-"""
+    rollout.py              the keys below engine_kwargs.sglang with their origins, and the whole as one plan"""
 
 from __future__ import annotations
 

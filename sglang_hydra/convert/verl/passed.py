@@ -7,8 +7,7 @@ are enabled elsewhere (LoRA, Prometheus, multi-token prediction, ...), which nob
 Source: verl-project/verl@00c3c04 verl/workers/rollout/sglang_rollout/async_sglang_server.py (SGLangHttpServer
 .launch_server, SGLangReplica.launch_servers) and utils.py; @065ef9b verl/workers/rollout/replica.py (sizes, nodes);
 @005f273 verl/trainer/config/rollout/rollout.yaml and verl/workers/config/rollout.py (the defaults, and the refusals of
-``RolloutConfig.__post_init__``).
-"""
+``RolloutConfig.__post_init__``)."""
 
 from __future__ import annotations
 

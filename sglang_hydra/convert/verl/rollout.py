@@ -1,8 +1,7 @@
 """Plans the server that verl will start from its composed tree, and returns the keys for verl.
 
 verl gets SGLang's arguments in the node ``engine_kwargs.sglang``. Our own keys (``gpu``, ``engine``, ``fit``,
-``model``, ``ignore``) give the plan facts that verl's tree lacks; verl never gets them.
-"""
+``model``, ``ignore``) give the plan facts that verl's tree lacks; verl never gets them."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ class Rollout:
 
     ``engine_kwargs`` are the set keys of the node with their values, unchanged. ``passed`` is what verl adds;
     ``server_args`` are the arguments for ``ServerArgs(**...)``. ``said`` has the settings of the node, each with the
-    place that set it.
-    """
+    place that set it."""
 
     plan: Plan
     engine_kwargs: JsonObject = field(repr=False)
@@ -110,8 +108,7 @@ def plan_rollout(
     and for the plan alone ``gpu``, ``engine``, ``fit``, ``model``, ``ignore``. GPU classes are searched in
     ``config_dirs``, and in a Hydra app in its own folders, before ours. ``seed`` and ``env`` are as in ``plan``. Raises
     ConfigError with every finding for keys that SGLang lacks, unsuitable values and trees that are not verl's; later
-    refusals by SGLang or verl are in the plan's ``findings`` instead.
-    """
+    refusals by SGLang or verl are in the plan's ``findings`` instead."""
     from omegaconf import OmegaConf
 
     env = os.environ if env is None else env
@@ -149,8 +146,7 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def train(config): run_ppo(config)
 
     The task gets verl's tree with a node ``engine_kwargs.sglang`` that contains only the keys set there. For a server
-    that cannot be launched the task is not called: the findings are shown and the exit code is 2.
-    """
+    that cannot be launched the task is not called: the findings are shown and the exit code is 2."""
     hide_typed_keys(sys.argv, os.environ)
 
     @functools.wraps(task)
@@ -235,8 +231,7 @@ class Setting:
 def settings_in(tree: Tree) -> dict[str, Setting]:
     """Returns every set key of the node. Inside a Hydra app its configs and command line say who set it.
 
-    Raises ConfigError for a node with every argument of SGLang if nobody can tell which ones were set.
-    """
+    Raises ConfigError for a node with every argument of SGLang if nobody can tell which ones were set."""
     from omegaconf import OmegaConf
 
     mount = f"{tree.at}.{NODE}"
@@ -263,8 +258,7 @@ def _setting(name: str, value: Any, mount: str, origins: Mapping[str, Origin]) -
 def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator[tuple[str, Setting]]:
     """Yields the set keys of a full mount (``sglang_hydra@...``), which has a value for every key.
 
-    Raises ConfigError outside a Hydra app.
-    """
+    Raises ConfigError outside a Hydra app."""
     if not origins:
         message = f"{mount} holds every argument of SGLang, and outside of a Hydra app nobody knows which were set"
         hint = f"sglang_hydra_sparse@{mount} in the defaults list holds nothing but what is set"
@@ -308,8 +302,7 @@ def requests_of(
 def own_requests(settings: Mapping[str, Setting], preset: Callable[[str], JsonObject]) -> list[Request]:
     """Returns the node's requests for the plan alone. ``preset`` returns the facts of a GPU class by name.
 
-    Raises ConfigError for a choice that a rollout does not have.
-    """
+    Raises ConfigError for a choice that a rollout does not have."""
     requests: list[Request] = [Request("engine=sglang", "verl", "verl")]
     findings: list[Finding] = []
     for name in OWN_KEYS:

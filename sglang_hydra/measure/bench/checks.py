@@ -3,8 +3,7 @@
 Also asks questions with fixed answers after the load, so that a fast but wrong server never wins. The questions are
 sums and words that every instruction-tuned model knows; ``bench.quality=FILE`` replaces them, with one JSON object per
 line: ``{"prompt": "...", "answer": "..."}``. ``bench.quality=true`` asks ours and requires four of five right answers:
-broken quantization, a wrong chat template or a broken kernel scores far lower.
-"""
+broken quantization, a wrong chat template or a broken kernel scores far lower."""
 
 from __future__ import annotations
 

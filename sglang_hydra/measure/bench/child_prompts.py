@@ -1,8 +1,7 @@
 """Runs in the engine's environment, as a script: makes texts with a given number of tokens for its tokenizer.
 
 argv: the model folder or hub id. stdin: one JSON request per line, {"seed": int, "lengths": [int, ...]}. stdout: one
-JSON line per answer, [[text, tokens], ...], where tokens is the tokenizer's count, special tokens included.
-"""
+JSON line per answer, [[text, tokens], ...], where tokens is the tokenizer's count, special tokens included."""
 
 from __future__ import annotations
 

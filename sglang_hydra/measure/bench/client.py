@@ -1,8 +1,7 @@
 """Puts a load on a server: streaming requests, with a fixed number in flight (closed loop) or by arrival times.
 
 Separate processes send and read (``load_process``); this process makes the prompts, passes them on in advance, and
-collects the results. Nothing that it does delays a measurement.
-"""
+collects the results. Nothing that it does delays a measurement."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ class Run:
 
     ``window`` is the begin and end of the load, on ``time.monotonic``. ``own`` holds the client's own delays:
     ``lag_ms`` of its timers, ``send_delay_ms`` of its sending, ``wait_ms`` of bytes before they were read, each as
-    ``measures.spread``.
-    """
+    ``measures.spread``."""
 
     samples: Sequence[Sample]
     client_cpu: float
@@ -79,8 +77,7 @@ def run_load(
 
     Sends at least ``fewest`` requests (None: ``load.smallest_count``); without ``num_prompts`` continues until
     ``min_duration``. A failed request becomes a sample with its error, and raises nothing. The caller owns
-    ``processes``; without them, this starts and ends its own. Raises MachineError if one of them ends.
-    """
+    ``processes``; without them, this starts and ends its own. Raises MachineError if one of them ends."""
     with ExitStack() as ours:
         kept = processes or ours.enter_context(LoadProcesses())
         fewest = load.smallest_count if fewest is None else fewest
@@ -392,8 +389,7 @@ class CoreWaits:
     machine or without system support.
 
     Client and server share a small machine: the client takes the server's cores, and no clock of the client shows it.
-    Counts each process's main thread, which runs the loop of SGLang's HTTP server, scheduler and detokenizer.
-    """
+    Counts each process's main thread, which runs the loop of SGLang's HTTP server, scheduler and detokenizer."""
 
     def __init__(self, url: str) -> None:
         self._files = [*_schedstats(url)]

@@ -1,8 +1,7 @@
 """Implements non-blocking connections to one server: HTTP/1.1 and TLS on raw sockets, with the arrival time of bytes.
 
 Requests are bytes made in advance. A client that parses every event with a library reads late, so each read does little
-work here: the usual read is one complete chunk. The content is parsed when nothing waits to be read.
-"""
+work here: the usual read is one complete chunk. The content is parsed when nothing waits to be read."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ def with_body(head: bytes, body: Mapping[str, object]) -> bytes:
 class Framing:
     """Finds the content and the end of one answer in the read bytes. ``status`` is 0 until the head is complete.
 
-    ``keeps`` says whether the connection can take another request.
-    """
+    ``keeps`` says whether the connection can take another request."""
 
     __slots__ = ("_need", "_rest", "_state", "keeps", "status")
 

@@ -2,8 +2,7 @@
 
 Uses one thread and raw sockets. Stores each read with its time, and parses it piece by piece when nothing waits to be
 read, so that no answer waits for the JSON of another one. The garbage collector is off during a run. The process
-measures its own delay continuously.
-"""
+measures its own delay continuously."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 The definitions are those of SGLang's bench_serving (0.5.2, ``calculate_metrics``). TTFT runs from sending to the first
 content; in an open loop from the due time, which is our choice. ITL is the gap between contents; a chunk of n tokens
 counts as n equal gaps. TPOT is the time after the first token divided by the number of output tokens after it.
-Percentiles interpolate between neighbours.
-"""
+Percentiles interpolate between neighbours."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ class Sample:
     batch and began again; at most ``arrived_tokens`` of the counted output tokens arrived. The client's own delay: it
     sent ``send_delay`` late, the first content may have arrived ``read_delay`` earlier, and (place, count, seconds) in
     ``gap_delays`` may be the client's share of those gaps. ``server_waits`` are the seconds that a process of the
-    server waited for a core, before and after the first token; None if uncounted.
-    """
+    server waited for a core, before and after the first token; None if uncounted."""
 
     asked_tokens: int
     sent: float
@@ -87,8 +85,7 @@ def measure(
 
     An unstreamed answer (``streamed`` is false) has no times of single tokens. Throughputs are per second of the run
     (first request sent to last answer ended) and, with ``gpus``, also per GPU. Latencies are in milliseconds. An
-    unknown number (no completed request, no streaming) is None.
-    """
+    unknown number (no completed request, no streaming) is None."""
     done = [sample for sample in samples if sample.completed]
     duration = max(sample.end for sample in done) - min(sample.sent for sample in samples) if done else 0.0
     inputs, outputs = _total(done, "input_tokens"), _total(done, "output_tokens")

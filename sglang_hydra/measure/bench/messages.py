@@ -17,8 +17,7 @@ _FINE = 4  # bits kept of a number: a value is known to 1 part in 16
 class Histogram:
     """A histogram of times in seconds. Mean and maximum are exact; a percentile is at most 7 % too high, never too low.
 
-    It counts in microseconds.
-    """
+    It counts in microseconds."""
 
     __slots__ = ("_counts", "count", "largest", "total")
 

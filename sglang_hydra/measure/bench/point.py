@@ -35,8 +35,7 @@ VALID, INVALID, FAILED = "valid", "invalid", "failed"
 class PointResult:
     """The result of a point. ``state`` is valid or invalid; ``reasons`` say why it is invalid.
 
-    ``seed`` made the prompts. ``details`` are the single requests, for closer analysis.
-    """
+    ``seed`` made the prompts. ``details`` are the single requests, for closer analysis."""
 
     state: str
     reasons: tuple[str, ...]
@@ -172,8 +171,7 @@ class GpuWatch:
     """Samples the given GPUs twice per second. ``record`` is None without NVML.
 
     It holds watts, MHz and MiB: mean and maximum of each GPU over all samples, or over those inside ``window`` if that
-    is set before the end. ``throttled`` lists the reasons for lowered clocks.
-    """
+    is set before the end. ``throttled`` lists the reasons for lowered clocks."""
 
     def __init__(self, gpu_ids: Sequence[int]) -> None:
         self._ids = tuple(gpu_ids)

@@ -1,8 +1,7 @@
 """Makes the prompts of a load: of exact lengths, equal for equal seeds and different for all others.
 
 Random prompts are token ids. A server that takes ids gets these; one that takes text gets a text with the same number
-of tokens for its own tokenizer, made by ``child_prompts`` in the engine's environment.
-"""
+of tokens for its own tokenizer, made by ``child_prompts`` in the engine's environment."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ def make_prompts(
     """Returns ``count`` requests. ``shared`` is the seed of the parts shared between calls (None: ``seed``): the
     prefixes, and the order of a file, of which ``start`` prompts were already sent.
 
-    Raises ConfigError for a file that cannot be read or has no prompt.
-    """
+    Raises ConfigError for a file that cannot be read or has no prompt."""
     draw = random.Random(seed)
     if load.trace is not None:
         return _from_trace(load, count, seed if shared is None else shared, vocab_size, start)
@@ -174,8 +172,7 @@ _LONGEST_REASON = 500
 class TextMaker:
     """Turns prompts of ids into texts with the same number of tokens. The process starts at the first call and stays.
 
-    Raises MachineError if the engine's environment cannot read the model's tokenizer.
-    """
+    Raises MachineError if the engine's environment cannot read the model's tokenizer."""
 
     def __init__(self, python: str | None, model_path: str) -> None:
         self._command = [python or sys.executable, str(_CHILD), model_path]

@@ -52,8 +52,7 @@ class Server:
 
     ``flushes``: it has a prefix cache that can be emptied. ``gpus`` is its number of GPUs (None: it uses none),
     ``gpu_ids`` their numbers on this machine. ``python`` is the interpreter that runs it, ``log`` the file with its
-    output. ``alive`` returns whether it still runs, as far as its starter knows.
-    """
+    output. ``alive`` returns whether it still runs, as far as its starter knows."""
 
     url: str
     model: str
@@ -108,8 +107,7 @@ def empty_cache(server: Server, timeout_s: float) -> float:
     """Waits until the server is idle and its prefix cache is empty. Returns the seconds that it took.
 
     SGLang refuses to empty the cache while requests run (400), so its consent means both. Raises ServerError if it does
-    not agree within ``timeout_s``, or has ended.
-    """
+    not agree within ``timeout_s``, or has ended."""
     began = time.monotonic()
     reply = "nothing"
     while time.monotonic() - began <= timeout_s:
@@ -155,8 +153,7 @@ class Watch:
     ``window``, set before the end, only the gauges inside it count.
 
         with Watch(server) as watch: ...
-        watch.record
-    """
+        watch.record"""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -199,8 +196,7 @@ def logged_retractions(lines: Iterable[str]) -> int | None:
     retractions too.
 
     The server's metrics are late: 0.5.2 updates them only at every ``decode_log_interval``-th step, so the last
-    retractions of a point would count in the next one.
-    """
+    retractions of a point would count in the next one."""
     found = None
     for line in lines:
         if _BATCH in line:

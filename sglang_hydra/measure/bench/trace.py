@@ -2,8 +2,7 @@
 
 The format is that of Mooncake (github.com/kvcache-ai/Mooncake, FAST25-release/traces), which aiperf reads as
 ``mooncake_trace``: one JSON object per line with ``timestamp`` (milliseconds), ``input_length``, ``output_length`` and
-``hash_ids``, one id per block of 512 tokens; equal ids mean equal blocks after equal prefixes.
-"""
+``hash_ids``, one id per block of 512 tokens; equal ids mean equal blocks after equal prefixes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Judges whether a measurement counts. An invalid point has a named reason; slowness is none.
 
-Each rule is one small function: it compares the request with the observation, and returns the problem or None.
-"""
+Each rule is one small function: it compares the request with the observation, and returns the problem or None."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ class Seen:
 
     ``hit_rate`` is a share of prompt tokens. ``retracted`` counts requests that the server removed from its batch.
     ``throttled`` are the GPUs' reasons for lowered clocks. ``moved`` is the possible effect of the client's own delay
-    on each number, ``server_moved`` that of the server's waits for a core. None: not observed.
-    """
+    on each number, ``server_moved`` that of the server's waits for a core. None: not observed."""
 
     load: Load
     samples: Sequence[Sample] = field(repr=False)
@@ -175,8 +173,7 @@ RULES: tuple[Callable[[Seen], str | None], ...] = (
 def _mean_in_flight(samples: Sequence[Sample], asked: int) -> float:
     """Returns the mean number of requests in flight between sending request number ``asked`` and the last one.
 
-    If all were sent at once, returns the maximum instead.
-    """
+    If all were sent at once, returns the maximum instead."""
     sent = sorted(sample.sent for sample in samples)
     begin, end = sent[asked - 1], sent[-1]
     if end > begin:

@@ -1,7 +1,6 @@
 """Builds completion requests and reads the answers: of SGLang's own endpoint, and of the embedded engine's.
 
-The load's processes import this file, so it needs only the standard library.
-"""
+The load's processes import this file, so it needs only the standard library."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ class Answered(NamedTuple):
     """A part of an answer: whether it has content, and the server's counts so far (None: no count).
 
     ``retractions`` counts how often the request left the batch (0.5.23 reports it). ``content`` is the part's text, or
-    its token ids if the server sends these.
-    """
+    its token ids if the server sends these."""
 
     has_content: bool
     output_tokens: int | None = None
@@ -127,8 +125,7 @@ _COMPARED = 16  # parts of ids that are compared with the one before
 class Arrival(NamedTuple):
     """The arrival of a piece: ``at`` on ``time.monotonic``; all but its last byte may have arrived at ``earliest``.
 
-    ``is_exact``: the kernel recorded the last byte's arrival; otherwise that may also have been ``earliest``.
-    """
+    ``is_exact``: the kernel recorded the last byte's arrival; otherwise that may also have been ``earliest``."""
 
     at: float
     earliest: float
@@ -138,8 +135,7 @@ class Arrival(NamedTuple):
 class Answer:
     """One answer: ``take`` gets its content piece by piece and ``end`` its end; the result goes to ``sample``.
 
-    Each piece comes with its ``Arrival``.
-    """
+    Each piece comes with its ``Arrival``."""
 
     __slots__ = ("_arrived", "_early", "_last", "_pieces", "_stream", "_wire", "sample", "status")
 

@@ -2,8 +2,7 @@
 text can break the markup.
 
 Colours come from the page's CSS classes, so that one file suits light and dark themes; each mark shows a title on
-hover. 420 units equal the width of a phone, so that the text stays readable there.
-"""
+hover. 420 units equal the width of a phone, so that the text stays readable there."""
 
 from __future__ import annotations
 

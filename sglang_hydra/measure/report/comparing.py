@@ -111,8 +111,7 @@ def best(groups: Sequence[Group], metric: Metric) -> Best | None:
     """Returns the group with the best mean; None without values.
 
     Differences within the noise decide nothing: the best is sure only if the interval of its difference to every other
-    group excludes zero, which requires repeats.
-    """
+    group excludes zero, which requires repeats."""
     candidates = [group for group in groups if group.mean(metric) is not None]
     if not candidates:
         return None

@@ -67,8 +67,7 @@ class Front(NamedTuple):
 class Changed(NamedTuple):
     """One point of two sweeps: a metric before and after, the relative change, and whether that is noise.
 
-    ``noise`` is None without enough repeats.
-    """
+    ``noise`` is None without enough repeats."""
 
     words: str
     metric: Metric

@@ -65,8 +65,7 @@ class SweepResults:
     """The contents of a sweep's folder. ``words`` is the typed command line, ``shared`` the words common to all points.
 
     ``refused`` are the reasons for points that never started; ``problems`` are unreadable files; ``config_dirs`` and
-    ``config_name`` are the other sources of its configs.
-    """
+    ``config_name`` are the other sources of its configs."""
 
     folder: Path
     name: str
@@ -295,8 +294,7 @@ def results(*folders: str | Path) -> Any:
     measures as bench_serving and InferenceX name them (``output_throughput``, ``mean_ttft_ms``, ``p95_itl_ms``,
     ``tput_per_gpu``). Unknown values are None.
 
-    Raises ConfigError for a folder without a sweep, MachineError without pandas.
-    """
+    Raises ConfigError for a folder without a sweep, MachineError without pandas."""
     check_packages("results", "pandas", extra="notebook")
     rows = [row for sweep in read_sweeps([Path(folder) for folder in folders]) for row in sweep.rows]
     keys = [key for key in varying(rows) if key not in _INFERENCEX["settings"].values()]

@@ -8,5 +8,4 @@ Running: ``runner`` works in this process, ``launching`` with a launcher's jobs;
 measure the points of one server (``job``). ``store``, ``files`` and ``claims`` are the folder; ``progress`` shows the
 state.
 
-Searching: ``search`` tries values along one key. ``runner`` refuses sweeps that cannot run or be searched.
-"""
+Searching: ``search`` tries values along one key. ``runner`` refuses sweeps that cannot run or be searched."""

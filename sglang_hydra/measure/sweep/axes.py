@@ -1,7 +1,6 @@
 """Defines the axes of a sweep: the values of one key, or of paired keys, in Hydra's grammar, one at a time.
 
-Values that can be made again are not stored: a million values cost as much memory as ten.
-"""
+Values that can be made again are not stored: a million values cost as much memory as ten."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ MOST_POINTS = 1_000_000
 class Axis:
     """A varying part. ``values`` yields its requests, one for each of ``keys``, always from the first value.
 
-    ``size`` is the number of values, None if counting requires making them; ``typed`` is their source word.
-    """
+    ``size`` is the number of values, None if counting requires making them; ``typed`` is their source word."""
 
     keys: tuple[str, ...]
     place: str
@@ -106,8 +104,7 @@ def zipped(axes: Sequence[Axis], together: Sequence[Json]) -> list[Axis]:
     """Joins the axes of each list of keys in ``together`` into one axis that takes their first values, then their
     second ones, and so on. Keys without a list around them are one list.
 
-    Raises ConfigError for a key that does not vary, is named twice, or has another number of values than the first.
-    """
+    Raises ConfigError for a key that does not vary, is named twice, or has another number of values than the first."""
     if together and all(isinstance(item, str) for item in together):
         together = [together]
     for keys in together:

@@ -4,8 +4,7 @@ A claim is a file ``<what>/<number>`` that only one runner can create; the highe
 that it lives by incrementing a count in its own file. Another runner takes a claim over, by creating the next number,
 when it sees no change of that count for the lease on its own clock, or knows that the process is dead (same machine,
 same boot); of several that try, one succeeds. Before a runner publishes a result it checks that its number is still in
-force.
-"""
+force."""
 
 from __future__ import annotations
 

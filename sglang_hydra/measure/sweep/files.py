@@ -29,8 +29,7 @@ def publish(path: Path, content: str) -> bool:
     """Writes ``path`` unless it exists; returns whether it did. Of several writers one succeeds.
 
     A hard link, unlike a rename, never replaces. On a file system without links it checks and renames: there only the
-    claim on a point separates two writers. Raises OSError if it cannot write.
-    """
+    claim on a point separates two writers. Raises OSError if it cannot write."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with draft(path, content) as written:
         try:

@@ -1,7 +1,6 @@
 """Reads the parts of a sweep: what all points share, what varies, and the settings.
 
-Axes come from typed words and from ``sweep.params``; ``sweep.zip`` pairs them, and those of servers come first.
-"""
+Axes come from typed words and from ``sweep.params``; ``sweep.zip`` pairs them, and those of servers come first."""
 
 from __future__ import annotations
 
@@ -62,8 +61,7 @@ def read_grid(
     """Splits a sweep into its parts; ``given`` overrides the ``sweep`` node. ``measured`` servers publish metrics.
 
     Raises ConfigError for errors that concern all points: a word, a list, the settings, a key in ``sweep.zip`` that
-    does not vary.
-    """
+    does not vary."""
     if measured:
         requests = with_server(requests)
     # Values of a file are single values: only typed words vary.
@@ -187,8 +185,7 @@ def with_metrics(
     """Adds ``enable_metrics=true`` to ``common``, unless it is set already or the embedded engine runs, which has no
     metrics.
 
-    ``composition`` is the composition of ``common``, ``varied`` the keys of the sweep.
-    """
+    ``composition`` is the composition of ``common``, ``varied`` the keys of the sweep."""
     if FIELD in composition.intent or FIELD in varied:
         return common
     node = composition.nodes.engine
@@ -203,8 +200,7 @@ def as_words(composer: Composer, requests: Sequence[Request]) -> list[Request]:
     """Converts the requests of a file to words with the same meaning. Drops those whose key is also typed, and keeps
     unreadable ones, because composing reports their error.
 
-    Raises ConfigError for a value that only a file can spell, and for a secret that the folder would keep.
-    """
+    Raises ConfigError for a value that only a file can spell, and for a secret that the folder would keep."""
     typed = {_key(request.text) for request in requests if request.is_word}
     words = []
     for request in requests:

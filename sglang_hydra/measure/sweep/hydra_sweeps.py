@@ -42,8 +42,7 @@ class HydraSettings(NamedTuple):
 def hydra_settings(composer: Composer, requests: Sequence[Request], config_dirs: Sequence[str]) -> HydraSettings:
     """Reads ``hydra.sweep.dir``, ``hydra.sweeper.params`` and the rest of the sweeper's node for our sweep.
 
-    Raises ConfigError for a key that Hydra lacks, and for a launcher that is not installed.
-    """
+    Raises ConfigError for a key that Hydra lacks, and for a launcher that is not installed."""
     from omegaconf import OmegaConf
 
     requests = _without_foreign_searchpath(requests)
@@ -77,8 +76,7 @@ def _is_searchpath(word: str) -> bool:
 def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
     """Adds the configuration of the named Hydra launcher (``hydra/launcher=joblib``) to the sweep.
 
-    Raises ConfigError if Hydra refuses one of its own keys.
-    """
+    Raises ConfigError if Hydra refuses one of its own keys."""
     source = sweep.source
     own = [word for word in sweep.hydra_words if not _is_searchpath(word)]
     own.append(f"hydra.sweep.dir={quoted(str(sweep.folder / 'jobs'))}")
@@ -137,8 +135,7 @@ def sweep_app(running: HydraRun, arguments: Sequence[str], settings: Mapping[str
     """Plans the multirun of another app and runs its task for every launchable point, by its launcher.
 
     Never merges points, because the task may do more than start a server. Exits with the exit code of a refusal before
-    anything starts; returns the launcher's result.
-    """
+    anything starts; returns the launcher's result."""
     try:
         outcome = _planned(running, arguments, settings)
     except SglangHydraError as failure:

@@ -74,8 +74,7 @@ class Work:
 
     ``holds`` says whether the points are still ours: a runner that paused for longer than its lease has lost them, and
     drops its results. ``search`` returns the search of a point, if any. ``settle`` waits after a server's end until
-    another can start; ``plan_again`` then plans it on a free port. ``failed``: a point has failed for good.
-    """
+    another can start; ``plan_again`` then plans it on a free port. ``failed``: a point has failed for good."""
 
     store: Store
     plan: Plan | Topology

@@ -1,7 +1,6 @@
 """Judges one point after the other: composes and plans it, and refuses it with a reason before anything starts.
 
-Consecutive points that differ only in their load share one plan.
-"""
+Consecutive points that differ only in their load share one plan."""
 
 from __future__ import annotations
 

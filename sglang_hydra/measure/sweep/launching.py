@@ -2,8 +2,7 @@
 
 A launcher gets only the number of jobs. Each job takes the points of its server from the folder and leaves their
 results there, so the launcher's own bookkeeping does not matter (a killed, preempted or cancelled job, a failed node):
-after every round the folder shows the open points, which are launched again until rounds bring nothing.
-"""
+after every round the folder shows the open points, which are launched again until rounds bring nothing."""
 
 from __future__ import annotations
 
@@ -135,8 +134,7 @@ class GroupJob:
     """The task that a launcher runs: job number N takes the points of ``groups[N]``. It can be pickled.
 
     ``minutes`` is the job's walltime: it begins no point that might end after it. The job ends once ``stop_file``
-    exists. ``silent``: its output would mix with that of the command, which reads all from the folder.
-    """
+    exists. ``silent``: its output would mix with that of the command, which reads all from the folder."""
 
     sweep: Sweep
     groups: tuple[str, ...]

@@ -34,8 +34,7 @@ def with_server(requests: Sequence[Request]) -> list[Request]:
     """Adds below ``requests`` what the server of a typed ``bench.url`` reports; returns them unchanged without one.
 
     Raises ConfigError (BEN018) for an address in a file, an invalid one, and other arguments beside it; MachineError
-    (BEN019) for a server that does not report its arguments.
-    """
+    (BEN019) for a server that does not report its arguments."""
     named = [item for item in requests if item.name == KEY and _value(item) not in ("null", "", "None")]
     if not named:
         return list(requests)

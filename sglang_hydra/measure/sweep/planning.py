@@ -2,8 +2,7 @@
 
     axes -> combinations -> judged -> merged by point_id -> grouped by server_id
 
-Combinations come one at a time and are forgotten, except those that will run; a dry run keeps only ids.
-"""
+Combinations come one at a time and are forgotten, except those that will run; a dry run keeps only ids."""
 
 from __future__ import annotations
 
@@ -110,8 +109,7 @@ class Outcome:
     """The result of planning all combinations. ``groups`` is empty if there are too many points to list.
 
     A ladder or a bisection is one point; ``further`` counts the steps that they may take beyond one each. ``estimates``
-    counts points whose release was not asked, for the reason ``not_asked``.
-    """
+    counts points whose release was not asked, for the reason ``not_asked``."""
 
     grid: Grid
     total: int = 0

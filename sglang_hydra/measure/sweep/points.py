@@ -1,8 +1,7 @@
 """Defines the types of a planned sweep for the runner: points, grouped by the server that they share.
 
 Ids: ``server_id`` of the plan, ``workload_id`` of the load, ``point_id`` of both and the repeat's number. Equal ids
-mean the same measurement, in any spelling.
-"""
+mean the same measurement, in any spelling."""
 
 from __future__ import annotations
 
@@ -130,8 +129,7 @@ class Sweep:
     """A planned sweep: every launchable point once, in an order that starts each server once.
 
     ``words`` are the typed overrides, ``hydra_words`` those for Hydra itself (its launcher); ``settings`` is the
-    ``sweep`` node; ``left_out`` pairs the words of every refused point with the ids that refused it.
-    """
+    ``sweep`` node; ``left_out`` pairs the words of every refused point with the ids that refused it."""
 
     source: Source
     words: tuple[str, ...]

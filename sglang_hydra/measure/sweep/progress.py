@@ -288,8 +288,7 @@ def status(folder: str, *, as_json: bool = False) -> int:
 def status_record(folder: Path) -> JsonDict:
     """Returns the counts, the runners, the best valid point that met its SLO, the searches' answers, all failures.
 
-    Raises ConfigError for a folder without a sweep.
-    """
+    Raises ConfigError for a folder without a sweep."""
     store = Store(folder)
     record = store.read_sweep()
     states = dict.fromkeys(("valid", "invalid", FAILED, "open"), 0)

@@ -1,8 +1,7 @@
 """Runs a planned sweep, here or by the jobs of a Hydra launcher. One job is one server with its points.
 
 Every runner reads only the folder: it skips points with a result, leaves points that another runner claims, and takes
-over claims of dead runners. Running a sweep again, from anywhere, resumes it.
-"""
+over claims of dead runners. Running a sweep again, from anywhere, resumes it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 the SLO. Each step is a normal point with its own id and result in the report.
 
 A search asks its strategy for the next value and looks its result up in the store, which holds its whole state. A
-repeated search therefore never measures a step twice.
-"""
+repeated search therefore never measures a step twice."""
 
 from __future__ import annotations
 

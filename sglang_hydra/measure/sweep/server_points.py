@@ -127,8 +127,7 @@ def wait_for_memory(
     """Waits until every GPU uses no more memory than in ``baseline``, at most ``timeout_s`` seconds, or until ``over``.
 
     Returns the excess in MiB per GPU, empty once all is free. A driver frees the memory of a process some time after
-    its end, and the next server would size its KV cache by the free memory.
-    """
+    its end, and the next server would size its KV cache by the free memory."""
     end = time.monotonic() + timeout_s
     while True:
         now = used(tuple(baseline))
@@ -208,8 +207,7 @@ def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan 
     """Plans a server, or several behind a router, for this machine: on a free port and its own GPUs, which keep its
     identity.
 
-    Raises ConfigError if this gives another server than the planned one.
-    """
+    Raises ConfigError if this gives another server than the planned one."""
     place = f"sweep on {socket.gethostname()}"
     if group.points and group.points[0].workload["url"]:
         return sweep.source.plan(group.requests)

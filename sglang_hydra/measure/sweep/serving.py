@@ -61,8 +61,7 @@ def take_points(work: Work) -> bool:
     """Measures every point once, with as few server starts as possible. Returns whether none failed.
 
     A server that does not start fails every point. One that dies fails the current point, and a new one measures the
-    others. Retries failures that may pass. ``work.points`` keeps the points without remaining time.
-    """
+    others. Retries failures that may pass. ``work.points`` keeps the points without remaining time."""
     while work.goes_on:
         try:
             with _outside(work) if work.common.nodes.bench.url else _server_of(work) as running:

@@ -12,8 +12,7 @@
       jobs/                           files of a Hydra launcher's jobs
       **/*.damaged-N                  unreadable files, set aside and replaced
 
-Ids are the only keys, never the spelling of an override.
-"""
+Ids are the only keys, never the spelling of an override."""
 
 from __future__ import annotations
 
@@ -91,8 +90,7 @@ class Store:
     def begin(self, sweep: Sweep) -> None:
         """Makes the folder, or adds to an existing one: points of earlier commands stay.
 
-        Raises ConfigError for a folder that is not a sweep's, OSError if it cannot be written.
-        """
+        Raises ConfigError for a folder that is not a sweep's, OSError if it cannot be written."""
         self.check()
         file = self.folder / "sweep.json"
         before = self._planned() if file.exists() else {"points": self._points_there()}

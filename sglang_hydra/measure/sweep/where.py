@@ -1,8 +1,7 @@
 """Evaluates ``sweep.where``, a constraint on points. Parses it with ``ast`` and computes it; never executes it.
 
 It allows comparisons, arithmetic on numbers, ``and``, ``or``, ``not``, ``in`` and ``not in`` over the keys of a plan. A
-key has its planned value at a point, not the typed one.
-"""
+key has its planned value at a point, not the typed one."""
 
 from __future__ import annotations
 

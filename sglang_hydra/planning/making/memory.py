@@ -221,8 +221,7 @@ def remedies_of(
     """Returns the changes with which the plan fits and has the wanted capacity, each resolved, checked and fitted.
 
     ``read_classes`` reads the GPU classes of the catalog; it is called where no smaller change helps. ``resolve_with``
-    resolves what is given with other facts, without it by our own rules. A ``usual_count`` of GPUs may be another.
-    """
+    resolves what is given with other facts, without it by our own rules. A ``usual_count`` of GPUs may be another."""
     from sglang_hydra.fit.remedy import Server, remedies
 
     classes: dict[str, GpuFacts] = {}

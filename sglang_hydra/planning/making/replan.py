@@ -84,8 +84,7 @@ def with_planned_offers(
     """Returns ``findings`` with those of their offers that help, as planned remedies.
 
     An offer helps where the finding is gone and no error is there that was not ``before`` (by default: among the
-    findings). One that brings a new warning is named only where all do but choices, and not more than ``most`` are.
-    """
+    findings). One that brings a new warning is named only where all do but choices, and not more than ``most`` are."""
     known = findings if before is None else before
     return tuple(_with_offers(finding, plan_with, known, most) if finding.offers else finding for finding in findings)
 

@@ -37,8 +37,7 @@ def check_parsers_of_the_model(args: Arguments, facts: Facts) -> Outcome:
     """What: warns of a tool_call_parser or reasoning_parser for another family than the model's.
     Why: the server starts, and leaves tool calls in the text of the answer, or reasoning in its content.
     Upstream: function_call/function_call_parser.py 0.5.2, parser/reasoning_parser.py; the families are the cookbook's.
-    Example: model=glm_5_2 tool_call_parser=glm45 -> warned
-    """
+    Example: model=glm_5_2 tool_call_parser=glm45 -> warned"""
     model, wrong = str(args.model_path), {}
     for argument in KINDS:
         typed = getattr(args, argument)
@@ -59,8 +58,7 @@ def check_key_with_tokenizer_workers(args: ServerArgs, facts: Facts) -> Outcome:
     """What: api_key works with one tokenizer worker only.
     Why: each further worker asserts that there is no key, and the server dies while they start.
     Upstream: entrypoints/http_server.py 0.5.2, init_multi_tokenizer.
-    Example: api_key=... tokenizer_worker_num=4 -> refused
-    """
+    Example: api_key=... tokenizer_worker_num=4 -> refused"""
     if args.api_key is None or args.tokenizer_worker_num <= 1:
         return None
     return Refusal(

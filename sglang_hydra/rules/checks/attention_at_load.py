@@ -30,8 +30,7 @@ def check_delta_net_gpu(args: ServerArgs, facts: Facts) -> Outcome:
     Why: for these SGLang 0.5.2 sets its own backend, whatever is asked for, and that takes FlashAttention 3 for the
         layers with full attention. Inferred: later releases have others.
     Upstream: model_executor/model_runner.py:308-311 and 1696-1718, 0.5.2.
-    Example: gpu=b200 model=qwen3_next_80b_a3b -> warned
-    """
+    Example: gpu=b200 model=qwen3_next_80b_a3b -> warned"""
     view, capability = view_of(facts.model, args.json_model_override_args), facts.gpu.compute_capability
     if view is None or view.architecture not in _DELTA_NETS:
         return None
@@ -53,8 +52,7 @@ def check_latent_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     Why: SGLang does not check these two; it checks trtllm_mla (KER008). Inferred: the first forward pass fails.
     Upstream: layers/attention/flashmla_backend.py and cutlass_mla_backend.py, 0.5.2; sgl-kernel's builds; 0.5.23
         kernels/ops/attention/flash_mla_interface.py.
-    Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=cutlass_mla -> warned
-    """
+    Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=cutlass_mla -> warned"""
     capability = facts.gpu.compute_capability
     if not facts.gpu.is_cuda or capability is None:
         return None
@@ -77,8 +75,7 @@ def check_fa3_cache_type(args: ServerArgs, facts: Facts) -> Outcome:
         on Hopper, for latent attention and a list of classes.
     Why: FlashAttention 3 reads FP8 as e4m3 only; SGLang changes the backend when it loads the model.
     Upstream: model_executor/model_runner.py:453-498 and 520-528, utils.py:2323-2347, 0.5.2.
-    Example: gpu=h100 model=qwen3_8b attention_backend=fa3 kv_cache_dtype=fp8_e5m2 -> warned
-    """
+    Example: gpu=h100 model=qwen3_8b attention_backend=fa3 kv_cache_dtype=fp8_e5m2 -> warned"""
     if args.kv_cache_dtype != "fp8_e5m2" or not (args.attention_backend == "fa3" or _takes_fa3(args, facts)):
         return None
     return Notice(
@@ -107,8 +104,7 @@ def check_cross_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """What: models with cross attention (Mllama) do not run on the triton backend.
     Why: it has none; SGLang asserts it when it makes the backend, after the weights are loaded.
     Upstream: model_executor/model_runner.py:1622-1626, 0.5.2.
-    Example: model=meta-llama/Llama-3.2-11B-Vision-Instruct attention_backend=triton -> refused
-    """
+    Example: model=meta-llama/Llama-3.2-11B-Vision-Instruct attention_backend=triton -> refused"""
     view = view_of(facts.model, args.json_model_override_args)
     if view is None or _ENCODER_DECODER not in (view.architectures or ()):
         return None
@@ -127,8 +123,7 @@ def check_dual_chunks(args: ServerArgs, facts: Facts) -> Outcome:
     Why: SGLang refuses any other when it loads the model; the backend asserts that the config has its chunks.
     Upstream: model_executor/model_runner.py:437-450; layers/attention/dual_chunk_flashattention_backend.py:125-128,
         0.5.2.
-    Example: model=Qwen/Qwen2.5-7B-Instruct-1M attention_backend=fa3 -> refused
-    """
+    Example: model=Qwen/Qwen2.5-7B-Instruct-1M attention_backend=fa3 -> refused"""
     view = view_of(facts.model, args.json_model_override_args)
     if view is None:
         return None
@@ -155,8 +150,7 @@ def check_delta_net_backend(args: ServerArgs, facts: Facts) -> Outcome:
     """What: hybrid_linear_attn is refused for models without gated delta nets (Qwen3-Next has them).
     Why: SGLang sets it itself for these models, and asserts that the model is one when it makes the backend.
     Upstream: model_executor/model_runner.py:308-311 and 1696-1699, 0.5.2.
-    Example: model=qwen3_8b attention_backend=hybrid_linear_attn -> refused
-    """
+    Example: model=qwen3_8b attention_backend=hybrid_linear_attn -> refused"""
     view = view_of(facts.model, args.json_model_override_args)
     if view is None or view.architecture in _DELTA_NETS:
         return None
@@ -173,8 +167,7 @@ def check_sparse_attention_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: dsa_backend and dsa_indexer of layers/attention, up to 0.5.23; reported for 12.0 and 0.5.12 in
         sgl-project/sglang#26087. 0.5.23 kernels/ops/attention/flash_mla_sm120.py:678-713 and
         flash_mla_interface.py:4-12; 0.5.23 layers/attention/deepseek_v4_backend.py:4335.
-    Example: gpu=a100_80gb model=glm_5_fp8 tp_size=16 nnodes=2 -> refused
-    """
+    Example: gpu=a100_80gb model=glm_5_fp8 tp_size=16 nnodes=2 -> refused"""
     view, capability = view_of(facts.model, args.json_model_override_args), facts.gpu.compute_capability
     if view is None or not facts.gpu.is_cuda or capability is None:
         return None
@@ -203,8 +196,7 @@ def check_latent_backend(args: ServerArgs, facts: Facts) -> Outcome:
         trtllm_mla and ascend.
     Why: SGLang refuses any other when it loads the model.
     Upstream: model_executor/model_runner.py:499-518, 0.5.2; MLA_ATTENTION_BACKENDS of 0.5.3 to 0.5.15.
-    Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=torch_native -> refused
-    """
+    Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=torch_native -> refused"""
     view, backend = view_of(facts.model, args.json_model_override_args), args.attention_backend
     if view is None or backend is None or not is_latent(view) or backend == "trtllm_mha":  # RUN002 reports it
         return None
@@ -220,8 +212,7 @@ def check_graph_sizes(args: Arguments, facts: Facts) -> Outcome:
     Why: batches are captured in multiples of these; with none left the server fails when it captures, at the end of
         the start.
     Upstream: model_executor/cuda_graph_runner.py:197-215, 0.5.2.
-    Example: gpu=h200 model=deepseek_v3 tp_size=8 dp_size=2 enable_dp_attention=true cuda_graph_max_bs=2 -> refused
-    """
+    Example: gpu=h200 model=deepseek_v3 tp_size=8 dp_size=2 enable_dp_attention=true cuda_graph_max_bs=2 -> refused"""
     limit, layout = args.cuda_graph_max_bs, args.layout
     if not isinstance(limit, int) or limit < 1 or not layout.graphs.made or args.cuda_graph_bs:
         return None

@@ -14,8 +14,7 @@ IN_CI = "SGLANG_IS_IN_CI"
 def decode_server_has_no_decode_tp(args: ServerArgs, facts: Facts) -> Outcome:
     """What: disaggregation_decode_tp is refused on a decode server.
     Why: it describes the receivers of a prefill server; a decode server is a receiver and has tp_size.
-    Example: disaggregation_mode=decode disaggregation_decode_tp=4 -> refused
-    """
+    Example: disaggregation_mode=decode disaggregation_decode_tp=4 -> refused"""
     if args.disaggregation_mode != "decode" or args.disaggregation_decode_tp is None:
         return None
     return Refusal(
@@ -30,8 +29,7 @@ def decode_server_has_no_decode_tp(args: ServerArgs, facts: Facts) -> Outcome:
 def decode_server_has_no_decode_dp(args: ServerArgs, facts: Facts) -> Outcome:
     """What: disaggregation_decode_dp is refused on a decode server.
     Why: it describes the receivers of a prefill server; a decode server is a receiver and has dp_size.
-    Example: disaggregation_mode=decode disaggregation_decode_dp=2 -> refused
-    """
+    Example: disaggregation_mode=decode disaggregation_decode_dp=2 -> refused"""
     if args.disaggregation_mode != "decode" or args.disaggregation_decode_dp is None:
         return None
     return Refusal(
@@ -48,8 +46,7 @@ def decode_replicas_are_served_in_turn(args: ServerArgs, facts: Facts) -> Outcom
     Why: SGLang asserts it, and asks for load_balance_method=round_robin on the prefill servers. Inferred: both sides
         must send a request to the same rank, which they find out by counting. SGLang's own test runs (SGLANG_IS_IN_CI)
         are let through.
-    Example: dp_size=2 disaggregation_mode=decode -> refused
-    """
+    Example: dp_size=2 disaggregation_mode=decode -> refused"""
     if args.disaggregation_mode != "decode" or not args.dp_size > 1 or args.prefill_round_robin_balance:
         return None
     if facts.env.get(IN_CI, "false").lower() in ("true", "1"):
@@ -69,8 +66,7 @@ def one_tp_divides_the_other(args: ServerArgs, facts: Facts) -> Outcome:
     """What: on a prefill server, tp_size and disaggregation_decode_tp must divide one another.
     Why: SGLang says that no other sizes are supported. Inferred: the KV cache is split anew on its way, and only whole
         shares can be merged or cut.
-    Example: tp_size=4 disaggregation_mode=prefill disaggregation_decode_tp=6 -> refused
-    """
+    Example: tp_size=4 disaggregation_mode=prefill disaggregation_decode_tp=6 -> refused"""
     if args.disaggregation_mode != "prefill":
         return None
     prefill: Json = args.tp_size

@@ -11,8 +11,7 @@ from sglang_hydra.text.words import typed
 def cutlass_runs_nvfp4(args: ServerArgs, facts: Facts) -> Outcome:
     """What: moe_runner_backend=flashinfer_cutlass is refused unless quantization=modelopt_fp4.
     Why: SGLang uses these kernels for NVFP4 weights only.
-    Example: quantization=fp8 moe_runner_backend=flashinfer_cutlass -> refused
-    """
+    Example: quantization=fp8 moe_runner_backend=flashinfer_cutlass -> refused"""
     if args.moe_runner_backend != "flashinfer_cutlass" or args.quantization == "modelopt_fp4":
         return None
     return Refusal(
@@ -27,8 +26,7 @@ def cutlass_runs_nvfp4(args: ServerArgs, facts: Facts) -> Outcome:
 def cutlass_splits_all_or_nothing(args: ServerArgs, facts: Facts) -> Outcome:
     """What: moe_runner_backend=flashinfer_cutlass is refused unless ep_size is 1 or tp_size.
     Why: Inferred: its kernels split either every expert or none. DeepEP raises ep_size only after this.
-    Example: tp_size=8 ep_size=2 quantization=modelopt_fp4 moe_runner_backend=flashinfer_cutlass -> refused
-    """
+    Example: tp_size=8 ep_size=2 quantization=modelopt_fp4 moe_runner_backend=flashinfer_cutlass -> refused"""
     if args.moe_runner_backend != "flashinfer_cutlass" or args.ep_size in (1, args.tp_size):
         return None
     return Refusal(
@@ -43,8 +41,7 @@ def cutlass_splits_all_or_nothing(args: ServerArgs, facts: Facts) -> Outcome:
 def trtllm_runs_fp4_and_fp8(args: ServerArgs, facts: Facts) -> Outcome:
     """What: moe_runner_backend=flashinfer_trtllm is refused unless quantization is modelopt_fp4 or fp8.
     Why: its kernels take these weights only. SGLang ignores the checkpoint's own quantization here: set quantization.
-    Example: gpu=b200 moe_runner_backend=flashinfer_trtllm -> refused
-    """
+    Example: gpu=b200 moe_runner_backend=flashinfer_trtllm -> refused"""
     if args.moe_runner_backend != "flashinfer_trtllm" or args.quantization in ("modelopt_fp4", "fp8"):
         return None
     return Refusal(
@@ -59,8 +56,7 @@ def trtllm_runs_fp4_and_fp8(args: ServerArgs, facts: Facts) -> Outcome:
 def eplb_has_experts_to_move(args: ServerArgs, facts: Facts) -> Outcome:
     """What: enable_eplb is refused with an ep_size of 1.
     Why: Inferred: experts are balanced between the ranks of expert parallelism, of which there must be two.
-    Example: tp_size=8 enable_eplb=true -> refused
-    """
+    Example: tp_size=8 enable_eplb=true -> refused"""
     if not args.enable_eplb or args.ep_size > 1:
         return None
     return Refusal(

@@ -66,8 +66,7 @@ def check_ineffective(args: Arguments, facts: Facts) -> Outcome:
     """What: warns of settings that change nothing, because another one switches off what reads them.
     Why: SGLang reads each of them in one place only, which it then does not reach, mostly without a message.
     Upstream: none; sglang_hydra/rules/checks/ineffective.json names the lines for each of them.
-    Example: gpu=h100 cuda_graph_max_bs=64 disable_cuda_graph=true -> warned
-    """
+    Example: gpu=h100 cuda_graph_max_bs=64 disable_cuda_graph=true -> warned"""
     values, known = args.everything, arguments_of(facts.release)
     given = {name for name, value in facts.given.items() if name in known and value != known[name].default}
     rows = [row for row in TABLE if row.holds_for(facts.release)]
@@ -95,8 +94,7 @@ def check_deprecated_flags(args: ServerArgs, facts: Facts) -> Outcome:
     """What: warns of the six enable_*_moe flags that became values of other arguments.
     Why: SGLang translates them and says so in its log only; enable_ep_moe overrides ep_size.
     Upstream: server_args.py 0.5.2 lines 408-437.
-    Example: tp_size=8 enable_ep_moe=true -> warned
-    """
+    Example: tp_size=8 enable_ep_moe=true -> warned"""
     used = [flag for flag in _INSTEAD if getattr(args, flag)]
     if not used:
         return None

@@ -14,8 +14,7 @@ def trtllm_mla_runs_on_blackwell(args: ServerArgs, facts: Facts) -> Outcome:
     """What: trtllm_mla as attention_backend or decode_attention_backend is refused unless the GPU is SM100.
     Why: SGLang says that it is supported on SM100 only. Inferred: its kernels are compiled for B200 and GB200; an RTX
         5090 (SM120) is not one of them.
-    Example: gpu=h100 attention_backend=trtllm_mla -> refused
-    """
+    Example: gpu=h100 attention_backend=trtllm_mla -> refused"""
     if facts.gpu.is_sm100 or not TRTLLM_MLA.is_used(args):
         return None
     return _needs_blackwell(TRTLLM_MLA, args, facts)
@@ -25,8 +24,7 @@ def trtllm_mla_runs_on_blackwell(args: ServerArgs, facts: Facts) -> Outcome:
 def trtllm_mla_reads_cache_dtype(args: ServerArgs, facts: Facts) -> Outcome:
     """What: trtllm_mla is refused with a kv_cache_dtype other than fp8_e4m3 and auto.
     Why: its kernels read the KV cache in these formats only.
-    Example: gpu=b200 attention_backend=trtllm_mla kv_cache_dtype=fp8_e5m2 -> refused
-    """
+    Example: gpu=b200 attention_backend=trtllm_mla kv_cache_dtype=fp8_e5m2 -> refused"""
     if args.kv_cache_dtype in MLA_CACHE_DTYPES or not TRTLLM_MLA.is_used(args):
         return None
     return Refusal(
@@ -41,8 +39,7 @@ def trtllm_mha_runs_on_blackwell(args: ServerArgs, facts: Facts) -> Outcome:
     """What: trtllm_mha as any of the three attention backends is refused unless the GPU is SM100.
     Why: SGLang says that it is supported on SM100 only. Inferred: its kernels are compiled for B200 and GB200; an RTX
         5090 (SM120) is not one of them.
-    Example: gpu=h100 prefill_attention_backend=trtllm_mha -> refused
-    """
+    Example: gpu=h100 prefill_attention_backend=trtllm_mha -> refused"""
     if facts.gpu.is_sm100 or not TRTLLM_MHA.is_used(args):
         return None
     return _needs_blackwell(TRTLLM_MHA, args, facts)

@@ -34,8 +34,7 @@ def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     Why: SGLang checks it when it builds the model, just before it reads the weights. FP8 requires 8.0; NVFP4 10.0, from
         0.5.13 on 8.0.
     Upstream: model_loader/loader.py; get_min_capability in layers/quantization/, of each release.
-    Example: gpu=h200 quantization=modelopt_fp4 -> refused, Hopper has 9.0
-    """
+    Example: gpu=h200 quantization=modelopt_fp4 -> refused, Hopper has 9.0"""
     capability = facts.gpu.compute_capability
     method = _quantization(args, facts)
     if not facts.gpu.is_cuda or capability is None or method is None:
@@ -63,8 +62,7 @@ def check_formats_beside_cuda(args: ServerArgs, facts: Facts) -> Outcome:
         From 0.5.4 on ModelOpt's format is found before Petit's, and is none of those that ROCm takes.
     Upstream: layers/quantization/modelopt_quant.py, petit.py 0.5.2; 0.5.23 configs/model_config.py:775-793 and
         2002-2016, layers/quantization/modelopt_quant.py, fp8.py:794-812 and npu_mxfp4_w4a4.py:12.
-    Example: gpu=ascend_910b model=gemma_4_31b_nvfp4 tp_size=2 -> refused
-    """
+    Example: gpu=ascend_910b model=gemma_4_31b_nvfp4 tp_size=2 -> refused"""
     if facts.gpu.is_cuda:
         return None
     view = view_of(facts.model, args.json_model_override_args)
@@ -107,8 +105,7 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: model_executor/model_runner.py, _get_attention_backend_from_str; layers/attention/flashmla_backend.py and
         cutlass_mla_backend.py; configs/model_config.py:217-247, 0.5.2. Later releases have it in attention_registry,
         and know latent attention of more classes, whose config has kv_lora_rank.
-    Example: model=llama_3_1_8b attention_backend=flashmla -> refused
-    """
+    Example: model=llama_3_1_8b attention_backend=flashmla -> refused"""
     view = view_of(facts.model, args.json_model_override_args)
     if view is None:
         return None
@@ -132,8 +129,7 @@ def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
     Why: an assertion fails elsewhere, after the weights are loaded. Inferred: FlashAttention 3 has no kernels there.
     Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str; attention_registry of 0.5.3 to
         0.5.23.
-    Example: gpu=b200 attention_backend=fa3 -> refused
-    """
+    Example: gpu=b200 attention_backend=fa3 -> refused"""
     capability = facts.gpu.compute_capability
     if not facts.gpu.is_cuda or capability is None:
         return None
@@ -157,8 +153,7 @@ def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a speculative algorithm needs speculative_draft_model_path, unless the model brings its own draft layers.
     Why: without it the draft worker loads the target's own checkpoint a second time. Inferred: that cannot draft.
     Upstream: managers/tp_worker.py and configs/model_config.py 0.5.2.
-    Example: model=llama_3_1_8b speculative_algorithm=EAGLE -> warned
-    """
+    Example: model=llama_3_1_8b speculative_algorithm=EAGLE -> warned"""
     if args.speculative_algorithm not in _DRAFTED or args.speculative_draft_model_path is not None:
         return None
     view = view_of(facts.model, args.json_model_override_args)
@@ -178,8 +173,7 @@ def check_lowest_gpu(args: ServerArgs, facts: Facts) -> Outcome:
     Why: SGLang raises an error that names sm75 as the lowest, before it reads the weights. Inferred: its kernels start
         there.
     Upstream: model_executor/model_runner.py 0.5.2, load_model; the same in each release up to 0.5.23.
-    Example: gpu.compute_capability='7.0' -> refused
-    """
+    Example: gpu.compute_capability='7.0' -> refused"""
     capability = facts.gpu.compute_capability
     if not facts.gpu.is_cuda or capability is None or capability[0] * 10 + capability[1] >= _LOWEST_CAPABILITY:
         return None

@@ -12,8 +12,7 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 def model_path_is_text(args: ServerArgs, facts: Facts) -> Outcome:
     """What: model_path must be text.
     Why: it names a folder, a file, a repository on the hub or a URL.
-    Example: model_path=null -> refused
-    """
+    Example: model_path=null -> refused"""
     model_path: object = args.model_path
     if isinstance(model_path, (str, os.PathLike)):
         return None

@@ -12,8 +12,7 @@ def prompt_buckets_are_a_rule(args: ServerArgs, facts: Facts) -> Outcome:
     """What: prompt_tokens_buckets must be [default], [tse, middle, base, count] or [customer, values...].
     Why: buckets grow exponentially around the middle (tse: base above 1, the others above 0) or are listed, each once
         and none below 0.
-    Example: prompt_tokens_buckets=["tse","1000","1","8"] -> refused
-    """
+    Example: prompt_tokens_buckets=["tse","1000","1","8"] -> refused"""
     return _checked("prompt_tokens_buckets", args.prompt_tokens_buckets)
 
 
@@ -22,8 +21,7 @@ def generation_buckets_are_a_rule(args: ServerArgs, facts: Facts) -> Outcome:
     """What: generation_tokens_buckets must be [default], [tse, middle, base, count] or [customer, values...].
     Why: buckets grow exponentially around the middle (tse: base above 1, the others above 0) or are listed, each once
         and none below 0.
-    Example: generation_tokens_buckets=["customer","10","10.0"] -> refused
-    """
+    Example: generation_tokens_buckets=["customer","10","10.0"] -> refused"""
     return _checked("generation_tokens_buckets", args.generation_tokens_buckets)
 
 

@@ -15,8 +15,7 @@ _FORMS = "a list of NAME=PATH, of paths, or of {lora_name: NAME, lora_path: PATH
 def batch_holds_adapters(args: ServerArgs, facts: Facts) -> Outcome:
     """What: max_loras_per_batch must be 1 or more, also with LoRA off.
     Why: it is the number of adapters that one batch can use.
-    Example: max_loras_per_batch=0 -> refused
-    """
+    Example: max_loras_per_batch=0 -> refused"""
     if args.max_loras_per_batch > 0:
         return None
     return Refusal(
@@ -30,8 +29,7 @@ def batch_holds_adapters(args: ServerArgs, facts: Facts) -> Outcome:
 def adapters_are_not_ignored(args: ServerArgs, facts: Facts) -> Outcome:
     """What: warns of lora_paths with enable_lora=false.
     Why: SGLang then loads no adapter.
-    Example: enable_lora=false lora_paths=["a=/l/a"] -> warned
-    """
+    Example: enable_lora=false lora_paths=["a=/l/a"] -> warned"""
     if args.enable_lora is not False or not args.lora_paths:
         return None
     return Notice(
@@ -47,8 +45,7 @@ def adapters_are_readable(args: ServerArgs, facts: Facts) -> Outcome:
     """What: with LoRA on, lora_paths must be a list of NAME=PATH, PATH or mappings with lora_name and lora_path, or one
         mapping of names to paths.
     Why: every adapter needs a name for requests to choose it by. Finished LoRARefs are refused by SGLang too.
-    Example: enable_lora=true lora_paths=[7] -> refused
-    """
+    Example: enable_lora=true lora_paths=[7] -> refused"""
     adapters: object = args.lora_paths
     if not args.enable_lora or adapters is None or isinstance(adapters, dict):
         return None
@@ -65,8 +62,7 @@ def adapters_are_readable(args: ServerArgs, facts: Facts) -> Outcome:
 def all_modules_stands_alone(args: ServerArgs, facts: Facts) -> Outcome:
     """What: with LoRA on, all in lora_target_modules is refused beside other names.
     Why: all means every module already.
-    Example: enable_lora=true max_lora_rank=16 lora_target_modules=["all","q_proj"] -> refused
-    """
+    Example: enable_lora=true max_lora_rank=16 lora_target_modules=["all","q_proj"] -> refused"""
     if not args.enable_lora or not args.lora_target_modules:
         return None
     modules = set(args.lora_target_modules)
@@ -83,8 +79,7 @@ def all_modules_stands_alone(args: ServerArgs, facts: Facts) -> Outcome:
 def adapter_shape_is_known(args: ServerArgs, facts: Facts) -> Outcome:
     """What: LoRA without lora_paths needs both max_lora_rank and lora_target_modules.
     Why: Inferred: buffers are made at the start; their shape is taken from the adapters, or must be given.
-    Example: enable_lora=true -> refused
-    """
+    Example: enable_lora=true -> refused"""
     if not args.enable_lora or args.lora_paths or (args.max_lora_rank and args.lora_target_modules):
         return None
     return Refusal(
@@ -100,8 +95,7 @@ def adapter_shape_is_known(args: ServerArgs, facts: Facts) -> Outcome:
 def loaded_adapters_fill_a_batch(args: ServerArgs, facts: Facts) -> Outcome:
     """What: with LoRA on, max_loaded_loras must not be below max_loras_per_batch.
     Why: what a batch can use must be loaded.
-    Example: lora_paths=["a=/l/a"] max_loaded_loras=4 -> refused
-    """
+    Example: lora_paths=["a=/l/a"] max_loaded_loras=4 -> refused"""
     if not args.enable_lora or args.max_loaded_loras is None:
         return None
     if args.max_loaded_loras >= args.max_loras_per_batch:
@@ -118,8 +112,7 @@ def loaded_adapters_fill_a_batch(args: ServerArgs, facts: Facts) -> Outcome:
 def adapters_can_be_loaded(args: ServerArgs, facts: Facts) -> Outcome:
     """What: with LoRA on, there must not be more lora_paths than max_loaded_loras.
     Why: all of lora_paths are loaded at the start.
-    Example: lora_paths=["a=/l/a","b=/l/b"] max_loaded_loras=1 max_loras_per_batch=1 -> refused
-    """
+    Example: lora_paths=["a=/l/a","b=/l/b"] max_loaded_loras=1 max_loras_per_batch=1 -> refused"""
     adapters: Json = args.lora_paths
     if not args.enable_lora or args.max_loaded_loras is None or len(adapters) <= args.max_loaded_loras:
         return None

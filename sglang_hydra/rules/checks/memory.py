@@ -12,8 +12,7 @@ def vision_tower_has_a_size(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a multimodal model is refused whose vision_config gives num_hidden_layers or hidden_size as no number, if
         mem_fraction_static is unset.
     Why: memory is left for the tower by its size. A size that is not there counts as 24 x 1024; null is refused.
-    Example: model=qwen2_5_vl_7b model.config.vision_config.hidden_size=null -> refused
-    """
+    Example: model=qwen2_5_vl_7b model.config.vision_config.hidden_size=null -> refused"""
     tower = vision_tower(args, facts)
     if tower is None or all(isinstance(size, (int, float)) for size in tower):
         return None
@@ -30,8 +29,7 @@ def vision_tower_has_a_size(args: ServerArgs, facts: Facts) -> Outcome:
 def mamba_dtype_is_text(args: ServerArgs, facts: Facts) -> Outcome:
     """What: mamba_ssm_dtype must be text; it is handed to the server in SGLANG_MAMBA_SSM_DTYPE.
     Why: an environment variable holds nothing else.
-    Example: mamba_ssm_dtype=null -> refused
-    """
+    Example: mamba_ssm_dtype=null -> refused"""
     dtype = args.mamba_ssm_dtype
     if isinstance(dtype, str) and "\0" not in dtype:
         return None

@@ -56,8 +56,7 @@ def config_has_a_class(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a config.json is refused that no config class reads: its model_type is none of transformers 4.56.1's and of
         SGLang's own, or the checkpoint brings code for it and trust_remote_code is not set.
     Why: SGLang reads the file through AutoConfig while it resolves its arguments (hf_transformers_utils.get_config).
-    Example: model=unheard_of -> refused
-    """
+    Example: model=unheard_of -> refused"""
     if facts.model.refused is None:
         return None
     return Refusal(
@@ -74,8 +73,7 @@ def config_is_readable_for_memory(args: ServerArgs, facts: Facts) -> Outcome:
     """What: if mem_fraction_static is unset, a config without architectures is refused, and json_model_override_args
         that are not a JSON object.
     Why: SGLang then looks first whether the model is multimodal. Nothing is refused for a model that is not known.
-    Example: json_model_override_args=nope -> refused
-    """
+    Example: json_model_override_args=nope -> refused"""
     if facts.was_given("mem_fraction_static"):
         return None
     problem = _overrides_problem(args)
@@ -91,8 +89,7 @@ def config_is_readable_for_memory(args: ServerArgs, facts: Facts) -> Outcome:
 def overrides_are_an_object(args: ServerArgs, facts: Facts) -> Outcome:
     """What: json_model_override_args that are not a JSON object are refused, also with mem_fraction_static given.
     Why: they replace keys of the model's config. null, 0, "" and [] replace nothing and pass.
-    Example: mem_fraction_static=0.8 json_model_override_args='[1]' -> refused
-    """
+    Example: mem_fraction_static=0.8 json_model_override_args='[1]' -> refused"""
     if not facts.was_given("mem_fraction_static"):
         return None  # MDL001 reports it
     return _overrides_problem(args)
@@ -102,8 +99,7 @@ def overrides_are_an_object(args: ServerArgs, facts: Facts) -> Outcome:
 def config_names_an_architecture(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a config without architectures is refused, also with mem_fraction_static given.
     Why: the first architecture decides which model class is loaded and which rules below apply.
-    Example: mem_fraction_static=0.8 json_model_override_args='{"architectures":[]}' -> refused
-    """
+    Example: mem_fraction_static=0.8 json_model_override_args='{"architectures":[]}' -> refused"""
     view = view_of(facts.model, args.json_model_override_args)
     reported = not facts.was_given("mem_fraction_static") and (args.enable_multimodal is None or view is None)
     return None if reported else _architectures_problem(view)
@@ -113,8 +109,7 @@ def config_names_an_architecture(args: ServerArgs, facts: Facts) -> Outcome:
 def gpt_oss_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
     """What: gpt-oss is refused with an attention_backend other than triton, trtllm_mha and fa3.
     Why: its attention sinks are implemented in these three only. device=hpu forces torch_native, which fails here.
-    Example: gpu=h100 model=gpt_oss attention_backend=flashinfer -> refused
-    """
+    Example: gpu=h100 model=gpt_oss attention_backend=flashinfer -> refused"""
     if args.attention_backend in GPT_OSS_BACKENDS or gpt_oss_view(args, facts) is None:
         return None
     return Refusal(
@@ -131,8 +126,7 @@ def gpt_oss_runs_on_cuda(args: ServerArgs, facts: Facts) -> Outcome:
     """What: gpt-oss is refused where torch has neither CUDA nor ROCm.
     Why: SGLang asks torch.cuda for the compute capability, whatever the device, and torch raises "Torch not compiled
         with CUDA enabled" (utils.py, is_sm100_supported).
-    Example: gpu=cpu model=gpt_oss -> refused
-    """
+    Example: gpu=cpu model=gpt_oss -> refused"""
     if facts.gpu.torch_cuda is not False or gpt_oss_view(args, facts) is None:
         return None
     return Refusal(
@@ -149,8 +143,7 @@ def triton_kernel_runs_without_ep(args: ServerArgs, facts: Facts) -> Outcome:
     """What: gpt-oss with moe_runner_backend=triton_kernel is refused with an ep_size other than 1.
     Why: SGLang says that this runner is supported with ep_size=1 only. On SM100 an MXFP4 gpt-oss has another runner by
         now.
-    Example: gpu=h100 model=gpt_oss tp_size=4 ep_size=4 moe_runner_backend=triton_kernel -> refused
-    """
+    Example: gpu=h100 model=gpt_oss tp_size=4 ep_size=4 moe_runner_backend=triton_kernel -> refused"""
     if args.moe_runner_backend != "triton_kernel" or args.ep_size == 1 or gpt_oss_view(args, facts) is None:
         return None
     return Refusal(
@@ -166,8 +159,7 @@ def llama_4_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
     """What: Llama 4 is refused unless attention_backend is fa3, aiter or triton; SGLang chooses none for it.
     Why: SGLang's assertion names these three and gives no reason. Inferred: its chunked attention is implemented in no
         other.
-    Example: gpu=h100 model=llama_4_scout attention_backend=null -> refused
-    """
+    Example: gpu=h100 model=llama_4_scout attention_backend=null -> refused"""
     view = view_of(facts.model, args.json_model_override_args)
     if view is None or "Llama4" not in view.architecture:
         return None

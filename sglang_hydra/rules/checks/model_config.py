@@ -33,8 +33,7 @@ def check_context_length(args: ServerArgs, facts: Facts) -> Outcome:
     """What: context_length must not exceed the length that the model's config allows, with rope scaling.
     Why: SGLang refuses it after the server has started to load, unless SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1.
     Upstream: configs/model_config.py 0.5.2, ModelConfig; hf_transformers_utils.get_context_length.
-    Example: model=qwen3_8b context_length=1000000 -> refused, 40960 is the model's
-    """
+    Example: model=qwen3_8b context_length=1000000 -> refused, 40960 is the model's"""
     view = view_of(facts.model, args.json_model_override_args)
     if view is None or args.context_length is None:
         return None
@@ -60,8 +59,7 @@ def check_quantization(args: ServerArgs, facts: Facts) -> Outcome:
     """What: quantization must be the checkpoint's own method, or one whose kernels run that format.
     Why: SGLang compares them when it reads the config and stops; leaving it unset takes the checkpoint's.
     Upstream: configs/model_config.py 0.5.2, ModelConfig._verify_quantization.
-    Example: model=deepseek_v3 quantization=awq -> refused, the checkpoint is fp8
-    """
+    Example: model=deepseek_v3 quantization=awq -> refused, the checkpoint is fp8"""
     method = stored_quantization(args, facts)
     if method is None or args.quantization is None:
         return None
@@ -88,8 +86,7 @@ def check_quantization_runs_here(args: ServerArgs, facts: Facts) -> Outcome:
         assertion while the model is built.
     Upstream: configs/model_config.py 0.5.2, ModelConfig._verify_quantization; layers/quantization/__init__.py;
         layers/quantization/petit.py:30-32; layers/moe/fused_moe_triton/layer.py:232.
-    Example: gpu=mi300x model=gpt_oss -> refused, mxfp4 needs an MI350 or later
-    """
+    Example: gpu=mi300x model=gpt_oss -> refused, mxfp4 needs an MI350 or later"""
     stored = stored_quantization(args, facts)
     method = args.quantization.lower() if args.quantization else stored
     if facts.gpu.is_hip and stored == "modelopt":
@@ -118,8 +115,7 @@ def check_dtype(args: ServerArgs, facts: Facts) -> Outcome:
     """What: dtype must be one that SGLang knows.
     Why: the constructor takes any word, and the model's config refuses it later.
     Upstream: configs/model_config.py 0.5.2, _get_and_verify_dtype.
-    Example: dtype=fp16 -> refused, float16 is meant
-    """
+    Example: dtype=fp16 -> refused, float16 is meant"""
     if isinstance(args.dtype, str) and args.dtype.lower() in _DTYPES:
         return None
     return Refusal(f"dtype={args.dtype!r} is not one of {', '.join(_DTYPES)}", "dtype", offers="dtype=auto")
@@ -131,8 +127,7 @@ def check_heads(args: Arguments, facts: Facts) -> Outcome:
         DP attention or context parallelism divides it.
     Why: each rank takes whole heads; the model's layers assert it while they are built, minutes after the start.
     Upstream: the attention classes of 0.5.2, as models/llama.py:126-135; KV heads may be repeated, query heads not.
-    Example: model=qwen2_5_vl_7b tp_size=8 -> refused, 28 heads
-    """
+    Example: model=qwen2_5_vl_7b tp_size=8 -> refused, 28 heads"""
     view = view_of(facts.model, args.json_model_override_args)
     layout = args.layout
     ranks, copies = layout.attention, layout.attention_groups * layout.attention_contexts
@@ -169,8 +164,7 @@ def check_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     Why: SGLang's own arithmetic can leave that range (small GPUs, large vision towers) and nothing in it checks
         (server_args.py lines 452-506 and 2513-2549). Inferred: the server then fails when it allocates the KV cache.
     Upstream: none.
-    Example: mem_fraction_static=85 -> refused, 0.85 is meant
-    """
+    Example: mem_fraction_static=85 -> refused, 0.85 is meant"""
     given = args.mem_fraction_static
     fraction = given if given is None else float(given)  # a release's answer holds nan as text
     if fraction is None or 0 < fraction < 1:

@@ -21,8 +21,7 @@ def config_states_its_sizes(args: ServerArgs, facts: Facts) -> Outcome:
         json_model_override_args that replace the nested config of the language model.
     Why: SGLang builds its ModelConfig to see whether the model is multimodal, and that divides the one by the other
         (configs/model_config.py). An override becomes a plain mapping there, without the attributes that it reads.
-    Example: model=sizeless -> refused
-    """
+    Example: model=sizeless -> refused"""
     view = view_of(facts.model, args.json_model_override_args)
     if facts.model.config_class is None or view is None or facts.was_given("mem_fraction_static"):
         return None

@@ -16,8 +16,7 @@ def check_node_rank(args: ServerArgs, facts: Facts) -> Outcome:
     """What: node_rank must lie between 0 and nnodes - 1.
     Why: Inferred: SGLang takes any number, starts ranks that no group has, and waits for the others forever.
     Upstream: none.
-    Example: nnodes=2 node_rank=2 -> refused
-    """
+    Example: nnodes=2 node_rank=2 -> refused"""
     if 0 <= args.node_rank < max(args.nnodes, 1):
         return None
     last = max(args.nnodes, 1) - 1
@@ -43,8 +42,7 @@ def check_nodes_start_all_ranks(args: Arguments, facts: Facts) -> Outcome:
     Why: SGLang only asks that tp_size x pp_size divides by nnodes (PAR001). With pp_size=3 on two nodes the third
         stage is started by nobody, and the others wait for it until they time out.
     Upstream: none; entrypoints/engine.py lines 753-765 have the arithmetic.
-    Example: pp_size=3 tp_size=2 nnodes=2 -> refused
-    """
+    Example: pp_size=3 tp_size=2 nnodes=2 -> refused"""
     if args.nnodes <= 1 or not args.layout.possible:
         return None
     ranks, of_node, nodes_per_stage = args.layout.node_share
@@ -68,8 +66,7 @@ def check_each_rank_has_a_gpu(args: Arguments, facts: Facts) -> Outcome:
         tp_size x gpu_id_step GPUs after the one before, whatever pp_size is. Two ranks on one GPU run out of memory
         or fail in NCCL ("Duplicate GPU detected").
     Upstream: none; entrypoints/engine.py lines 770-774 and managers/data_parallel_controller.py have the arithmetic.
-    Example: pp_size=2 tp_size=2 gpu_id_step=2 -> refused, GPU 2 would have two ranks
-    """
+    Example: pp_size=2 tp_size=2 gpu_id_step=2 -> refused, GPU 2 would have two ranks"""
     if not facts.gpu.device or facts.gpu.device == "cpu" or args.device == "cpu" or not args.layout.possible:
         return None
 
@@ -98,8 +95,7 @@ def check_head_address(args: ServerArgs, facts: Facts) -> Outcome:
     """What: dist_init_addr must be HOST:PORT, an IPv6 address in brackets.
     Why: torch connects to tcp://<dist_init_addr>; without a port or with a wrong one it fails once the workers run.
     Upstream: none; with DP attention SGLang reads the address itself (server_args.py lines 2621-2634).
-    Example: nnodes=2 dist_init_addr=10.0.0.1 -> refused, the port is missing
-    """
+    Example: nnodes=2 dist_init_addr=10.0.0.1 -> refused, the port is missing"""
     if args.dist_init_addr is None:
         return None
     from sglang_hydra.arguments.ports import head_address
@@ -140,8 +136,7 @@ def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
         gpu.count on each of nnodes nodes, from base_gpu_id on in steps of gpu_id_step.
     Why: a rank without a GPU fails with "invalid device ordinal" once the workers have started.
     Upstream: none; entrypoints/engine.py starts one process for each rank.
-    Example: gpu=h100 tp_size=16 -> refused, nnodes=2 is missing
-    """
+    Example: gpu=h100 tp_size=16 -> refused, nnodes=2 is missing"""
     count = facts.gpu.count
     if count is None or not facts.gpu.device or facts.gpu.device == "cpu" or args.device == "cpu":
         return None

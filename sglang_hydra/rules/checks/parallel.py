@@ -10,8 +10,7 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 def dp_ranks_divide_tp(args: ServerArgs, facts: Facts) -> Outcome:
     """What: enable_dp_attention is refused unless dp_size divides tp_size.
     Why: the ranks of data parallel attention are equal parts of the tensor parallel group (layers/dp_attention.py).
-    Example: tp_size=8 dp_size=3 enable_dp_attention=true -> refused
-    """
+    Example: tp_size=8 dp_size=3 enable_dp_attention=true -> refused"""
     if not args.enable_dp_attention:
         return None
     if args.dp_size == 0:
@@ -34,8 +33,7 @@ def dp_ranks_divide_tp(args: ServerArgs, facts: Facts) -> Outcome:
 def dp_lm_head_has_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """What: enable_dp_lm_head is refused without enable_dp_attention.
     Why: it saves a gather that only DP attention makes. With dp_size=1, DPA001 has switched that off.
-    Example: tp_size=8 enable_dp_lm_head=true -> refused
-    """
+    Example: tp_size=8 enable_dp_lm_head=true -> refused"""
     if not args.enable_dp_lm_head or args.enable_dp_attention:
         return None
     if facts.given.get("enable_dp_attention"):
@@ -57,8 +55,7 @@ def dp_lm_head_has_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
 def nodes_divide_gpus(args: ServerArgs, facts: Facts) -> Outcome:
     """What: tp_size x pp_size must be a multiple of nnodes.
     Why: SGLang asserts it. Inferred: every node brings the same number of GPUs.
-    Example: tp_size=8 nnodes=3 -> refused
-    """
+    Example: tp_size=8 nnodes=3 -> refused"""
     if args.nnodes == 0:
         return Refusal("nnodes=0: at least one node must serve", "nnodes", offers="nnodes=1")
     gpus = args.tp_size * args.pp_size
@@ -81,8 +78,7 @@ def nodes_divide_gpus(args: ServerArgs, facts: Facts) -> Outcome:
 def pipeline_runs_alone(args: ServerArgs, facts: Facts) -> Outcome:
     """What: pp_size above 1 is refused with the overlap scheduler, speculative decoding or mixed chunks.
     Why: the pipeline's loop supports none of them. The overlap scheduler is off by then (PIP001).
-    Example: pp_size=2 enable_mixed_chunk=true -> refused
-    """
+    Example: pp_size=2 enable_mixed_chunk=true -> refused"""
     if not args.pp_size > 1:
         return None
     if not args.disable_overlap_schedule:
@@ -104,8 +100,7 @@ def pipeline_runs_alone(args: ServerArgs, facts: Facts) -> Outcome:
 def replicas_stay_on_one_node(args: ServerArgs, facts: Facts) -> Outcome:
     """What: dp_size above 1 on several nodes is refused without enable_dp_attention.
     Why: plain replicas are independent: start one server on each node, behind a router.
-    Example: tp_size=8 dp_size=2 nnodes=2 -> refused
-    """
+    Example: tp_size=8 dp_size=2 nnodes=2 -> refused"""
     if not args.dp_size > 1 or args.nnodes == 1 or args.enable_dp_attention:
         return None
     return Refusal(
@@ -122,8 +117,7 @@ def replicas_stay_on_one_node(args: ServerArgs, facts: Facts) -> Outcome:
 def first_gpu_is_counted_from_zero(args: ServerArgs, facts: Facts) -> Outcome:
     """What: base_gpu_id must be 0 or more.
     Why: it is the number of the first GPU that the server takes.
-    Example: base_gpu_id=-1 -> refused
-    """
+    Example: base_gpu_id=-1 -> refused"""
     if args.base_gpu_id >= 0:
         return None
     return Refusal(f"base_gpu_id={args.base_gpu_id}: GPUs are counted from 0", "base_gpu_id", offers="base_gpu_id=0")
@@ -133,8 +127,7 @@ def first_gpu_is_counted_from_zero(args: ServerArgs, facts: Facts) -> Outcome:
 def gpu_step_goes_up(args: ServerArgs, facts: Facts) -> Outcome:
     """What: gpu_id_step must be 1 or more.
     Why: the server takes every n-th GPU from base_gpu_id on.
-    Example: gpu_id_step=0 -> refused
-    """
+    Example: gpu_id_step=0 -> refused"""
     if args.gpu_id_step >= 1:
         return None
     return Refusal(f"gpu_id_step={args.gpu_id_step}: it must be 1 or more", "gpu_id_step", offers="gpu_id_step=1")
@@ -144,8 +137,7 @@ def gpu_step_goes_up(args: ServerArgs, facts: Facts) -> Outcome:
 def dense_layers_split_or_not(args: ServerArgs, facts: Facts) -> Outcome:
     """What: moe_dense_tp_size must be 1 or null.
     Why: the dense layers of a MoE model are either whole on each GPU or split like the rest.
-    Example: moe_dense_tp_size=2 -> refused
-    """
+    Example: moe_dense_tp_size=2 -> refused"""
     # A set, like upstream's: an unhashable value fails there otherwise than in a tuple.
     if args.moe_dense_tp_size in {1, None}:
         return None

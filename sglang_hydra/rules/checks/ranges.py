@@ -41,8 +41,7 @@ def check_sizes(args: Arguments, facts: Facts) -> Outcome:
     Why: Inferred: SGLang computes with whatever is given and fails later: no rank is started, a division by zero, no
         memory.
     Upstream: none.
-    Example: tp_size=0 -> refused
-    """
+    Example: tp_size=0 -> refused"""
     numbers = {name: value for name, value in args.everything.items() if isinstance(value, (int, list))}
     wrong = [name for name, value in numbers.items() if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
     if not wrong:
@@ -60,8 +59,7 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
     """What: ports must lie between 1 and 65535. port=0 is allowed: the server then takes a free port at startup.
     Why: Inferred: SGLang's command line takes any number, and the server fails when it listens.
     Upstream: none.
-    Example: port=70000 -> refused
-    """
+    Example: port=70000 -> refused"""
     wrong = [name for name in _PORTS if not _is_port(getattr(args, name), lowest=int(name != "port"))]
     if not wrong:
         return None
@@ -78,8 +76,7 @@ def check_host(args: ServerArgs, facts: Facts) -> Outcome:
     """What: host must be the name or the address of an interface: neither empty nor a URL, and without a port.
     Why: Inferred: an unset shell variable (host=$HOST) would start a server that listens on an unintended interface.
     Upstream: none.
-    Example: host='' -> refused
-    """
+    Example: host='' -> refused"""
     name, _, port = args.host.rpartition("://")[2].partition(":")
     if args.host.strip() and "://" not in args.host and not (name and port.isdigit()):
         return None
@@ -95,8 +92,7 @@ def check_words(args: ServerArgs, facts: Facts) -> Outcome:
     Why: the command line takes any word. torch.get_device_module fails for another device, getattr(logging, level) or
         uvicorn for another level, when the server starts.
     Upstream: model_executor/model_runner.py and utils.py 0.5.2, configure_logger; uvicorn's LOG_LEVELS.
-    Example: device=gpu -> refused
-    """
+    Example: device=gpu -> refused"""
     if str(args.device).lower() in _NO_DEVICES:
         return Refusal(f"device={args.device} is no device of torch", "device", offers=("device=cuda", "device=null"))
     of_uvicorn = "log_level_http" if args.log_level_http else "log_level"
@@ -115,8 +111,7 @@ def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
     Why: Inferred: an unset shell variable (model_path=$MODEL) would start a server that looks for a model without a
         name.
     Upstream: none.
-    Example: model_path='' -> refused
-    """
+    Example: model_path='' -> refused"""
     if not isinstance(args.model_path, str) or args.model_path.strip() not in ("", "???"):
         return None
     return Refusal(

@@ -14,8 +14,7 @@ DEVICE_OF = {"nvidia": "cuda", "amd": "cuda", "intel": "xpu", "habana": "hpu", "
 def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a machine without accelerator is refused, unless device is set or SGLANG_USE_CPU_ENGINE=1.
     Why: SGLang serves from the CPU only on request.
-    Example: gpu=none -> refused
-    """
+    Example: gpu=none -> refused"""
     if args.device is not None:
         return None
     if facts.gpu.vendor != "none":
@@ -39,8 +38,7 @@ def device_memory_is_readable(args: ServerArgs, facts: Facts) -> Outcome:
     """What: device=hpu and device=npu are refused on a machine without such a device; so is a GPU of unknown memory.
     Why: SGLang first reads the memory with the vendor's tool: nvidia-smi, rocminfo, hl-smi or torch_npu. It reads
         NVIDIA and AMD GPUs under any device.
-    Example: gpu=cpu device=hpu -> refused
-    """
+    Example: gpu=cpu device=hpu -> refused"""
     gpu = facts.gpu
     if not (gpu.is_cuda or gpu.is_hip):
         if args.device not in ("hpu", "npu"):

@@ -12,8 +12,7 @@ from sglang_hydra.text.json_types import Json
 def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a chunked_prefill_size above 0 must be a multiple of page_size; 0 and less switch chunks off.
     Why: a chunk fills pages. DP attention has already divided the chunk (DPA004), and backends have set the page.
-    Example: page_size=64 chunked_prefill_size=1000 -> refused
-    """
+    Example: page_size=64 chunked_prefill_size=1000 -> refused"""
     chunk: Json = args.chunked_prefill_size
     page: Json = args.page_size
     if not chunk > 0:

@@ -22,8 +22,7 @@ _ALL_THREE = Remedy.typed(
 def standalone_draft_without_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """What: speculative_algorithm=STANDALONE is refused with enable_dp_attention.
     Why: in this version a separate draft model does not support the ranks of data parallel attention.
-    Example: tp_size=8 dp_size=8 enable_dp_attention=true speculative_algorithm=STANDALONE -> refused
-    """
+    Example: tp_size=8 dp_size=8 enable_dp_attention=true speculative_algorithm=STANDALONE -> refused"""
     if args.speculative_algorithm != "STANDALONE" or args.enable_dp_attention is False:
         return None
     return Refusal(
@@ -38,8 +37,7 @@ def standalone_draft_without_dp_attention(args: ServerArgs, facts: Facts) -> Out
 def own_layers_beat_another_draft(args: ServerArgs, facts: Facts) -> Outcome:
     """What: warns of a speculative_draft_model_path for DeepSeek V3 and R1 or GLM-4.5.
     Why: their checkpoints bring draft layers, which another draft replaces.
-    Example: model=deepseek_v3 speculative_algorithm=EAGLE speculative_draft_model_path=org/draft -> warned
-    """
+    Example: model=deepseek_v3 speculative_algorithm=EAGLE speculative_draft_model_path=org/draft -> warned"""
     if args.speculative_algorithm not in DRAFTING or not facts.was_given("speculative_draft_model_path"):
         return None
     view = view_of(facts.model, args.json_model_override_args)
@@ -56,8 +54,7 @@ def own_layers_beat_another_draft(args: ServerArgs, facts: Facts) -> Outcome:
 def draft_shape_starts_with_steps(args: ServerArgs, facts: Facts) -> Outcome:
     """What: speculative_eagle_topk and speculative_num_draft_tokens are refused without speculative_num_steps.
     Why: SGLang chooses all three or none.
-    Example: model=llama_3_1_8b speculative_algorithm=EAGLE speculative_eagle_topk=4 -> refused
-    """
+    Example: model=llama_3_1_8b speculative_algorithm=EAGLE speculative_eagle_topk=4 -> refused"""
     if args.speculative_algorithm not in DRAFTING or args.speculative_num_steps is not None:
         return None
     topk, tokens = args.speculative_eagle_topk, args.speculative_num_draft_tokens
@@ -74,8 +71,7 @@ def draft_shape_starts_with_steps(args: ServerArgs, facts: Facts) -> Outcome:
 def draft_shape_has_topk(args: ServerArgs, facts: Facts) -> Outcome:
     """What: speculative_num_steps is refused without speculative_eagle_topk.
     Why: SGLang chooses all three or none, and then compares the missing one with a number, which fails.
-    Example: model=llama_3_1_8b speculative_algorithm=EAGLE speculative_num_steps=3 -> refused
-    """
+    Example: model=llama_3_1_8b speculative_algorithm=EAGLE speculative_num_steps=3 -> refused"""
     if args.speculative_algorithm not in DRAFTING or args.speculative_eagle_topk is not None:
         return None
     if args.speculative_num_steps is None:
@@ -91,8 +87,7 @@ def draft_shape_has_topk(args: ServerArgs, facts: Facts) -> Outcome:
 def trtllm_mha_verifies_chains(args: ServerArgs, facts: Facts) -> Outcome:
     """What: trtllm_mha as any of the three attention backends is refused with a speculative_eagle_topk above 1.
     Why: its kernels verify a chain of draft tokens and no tree.
-    Example: gpu=b200 model=llama_3_1_8b attention_backend=trtllm_mha speculative_algorithm=EAGLE -> refused
-    """
+    Example: gpu=b200 model=llama_3_1_8b attention_backend=trtllm_mha speculative_algorithm=EAGLE -> refused"""
     if args.speculative_algorithm not in DRAFTING or not TRTLLM_MHA.is_used(args):
         return None
     topk = args.speculative_eagle_topk
@@ -111,8 +106,7 @@ def trees_need_pages_of_one(args: ServerArgs, facts: Facts) -> Outcome:
     """What: speculative_eagle_topk above 1 is refused with page_size above 1, unless attention_backend=flashinfer.
     Why: SGLang says that this is unstable and gives wrong results. Inferred: with larger pages the branches of a draft
         tree share pages.
-    Example: model=llama_3_1_8b page_size=16 speculative_algorithm=EAGLE -> refused
-    """
+    Example: model=llama_3_1_8b page_size=16 speculative_algorithm=EAGLE -> refused"""
     if args.speculative_algorithm not in DRAFTING or args.speculative_eagle_topk is None:
         return None
     topk = args.speculative_eagle_topk
@@ -132,8 +126,7 @@ def trees_need_pages_of_one(args: ServerArgs, facts: Facts) -> Outcome:
 def drafts_without_mixed_chunks(args: ServerArgs, facts: Facts) -> Outcome:
     """What: enable_mixed_chunk is refused with any speculative_algorithm.
     Why: SPE005 has switched it off for those that SGLang knows; this catches every other name.
-    Example: speculative_algorithm=LOOKAHEAD enable_mixed_chunk=true -> refused
-    """
+    Example: speculative_algorithm=LOOKAHEAD enable_mixed_chunk=true -> refused"""
     if args.speculative_algorithm is None or not args.enable_mixed_chunk:
         return None
     return Refusal(

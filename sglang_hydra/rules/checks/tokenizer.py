@@ -10,8 +10,7 @@ from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 def someone_tokenizes(args: ServerArgs, facts: Facts) -> Outcome:
     """What: tokenizer_worker_num must be 1 or more.
     Why: Inferred: every request passes a tokenizer.
-    Example: tokenizer_worker_num=0 -> refused
-    """
+    Example: tokenizer_worker_num=0 -> refused"""
     if args.tokenizer_worker_num > 0:
         return None
     return Refusal(

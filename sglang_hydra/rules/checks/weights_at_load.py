@@ -45,8 +45,7 @@ def check_draft_context(args: ServerArgs, facts: Facts) -> Outcome:
         SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1. Inferred: EAGLE drafts often state 2048.
     Upstream: speculative/eagle_worker.py:89 and configs/model_config.py:177-198, 0.5.2.
     Example: model=llama_3_1_8b speculative_algorithm=EAGLE3
-        speculative_draft_model_path=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B -> warned
-    """
+        speculative_draft_model_path=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B -> warned"""
     view, draft = view_of(facts.model, args.json_model_override_args), facts.model.draft
     if view is None or draft is None or draft.config is None or args.speculative_algorithm is None:
         return None
@@ -71,8 +70,7 @@ def check_quantized_shapes(args: Arguments, facts: Facts) -> Outcome:
     Why: the layers refuse it while they are built; those of AWQ and GPTQ say that too large a tp_size can be the cause.
         Inferred: a scale cannot be cut; fewer GPUs for each matrix, or ep_size for experts, help.
     Upstream: layers/quantization/fp8.py, blockwise_int8.py, awq.py:342, gptq.py:417, all 0.5.2.
-    Example: model_path=Qwen/Qwen3-235B-A22B-FP8 tp_size=8 -> refused, 1536 / 8 = 192 is no multiple of 128
-    """
+    Example: model_path=Qwen/Qwen3-235B-A22B-FP8 tp_size=8 -> refused, 1536 / 8 = 192 is no multiple of 128"""
     view = view_of(facts.model, args.json_model_override_args)
     method = stored_quantization(args, facts)
     if view is None or method not in _BLOCK_METHODS:
@@ -115,8 +113,7 @@ def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
         (e4m3) there and stops at the first forward pass ("type fp8e4nv not supported in this architecture").
     Upstream: layers/quantization/fp8.py:221-225 and 445-449, fp8_utils.py:823-829, 0.5.2; 0.5.23
         fp8.py:514-518 and 1300-1303; reported in sgl-project/sglang#12887 and #38291.
-    Example: gpu=a100_80gb model=qwen3_30b_a3b quantization=fp8 -> refused
-    """
+    Example: gpu=a100_80gb model=qwen3_30b_a3b quantization=fp8 -> refused"""
     capability = facts.gpu.compute_capability
     view = view_of(facts.model, args.json_model_override_args)
     if not facts.gpu.is_cuda or capability is None or not (8, 0) <= capability < (8, 9) or view is None:
@@ -143,8 +140,7 @@ def check_eagle3_target(args: ServerArgs, facts: Facts) -> Outcome:
     Why: the server asks the class for it after loading, unless the draft's config says that it needs none.
     Upstream: model_executor/model_runner.py and models/*.py, set_eagle3_layers_to_capture, of each release; 0.5.23
         model_executor/model_runner_components/attention_backend_setup.py:55.
-    Example: model=deepseek_v3 speculative_algorithm=EAGLE3 -> refused
-    """
+    Example: model=deepseek_v3 speculative_algorithm=EAGLE3 -> refused"""
     if args.speculative_algorithm != "EAGLE3":
         return None
     view, draft = view_of(facts.model, args.json_model_override_args), facts.model.draft
@@ -178,8 +174,7 @@ def check_class(args: ServerArgs, facts: Facts) -> Outcome:
         is meant, a package of your own that SGLANG_EXTERNAL_MODEL_PACKAGE names, and ignore=RUN015. SGLang warns that
         through transformers features may be missing and performance may not be the best.
     Upstream: model_loader/utils.py 0.5.2, get_model_architecture; what EntryClass names in srt/models of each release.
-    Example: model=qwen3_5_27b engine.version=0.5.2 -> refused
-    """
+    Example: model=qwen3_5_27b engine.version=0.5.2 -> refused"""
     view = view_of(facts.model, args.json_model_override_args)
     names = view.architectures if view is not None else None
     if not isinstance(names, (list, tuple)) or not names or str(args.model_impl) == "transformers":
@@ -215,8 +210,7 @@ def check_compressed_format(args: ServerArgs, facts: Facts) -> Outcome:
         its own for these came with 0.5.4, FP8 blocks with 0.5.6.post1, 4 bit floats (NVFP4) with 0.5.7.
     Why: it looks at each layer while it builds it, and stops at the first one without a kernel.
     Upstream: layers/quantization/compressed_tensors/compressed_tensors.py:360-436, 0.5.2.
-    Example: model=RedHatAI/Qwen3-32B-NVFP4 -> refused
-    """
+    Example: model=RedHatAI/Qwen3-32B-NVFP4 -> refused"""
     if stored_quantization(args, facts) not in ("compressed-tensors", "compressed_tensors"):
         return None
     view = view_of(facts.model, args.json_model_override_args)
@@ -254,8 +248,7 @@ def check_experts(args: Arguments, facts: Facts) -> Outcome:
         the engine and the layers fail while they are built.
     Upstream: entrypoints/engine.py:774, distributed/parallel_state.py:1461-1499,
         layers/moe/fused_moe_triton/layer.py:171 and models/deepseek_v2.py:346 and its kin, 0.5.2.
-    Example: model=qwen3_30b_a3b tp_size=6 ep_size=6 -> refused, 128 experts
-    """
+    Example: model=qwen3_30b_a3b tp_size=6 ep_size=6 -> refused, 128 experts"""
     layout = args.layout
     ranks = layout.experts if layout.all_to_all else args.ep_size
     view = view_of(facts.model, args.json_model_override_args)

@@ -2,8 +2,7 @@
 
 ``diagnose(lines, exit_code)`` returns a ``Diagnosis``. ``classes/`` declares the failures, one entry for each class;
 ``reader`` reads a log of any size once, ``verdict`` chooses the deciding line, and ``remedy`` plans changes. Nothing
-here starts, stops or contacts a server.
-"""
+here starts, stops or contacts a server."""
 
 from __future__ import annotations
 

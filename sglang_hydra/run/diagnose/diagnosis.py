@@ -43,8 +43,7 @@ class Diagnosis:
     ``last_lines`` is the end of the log, ``lines`` the number of lines. ``advised`` is the log's own advice near the
     deciding line. ``cause`` is the place in SGLang's code, or None. ``remedies`` are changes that were planned without
     errors; ``notes`` give the assumptions of these plans, or why there is none. ``numbers`` are the memory sizes in the
-    log.
-    """
+    log."""
 
     kind: str
     confidence: float
@@ -89,8 +88,7 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
     """Classifies a failed server by its log and, if known, its exit code (137 or -9: SIGKILL).
 
     Reads ``lines`` once, in bounded memory. Accepts any content and always returns a Diagnosis, with the class
-    ``unknown`` when nothing explains the failure.
-    """
+    ``unknown`` when nothing explains the failure."""
     reader = LogReader().read(lines)
     return judged(reader, exit_code)
 

@@ -68,8 +68,7 @@ class Signature:
     traceback (``^at `` begins the innermost frame outside Python's own library, ``^hit at `` the same in a traceback
     that ends its process). ``in_warning`` also accepts lines marked as warnings; ``exception`` accepts only the last
     line of a traceback. ``request`` marks a failure of one request: the server lives, and any later work acquits it.
-    ``advice``, ``what`` and ``retryable`` replace those of the class.
-    """
+    ``advice``, ``what`` and ``retryable`` replace those of the class."""
 
     needles: tuple[str, ...]
     pattern: str | None = None
@@ -109,8 +108,7 @@ class Detail:
     """A number or a name in the deciding line.
 
     ``pattern`` is a regular expression. ``text`` is the result, with ``\\1`` for the first group; without ``text`` the
-    result is the last group that matched.
-    """
+    result is the last group that matched."""
 
     pattern: str
     text: str | None = None
@@ -130,8 +128,7 @@ class FailureClass:
     first. ``retryable``: the same command may succeed next time. ``fields`` are the arguments concerned, the first one
     to change first. ``changes`` are overrides to plan, smallest first; ``memory`` means that the fit knows better ones.
     An exit by one of ``signals`` means this class when no line says more. The first of ``details`` that matches is
-    shown. ``places`` are libraries and directories of SGLang whose exceptions mean this class.
-    """
+    shown. ``places`` are libraries and directories of SGLang whose exceptions mean this class."""
 
     id: str
     kind: str

@@ -56,8 +56,7 @@ class Line(NamedTuple):
 def read_lines(file: BinaryIO) -> Iterator[str]:
     """Yields the lines of a file of any size and content, each cut to ``LONGEST`` characters.
 
-    Reads UTF-8, or UTF-16 after a byte order mark; replaces invalid bytes.
-    """
+    Reads UTF-8, or UTF-16 after a byte order mark; replaces invalid bytes."""
     encoding = "utf-8"
     rest = b""
     chunk = file.read(_CHUNK)

@@ -30,8 +30,7 @@ def version_of(names: Collection[str], *, whole: bool = True) -> str | None:
     """Returns the release whose server has exactly the arguments ``names``: ``0.5.2``; ``0.4.3 to 0.4.3.post2`` when
     several have the same; ``near 0.5.3`` for a build between releases; None for another program.
 
-    With ``whole=False``, for a cut list, the releases that have all of ``names`` count.
-    """
+    With ``whole=False``, for a cut list, the releases that have all of ``names`` count."""
     given = frozenset(name for name in names if not name.startswith("_"))
     releases = _releases()
     if not given:
@@ -86,8 +85,7 @@ class Others:
     def read(self, raw: str, text: str) -> None:
         """Reads one line, with and without its prefixes, because a container or an actor may carry any engine's name.
 
-        Stops after a word of SGLang, or after ``_LOOKED_AT`` lines without another engine's.
-        """
+        Stops after a word of SGLang, or after ``_LOOKED_AT`` lines without another engine's."""
         if self._own or (self._name is None and self._count >= _LOOKED_AT):
             return
         self._count += 1

@@ -380,8 +380,7 @@ class Traces:
     def of(self, stream: str, text: str, *, headed: bool) -> tuple[Trace | None, bool]:
         """Returns the traceback that a line belongs to, or None, and whether the line is its last one.
 
-        Further lines of the message belong to it too, until its writer begins another line of its log.
-        """
+        Further lines of the message belong to it too, until its writer begins another line of its log."""
         trace = self._traces.get(stream)
         if trace is None:
             return None, False

@@ -56,8 +56,7 @@ class Offer(NamedTuple):
 def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Diagnosis:
     """Puts changes that were planned without errors first in the diagnosis's advice.
 
-    Keeps the advice of the class when nothing can be planned or no change is clean; ``notes`` say why.
-    """
+    Keeps the advice of the class when nothing can be planned or no change is clean; ``notes`` say why."""
     if not _may_have_changes(diagnosis):
         return diagnosis
     planned = replan(diagnosis, composer, overrides)
@@ -102,8 +101,7 @@ def in_its_release(
     """Keeps the ``offers`` that the log's release (or its substitute) accepts, in that release's names. Also returns
     notes: the rejected offers, and the whole command of the first accepted one.
 
-    Plans only with a release that is installed or recorded: a log never makes us download one.
-    """
+    Plans only with a release that is installed or recorded: a log never makes us download one."""
     version = planned.release
     kept: list[str] = []
     notes: list[str] = []
@@ -145,8 +143,7 @@ def _typed_only(plan: Plan) -> list[str]:
 def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Sequence[Request]) -> Diagnosis:
     """Adds the plan's predictions beside the log's measurements, and changes that were planned without errors on it.
 
-    The server was started from ``plan``; ``requests`` compose that plan.
-    """
+    The server was started from ``plan``; ``requests`` compose that plan."""
     missing = _missing_gib(diagnosis.numbers, plan.fit)
     diagnosis = replace(diagnosis, notes=(*diagnosis.notes, *_beside_the_plan(diagnosis.numbers, plan.fit)))
     if _may_have_changes(diagnosis):

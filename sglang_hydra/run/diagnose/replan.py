@@ -57,8 +57,7 @@ class Replanned:
 def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Replanned | str:
     """Plans the server of a log again; ``overrides`` (gpu=h100, model=...) replace values of the log.
 
-    Returns the reason as text when it cannot: the model or the GPU is unknown, or the arguments do not compose.
-    """
+    Returns the reason as text when it cannot: the model or the GPU is unknown, or the arguments do not compose."""
     typed = {request.text.partition("=")[0].partition(".")[0] for request in overrides}
     remarks: list[str] = []
     values = _planned_values(diagnosis.server_args or {})
@@ -97,8 +96,7 @@ def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
     """Returns the release to plan for, and the reason for this choice; None when the log names a known release.
 
     For an unrecorded release returns the nearest recorded one. Otherwise chooses among the releases that have all
-    logged arguments: the installed one, else the user's choice, else the newest.
-    """
+    logged arguments: the installed one, else the user's choice, else the newest."""
     known, stated = known_versions(), diagnosis.version or ""
     if stated in known:
         return stated, None

@@ -34,8 +34,7 @@ def parse_server_args(text: str) -> dict[str, object] | None:
     """Returns the arguments in a line of the log, or None without any.
 
     A value that is no Python literal (an object, an enum) stays text. Keys and tokens are hidden. For a cut line,
-    returns the arguments before the cut, and ``CUT`` as a key.
-    """
+    returns the arguments before the cut, and ``CUT`` as a key."""
     begin = _START.search(text)
     if begin is None:
         return None
@@ -58,8 +57,7 @@ def writes_server_args(text: str) -> bool:
 def named(values: Mapping[str, object]) -> JsonDict:
     """Returns the non-default arguments among ``values`` that this package knows, under its own names.
 
-    Leaves out secrets and values that are no plain data.
-    """
+    Leaves out secrets and values that are no plain data."""
     known: dict[str, object] = {}
     for key, value in values.items():
         name = RENAMED.get(key, key)

@@ -38,8 +38,7 @@ class Verdict(NamedTuple):
 def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
     """Returns the verdict on the last life with evidence.
 
-    A server that became ready and failed no more is healthy: earlier lives are then ignored.
-    """
+    A server that became ready and failed no more is healthy: earlier lives are then ignored."""
     whole = list(lives)
     number = signal_of(exit_code)
     for age, life in enumerate(reversed(whole)):

@@ -2,8 +2,7 @@
 
 What goes here: ``observe`` and the files behind it read the machine's state and judge nothing; one file per concern
 judges it, one function per check. What does not: whether a plan is right (``rules.checks``), and the GPU class
-(``facts``).
-"""
+(``facts``)."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ def examine(env: Mapping[str, str], request: Request) -> list[Examination]:
     """Runs every check of this machine, as a server with the environment ``env`` would find it, in a fixed order.
 
     Writes nothing, and starts only short queries to the request's interpreter and the vendors' tools. Never raises for
-    a missing or broken part: that becomes a finding.
-    """
+    a missing or broken part: that becomes a finding."""
     from sglang_hydra.run.doctor.checks import CHECKS
     from sglang_hydra.run.doctor.observe import observe
 

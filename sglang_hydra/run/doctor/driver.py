@@ -56,8 +56,7 @@ def check_driver(world: World) -> Verdict:
     Why: torch refuses a driver older than its CUDA's major version; within one major version it runs, but code that is
         compiled for the GPU at run time and newer driver functions do not.
     Source: NVIDIA's CUDA toolkit release notes and CUDA compatibility guide; torch/version.py of the engine.
-    Example: driver 550.54 with a torch for CUDA 13.0 -> error, 580.65.06 is needed
-    """
+    Example: driver 550.54 with a torch for CUDA 13.0 -> error, 580.65.06 is needed"""
     nvidia = world.nvidia
     values = {
         "driver": nvidia.driver,
@@ -136,8 +135,7 @@ def check_torch_build(world: World) -> Verdict:
     Why: a torch for the CPU, which some package indexes give by default, sees no GPU; one built for a CUDA from before
         an architecture has no kernels for it ("no kernel image is available").
     Source: torch/version.py of the engine's environment, read as text; NVIDIA's toolkit release notes.
-    Example: torch 2.8.0+cpu beside 8 x H200 -> error
-    """
+    Example: torch 2.8.0+cpu beside 8 x H200 -> error"""
     build = world.interpreter.torch_build
     version = world.interpreter.versions.get("torch")
     values = {"torch": version, **{name: (build or {}).get(name) for name in ("cuda", "hip", "xpu")}}

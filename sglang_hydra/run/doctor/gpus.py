@@ -26,8 +26,7 @@ def check_accelerators(world: World) -> Verdict:
         it, one named twice hides everything.
     Source: NVIDIA's management library; rocminfo, hl-smi, torch for other vendors; CUDA's programming guide,
         environment variables; SGLang 0.5.2, model_runner.py:712.
-    Example: GPU 3 answers "GPU is lost" -> error, sudo nvidia-smi --gpu-reset -i 3
-    """
+    Example: GPU 3 answers "GPU is lost" -> error, sudo nvidia-smi --gpu-reset -i 3"""
     if not world.nvidia.gpus:
         return _other_accelerators(world)
     every, seen = world.nvidia.gpus, world.visible
@@ -103,8 +102,7 @@ def check_gpu_memory(world: World) -> Verdict:
         that hold everything.
     Source: NVIDIA's management library; SGLang 0.5.2, model_runner.py:678. Only program names are shown: a command
         line may hold a key.
-    Example: GPU 1 has 1200 of 143771 MiB free, process 4242 (python) holds 141000 MiB -> warning
-    """
+    Example: GPU 1 has 1200 of 143771 MiB free, process 4242 (python) holds 141000 MiB -> warning"""
     seen = [gpu for gpu in world.visible if not gpu.problem]
     if not seen:
         return Verdict("unknown" if world.accelerated else "ok", "no NVIDIA GPU to ask")

@@ -22,8 +22,7 @@ def check_shared_memory(world: World) -> Verdict:
         64 MiB by default. Inferred: each rank makes one when it starts, and more where GPUs cannot read each
         other's memory, so that 64 MiB are too little for 8 ranks.
     Source: NVIDIA's NCCL guide, troubleshooting, shared memory; the size in NCCL's own message.
-    Example: 64 MiB free and 8 GPUs -> error, docker run --shm-size=32g
-    """
+    Example: 64 MiB free and 8 GPUs -> error, docker run --shm-size=32g"""
     shm, ranks = world.shm, max(len(world.visible), world.other.count if world.other else 0)
     if shm is None:
         if ranks > 1:
@@ -72,8 +71,7 @@ def check_port(world: World) -> Verdict:
     What: whether the server's port is free.
     Why: SGLang listens on its port only once the weights are loaded, and a taken one fails it then.
     Source: SGLang 0.5.2, server_args.py:2594-2653, searches for every other port until one is free.
-    Example: port 30000 in use by process 4242 (python) -> error, port=30001
-    """
+    Example: port 30000 in use by process 4242 (python) -> error, port=30001"""
     values = {"port": world.request.port}
     if world.obstacle is not None:
         return Verdict("error", world.obstacle.message, world.obstacle.hint, values=values)

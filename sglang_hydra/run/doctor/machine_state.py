@@ -39,8 +39,7 @@ class Holder(NamedTuple):
 class Gpu(NamedTuple):
     """One NVIDIA GPU, numbered in PCI bus order. ``problem`` says why it does not answer; all else is None then.
 
-    ``holders`` is None when the driver does not list them.
-    """
+    ``holders`` is None when the driver does not list them."""
 
     number: int
     name: str | None = None
@@ -59,8 +58,7 @@ class Nvidia(NamedTuple):
     """The NVIDIA side of the machine. ``cuda`` is the newest CUDA that the driver runs.
 
     ``problem`` says why NVIDIA's library cannot be asked. ``on_bus`` counts NVIDIA GPUs on the PCI bus; a container
-    sees them there even without access to them.
-    """
+    sees them there even without access to them."""
 
     problem: str | None = None
     driver: str | None = None
@@ -102,8 +100,7 @@ class ModelFiles(NamedTuple):
     ``kind`` is folder, file, cached, hub, remote or missing. ``config_problem`` says what is wrong with config.json.
     ``weight_bytes`` is the size that the checkpoint states. ``missing`` names listed weight files that do not exist,
     ``pointers`` those that are Git LFS pointers, ``unreadable`` files without read permission. ``token`` names the
-    place of a Hugging Face token, never the token.
-    """
+    place of a Hugging Face token, never the token."""
 
     kind: str
     folder: str | None = None

@@ -40,8 +40,7 @@ def look_for_model(
     """Finds the local files of ``model_path`` (a folder, a GGUF file, a hub id or a remote URL).
 
     Searches a hub id, in that ``revision``, in ``download_dir`` and in the Hugging Face cache. Asks the hub (``ask``)
-    only when the weights are in neither.
-    """
+    only when the weights are in neither."""
     if is_remote_url(model_path):
         return ModelFiles("remote")
     path = os.path.expanduser(model_path)
@@ -114,8 +113,7 @@ def ask_hub(model_path: str, env: Mapping[str, str], access: Access = OWN) -> Hu
     """Asks the hub whether this user may read the model, and how large its weights are: one short attempt, no retry.
 
     Does not ask when HF_HUB_OFFLINE is set, ModelScope is used, huggingface_hub is missing or ``access`` forbids it.
-    Reports the kind of the answer, never its text, because an answer may repeat the request.
-    """
+    Reports the kind of the answer, never its text, because an answer may repeat the request."""
     if variable := offline_variable(env):
         return HubAnswer("not asked", f"{variable} is set")
     try:

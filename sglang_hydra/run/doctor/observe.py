@@ -23,8 +23,7 @@ _CONTAINER_MARKS = (("kubepods", "kubernetes"), ("docker", "docker"), ("libpod",
 def space(path: str) -> Space:
     """Returns the disk under ``path``, and whether this user may write there, or in the nearest existing parent.
 
-    Writes nothing: ``access`` reports both a read-only mount and missing rights.
-    """
+    Writes nothing: ``access`` reports both a read-only mount and missing rights."""
     wanted = os.path.abspath(os.path.expanduser(path))
     existing = wanted
     while not os.path.exists(existing):

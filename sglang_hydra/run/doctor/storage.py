@@ -20,8 +20,7 @@ def check_weights_disk(world: World) -> Verdict:
     What: free space where weights are downloaded to (download_dir, else the Hugging Face cache), against the model's.
     Why: Inferred: a download that fills the disk fails only then, and leaves parts behind.
     Source: the file system; the size that the checkpoint's index or the hub states.
-    Example: 120 GiB free, 641 GiB to download -> error, download_dir=/another/disk
-    """
+    Example: 120 GiB free, 641 GiB to download -> error, download_dir=/another/disk"""
     disk, model = world.weights, world.model
     if disk is None or disk.free_bytes is None:
         return Verdict("unknown", "its size cannot be read")
@@ -54,8 +53,7 @@ def check_model(world: World) -> Verdict:
     Why: Inferred: a missing shard, a Git LFS pointer in place of weights, or a gated model without a token ends the
         start only after minutes of loading or downloading.
     Source: the checkpoint's own index; the hub, asked once and only where HF_HUB_OFFLINE is not set.
-    Example: model-00003-of-00163.safetensors is listed and not there -> error
-    """
+    Example: model-00003-of-00163.safetensors is listed and not there -> error"""
     model, name = world.model, world.request.model_path
     if model is None:
         return Verdict("unknown", "no model was named", "doctor model=NAME")

@@ -4,8 +4,7 @@
 
 It runs beside the process that watches the job, in a session of its own. A byte in the pipe WATCH_FD means that the job
 needs no watching any more. If the pipe closes without a byte, this program cancels the job and deletes SECRETS_FILE.
-Standard library only.
-"""
+Standard library only."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ The orders are one line with a length, followed by that many bytes of JSON: the 
 add, the API key, and the seconds that a rank may take to stop. Each task reads the same orders and takes the command of
 its number (SLURM_PROCID). It passes the key on through a pipe, as ``child_sglang.py`` does. The rank stops when
 standard input ends: srun closes it on request, and when srun itself is gone. Imports nothing of this package, because
-it may run in a container.
-"""
+it may run in a container."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@
 SGLang takes its key only from ``--api-key``, which everyone on the machine can read. Here the environment variable
 SGLANG_HYDRA_KEY_FD gives the number of an inherited pipe, and the key comes through it. The rest equals ``python -m
 sglang.launch_server`` and ``python -m sglang_router.launch_router``. Imports nothing of this package, because it is run
-by its path.
-"""
+by its path."""
 
 from __future__ import annotations
 

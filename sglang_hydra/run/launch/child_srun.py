@@ -9,8 +9,7 @@ orders. This program adds the API key, from the pipe that the environment names,
 
 With several ranks (--label), srun cuts a line after 1024 bytes and labels each piece as a line: this program joins
 them. When a rank fails, srun ends the others, reports how each ended, and exits with the highest code. This program
-exits with the first code, and drops the reports on the other ranks, which explain nothing.
-"""
+exits with the first code, and drops the reports on the other ranks, which explain nothing."""
 
 from __future__ import annotations
 

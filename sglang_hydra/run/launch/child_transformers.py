@@ -3,8 +3,7 @@
     python child_transformers.py MODEL FOLDER NAME [flags of transformers serve]
 
 NAME is the name to serve the model under. The server knows a local model only by its path, so this program makes FOLDER
-with a link NAME in it and changes into FOLDER. Imports nothing of this package, because it is run by its path.
-"""
+with a link NAME in it and changes into FOLDER. Imports nothing of this package, because it is run by its path."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Implements ``launch.detach=true``: starts a server that continues after this command returns.
 
 A separate process, the supervisor, starts the server and stays with it. This command shows its events until the server
-is ready, then asks the supervisor to keep the server.
-"""
+is ready, then asks the supervisor to keep the server."""
 
 from __future__ import annotations
 
@@ -93,8 +92,7 @@ def follow(
 ) -> StartResult:
     """Starts a supervisor with ``orders`` and shows its events until it may keep the server alone.
 
-    An interrupt before that stops the server. Calls ``ready`` with the server's name and the seconds that it took.
-    """
+    An interrupt before that stops the server. Calls ``ready`` with the server's name and the seconds that it took."""
     with _supervisor(folder) as process, stopping_on_signals(process.terminate) as signals:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -36,8 +36,7 @@ def failure_of(
 ) -> Failure:
     """Explains the failure of a server that wrote ``lines`` and ended with ``exit_code`` (None: startup timeout).
 
-    ``what`` describes the failure in words, ``advice`` helps in any case.
-    """
+    ``what`` describes the failure in words, ``advice`` helps in any case."""
     from sglang_hydra.run.diagnose import UNKNOWN, diagnose
 
     found = diagnose(lines, exit_code)
@@ -66,8 +65,7 @@ def with_smallest_change(
 ) -> tuple[Finding, ...]:
     """Adds changes whose plans are clean to the hints of the findings on a failed server of ``plan``.
 
-    ``requests`` are those that made the plan.
-    """
+    ``requests`` are those that made the plan."""
     if diagnosis is None:
         return tuple(findings)
     from sglang_hydra.run.diagnose.remedy import with_plan

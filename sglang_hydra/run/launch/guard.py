@@ -10,8 +10,7 @@ sessions, and exits with the server's exit code (128 + N for signal N).
 
 It consists of two processes, and each completes the work if the other is killed. The outer one is our child: it passes
 requests on, and collects the processes that the inner one leaves. The inner one starts the server. Both hold WATCH_FD,
-so that we see when both have ended.
-"""
+so that we see when both have ended."""
 
 from __future__ import annotations
 
@@ -122,8 +121,7 @@ def _watch_over(
 
     ``signals`` yields a byte for each signal; those in ``counted`` request the end. Each byte of ``watch`` is a request
     too, and its close counts as ``close_counts`` requests. Calls ``ask`` with the number of each request. Kills the
-    child ``stop_s`` seconds after the first one.
-    """
+    child ``stop_s`` seconds after the first one."""
     parent, deadline, number = os.getppid(), None, 0
     selector = selectors.DefaultSelector()
     selector.register(signals, selectors.EVENT_READ)

@@ -53,8 +53,7 @@ def with_head(asked: LaunchRequest, plan: Plan) -> Plan:
 def own_address(toward: str = _NOBODY) -> str:
     """Returns this machine's address on the route to ``toward``, a name or an address; the other side reaches us by it.
 
-    Sends nothing. Returns the loopback address without such a route.
-    """
+    Sends nothing. Returns the loopback address without such a route."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(toward, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -103,8 +102,7 @@ def _must_lead_here(head: Head) -> None:
     """Checks that node 0's address leads to this machine: torch's store listens on every address, and even its own
     process connects to the named one.
 
-    Accepts an own address; tests any other one (behind NAT, a Kubernetes service) by a connection.
-    """
+    Accepts an own address; tests any other one (behind NAT, a Kubernetes service) by a connection."""
     try:
         if is_own_address(head.host) or _comes_back(head):
             return

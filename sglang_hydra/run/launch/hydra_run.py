@@ -29,8 +29,7 @@ def in_hydra(asked: LaunchRequest, task: Callable[[], int], mark: str = "") -> i
 
     Does the same as ``@hydra.main`` for one run, without a second composition. Appends ``mark`` to the default name of
     the run folder, because two runs may begin in one second. Raises ConfigError if Hydra refuses its own keys,
-    MachineError if the run folder cannot be written.
-    """
+    MachineError if the run folder cannot be written."""
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException

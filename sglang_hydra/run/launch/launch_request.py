@@ -16,8 +16,7 @@ class LaunchRequest:
     """A requested launch. ``requests`` grows by values that are decided later: a free port, the head's address.
 
     ``everything`` shows the whole plan. ``config_dirs`` and ``config_name`` are Hydra's config folders and primary
-    config, None for ours; ``hydra_flags`` are Hydra's own flags, with their values.
-    """
+    config, None for ours; ``hydra_flags`` are Hydra's own flags, with their values."""
 
     composer: Composer
     requests: list[Request]

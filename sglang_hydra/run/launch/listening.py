@@ -41,8 +41,7 @@ def port_owner(host: str, port: int, root: int | None, job: str = "") -> Owner:
     """Returns whether only the process ``root`` and its descendants answer on ``host``:``port``.
 
     Processes of the Slurm job ``job`` count as ours too, although they are children of Slurm. Takes 0.3 seconds at
-    most. A foreign process may share the port with ours (SO_REUSEPORT): that is ``foreign``.
-    """
+    most. A foreign process may share the port with ours (SO_REUSEPORT): that is ``foreign``."""
     if root is None:
         return Owner(UNSEEN, "the server has ended")
     for _ in range(_LOOKS - 1):

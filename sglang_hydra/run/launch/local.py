@@ -54,8 +54,7 @@ class Launch:
 
     ``stop_timeout_s`` is the time to end by itself before it is killed. ``job`` is the Slurm job whose processes are
     the server, when they are not our children. ``is_remote``: the server runs on another node of that job, so its ports
-    are not checked.
-    """
+    are not checked."""
 
     command: Command
     host: str
@@ -90,8 +89,7 @@ class Outcome(NamedTuple):
 class LocalServer:
     """A server that runs during its ``with`` block.
 
-    Call ``start``, ``wait_ready`` and ``wait`` from one thread; ``request_stop`` from anywhere, signal handlers too.
-    """
+    Call ``start``, ``wait_ready`` and ``wait`` from one thread; ``request_stop`` from anywhere, signal handlers too."""
 
     def __init__(self, launch: Launch, display: Display) -> None:
         self.launch = launch
@@ -156,8 +154,7 @@ class LocalServer:
     def wait_ready(self) -> float | None:
         """Waits until the server is ready. Returns the seconds it took, or None if it was asked to stop before.
 
-        Raises ServerError if it ended, lost its port, or was not ready in time; it is stopped then.
-        """
+        Raises ServerError if it ended, lost its port, or was not ready in time; it is stopped then."""
         assert self._process is not None
         assert self._output is not None
         ready, over = threading.Event(), threading.Event()
@@ -345,8 +342,7 @@ def serve(
 
     Calls ``on_ready`` with the server and the startup seconds; an exception in it stops the server. SIGINT, SIGTERM and
     SIGHUP stop the server, a second one kills it; the exit code is then 130. With ``loud`` stderr reports this. Raises
-    MachineError if the server cannot be started here.
-    """
+    MachineError if the server cannot be started here."""
     return run_until_end(LocalServer(launch, display or display_for()), on_ready, loud=loud)
 
 

@@ -24,8 +24,7 @@ class BoundedLog:
 
     A full file becomes ``<name>.1``, so the newest lines always exist; the first full file also stays as
     ``<name>.start``, because it shows the server's startup. If the disk is full or gone, lines are dropped and counted
-    in ``lost``, ``problem`` says why, and writing is retried every few seconds.
-    """
+    in ``lost``, ``problem`` says why, and writing is retried every few seconds."""
 
     def __init__(self, path: Path, limit: int = FILE_LIMIT) -> None:
         self.path, self._limit = path, limit

@@ -31,8 +31,7 @@ class Output:
     Calls ``show`` with the name of the stream and each complete line. ``milestones`` maps texts to words for the
     progress, in order; ``reached`` gets the words of each milestone seen before a later one, and ``milestone`` is the
     last one. A text that is overwritten in place (a progress bar) is neither shown nor logged; its percentage is in
-    ``milestone``. Calls ``warn`` once when the log cannot be written. No failure stops the reading.
-    """
+    ``milestone``. Calls ``warn`` once when the log cannot be written. No failure stops the reading."""
 
     def __init__(
         self,

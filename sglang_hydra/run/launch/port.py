@@ -23,8 +23,7 @@ HEALTHY = 200
 def port_obstacle(host: str, port: int, field: str = "port") -> Finding | None:
     """Returns why nobody can listen on ``host``:``port`` now; None if one can. Keeps nothing open.
 
-    ``field`` is the argument that sets the number: the one to change.
-    """
+    ``field`` is the argument that sets the number: the one to change."""
     if not 0 <= port <= _LAST_PORT:
         return _cannot(host, port, f"ports go from 0 to {_LAST_PORT}", field, f"{field}=30000")
     try:

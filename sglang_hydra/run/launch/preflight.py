@@ -1,7 +1,6 @@
 """Checks this machine against a plan, completely, before anything starts.
 
-The doctor observes and judges most facts; this module narrows it to the plan's own GPUs, ports and model.
-"""
+The doctor observes and judges most facts; this module narrows it to the plan's own GPUs, ports and model."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
     """Checks this machine for ``plan``. Raises nothing; every finding says what to type.
 
     ``env`` replaces this process's environment; the plan's own is added. Starts and writes nothing, and asks no
-    network: the server itself fetches missing files.
-    """
+    network: the server itself fetches missing files."""
     seen = {**(os.environ if env is None else env), **plan.environment}
     if plan.gpu.device in (None, "cpu"):
         machine, findings = read_machine(), list[Finding]()

@@ -27,8 +27,7 @@ class ProcessName:
     """A permanent identity of a process: its number, its start, and the scope of such numbers.
 
     ``started`` counts clock ticks since the machine's start (Linux), else it is the time in seconds. ``boot``
-    identifies the machine's start, ``namespace`` the container's process table; both may be empty.
-    """
+    identifies the machine's start, ``namespace`` the container's process table; both may be empty."""
 
     pid: int
     started: str
@@ -109,8 +108,7 @@ def _writes(pid: int, descriptor: str) -> bool:
 def _started(pid: int) -> str | None:
     """Returns the start of the process with this number, or None if there is none or it is a zombie.
 
-    psutil's time moves with the system's clock; the ticks do not.
-    """
+    psutil's time moves with the system's clock; the ticks do not."""
     if not os.path.isdir("/proc/self"):
         return _started_elsewhere(pid)
     try:

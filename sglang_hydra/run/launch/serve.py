@@ -121,8 +121,7 @@ def _settle_engine(asked: LaunchRequest, plan: Plan, machine: Machine) -> Plan:
     """Resolves ``engine=auto`` on this machine; plans again if the plan assumed another engine.
 
     Makes the checkpoint of ``model=tiny`` first, so that its size is known. Raises MachineError if no engine here can
-    serve the plan.
-    """
+    serve the plan."""
     make_if_tiny(plan.values["model_path"])
     node = plan.nodes.engine
     choice = choose(node.name, node.python, machine, weights_bytes(str(plan.values["model_path"])))

@@ -72,8 +72,7 @@ def after_start(
     ``owner`` is the seen owner of the port; ``server`` stores a failure.
 
     Returns no lines for another engine, or for a node other than the first, which answers no requests. Waits at most
-    ``wait_s`` seconds for the server's answer. Raises ServerError for a server that is not the planned one.
-    """
+    ``wait_s`` seconds for the server's answer. Raises ServerError for a server that is not the planned one."""
     return lines_of(plan, compared_with_plan(plan, host, port, folder, wait_s=wait_s), owner, server)
 
 
@@ -136,8 +135,7 @@ def written_plan(
 ) -> tuple[Plan, list[Request]]:
     """Makes the plan that is in a run folder again, with the server's API ``key``; and the requests that it is made of.
 
-    Raises SglangHydraError for a file that is no plan, or cannot be planned here.
-    """
+    Raises SglangHydraError for a file that is no plan, or cannot be planned here."""
     from sglang_hydra.planning.recorded.input_files import read_document
 
     document = read_document(folder / "plan.json")
@@ -153,8 +151,7 @@ def read_server_info(
     """Returns the server's report of its arguments, from either of its two pages; ``secure`` uses https.
 
     Raises NoServerInfo if the server does not answer within ``wait_s`` seconds, refuses, or answers with something
-    else.
-    """
+    else."""
     # Not urllib, because it obeys proxy settings.
     import http.client
 
@@ -198,8 +195,7 @@ def read_server_info(
 def written_comparison(folder: Path, server_id: str) -> JsonDict | None:
     """Returns the summary of the comparison in a run folder: ``same``, ``of``, ``absent``, ``version`` and ``summary``.
 
-    None if there is no readable one for the plan ``server_id``.
-    """
+    None if there is no readable one for the plan ``server_id``."""
     try:
         record = read_json(read_text(folder / ACTUAL), "record")
         if record["schema"] != SCHEMA or record["server_id"] != server_id:

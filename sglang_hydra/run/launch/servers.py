@@ -2,8 +2,7 @@
 
 A server's supervisor writes its file; everybody may read it. A file identifies its process even after reuse of process
 numbers, a restart of the machine, or in a home folder shared by many machines. Anybody with write access to the folder
-can write any content, so nothing in a file is used before it passes the schema.
-"""
+can write any content, so nothing in a file is used before it passes the schema."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ class ServerRecord:
 
     ``state`` is the last one from its supervisor: starting, ready, or failed (it ended without a request; a stopped
     server has no file). ``milestone`` is the progress of a starting server. ``findings`` say what went wrong, ``kind``
-    is the failure class. Contains no secret.
-    """
+    is the failure class. Contains no secret."""
 
     name: str
     server_id: str
@@ -224,8 +222,7 @@ def chosen(words: Sequence[str], known: Sequence[ServerRecord], verb: str) -> li
     ``all`` names each.
 
     Without a word returns the only server. Raises ConfigError for a word that matches none or several, and for no word
-    with several servers.
-    """
+    with several servers."""
     if not words:
         if len(known) > 1:
             message = f"{verb} which one? There are {', '.join(record.name for record in known)}"

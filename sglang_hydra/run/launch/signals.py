@@ -22,8 +22,7 @@ def stopping_on_signals(
 ) -> Iterator[list[int]]:
     """Calls ``stop`` at each SIGINT, SIGTERM and SIGHUP during the block; yields the list of received signals.
 
-    Does nothing outside the main thread. With ``loud``, stderr says that ``what`` is being stopped.
-    """
+    Does nothing outside the main thread. With ``loud``, stderr says that ``what`` is being stopped."""
     received: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -57,8 +56,7 @@ def wait_for_end(process: subprocess.Popen[bytes]) -> int:
     """Waits for the process to end and returns its exit code. Handles a signal within a second.
 
     A wait without a timeout could miss a signal for good: Python runs handlers between its own steps, and a signal just
-    before the system's wait begins does not interrupt that wait.
-    """
+    before the system's wait begins does not interrupt that wait."""
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(_LOOK_AGAIN_S)

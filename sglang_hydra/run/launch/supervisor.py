@@ -4,8 +4,7 @@
 
 The orders are one line of JSON: the launch, including the API key, and the content of the server's file. The program
 writes its events as lines of JSON to standard output while somebody reads them. Until ``keep`` arrives on standard
-input, the server ends with the process that gave the orders; afterwards it runs until it is stopped.
-"""
+input, the server ends with the process that gave the orders; afterwards it runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ KEEP = b"keep"
 class Events(Display):
     """A display that writes lines of JSON to the process that started us, until that stops reading.
 
-    Calls ``reached`` with each new milestone.
-    """
+    Calls ``reached`` with each new milestone."""
 
     def __init__(self, stream: int) -> None:
         self._stream: int | None = stream
@@ -100,8 +98,7 @@ def supervise(launch: Launch, record: ServerRecord, events: Events, *, comparing
     """Runs the server until its end; its file exists as long, and longer after a failure. Returns the exit code.
 
     With ``comparing`` the server is compared with its plan before it counts as ready, because nobody else waits for
-    that. A server that is not the planned one has failed.
-    """
+    that. A server that is not the planned one has failed."""
     from sglang_hydra.run.launch.listening import UNSEEN
     from sglang_hydra.run.launch.local import serve
 

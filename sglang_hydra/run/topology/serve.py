@@ -42,8 +42,7 @@ def serve_topology(asked: LaunchRequest, plan: Plan, in_slurm: Callable[[LaunchR
     """Plans the servers, shows them, checks the machine, and runs them behind the router until the end.
 
     ``plan`` is the plan of their shared settings; ``in_slurm`` runs them for launch=slurm. Returns the exit code.
-    Raises ConfigError and MachineError before anything starts.
-    """
+    Raises ConfigError and MachineError before anything starts."""
     requests = [*asked.requests, *_free_port(plan)]
     if len(requests) > len(asked.requests):
         topology = plan_topology(asked.composer, requests, seed=plan.values["random_seed"], is_free=is_free)
@@ -64,8 +63,7 @@ def serve_topology(asked: LaunchRequest, plan: Plan, in_slurm: Callable[[LaunchR
 def look_at_machine(topology: Topology) -> list[Preflight]:
     """Checks this machine for each server; shows each warning once.
 
-    Raises MachineError with everything that is missing: SGLang, the router, GPUs, ports, the model.
-    """
+    Raises MachineError with everything that is missing: SGLang, the router, GPUs, ports, the model."""
     common = topology.common
     make_if_tiny(common.values["model_path"])
     checked = [preflight(server.plan) for server in topology.servers]

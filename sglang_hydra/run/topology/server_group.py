@@ -59,8 +59,7 @@ class ServerGroup(LocalServer):
     also stops first, so that no request meets a stopped server.
 
     It acts as one server for the program that runs it. The end of any server ends the group; with ``go_on``, the end of
-    the last one of a role.
-    """
+    the last one of a role."""
 
     def __init__(self, members: Sequence[Member], router: Launch, display: Display, *, go_on: bool = False) -> None:
         self._lock = threading.Lock()

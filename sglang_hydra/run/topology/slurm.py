@@ -1,7 +1,6 @@
 """Runs a topology as one Slurm job: each server is a step on its nodes; the router runs in the batch process's node.
 
-The job works as in ``run.launch.slurm``, its servers as on one machine (``server_group``).
-"""
+The job works as in ``run.launch.slurm``, its servers as on one machine (``server_group``)."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ An entry under ``classes`` is one class, with the fields of ``FailureClass``. A 
 contains, or a mapping with the fields of ``Signature``; ``needle`` gives one text. ``places`` name libraries and
 directories of SGLang: an exception raised there means the class, whatever its message. ``shared`` holds values that
 several entries refer to. When a line fits two classes equally well, the earlier entry decides, so the more specific
-entries come first. Ids never change.
-"""
+entries come first. Ids never change."""
 
 from __future__ import annotations
 

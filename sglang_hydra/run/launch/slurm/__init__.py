@@ -4,5 +4,4 @@
                               └─► follow: the queue, the log, the job's own record
 
 What goes here: the requests to Slurm. What does not: the life of the server itself, which is the same as on one machine
-(``run.launch.local``, run inside the job), and the distribution of ranks (``planning.passing.nodes``).
-"""
+(``run.launch.local``, run inside the job), and the distribution of ranks (``planning.passing.nodes``)."""

@@ -1,8 +1,7 @@
 """Runs inside the job: finds the head's address, starts one rank per node with srun, and watches them.
 
 The batch process runs on the job's first node, where rank 0 serves. It treats srun as the server's process, so the rest
-is the same as on one machine (``launch.local``): milestones, /health, stop, diagnosis.
-"""
+is the same as on one machine (``launch.local``): milestones, /health, stop, diagnosis."""
 
 from __future__ import annotations
 
@@ -131,8 +130,7 @@ class ServerSpec:
     the number of consecutive ports that node 0 needs (``Layout.head_ports``), ``head_port`` the first one if set.
     ``srun`` are further words for srun, ``container`` the words before a rank's own, ``python`` the interpreter inside
     that container. ``folder`` is the run folder for the log, the orders and the job's account; ``secrets`` is the file
-    with the secrets.
-    """
+    with the secrets."""
 
     engine: str
     version: str
@@ -195,8 +193,7 @@ def account_of(folder: Path) -> Iterator[End]:
 def prepared(spec: ServerSpec, record: Record) -> Launch:
     """Returns the launch of all ranks through one srun; builds their commands here, where the nodes are known.
 
-    Raises MachineError if the head has no usable address.
-    """
+    Raises MachineError if the head has no usable address."""
     secrets = take_secrets(spec.secrets)
     nodes = nodes_of_job(needed=spec.nnodes)
     address = spec.request.intent.get("dist_init_addr")

@@ -8,8 +8,7 @@ secret. The terminal writes the API key and the secret variables (HF_TOKEN, ...)
 its owner can read (mode 0600, never overwritten). The job reads and deletes it first; the terminal deletes it too if
 the job never ran. After that they are only in memory: srun's standard input, which Slurm carries to every rank without
 storing it, brings them to ``child_rank.py``, which passes the key to the server through an inherited pipe. A batch job
-inherits nothing from a login node, so a pipe cannot go all the way.
-"""
+inherits nothing from a login node, so a pipe cannot go all the way."""
 
 from __future__ import annotations
 

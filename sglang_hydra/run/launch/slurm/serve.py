@@ -64,8 +64,7 @@ def serve_slurm(asked: LaunchRequest, plan: Plan) -> int:
     """Shows the plan and the job, submits it, streams its log, and cancels it on a signal. Returns the exit code.
 
     Raises MachineError if this machine lacks Slurm, submitit or the engine, or if Slurm refuses the job; ConfigError
-    for a secret in a setting that Slurm would record.
-    """
+    for a secret in a setting that Slurm would record."""
     refuse_recorded_secrets(plan)
     if plan.nodes.launch.detach:
         message = "launch.detach is for servers on this machine; a job of launch=slurm lives as long as this command"

@@ -41,8 +41,7 @@ class JobState(NamedTuple):
 def state_of(job: str) -> JobState | None:
     """Asks Slurm about a job; None without an answer.
 
-    Slurm's controller forgets a job some minutes after its end (MinJobAge); accounting, if enabled, does not.
-    """
+    Slurm's controller forgets a job some minutes after its end (MinJobAge); accounting, if enabled, does not."""
     answer = ask_slurm("scontrol", "--oneliner", "show", "job", job)
     if answer is not None:
         return read_scontrol(answer)

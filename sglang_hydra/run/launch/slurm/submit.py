@@ -67,8 +67,7 @@ def submit(
     package and this directory: all three must have the same path on the nodes. ``options`` are sbatch's long options
     (``options.sbatch_settings``), ``setup`` is shell code before everything else. ``folder`` receives the script, the
     pickle and the output. Slurm records the environment without variables that contain one of ``hidden`` or have a
-    secret's name; ``record`` passes these on. Raises MachineError with sbatch's message if Slurm refuses the job.
-    """
+    secret's name; ``record`` passes these on. Raises MachineError with sbatch's message if Slurm refuses the job."""
     require_slurm()
     if "%" in str(folder):
         message = f"Slurm and submitit read % in the name of the job's folder {folder}"
@@ -112,8 +111,7 @@ def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> 
     """Limits the environment to what Slurm may record, because sbatch sends the whole environment.
 
     Removes secrets, the variables of an outer job (SLURM_MEM_PER_CPU contradicts an own ``mem``), and sbatch variables
-    that would override ``options`` in its script.
-    """
+    that would override ``options`` in its script."""
     secrets = [text for text in hidden if len(text) >= _SHORTEST_SECRET]
     beating = {f"SBATCH_{_VARIABLES.get(name, name.replace('-', '_').upper())}" for name in options}
 

@@ -178,8 +178,8 @@ def _install_torch(machine: Machine) -> None:
     _install_backends(torch, machine)
 
 
+class Properties(SimpleNamespace):
     """The properties of an accelerator as torch names them; any other property is a question."""
-    """What torch says of an accelerator; any other property is a question."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import resource
 import signal
 import subprocess
 import tempfile
@@ -197,7 +196,9 @@ def _git(
             git = subprocess.Popen(command, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=errors)
         except (OSError, ValueError) as failure:
             raise unusable(named, f"git cannot be run: {failure}") from failure
-        with contextlib.suppress(AttributeError, OSError):  # Linux's
+        with contextlib.suppress(ImportError, AttributeError, OSError):  # Linux's
+            import resource
+
             resource.prlimit(git.pid, resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
         seconds = _NAME_S if hint is None else _OBJECTS_S
         late = threading.Timer(seconds, git.kill)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from sglang_hydra.arguments.fields import ServerArgs
@@ -112,6 +113,24 @@ def check_head_address(args: ServerArgs, facts: Facts) -> Outcome:
         f"dist_init_addr={args.dist_init_addr} needs a host and a port from 1 to 65535",
         "dist_init_addr",
         hint="node 0's own address as HOST:PORT, [HOST]:PORT for IPv6",
+    )
+
+
+@rule("NOD009", stage="plan")
+def check_decode_contexts_divide(args: Arguments, facts: Facts) -> Outcome:
+    """What: dcp_size must divide tp_size.
+    Why: the groups that share a request's KV cache are equal parts of the tensor parallel group; the server stops once
+        its workers have started.
+    Upstream: distributed/parallel_state.py raises it in every release with dcp_size (0.5.23:2665); 0.5.2 has none.
+    Example: engine.version=0.5.23 tp_size=4 dcp_size=3 -> refused"""
+    size, ranks = args.dcp_size, args.tp_size
+    if size < 1 or ranks % size == 0:
+        return None
+    return Refusal(
+        f"dcp_size={size} does not divide tp_size={ranks}",
+        "dcp_size",
+        "tp_size",
+        offers=(f"dcp_size={math.gcd(size, ranks)}", f"tp_size={math.lcm(size, ranks)}"),
     )
 
 

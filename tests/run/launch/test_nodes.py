@@ -113,6 +113,7 @@ FOUND = [
     (["node_rank=2", "dist_init_addr=10.0.0.1:5000"], [("NOD001", "node_rank")]),
     (["dist_init_addr=10.0.0.1"], [("NOD004", "dist_init_addr")]),
     (["engine=transformers"], [("NOD005", "nnodes")]),
+    (["engine.version=0.5.23", "node_rank=0", "dcp_size=3"], [("NOD009", "dcp_size")]),
     (["nnodes=3", "pp_size=2", "tp_size=6", "disable_overlap_schedule=true"], [("NOD002", "nnodes")]),
 ]
 

@@ -363,7 +363,7 @@ class _Reader:
         elif typed.place <= 2 and re.fullmatch(r"(?:\.{0,2}/[\w.-]+)?[\w.-]*/[\w./-]+", text):
             fix = Remedy.fixed(f"--model-path {text}")
         elif before is not None and before.option is not None and not before.option.takes_several:
-            hint = f"{before.option.flag} takes one value; one with a space in it is written in quotes"
+            hint = f"write one value after {before.option.flag}, in quotes if it has a space"
         fields = ("model_path",) if fix is not None and fix.words[:1] == ("--model-path",) else ()
         self.made.unread.append(text)
         self._misread("ARG016", f"{text!r} belongs to no option", fields, text, fix, hint)
@@ -371,7 +371,7 @@ class _Reader:
     def _stop(self, word: Word) -> None:
         if word.text == "--":
             message = "-- ends the options, and SGLang takes nothing after them"
-            self._refuse("ARG016", message, "leave it out, or what follows it too")
+            self._refuse("ARG016", message, "remove -- and what follows it")
         else:
             self.made.findings.clear()
             hint = f"{program()} --help shows everything, {program()} --help WORD finds arguments"

@@ -60,11 +60,11 @@ def overview(composer: Composer) -> list[Line]:
     ]
     for group in composer.groups():
         options = composer.options(group)
-        if len(options) > _MOST_OPTIONS:
-            options = [f"{len(options)} published configurations; the verb recipes lists them"]
-        elif group in _KNOWN:
+        if group in _KNOWN:
             some = [option for option in _KNOWN[group] if option in options]
             options = [*some, f"... {len(options)} in all: {called} {group}s"]
+        elif len(options) > _MOST_OPTIONS:
+            options = [f"{len(options)} published configurations; the verb recipes lists them"]
         lines += _group_lines(group, options) if options else []
     everywhere = [(flag.shown, flag.about) for flag in FLAGS if flag.about and not flag.verbs]
     version = default_release()

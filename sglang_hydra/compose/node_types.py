@@ -127,7 +127,7 @@ def _fits(kind: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return False
     if kind is float:
-        return is_number(value)
+        return isinstance(value, float) or is_number(value)
     # A number is accepted as text (compute_capability: 9.0), as by OmegaConf.
     accepted: Any = {str: (str, int, float), int: int}[kind]
     return isinstance(value, accepted) and not (isinstance(value, str) and "\0" in value)

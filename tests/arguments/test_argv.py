@@ -154,7 +154,7 @@ REFUSED: list[tuple[str, str, str, str | None]] = [
     ("--enable-metrics=true", "ARG015", "--enable-metrics takes no value", "leave it out to keep it off"),
     ("--enable-metrics true", "ARG016", "'true' belongs to no option", "--enable-metrics takes no value"),
     ("--tp 8 pp_size=2", "ARG016", "'pp_size=2' belongs to no option", "--pp-size 2"),
-    ("--tp 8 9", "ARG016", "'9' belongs to no option", None),
+    ("--tp 8 9", "ARG016", "'9' belongs to no option", "write one value after --tp-size"),
     ("-- x", "ARG016", "-- ends the options", "remove --"),
     ("--", "ARG016", "-- ends the options", "remove --"),
     ("--lora-paths {}", "ARG017", "has no lora_name and no lora_path", '{"lora_name": "sql"'),

@@ -9,18 +9,18 @@ import pytest
 
 from sglang_hydra.releases import recorded
 
-BUILD = Path(__file__).resolve().parents[2] / "site" / "build.py"
+PARTS = Path(__file__).resolve().parents[2] / "site" / "parts.py"
 
 
 @pytest.mark.parametrize("version", recorded.recorded_releases())
 def test_recorded_answers_are_found_in_the_archive_too(version: str) -> None:
-    spec = importlib.util.spec_from_file_location("site_build", BUILD)
+    spec = importlib.util.spec_from_file_location("site_parts", PARTS)
     assert spec is not None
     assert spec.loader is not None
-    build = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build)
+    parts = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(parts)
     packed = recorded.file_of(version).read_bytes()
-    loose = build.loosened(recorded.file_of(version))
+    loose = parts.loosened(recorded.file_of(version))
     assert len(loose) > 3 * len(packed)
     before, after = recorded._Content(packed), recorded._Content(loose)
     assert after.lines == before.lines

@@ -72,7 +72,7 @@ def test_who_is_at_what_is_told(place: Place, sweep: Sweep) -> None:
         assert claim is not None
         assert wait_until(lambda: runner.runner in said.getvalue(), DEADLINE_S)
         runner.release(claim)
-    assert said.getvalue() == f"server {group.server_id}: {runner.runner} is at it\n"
+    assert said.getvalue() == f"server {group.server_id}: {runner.runner} works on it\n"
 
 
 def test_what_lasts_is_told_once(place: Place, sweep: Sweep) -> None:

@@ -19,7 +19,7 @@ from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, is_secret_name, secret_keys
 from sglang_hydra.compose.model_presets import ModelPresets, path_of_variant
 from sglang_hydra.compose.overrides import Request, Wanted, named_release, parse_requests, read_requests
-from sglang_hydra.compose.schema import PAIR, PRIMARY_NAME, register
+from sglang_hydra.compose.schema import NODES, PAIR, PRIMARY_NAME, register
 from sglang_hydra.compose.separate_words import joined
 from sglang_hydra.compose.settings.nodes import Nodes
 from sglang_hydra.compose.variables import Secrets, reading
@@ -457,7 +457,7 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
     return Composition(
         intent=intent,
         origins=layers.chains(),
-        nodes=Nodes({name: root[name] for name in root if name not in EVERY}),
+        nodes=Nodes({name: root[name] for name in root if name in NODES or name not in EVERY}),
         choices={group: base.choices[key] for group, key in _own_groups(base).items()},
         secrets=secrets,
         secret_keys=tuple(sorted(secret_keys(root))),

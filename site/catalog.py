@@ -213,10 +213,12 @@ def _with_changes(
     except ConfigError:
         return None
     for one in found:
+        changed = [word for word in one.words[1:] if not word.startswith(("tp_size=", "nnodes="))]
+        if not changed and one.gpus in COUNTS:
+            continue  # the plain plan on as many GPUs does not hold it, here on other nodes
         if _holds(one.plan, load) and (
             one.plan.is_exact or not is_refused or one.plan.values["model_path"] != model.path
         ):
             words = [f"model={model.name}", *one.words]
-            changed = [word for word in one.words[1:] if not word.startswith(("tp_size=", "nnodes="))]
             return {"gpus": one.gpus, "words": words, "changed": changed, **_shown(one.plan, model.path)}
     return None

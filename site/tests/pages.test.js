@@ -45,7 +45,10 @@ for (const [name, most, ready, sent] of [
 ]) {
   onSite(`what ${name} downloads is small, ${sent === brotli ? "where the host compresses" : "from a host that compresses nothing"}`, async (page) => {
     const loaded = new Set();
-    page.on("response", (response) => loaded.add(new URL(response.url()).pathname));
+    page.on("response", (response) => {
+      const address = new URL(response.url());
+      if (address.protocol !== "blob:") loaded.add(address.pathname); // made on the page of what it has fetched
+    });
     await page.goto(`/${name}`);
     await ready(page);
     let size = 0;

@@ -39,7 +39,7 @@ test asks its wheel."""
 
 def key_of(case: Case) -> str:
     """Returns the key of a recorded answer: every fact that the release is given."""
-    return hashlib.sha256(json.dumps(case.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(case.to_json(), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def recorded_answer(record: Record, case: Case) -> Answer | None:

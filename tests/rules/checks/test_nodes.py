@@ -12,6 +12,8 @@ from sglang_hydra.rules.checks import nodes
 from sglang_hydra.rules.rule import Refusal
 from tests.rules.cases import Row, refused, unchanged
 
+ON_FOUR = "engine.version=0.5.23 gpu=h200 model=qwen3_8b tp_size=4"
+
 ROWS = (
     unchanged(nodes.check_node_rank),
     unchanged(nodes.check_node_rank, nnodes=2, node_rank=1),
@@ -42,6 +44,9 @@ ROWS = (
     refused(nodes.check_head_address, "a port from 1 to 65535", dist_init_addr=":5000"),
     refused(nodes.check_head_address, "a port from 1 to 65535", dist_init_addr="host:70000"),
     refused(nodes.check_head_address, "no number", dist_init_addr="host:http"),
+    unchanged(nodes.check_decode_contexts_divide, overrides=ON_FOUR),
+    unchanged(nodes.check_decode_contexts_divide, overrides=f"{ON_FOUR} dcp_size=2"),
+    refused(nodes.check_decode_contexts_divide, "does not divide tp_size=4", overrides=f"{ON_FOUR} dcp_size=3"),
 )
 
 SIZES = st.integers(1, 12)

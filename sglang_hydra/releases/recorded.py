@@ -24,6 +24,7 @@ from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 
 FOLDER = Path(__file__).with_name("recorded_answers")
 _GZIP = 16 + zlib.MAX_WBITS
+_CHUNK = 1 << 14
 RESOLVED = FOLDER / "resolved_fields.json"
 ALONE: Mapping[str, tuple[str, type]] = {
     "--host": ("host", str),
@@ -109,9 +110,12 @@ class _Content:
         of_tables, *of_answers = json.loads(sizes.decompress(packed))
         begin = len(packed) - len(sizes.unused_data)
         ends = list(itertools.accumulate(of_answers, initial=begin + of_tables))
-        tables = packed[begin : ends[0]]
-        size = int.from_bytes(tables[-4:], "little")  # RFC 1952, ISIZE
-        self.lines = zlib.decompress(tables, _GZIP, size).split(b"\n")
+        self.lines = [b""]
+        unpack = zlib.decompressobj(_GZIP)
+        for at in range(begin, ends[0], _CHUNK):  # all at once they would lie twice in memory
+            first, *lines = unpack.decompress(packed[at : min(at + _CHUNK, ends[0])]).split(b"\n")
+            self.lines[-1] += first
+            self.lines += lines
         self.head: JsonObject = json.loads(self.lines[0])
         self._packed = [packed[start:end] for start, end in itertools.pairwise(ends)]
         self._parts: dict[int, str] = {}

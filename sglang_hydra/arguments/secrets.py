@@ -19,17 +19,8 @@ _TYPED_KEY = re.compile(r"^(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=(?P<value>.+)
 _LATER_SECRETS = ("admin_api_key", "ssl_keyfile_password", "watermark_key", "watermark_key_b", "watermark_config")
 """Secret arguments of releases after 0.5.2."""
 _TELLING = (
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-    "APIKEY",
-    "API_KEY",
-    "ACCESS_KEY",
-    "PRIVATE_KEY",
-    "ACCOUNTKEY",
-    "ACCESSKEY",
+    *("SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "APIKEY", "API_KEY", "ACCESSKEY", "ACCESS_KEY"),
+    *("ACCOUNTKEY", "PRIVATE_KEY"),
 )
 """Mark a secret anywhere in a name, in any case."""
 _IN_ANY_CASE = frozenset(
@@ -41,22 +32,8 @@ _IN_ANY_CASE = frozenset(
 _WORDS = _IN_ANY_CASE | frozenset(
     (
         *("AUTH", "AUTHENTICATION", "AUTHORIZATION", "CONNSTR", "CRYPT", "ENCRYPTION", "KEY", "KEYS", "KEYSTORE"),
-        *(
-            "NONCE",
-            "PASS",
-            "PAT",
-            "PEM",
-            "PFX",
-            "PIN",
-            "PRESIGNED",
-            "PRIV",
-            "PRIVATE",
-            "SALT",
-            "SAS",
-            "SIGNATURE",
-            "SIGNED",
-        ),
-        *("SIGNING", "TOKEN", "UNSEAL", "WALLET"),
+        *("NONCE", "PASS", "PAT", "PEM", "PFX", "PIN", "PRESIGNED", "PRIV", "PRIVATE", "SALT", "SAS"),
+        *("SIGNATURE", "SIGNED", "SIGNING", "TOKEN", "UNSEAL", "WALLET"),
     )
 )
 """Mark a secret as a whole word of a variable's name, without trailing digits. TOKENS are a model's tokens, except

@@ -130,7 +130,7 @@ def check_decode_contexts_divide(args: Arguments, facts: Facts) -> Outcome:
         f"dcp_size={size} does not divide tp_size={ranks}",
         "dcp_size",
         "tp_size",
-        offers=(f"dcp_size={math.gcd(size, ranks)}", f"tp_size={math.lcm(size, ranks)}"),
+        offers=(f"tp_size={math.lcm(size, ranks)}", f"dcp_size={math.gcd(size, ranks)}"),
     )
 
 

@@ -272,9 +272,8 @@ class _Reader:
         if found.name is not None and isinstance(found.value, tuple):
             new, same = (self.parser.by_name[name].flag for name in (found.name, found.value[1]))
             return f"{new} with the value of {same}: SGLang {since} called it {typed.flag}", None
-        if "had" in notes().get(_as_name(typed.flag), {}):
-            return None, Remedy.fixed("", f"SGLang {since} had it; {found.advice}")
-        return f"SGLang {since} has it: {found.advice or f'engine.version={since}'}", None
+        gone = f"SGLang {since} " + (f"had it; {found.advice}" if found.advice else f"has it: engine.version={since}")
+        return (None, Remedy.fixed("", gone)) if "had" in notes().get(_as_name(typed.flag), {}) else (gone, None)
 
     def _switch_of(self, flag: str) -> str | None:
         """Returns the switch opposite to a flag: ``--disable-radix-cache`` for ``--enable-radix-cache``; None if there

@@ -26,7 +26,7 @@ def test_the_new_repo_plans_and_sweeps(tmp_path: Path, capsys: pytest.CaptureFix
     assert "sglang-hydra" in (folder / "requirements.txt").read_text()
 
     swept = _run(folder, "-m", "+sweep=tp_size", "hydra.sweep.dir=swept")
-    assert swept.returncode == 0, swept.stderr
+    assert (swept.returncode, swept.stderr) == (0, "")
     plans = [json.loads(file.read_text()) for file in sorted((folder / "swept").glob("*/plan.json"))]
     assert [plan["values"]["tp_size"] for plan in plans] == [1, 2, 4]
 

@@ -8,8 +8,11 @@ from hydra.core.hydra_config import HydraConfig
 
 import sglang_hydra
 
+# Hydra 1.3 asks for version_base, Hydra 1.4 warns of it.
+OF_1_3 = {"version_base": None} if hydra.__version__.startswith("1.3.") else {}
 
-@hydra.main(version_base=None, config_path="conf", config_name="config")
+
+@hydra.main(config_path="conf", config_name="config", **OF_1_3)
 @sglang_hydra.main
 def run(plan: sglang_hydra.Plan) -> None:
     """Runs your experiment. Replace the last lines: start the server, train, measure."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, MutableMapping
 
@@ -53,6 +54,7 @@ _PLAIN = frozenset(("OLDPWD", "PWD"))
 """A shell's working directories."""
 
 
+@functools.lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Returns whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, POD_SIGNING_KEY)."""
     if name in SECRET_FIELDS or name in _LATER_SECRETS:

@@ -32,7 +32,9 @@ def run(invocation: Invocation) -> int:
         raise ConfigError(Finding("error", "CLI039", "a webhook needs a certificate and its key", hint=hint))
     cert, key = os.path.abspath(given["--cert"]), os.path.abspath(given["--key"])
     settings.begin({**invocation.allowed, "fetch": ["false"]})
-    judge = Judge(composer_of(invocation), overrides)
+    composer = composer_of(invocation)
+    composer.only_judges = True
+    judge = Judge(composer, overrides)
     try:
         server = Webhook(given["--host"], port, cert, key, judge, _said)
     except (OSError, ssl.SSLError) as failure:

@@ -103,6 +103,7 @@ class PlainBases:
 
     def base(self, chosen: Sequence[Override]) -> PlainBase:
         """Returns the base of these choices. Raises NotPlain if only Hydra can compose them, or if they are wrong."""
+        chosen = _last_of_each_group(chosen)
 
         def make() -> PlainBase | None:
             try:
@@ -219,6 +220,13 @@ class PlainBases:
                 for group, option in choices(id).items():
                     if group not in typed:
                         yield parsed(f"{group}={option}", group)
+
+
+def _last_of_each_group(chosen: Sequence[Override]) -> Sequence[Override]:
+    """Returns the choices that Hydra uses: of several plain ones for a group, the last one."""
+    last = {item.key_or_group: item for item in chosen}
+    is_plain = all(item.type.name == "CHANGE" and not item.package for item in chosen)
+    return [*last.values()] if is_plain else chosen
 
 
 def _apply(root: JsonDict, override: Override) -> None:

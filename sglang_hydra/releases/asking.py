@@ -116,7 +116,7 @@ def _asked_now(case: Case, record: Record, asking: Asking) -> Answer | NoAnswer:
         wheels.fetch(record, progress, wait_s=ANSWER_S)
     elif missing:
         return NoAnswer(
-            f"its wheel is not here ({wheels.download_size(record) / 2**20:.0f} MiB to fetch)",
+            f"its wheel is not here ({sum(wheel.part for wheel in missing) / 2**20:.0f} MiB to fetch)",
             f"{program()} release fetch {record.version}",
         )
     return ask_release(record.version, [case], why=asking.why)[0]

@@ -69,6 +69,7 @@ class Wheel(NamedTuple):
         return hashlib.sha256(" ".join([_UNPACKED, *files]).encode()).hexdigest()
 
     @property
+    @functools.lru_cache(maxsize=1024)  # noqa: B019 - it has no state
     def folder(self) -> str:
         """Returns the name of its folder in the cache; a compiled library has one for each interpreter and system."""
         import platform

@@ -251,7 +251,7 @@ def changes(
         if argument is None or (argument.computed and name not in typed):
             continue
         before = typed.get(name, argument.default)
-        if not same_value(before, after):
+        if before is not after and not same_value(before, after):
             yield name, before, after
 
 

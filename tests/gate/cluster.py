@@ -63,7 +63,9 @@ def review(stored: Mapping[str, Any] | None, operation: str = "CREATE", **more: 
 
 
 def judge(*overrides: str) -> Judge:
-    return Judge(composer_of(Invocation(verb="admission")), [Request(word, "argument 1") for word in overrides])
+    composer = composer_of(Invocation(verb="admission"))
+    composer.only_judges = True
+    return Judge(composer, [Request(word, "argument 1") for word in overrides])
 
 
 def certificate(folder: Path) -> tuple[str, str]:

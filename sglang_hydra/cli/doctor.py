@@ -17,6 +17,7 @@ def run(invocation: Invocation) -> int:
     plan = make_plan(composer_of(invocation), invocation.requests)
     values = plan.values
     wants = not plan.probed and plan.gpu.device is not None
+    sends = plan.nodes.topology.name == "pd" or values["disaggregation_mode"] != "null"
     request = Request(
         python=plan.engine.python,
         model_path=str(values["model_path"]) if named and values["model_path"] else None,
@@ -26,8 +27,10 @@ def run(invocation: Invocation) -> int:
         device=plan.gpu.device if wants else None,
         gpu=plan.gpu.name if wants else None,
         access=hub_access((plan.origins.get("model_path") or (None,))[-1]),
+        transfer=values["disaggregation_transfer_backend"] if sends else None,
+        devices=values["disaggregation_ib_device"],
     )
-    found = examine(os.environ, request)
+    found = examine(os.environ | plan.as_env(), request)
     record = doctor_record(found)
     show(invocation, lambda: record, lambda: doctor_screen(found))
     return 0 if record["ok"] else 3

@@ -266,7 +266,8 @@ class Allocation(NamedTuple):
     attention of one pipeline stage, not of all. Drafts: ``draft_counted`` counts their weights and cache before it
     sizes the pool, ``no_headroom`` adds no tokens for them. Sparse attention: ``index_counted`` counts the index keys
     in the profile, ``index_shared`` keeps none for a layer without an indexer. Windows: ``window_pools`` for named
-    classes, divided ``windows_by_bytes``, refused below a ``window_floor``, or sized ``windows_by_requests``.
+    classes, divided ``windows_by_bytes``, refused below a ``window_floor``, or sized ``windows_by_requests``; before
+    ``inputs_by_full`` no request is longer than that pool, before ``chunks_shortened`` no chunk, or it waits forever.
     DeepSeek-V4: ``ratios_by_stage`` counts the layers of a pipeline stage (before: all that config.json lists, with the
     draft's), ``ratio_128_by_request``, ``compressed_by_page``. ``media_reserved`` keeps 100 MiB free for multimodal
     inputs, ``fraction_resolved`` takes aiter's share off mem_fraction_static when it is resolved, not when memory is
@@ -281,10 +282,12 @@ class Allocation(NamedTuple):
     window_pools: bool
     windows_by_bytes: bool
     requests_by_tokens: bool
+    inputs_by_full: bool
     states_jointly: bool
     ratios_by_stage: bool
     draft_counted: bool
     ratio_128_by_request: bool
+    chunks_shortened: bool
     states_padded: bool
     index_shared: bool
     media_reserved: bool

@@ -56,7 +56,8 @@ class KvCache(NamedTuple):
 
     ``kinds`` are the caches by kind of layer, ``bytes_per_token`` their sum, ``element`` the bytes of one element.
     ``profiled`` is the capacity in tokens that the memory allows, ``tokens`` the server's max_total_num_tokens (0 or
-    less: it refuses to start), ``sliding_tokens`` the capacity of a separate pool for sliding windows. ``size`` is the
+    less: it refuses to start), ``sliding_tokens`` the capacity of a separate pool for sliding windows, ``longest`` the
+    tokens of the longest request that this pool allows (None: any), and what happens to a longer one. ``size`` is the
     pool's bytes, ``state`` those of linear attention's states, ``slots`` the requests that the server has rows for."""
 
     kinds: tuple[KvKind, ...]
@@ -66,6 +67,7 @@ class KvCache(NamedTuple):
     profiled: int | None = None
     tokens: int | None = None
     sliding_tokens: int | None = None
+    longest: tuple[int, str] | None = None
     size: float | None = None
     state: float = 0.0
     slots: int | None = None
@@ -199,6 +201,9 @@ class Fit(NamedTuple):
         if tokens < context:
             where = " of each replica" if self.replicas > 1 else ""
             return f"the KV cache{where} holds {tokens:,} tokens, less than one request of {context:,} ({named})"
+        if self.kv.longest is not None and self.kv.longest[0] < context:
+            most, end = self.kv.longest
+            return f"a request of more than {most:,} tokens {end}, and {context:,} are needed ({named})"
         requests = self.concurrent_requests(context) or 0
         if requests < (wanted.users or 1):
             users, held = wanted.users or 1, requests_of(requests, context)

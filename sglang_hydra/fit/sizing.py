@@ -169,6 +169,20 @@ def _draft(
     return known.attempt(lambda: draft_of(config, values, known.layout, gpu, decoder, own, known.release))
 
 
+def _longest(values: JsonObject, sliding: int | None, rules: Allocation) -> tuple[int, str] | None:
+    """Returns the longest request in tokens that a pool of ``sliding`` tokens for windows allows, and what happens to a
+    longer one; None if it limits none (allocation.json: inputs_by_full, chunks_shortened)."""
+    chunk, page = int(values.get("chunked_prefill_size") or 0), int(values.get("page_size") or 1)
+    if sliding is None or sliding <= 0 or rules.chunks_shortened:
+        return None
+    where = f"the pool for sliding windows holds {sliding:,} tokens (swa_full_tokens_ratio)"
+    if not rules.inputs_by_full:
+        return sliding, f"is refused: {where}"
+    if 0 < chunk < sliding - page:
+        return None
+    return sliding - page - 1, f"waits forever, with all behind it: {where}, less than chunked_prefill_size and a page"
+
+
 def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | None, decoder: Decoder) -> None:
     """Sizes the KV cache and everything that is allocated after it."""
     known, values, ranks, context = need.known, need.values, need.known.ranks, need.known.context
@@ -197,6 +211,7 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
     if pool is not None:
         size, sliding = max(0.0, pool.size), pool.sliding
         kv = kv._replace(profiled=pool.profiled, tokens=pool.tokens, sliding_tokens=sliding, size=size, slots=slots)
+        kv = kv._replace(longest=_longest(values, sliding, rules))
         need.headroom = float(max(0, pool.shared - pool.profiled) * cells.bytes_per_token)
         needs_floor = rules.window_floor or decoder.compressed is not None
         if needs_floor and sliding is not None and decoder.window and pool.tokens > 0:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,6 +80,7 @@ SEED = 42
 MODEL_ARGUMENTS = ("model_path", "speculative_draft_model_path", "trust_remote_code")
 """The arguments that name the model and its draft, and that allow code of the model."""
 
+_DEVICE_FLAGS = ("--disaggregation-ib-device", "--mooncake-ib-device")
 _MOST_BYTES = 1 << 22
 """Bytes of one file of a model's folder. Larger ones are tokenizers and lists of weights, which set no argument."""
 
@@ -98,8 +101,15 @@ def case_for(
         name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret_name(name)
     }
     host = host_facts() if gpu.device == "cpu" and gpu.memory_mib is None else {}  # the plan is for this machine
-    facts = {**machine_facts(gpu, variables, _cuda_of(version), seed=SEED), **host, **plain(declared)}
+    devices = _typed_devices(flags)
+    facts = {**machine_facts(gpu, variables, _cuda_of(version), seed=SEED), **host, **devices, **plain(declared)}
     return Case(tuple(flags), facts, _models(model, values))
+
+
+def _typed_devices(flags: Sequence[str]) -> JsonDict:
+    """Returns the typed InfiniBand devices as a fact: the server's nodes have them, whatever this machine has."""
+    typed = [value for flag, value in pairwise(flags) if flag in _DEVICE_FLAGS]
+    return {"infiniband": sorted(set(re.findall(r"[A-Za-z][\w.-]*", " ".join(typed))))} if typed else {}
 
 
 def folder_to_read(model: ModelFacts, values: Mapping[str, object]) -> str | None:

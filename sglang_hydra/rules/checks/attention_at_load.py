@@ -18,7 +18,7 @@ _FOR_LATENT = (
 _ENCODER_DECODER = "MllamaForConditionalGeneration"
 _DELTA_NETS = ("Qwen3NextForCausalLM", "Qwen3NextForCausalLMMTP")
 _SPARSE_GLM = "GlmMoeDsaForCausalLM"
-_SPARSE = ("DeepseekV32ForCausalLM", _SPARSE_GLM)
+_SPARSE = ("DeepseekV32ForCausalLM", _SPARSE_GLM, "Glm5NextForConditionalGeneration")
 _SPARSE_V4 = ("DeepseekV4ForCausalLM", "DeepseekV4ForCausalLMNextN")
 # Kernels for one architecture alone: its major compute capability, and its name.
 _BUILT_FOR = {"flashmla": (9, "Hopper"), "cutlass_mla": (10, "Blackwell (SM100)")}
@@ -160,13 +160,15 @@ def check_delta_net_backend(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("RUN021", stage="plan")
 def check_sparse_attention_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     """What: DeepSeek's sparse attention (V3.2, GLM-5) runs on Hopper and on Blackwell of compute capability 10; that of
-        GLM-5, from 0.5.17 on, also on 12.x with kv_cache_dtype=fp8_e4m3. That of DeepSeek-V4 runs on 9, 10 and 12.
+        GLM-5 (not GLM-5.3-Flash), from 0.5.17 on, also on 12.x with kv_cache_dtype=fp8_e4m3. That of DeepSeek-V4 runs
+        on 9, 10 and 12.
     Why: on NVIDIA its indexer calls DeepGEMM, whose kernels are built for 9.x and 10.x; elsewhere they stop with
         "Unsupported architecture" when the server starts. For GLM on 12.x there is flashinfer_sparse_mla, which takes
         an FP8 cache alone. DeepSeek-V4 calls FlashMLA, built for 9.x and 10.x, and kernels of its own on 12.x.
     Upstream: dsa_backend and dsa_indexer of layers/attention, up to 0.5.23; reported for 12.0 and 0.5.12 in
-        sgl-project/sglang#26087. 0.5.23 kernels/ops/attention/flash_mla_sm120.py:678-713 and
-        flash_mla_interface.py:4-12; 0.5.23 layers/attention/deepseek_v4_backend.py:4335.
+        sgl-project/sglang#26087, for GLM-5.3-Flash in #37105 and #40286. 0.5.23 arg_groups/overrides.py:635-641,
+        kernels/ops/attention/flash_mla_sm120.py:678-713, flash_mla_interface.py:4-12,
+        layers/attention/deepseek_v4_backend.py:4335.
     Example: gpu=a100_80gb model=glm_5_fp8 tp_size=16 nnodes=2 -> refused"""
     view, capability = view_of(facts.model, args.json_model_override_args), facts.gpu.compute_capability
     if view is None or not facts.gpu.is_cuda or capability is None:

@@ -16,7 +16,8 @@ __all__ = ["Check", "Examination", "Request", "State", "doctor_record", "doctor_
 
 
 def examine(env: Mapping[str, str], request: Request) -> list[Examination]:
-    """Runs every check of this machine, as a server with the environment ``env`` would find it, in a fixed order.
+    """Runs every check of this machine, as a server with the environment ``env`` would find it, in a fixed order; that
+    of the network only where a KV cache is sent.
 
     Writes nothing, and starts only short queries to the request's interpreter and the vendors' tools. Never raises for
     a missing or broken part: that becomes a finding."""
@@ -24,4 +25,4 @@ def examine(env: Mapping[str, str], request: Request) -> list[Examination]:
     from sglang_hydra.run.doctor.observe import observe
 
     world = observe(env, request)
-    return [check(world) for check in CHECKS]
+    return [check(world) for check in CHECKS if request.transfer or check.name != "check_rdma"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sglang_hydra.run.doctor import driver, gpus, host, storage
+from sglang_hydra.run.doctor import driver, gpus, host, network, storage
 from sglang_hydra.run.doctor.examination import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -15,4 +15,5 @@ CHECKS: tuple[Check, ...] = (
     host.check_port,
     host.check_packages,
     driver.check_torch_build,
+    network.check_rdma,
 )

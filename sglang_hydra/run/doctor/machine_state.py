@@ -16,7 +16,8 @@ class Request(NamedTuple):
     """The server to examine the machine for. ``python`` runs the engine (None: this interpreter), ``model_path`` is a
     folder, a file or a hub id, ``download_dir`` receives downloaded weights (None: the Hugging Face cache). ``device``
     and ``gpu`` are torch's device and the GPU class of the plan, None to use what is here. ``access`` says how the hub
-    may be asked for the model."""
+    may be asked for the model. ``transfer`` is the backend that sends the KV cache to another server (None: none is
+    sent), ``devices`` are the RDMA devices that the plan names for it."""
 
     python: str | None = None
     model_path: str | None = None
@@ -26,6 +27,8 @@ class Request(NamedTuple):
     device: str | None = None
     gpu: str | None = None
     access: Access = OWN
+    transfer: str | None = None
+    devices: str | None = None
 
 
 class Holder(NamedTuple):
@@ -76,6 +79,16 @@ class Space(NamedTuple):
     writable: bool | None = None
 
 
+class RdmaPort(NamedTuple):
+    """One port of an RDMA device. ``link`` is InfiniBand or Ethernet, ``gids`` are the indices of its RoCE v2 GIDs."""
+
+    device: str
+    number: str = "1"
+    active: bool = True
+    link: str = "InfiniBand"
+    gids: tuple[int, ...] = ()
+
+
 class Interpreter(NamedTuple):
     """The engine's environment, read without an import. ``torch_build`` maps cuda, hip and xpu to the version that
     torch was built for, or None. ``problem``: why nothing is known."""
@@ -121,7 +134,8 @@ class ModelFiles(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """Everything that the checks read. ``obstacle`` is why nobody can listen on the server's port."""
+    """Everything that the checks read. ``obstacle`` is why nobody can listen on the server's port.
+    ``peer_memory`` is whether the module is loaded that lets RDMA devices read NVIDIA's GPU memory."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     request: Request = field(default_factory=Request)
@@ -134,6 +148,8 @@ class World:
     weights: Space | None = None
     model: ModelFiles | None = None
     obstacle: Finding | None = None
+    rdma: tuple[RdmaPort, ...] = ()
+    peer_memory: bool = False
 
     @property
     def seen(self) -> Visible:

@@ -13,10 +13,12 @@ from sglang_hydra.facts.hub import cache_root
 from sglang_hydra.facts.nvml import MIB, NoNvml, ask_nvml, nvml_library, slices_of, text_of
 from sglang_hydra.run.doctor import model_files
 from sglang_hydra.run.doctor.machine_state import Gpu, Holder, Interpreter, Nvidia, Request, Space, World
+from sglang_hydra.run.doctor.network import rdma_ports
 from sglang_hydra.run.launch.port import port_obstacle
 
 _SHM = "/dev/shm"
 _ROOT = Path("/")
+_INFINIBAND, _PEER_MEMORY = Path("/sys/class/infiniband"), Path("/sys/module/nvidia_peermem")
 _CONTAINER_MARKS = (("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman"), ("lxc", "lxc"))
 
 
@@ -94,6 +96,8 @@ def observe(env: Mapping[str, str], request: Request) -> World:
         if model
         else None,
         obstacle=port_obstacle(request.host, request.port),
+        rdma=rdma_ports(_INFINIBAND) if request.transfer else (),
+        peer_memory=_PEER_MEMORY.is_dir(),
     )
 
 

@@ -88,7 +88,9 @@ def test_half_known_machines_are_judged(world: World) -> None:
 
 def test_this_machine_can_be_examined(tmp_path: Path) -> None:
     env = {"HF_HUB_OFFLINE": "1", "HOME": str(tmp_path), "HF_TOKEN": SECRET}
-    examinations = examine(env, Request(model_path="org/m", port=0, download_dir=str(tmp_path / "new")))
+    examinations = examine(
+        env, Request(model_path="org/m", port=0, download_dir=str(tmp_path / "new"), transfer="nixl")
+    )
     assert [item.id for item in examinations] == [check.id for check in CHECKS]
     valid(doctor_record(examinations))
     assert SECRET not in shown(examinations) + json.dumps(doctor_record(examinations))

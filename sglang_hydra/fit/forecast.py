@@ -15,6 +15,7 @@ tools/fit_forecast.py makes the coefficients in forecast.json from forecast_meas
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from math import exp, log, sqrt
 from typing import NamedTuple
@@ -100,6 +101,19 @@ def coefficients() -> JsonObject:
     return record
 
 
+def accepted(server: Server, demand: Demand, given: JsonObject | None = None) -> float:
+    """Returns the tokens that each step of ``server`` makes: stated, or as fitted from its drafted ones."""
+    return demand.accepted or 1 + (given or coefficients())["accepted"] * (server.roofline.tokens - 1)
+
+
+def break_even(server: Server, demand: Demand, found: Forecast, own: Own | None = None) -> float | None:
+    """Returns the tokens that each step must make for drafts to cost no time; None for a server without drafts."""
+    if server.roofline.tokens == 1:
+        return None
+    alone = forecast(server._replace(roofline=replace(server.roofline, tokens=1, verified=1)), demand, own=own)
+    return sum(found.step.values()) * accepted(server, demand) / sum(alone.step.values())
+
+
 def forecast(server: Server, demand: Demand, given: JsonObject | None = None, own: Own | None = None) -> Forecast:
     """Forecasts the performance of ``server`` under ``demand``, by the coefficients ``given`` (default: the
     package's)."""
@@ -112,7 +126,7 @@ def forecast(server: Server, demand: Demand, given: JsonObject | None = None, ow
     step["not measured"] = assumed(server, running)
     step = _within_the_limit(step, server.roofline.step(running, context).time)
     if server.roofline.tokens > 1:
-        made = demand.accepted or 1 + known["accepted"] * (server.roofline.tokens - 1)
+        made = accepted(server, demand, known)
         step = {name: seconds * DRAFTING / made for name, seconds in step.items()}
     least = server.roofline.prefill(fresh)
     prompt = _weighted(prompt_terms(server, fresh), server, known, own.prompt)

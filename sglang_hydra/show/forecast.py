@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sglang_hydra.fit.forecast import Demand, Figure, Forecast
+from sglang_hydra.fit.forecast import Demand, Figure, Forecast, accepted, break_even
 from sglang_hydra.fit.forecast_own import Point
 from sglang_hydra.fit.forecast_server import Server
 from sglang_hydra.fit.forecast_terms import MEMORY_TERMS, TERMS
@@ -123,6 +123,10 @@ def _figures(plan: Plan, known: Expected, found: Forecast) -> Iterator[list[tupl
     yield _row("TTFT", ttft, mark if found.ttft else "")
     yield _row("output tokens/s of one GPU", rate(found.tokens_per_gpu), f"{mark}{most}")
     yield _row("output tokens/s", rate(found.tokens), mark)
+    least_made = break_even(known.server, known.demand, found, known.own) if known.server and known.demand else None
+    if least_made and known.server and known.demand:
+        made = f"{accepted(known.server, known.demand):.1f} expected of {known.server.roofline.tokens}"
+        yield _row("speculation pays from", f"{least_made:.1f} tokens a step", made)
     yield _row("requests/s", rate(found.requests), "more arrive: the queue grows" if known.too_much else mark)
 
 

@@ -85,6 +85,7 @@ class LaunchNode:
     force: bool = False
     image: str | None = None
     head_port: int | None = None
+    disk_gib_s: float | None = None
     slurm: SlurmNode = field(default_factory=SlurmNode)
     k8s: K8sNode = field(default_factory=K8sNode)
 

@@ -317,7 +317,7 @@ def draft_of(
     decoder = read_decoder(config, architecture)
     standalone = algorithm == "STANDALONE"
     brings_layers = named != architecture or config.count("num_nextn_predict_layers", default=0) > 0
-    if own or (brings_layers and not standalone):
+    if not standalone and (own or brings_layers):
         return _next_token_layers(config, decoder, values, layout, gpu, release)
     ranks = ranks_of(layout._replace(stages=1), shares_attention=target.shares_attention)
     # The draft loads with the same argument (configs/model_config.from_server_args): only quantization while loading

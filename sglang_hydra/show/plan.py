@@ -25,11 +25,33 @@ def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Lin
     if plan.fit is not None:
         from sglang_hydra.show.memory import memory_lines
 
-        lines += memory_lines(plan.fit, plan.gpu.name)
+        lines += [*memory_lines(plan.fit, plan.gpu.name), *_start_lines(plan)]
     if plan.launchable is not False and plan.values["nnodes"] > 1:
         lines += [*_commands(plan), []]
     lines += folded([text(_counts(plan))], room())
     return [*lines, [], *corrected] if corrected else lines
+
+
+def _start_lines(plan: Plan) -> list[Line]:
+    """Returns what a start does, and how long it reads at a typed speed; [] without one. Each node reads the whole
+    checkpoint, because every rank iterates over all files (0.5.23 model_loader/weight_utils.py:1146-1177)."""
+    speed, weights = plan.nodes.launch.disk_gib_s, plan.fit.weights if plan.fit else None
+    if not speed or speed <= 0 or weights is None or not weights.stages:
+        return []
+    whole, limit = sum(weights.stages) * int(plan.values["tp_size"]) / 2**30, plan.nodes.launch.ready_timeout
+    late = f", longer than launch.ready_timeout={limit:g}" if whole / speed > limit else ""
+    rows = [
+        [
+            text("  read weights"),
+            text(f"{whole:,.0f} GiB on each node: {whole / speed:,.0f} s at {speed:g} GiB/s{late}"),
+        ]
+    ]
+    if sizes := plan.resolution.layout.graphs.sizes:
+        rows.append([text("  capture CUDA graphs"), text(f"{len(sizes)} batch sizes up to {max(sizes)}")])
+    if weights.format == "fp8" and plan.gpu.is_cuda and (plan.gpu.compute_capability or (0,))[0] in (9, 10):
+        words = "10 to 20 minutes at the first start; a volume at ~/.cache keeps its kernels"
+        rows.append([text("  compile DeepGEMM"), text(words)])
+    return [[text("Start", "bold")], *(part for line in columns(rows) for part in folded(line, room())), []]
 
 
 def _command(plan: Plan, is_corrected: bool) -> list[Line]:

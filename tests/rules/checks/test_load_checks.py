@@ -245,6 +245,16 @@ ROWS = (
         attention_at_load.check_latent_kernels,
         overrides="gpu=b200 model=deepseek_v3 tp_size=8 decode_attention_backend=cutlass_mla",
     ),
+    # FlashInfer's trtllm-gen kernels exist for SM100 alone: sgl-project/sglang#24633, flashinfer-ai/flashinfer#3263
+    warned(
+        attention_at_load.check_latent_kernels,
+        "built for Blackwell (SM100)",
+        overrides="gpu=rtx_pro_6000 model=qwen3_30b_a3b moe_runner_backend=flashinfer_trtllm",
+    ),
+    unchanged(
+        attention_at_load.check_latent_kernels,
+        overrides="gpu=b200 model=qwen3_30b_a3b moe_runner_backend=flashinfer_trtllm",
+    ),
     refused(
         attention_at_load.check_latent_backend,
         "torch_native",

@@ -21,11 +21,9 @@ _SPARSE_GLM = "GlmMoeDsaForCausalLM"
 _SPARSE = ("DeepseekV32ForCausalLM", _SPARSE_GLM, "Glm5NextForConditionalGeneration")
 _SPARSE_V4 = ("DeepseekV4ForCausalLM", "DeepseekV4ForCausalLMNextN")
 # Kernels for one architecture alone: its major compute capability, and its name.
-_SM100 = (10, "Blackwell (SM100)")
-_BUILT_FOR = {
-    **{"flashmla": (9, "Hopper"), "cutlass_mla": _SM100, "trtllm_mla": _SM100},
-    **{"flashinfer_trtllm": _SM100, "flashinfer_trtllm_routed": _SM100},
-}
+_BUILT_FOR = {"flashmla": (9, "Hopper")} | dict.fromkeys(
+    ("cutlass_mla", "trtllm_mla", "flashinfer_trtllm", "flashinfer_trtllm_routed"), (10, "Blackwell (SM100)")
+)
 
 
 @rule("RUN007", stage="plan")
@@ -52,8 +50,8 @@ def check_delta_net_gpu(args: ServerArgs, facts: Facts) -> Outcome:
 
 @rule("RUN008", stage="plan")
 def check_latent_kernels(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: flashmla has kernels for Hopper; cutlass_mla, trtllm_mla and flashinfer_trtllm for Blackwell (SM100), not for
-        12.x (RTX PRO 6000, RTX 5090, GB10).
+    """What: flashmla has kernels for Hopper; cutlass_mla, trtllm_mla and flashinfer_trtllm for Blackwell (SM100), not
+        for 12.x (RTX PRO 6000, RTX 5090, GB10).
     Why: SGLang does not check them; 0.5.2 checks trtllm_mla (KER008). FlashInfer's trtllm-gen kernels stop with
         "Unsupported architecture" (flashinfer-ai/flashinfer#3263, sgl-project/sglang#24633 and #17880).
     Upstream: layers/attention/flashmla_backend.py and cutlass_mla_backend.py, 0.5.2; sgl-kernel's builds; 0.5.23

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 from sglang_hydra.arguments.fields import ServerArgs
+from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
@@ -131,6 +132,27 @@ def check_decode_contexts_divide(args: Arguments, facts: Facts) -> Outcome:
         "dcp_size",
         "tp_size",
         offers=(f"tp_size={math.lcm(size, ranks)}", f"dcp_size={math.gcd(size, ranks)}"),
+    )
+
+
+@rule("NOD010", stage="plan")
+def check_fused_projection(args: Arguments, facts: Facts) -> Outcome:
+    """What: MiMo-V2.5's attention runs on at most as many ranks as it has KV heads (4): more GPUs need DP attention.
+    Why: the checkpoint stores queries, keys and values of each of these ranks together; the release refuses the start.
+    Upstream: arg_groups/model_hook.py:573-598 and configs/model_config.py:124-145 of 0.5.23.
+    Example: engine.version=0.5.23 gpu=h200 model=mimo_v2_5 tp_size=8 -> refused"""
+    view, layout = view_of(facts.model, args.json_model_override_args), args.layout
+    if view is None or view.architecture != "MiMoV2ForCausalLM":
+        return None
+    heads = view.get("num_key_value_heads") if view.get("attention_projection_layout") == "fused_qkv" else None
+    ranks = layout.tp // max(layout.attention_groups * layout.attention_contexts, 1)
+    if not heads or heads % max(ranks, 1) == 0:
+        return None
+    return Refusal(
+        f"{view.architecture}: its fused projection is stored for {heads} ranks of attention, and {ranks} are planned",
+        "tp_size",
+        "model_path",
+        offers=(f"enable_dp_attention=true dp_size={layout.tp // heads}", f"tp_size={heads}"),
     )
 
 

@@ -12,6 +12,7 @@ from sglang_hydra.rules.checks import nodes
 from sglang_hydra.rules.rule import Refusal
 from tests.rules.cases import Row, refused, unchanged
 
+MIMO = "gpu=h200 model=mimo_v2_5 engine.version=0.5.23"
 ON_FOUR = "engine.version=0.5.23 gpu=h200 model=qwen3_8b tp_size=4"
 
 ROWS = (
@@ -45,6 +46,10 @@ ROWS = (
     refused(nodes.check_head_address, "a port from 1 to 65535", dist_init_addr="host:70000"),
     refused(nodes.check_head_address, "no number", dist_init_addr="host:http"),
     unchanged(nodes.check_decode_contexts_divide, overrides=ON_FOUR),
+    refused(nodes.check_fused_projection, "for 4 ranks of attention, and 8", overrides=f"{MIMO} tp_size=8"),
+    unchanged(nodes.check_fused_projection, overrides=f"{MIMO} tp_size=4"),
+    unchanged(nodes.check_fused_projection, overrides=f"{MIMO} tp_size=8 enable_dp_attention=true dp_size=2"),
+    unchanged(nodes.check_fused_projection, overrides="gpu=h200 model=mimo_v2_flash tp_size=8 engine.version=0.5.23"),
     unchanged(nodes.check_decode_contexts_divide, overrides=f"{ON_FOUR} dcp_size=2"),
     refused(nodes.check_decode_contexts_divide, "does not divide tp_size=4", overrides=f"{ON_FOUR} dcp_size=3"),
 )

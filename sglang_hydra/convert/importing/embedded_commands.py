@@ -64,7 +64,7 @@ def launches_of_dockerfile(text: str, place: str) -> list[Launch]:
             entry, command = _words(rest), []
         else:
             command = _words(rest)
-    found_here = started([*entry, *command], environment, place or "Dockerfile", image)
+    found_here = started([*entry, *command], environment, place or "Dockerfile", image, bool(entry))
     return [replace(launch, kind="dockerfile", mentions=(*launch.mentions, image)) for launch in found_here]
 
 

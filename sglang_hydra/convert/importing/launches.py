@@ -72,6 +72,9 @@ _DIRECTIVE = re.compile(
 _IF = r"(?:\{\{-?\s*(?:if|with|range)\b[^{}]*\}\}|\{%-?\s*(?:if|for)\b[^%]*%\})"
 _END = r"(?:\{\{-?\s*end\s*-?\}\}|\{%-?\s*end(?:if|for)\s*-?%\})"
 _WITHIN_A_LINE = re.compile(rf"{_IF}((?:(?!{_IF}|{_END}|\belse\b)[^\n])*){_END}")
+_SHELL, _RUNS_ONE_WORD = re.compile(r"(?:\S*/)?(?:ba|da|a|k|z)?sh"), re.compile(r"-[a-z]*c")
+_TAKES_WORDS = re.compile(r"\$\{?[@*0-9]")
+_PLAIN_IMAGE = re.compile(r"(?:^|/)lmsysorg/sglang(?:[:@]|$)")
 _NAMED = re.compile(r"\$\{\w+(?::?-[^{}]*)?\}|\$\w+")
 _OPENED = re.compile(f"{OPEN}([^{CLOSE}]*){CLOSE}")
 
@@ -85,7 +88,7 @@ class Launch:
     ``environment`` are the process's variables in the source. ``mentions`` are texts that may name the hardware or the
     release. ``gpu_count`` is the number of GPUs of the process, ``nodes`` the number of machines. ``files`` maps paths
     to texts that the source writes; ``model`` is the hub name beside a path. ``remarks`` list ignored parts of the
-    source."""
+    source. ``fault`` says why what the source starts is not this server."""
 
     kind: str
     place: str
@@ -104,6 +107,7 @@ class Launch:
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
     remarks: tuple[str, ...] = ()
     model: str | None = None
+    fault: str | None = None
 
 
 def of_every_node(words: Sequence[str], also: Sequence[str] = ()) -> tuple[str, ...]:
@@ -262,6 +266,37 @@ def bare_flags(words: Sequence[str]) -> list[str] | None:
     if words and words[0].startswith("--") and any(word.partition("=")[0] in MODEL_FLAGS for word in words):
         return list(words)
     return None
+
+
+def fault_of(words: Sequence[str], image: str = "", has_program: bool = True) -> str | None:
+    """Returns why the command ``words`` does not start the server that it contains, or None. A shell with ``-c`` runs
+    one word (POSIX, sh). Without ``has_program``, the words go to the entry point of ``image``: that of lmsysorg/sglang
+    runs them as they are (docker/Dockerfile, FROM nvidia/cuda)."""
+    for shell, option, script, *rest in (words[at:] for at in range(len(words) - 3)):
+        if _SHELL.fullmatch(shell) and _RUNS_ONE_WORD.fullmatch(option):
+            own = [word for word in rest if word.startswith("-") and word != "--"]
+            if own and not _TAKES_WORDS.search(script):
+                text = f"{shell} {option} runs only the word after it, {without_marks(script)!r}"
+                return f"{text}: {own[0]} and the other words are no part of it"
+            return None
+    if joined := next((word for word in words if re.match(r"-m\s+\S", word)), None):
+        return f"Python gets {without_marks(joined)!r} as one word, and finds no such module"
+    if not words or not (has_program or _PLAIN_IMAGE.search(image)):
+        return None
+    if " " in words[0].strip() and has_launch_command(words[0]):
+        return f"the container runs a program with the name {without_marks(words[0])!r}, and there is none"
+    if words[0].startswith("--") and not has_program:
+        return f"the image starts no server by itself: it runs the words as a command, and {words[0]} is none"
+    return None
+
+
+def fault_of_command(words: Sequence[str]) -> str | None:
+    """Returns why a typed command does not start the server that it contains, or None. Of ``docker run``, the words
+    after the image are what runs."""
+    at = next((place for place, word in enumerate(words) if _PLAIN_IMAGE.search(word)), None)
+    if at is None:
+        return fault_of(words)
+    return fault_of(words[at + 1 :], words[at], any(word.startswith("--entrypoint") for word in words[:at]))
 
 
 ROOT = "/.of-another-machine"

@@ -14,6 +14,7 @@ from sglang_hydra.convert.importing.launches import (
     OPEN,
     Launch,
     bare_flags,
+    fault_of,
     has_launch_command,
     of_every_node,
     opened,
@@ -135,7 +136,7 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
     where = f"{place}, {pod.kind or 'container'} {name}".rstrip()
     mentions = (image, *pod.mentions)
     count = _gpus(node.get("resources"))
-    for launch in started(words, environment, where, image):
+    for launch in started(words, environment, where, image, has_program=bool(node.get("command"))):
         yield replace(
             launch,
             kind="kubernetes",
@@ -147,19 +148,24 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
         )
 
 
-def started(words: Sequence[str], environment: Mapping[str, str], place: str, image: str) -> Iterator[Launch]:
-    """Finds the servers in a container's words: SGLang itself, a shell that starts it, or flags for an SGLang image."""
+def started(
+    words: Sequence[str], environment: Mapping[str, str], place: str, image: str, has_program: bool = True
+) -> Iterator[Launch]:
+    """Finds the servers in a container's words: SGLang itself, a shell that starts it, or flags for an SGLang image.
+    Without ``has_program`` the words go to the image's entry point."""
+    fault = fault_of(words, image, has_program)
     split = split_launch(words)
     if split is None and "sglang" in image.lower():
         flags = bare_flags(words) or bare_flags(words[1:])  # the image's entry point is the program
         split = ([], flags) if flags is not None else None
     if split is not None:
-        yield Launch("container", place, words=tuple(split[1]), environment=environment, mentions=tuple(split[0]))
+        mentions = tuple(split[0])
+        yield Launch("container", place, words=tuple(split[1]), environment=environment, mentions=mentions, fault=fault)
         return
     for word in words:
         if has_launch_command(word):
             for launch in Script(place, lambda text, where: []).launches(word, environment):
-                yield replace(launch, place=place)
+                yield replace(launch, place=place, fault=fault)
 
 
 def launches_of_compose(document: JsonObject, place: str) -> list[Launch]:
@@ -173,8 +179,9 @@ def launches_of_compose(document: JsonObject, place: str) -> list[Launch]:
         words = [word for key in ("entrypoint", "command") for word in _compose_words(service.get(key))]
         image = str(service.get("image") or "")
         texts = tuple(_texts(service.get("deploy")))
-        for launch in started(words, environment, f"{place}, service {name}", _interpolated(image)):
-            mentions = (*launch.mentions, _interpolated(image), *texts)
+        image = _interpolated(image)
+        for launch in started(words, environment, f"{place}, service {name}", image, bool(service.get("entrypoint"))):
+            mentions = (*launch.mentions, image, *texts)
             count = _compose_gpus(service)
             found.append(replace(launch, kind="compose", name=str(name), mentions=mentions, gpu_count=count))
     return found

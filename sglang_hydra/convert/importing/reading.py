@@ -27,6 +27,7 @@ _VERSION = re.compile(
 _REMARK = re.compile(r"(?:^|(?<=[ \t]))#.*$", re.MULTILINE)
 _PIN = re.compile(rf"\bsglang(?:\[[\w,-]{{0,80}}\])?==(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?{_BUILD})")
 _NODE_RANK = "node_rank"
+_AS_WORDS = 'write the whole command, each word an item: ["python3", "-m", "sglang.launch_server", "--model-path", ...]'
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -70,6 +71,8 @@ def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> t
     _take_hidden_model(launch, arguments)
     for remark in launch.remarks:
         arguments.findings.append(Finding("warning", "IMP011", remark))
+    if launch.fault is not None:
+        arguments.findings.append(Finding("error", "IMP020", launch.fault, hint=_AS_WORDS))
     return launch, arguments
 
 

@@ -14,6 +14,7 @@ from sglang_hydra.convert.importing.launches import (
     CONTAINERS,
     Launch,
     bare_flags,
+    fault_of_command,
     has_launch_command,
     of_every_node,
     opened,
@@ -328,7 +329,9 @@ class Script:
                 below.variables.update(_positional(fields, text))
                 for launch in self._run(text, below, depth + 1, line - 1):
                     mentions = (*launch.mentions, *fields[: fields.index(text)])
-                    yield replace(launch, mentions=mentions, environment={**environment, **launch.environment})
+                    own = {**environment, **launch.environment}
+                    fault = fault_of_command(fields) or launch.fault
+                    yield replace(launch, mentions=mentions, environment=own, fault=fault)
             return
         kind = "command"
         if split is None and not own and (flags := bare_flags(fields)) is not None:
@@ -346,6 +349,7 @@ class Script:
             mentions=tuple(without_marks(word) for word in before),
             gpu_count=gpus_of_container(before) if kind == "container" else None,
             files=dict(shell.files),
+            fault=fault_of_command(fields),
         )
 
     def _at(self, line: int) -> str:
@@ -367,13 +371,17 @@ def _tokens(commands: Sequence[Command]) -> Iterator[tuple[str, Command]]:
 
 
 def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
-    """Yields each server once: a script may print its command before running it."""
-    seen: list[tuple[object, ...]] = []
+    """Yields each server once, without a fault where one of its commands has none: a script may print its command,
+    without the quotes, before running it."""
+    found: list[tuple[tuple[object, ...], Launch]] = []
     for launch in launches:
         key = (launch.words, launch.values, launch.environment, launch.name)
-        if key not in seen:
-            seen.append(key)
-            yield launch
+        at = next((place for place, (other, _) in enumerate(found) if other == key), None)
+        if at is None:
+            found.append((key, launch))
+        elif launch.fault is None:
+            found[at] = (key, replace(found[at][1], fault=None))
+    yield from (launch for _, launch in found)
 
 
 def _positional(fields: Sequence[str], text: str) -> dict[str, Value]:

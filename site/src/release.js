@@ -22,6 +22,25 @@ export function unpack(fs, folder, archive) {
 }
 
 /**
+ * The archive of an older wheel, from that of the next newer and what differs (site/releases.py).
+ * @param {Uint8Array} newer @param {Uint8Array} difference
+ */
+export function older(newer, difference) {
+  const start = 4 + new DataView(difference.buffer, difference.byteOffset).getUint32(0);
+  /** @type {(number | [number, number])[]} */
+  const steps = JSON.parse(new TextDecoder().decode(difference.subarray(4, start)));
+  const made = new Uint8Array(steps.reduce((/** @type {number} */ sum, step) => sum + (typeof step === "number" ? step : step[1]), 0));
+  let at = 0;
+  let read = start;
+  for (const step of steps) {
+    const part = typeof step === "number" ? difference.subarray(read, (read += step)) : newer.subarray(step[0], step[0] + step[1]);
+    made.set(part, at);
+    at += part.length;
+  }
+  return made;
+}
+
+/**
  * What the planner's Python asks (python/page_release.py), and `start`, which starts what it asked for in vain and
  * returns whether that was anything.
  * @param {any} planner the planner's Pyodide

@@ -1,7 +1,7 @@
 // Runs the Python package in a worker: each message is a question in JSON, answered in order. It says what it loads, and
 // names what does not come. A release whose own code a plan needs is asked in a Python beside it (release.js).
 import { BUILD, FILES } from "./build.js";
-import { releases, unpack } from "./release.js";
+import { older, releases, unpack } from "./release.js";
 
 const PACKAGES = "/lib/python3.13/site-packages";
 const base = new URL("..", import.meta.url).href;
@@ -98,13 +98,22 @@ async function newPython() {
 /** @param {string} name @returns {Promise<any>} */
 const json = (name) => plain(`${base}${name}`).then((response) => (response.ok ? response.json() : {}), () => ({}));
 
-/** One wheel of a release. The page hears how much of all that were asked for has come. @param {string} folder @param {Record<string, number>} sizes */
-async function fetchWheel(folder, sizes) {
-  coming.total += sizes[folder];
-  return new Uint8Array(await packed(`releases/${folder}.bin`, (bytes) => {
+/** @typedef {Record<string, [size: number, newer: string | null]>} Index of the wheels that the site has */
+
+/**
+ * One wheel of a release, by way of the newer ones that it is made of. The page hears how much of all that were asked
+ * for has come.
+ * @param {string} folder @param {Index} index @returns {Promise<Uint8Array>}
+ */
+async function fetchWheel(folder, index) {
+  const [size, newer] = index[folder];
+  coming.total += size;
+  const own = packed(`releases/${folder}.bin`, (bytes) => {
     coming.loaded += bytes;
     postMessage({ release: { ...coming } });
-  }));
+  });
+  const [came, base] = await Promise.all([own, newer && fetchWheel(newer, index)]);
+  return base ? older(base, new Uint8Array(came)) : new Uint8Array(came);
 }
 const coming = { loaded: 0, total: 0 };
 
@@ -121,9 +130,9 @@ async function start() {
     python.FS.mkdirTree(file.slice(0, file.lastIndexOf("/")));
     python.FS.writeFile(file, content);
   }
-  const sizes = await index;
-  const asked = releases(python, newPython, (folder) => fetchWheel(folder, sizes), () => packed(FILES.library, () => {}), PACKAGES);
-  python.runPython("from page_release import install\ninstall")(asked.page, Object.keys(sizes));
+  const known = await index;
+  const asked = releases(python, newPython, (folder) => fetchWheel(folder, known), () => packed(FILES.library, () => {}), PACKAGES);
+  python.runPython("from page_release import install\ninstall")(asked.page, Object.keys(known));
   return { answer: python.runPython("from sglang_hydra.cli.answers import answer\nanswer"), asked };
 }
 

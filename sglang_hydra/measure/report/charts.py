@@ -89,7 +89,10 @@ def scatter(marks: Sequence[Mark], x: Axis, y: Axis, is_log: bool = False) -> st
         _joined(svg, line, x_scale, y_scale, f"server {line[0].kind}", {"data-s": str(line[0].series)})
     for mark in sorted(marks, key=lambda mark: (-mark.older, mark.on_front)):
         _mark(svg, mark, x_scale, y_scale)
-    _labels(svg, [mark for mark in marks if mark.label and not mark.older], x_scale, y_scale)
+    labelled = [
+        mark for mark in marks if mark.label and not mark.older and (mark.on_front or mark.series < _COLOURS - 1)
+    ]
+    _labels(svg, labelled, x_scale, y_scale)
     return _written(svg)
 
 

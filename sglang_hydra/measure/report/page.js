@@ -1,4 +1,3 @@
-"use strict";
 const all = (wanted) => [...document.querySelectorAll(wanted)];
 const tip = document.getElementById("tip"), points = document.getElementById("points");
 
@@ -41,20 +40,13 @@ for (const button of all(".legend button")) {
 }
 
 if (points) {
-  const body = points.tBodies[0], rows = [...body.rows], heads = [...points.tHead.rows[0].cells];
+  const rows = [...points.tBodies[0].rows], heads = [...points.tHead.rows[0].cells];
   const filter = document.getElementById("filter");
   const key = (row, column) => row.cells[column].dataset.value ?? row.cells[column].textContent;
-  const compare = (a, b) => (a === "") - (b === "") || (isNaN(a) || isNaN(b) ? a.localeCompare(b) : a - b);
   heads.forEach((head, column) => {
-    const sort = () => {
-      const way = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
-      heads.forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", way === 1 ? "ascending" : "descending");
-      body.append(...rows.sort((a, b) => way * compare(key(a, column), key(b, column))));
-    };
     head.tabIndex = 0;
-    head.addEventListener("click", sort);
-    head.addEventListener("keydown", (event) => event.key === "Enter" && sort());
+    head.addEventListener("click", () => sortRows(points, column, key));
+    head.addEventListener("keydown", (event) => event.key === "Enter" && sortRows(points, column, key));
   });
   filter.addEventListener("input", () => {
     const wanted = filter.value.toLowerCase().split(/\s+/);

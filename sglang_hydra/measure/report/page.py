@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from sglang_hydra.measure.report.comparing import (
     Metric,
     load_of_point,
     misses,
+    server_words,
     servers_of,
     slo_words,
 )
@@ -37,7 +39,12 @@ from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import plural
 
-_PARTS = {name: Path(__file__).with_name(f"page.{name}") for name in ("html.j2", "css", "js")}
+_PARTS = {
+    name: Path(__file__).with_name(name) for name in ("page.html.j2", "tokens.css", "page.css", "table.js", "page.js")
+}
+"""The site and the documentation read ``tokens.css`` too, the catalog ``table.js``, which is a module there."""
+_COLOURED = 5
+"""The servers with a colour of their own: the best ones. The others are grey."""
 
 
 def page(report: Report) -> str:
@@ -49,8 +56,9 @@ def page(report: Report) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible
     )
     parts = {name: file.read_text(encoding="utf-8") for name, file in _PARTS.items()}
-    style, script = parts["css"].strip(), parts["js"].strip()
-    template = environment.from_string(parts["html.j2"])
+    style = parts["tokens.css"] + parts["page.css"].strip()
+    script = parts["table.js"].replace("export ", "", 1) + parts["page.js"].strip()
+    template = environment.from_string(parts["page.html.j2"])
     names = [sweep.name for sweep in report.sweeps]
     drawn = _Drawn(report)
     return template.render(
@@ -58,14 +66,15 @@ def page(report: Report) -> str:
         script=_markup(script),
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'",
-        title=", ".join(names),
-        counts=counts(report),
+        title=title(report),
+        counts=", ".join(filter(None, [" against ".join(names), dates(report), counts(report)])),
+        shared=" ".join(dict.fromkeys(word for sweep in report.sweeps for word in server_words(sweep.shared))),
         typed=[" ".join(sweep.words) for sweep in report.sweeps],
         answers=report.search_answers,
         problems=[finding.message for sweep in report.sweeps for finding in sweep.problems],
         workloads=[drawn.workload(each) for each in report.largest],
         undrawn=len(report.workloads) - len(report.largest),
-        legend=[(number, name, _markup(legend_mark(number))) for number, name in enumerate(drawn.names)],
+        legend=[(number, name, _markup(legend_mark(number))) for number, name in enumerate(drawn.legend)],
         sweeps=names,
         changes=[_change(item) for item in report.changes],
         keys=report.keys,
@@ -91,6 +100,23 @@ def _hash(content: str) -> str:
 def _visible(value: object) -> object:
     """Spells out control characters, invisible ones and direction marks of a text in the template."""
     return printable(value) if type(value) is str else value
+
+
+def title(report: Report) -> str:
+    """Returns the models and the GPUs of a report in words, its sweeps' names if their plans are not there."""
+    found = {name: dict.fromkeys(value for sweep in report.sweeps for value in sweep.environment.get(name, ()))
+             for name in ("model", "gpu")}  # fmt: skip
+    return " on ".join(", ".join(values) for values in found.values() if values) or ", ".join(
+        sweep.name for sweep in report.sweeps
+    )
+
+
+def dates(report: Report) -> str:
+    """Returns the first and the last day of the measurements; empty without one."""
+    days = sorted(
+        str(row.record["started"])[:10] for sweep in report.sweeps for row in sweep.rows if row.record.get("started")
+    )
+    return " to ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
 
 
 def counts(report: Report) -> str:
@@ -123,13 +149,22 @@ def spelled(low_high: Interval | None) -> str:
 
 class _Drawn:
     """Prepares the drawing of a report: each server has a number, which sets its colour and shape, and a name; each
-    point has its row of the table."""
+    point has its row of the table. Beyond five servers only the best have a number of their own: those with the most
+    titles, then with the most points on a front."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self._sweeps = [sweep.name for sweep in report.sweeps]
         self._server = servers_of(report.groups)
-        self.names = list(dict.fromkeys(self._server.values()))
+        names = list(dict.fromkeys(self._server.values()))
+        titles = Counter(self._name(winner.verdict.best) for each in report.workloads for winner in each.winners)
+        unbeaten = Counter(
+            self._name(group) for front in report.fronts for group in front.groups if id(group) in front.best
+        )
+        best = sorted(names, key=lambda name: (-titles[name], -unbeaten[name]))[:_COLOURED]
+        self._coloured = [name for name in names if name in best]
+        rest = len(names) - len(best)
+        self.legend = [*self._coloured, *([plural(rest, "other server")] if rest else [])]
         self._points = {id(group): number for number, group in enumerate(report.groups)}
 
     def workload(self, workload: Workload) -> JsonDict:
@@ -145,12 +180,16 @@ class _Drawn:
             "leaders": [(leader.load, map(self._leader, leader.verdicts, metrics)) for leader in workload.leaders],
         }
 
+    def _name(self, group: Group) -> str:
+        return self._server[group.first.server_id]
+
     def _called(self, group: Group) -> str:
-        name = self._server[group.first.server_id]
+        name = self._name(group)
         return f"{group.first.sweep}: {name}" if len(self._sweeps) > 1 else name
 
     def _series(self, group: Group) -> int:
-        return self.names.index(self._server[group.first.server_id])
+        name = self._name(group)
+        return self._coloured.index(name) if name in self._coloured else _COLOURED
 
     def _cards(self, winners: Sequence[Winner]) -> list[JsonDict]:
         """Returns one card for each server that is best at something."""

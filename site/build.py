@@ -16,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +26,8 @@ from markupsafe import Markup
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+SHARED = ROOT / "sglang_hydra" / "measure" / "report"
+"""Where the report has its colours and its table, which are the site's too."""
 OUT = ROOT / "build" / "site"
 CSP = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; "
@@ -33,7 +36,7 @@ CSP = (
 DOWNLOAD_MB = 8
 PREVIEW = "preview.png"
 """The picture of the site, for its pages without one of their own."""
-_OF_PLANNING = ("build", "dom", "link", "loading", "python", "release", "result", "worker")
+_OF_PLANNING = ("bar", "build", "card", "dom", "link", "loading", "python", "release", "result", "worker")
 _MODULES = (*(f"assets/{name}.js" for name in _OF_PLANNING), "python/pyodide.mjs")
 """What a page that plans imports beside its own script: fetched together, not each after the one that names it. The
 packed files are not preloaded: the page would not be loaded before they are."""
@@ -82,8 +85,8 @@ def first_plan() -> dict[str, Any]:
 
     question = {"ask": "plan", "form": {**_AT_HOME, "more": "random_seed=42"}}
     made: dict[str, Any] = json.loads(answer(json.dumps(question)))
-    fit = {"memory": made["memory"], "memory_gib": made["plan"]["fit"]["memory_gib"]}
-    return {**made, **fit, "bar": memory_bar(fit)}
+    (bar,) = memory_bars([{**made["plan"]["fit"], "memory": made["memory"]}])
+    return {**made, "bar": bar}
 
 
 def link_to(form: dict[str, str]) -> str:
@@ -125,18 +128,16 @@ class Pages:
         file.write_text(self._environment.get_template(template).render(known), encoding="utf-8")
 
 
-def memory_bar(shown: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The memory of a GPU as rectangles of a picture that is 1000 wide, the GPU's ``end`` in it, and its rows."""
-    if shown is None or not shown["memory_gib"]:
-        return None
-    sizes = [(name, float(size)) for name, size, _ in shown["memory"] if name != "left" and size.strip() != "?"]
-    total, x, parts = max(shown["memory_gib"], sum(size for _, size in sizes)), 0.0, []
-    for name, size in sizes:
-        width = round(1000 * max(size, 0.0) / total, 1)
-        css = f"m-{name.lower().replace(' ', '-')}"
-        parts.append({"name": name, "size": size, "class": css, "x": round(x, 1), "width": width})
-        x += width
-    return {"bar": parts, "end": round(996 * shown["memory_gib"] / total, 1), "memory": shown["memory"]}
+def memory_bars(shown: Iterable[dict[str, Any] | None]) -> list[Markup | None]:
+    """The memory of a GPU of each plan as a picture (src/bar.js); None where its size is unknown."""
+    fits = [fit and fit["memory_gib"] and [fit["memory"], {name: fit.get(name) for name in _OF_FIT}] for fit in shown]
+    drawn = subprocess.run(
+        ["node", HERE / "draw.js"], input=json.dumps(fits), stdout=subprocess.PIPE, text=True, check=True
+    )
+    return [picture and Markup(picture) for picture in json.loads(drawn.stdout)]
+
+
+_OF_FIT = ("memory_gib", "left_gib", "error_gib")
 
 
 def write_catalog(pages: Pages) -> None:
@@ -153,6 +154,10 @@ def write_catalog(pages: Pages) -> None:
     first, date = LOADS[0], data_date()
     source = {kind: {one["name"]: one["source"] for one in known[kind]} for kind in ("models", "gpus")}
     rows: dict[str, list[dict[str, Any]]] = {model["name"]: [] for model in known["models"]}
+    best = [plan_of(pair)[1] for pair in known["pairs"]]
+    for plan, bar in zip(best, memory_bars(best), strict=True):
+        if plan:
+            plan["bar"] = bar
     for pair in known["pairs"]:
         sources = {"model": source["models"][pair["model"]], "gpu": source["gpus"][pair["gpu"]]}
         rows[pair["model"]].append(write_pair(pages, {**pair, "date": date, "sources": sources}))
@@ -180,12 +185,11 @@ def write_pair(pages: Pages, pair: dict[str, Any]) -> dict[str, Any]:
 
     first, gpu = LOADS[0], pair["gpu"]
     none = f"{pair['path']} on {gpu}: no plan of up to {COUNTS[-1]} GPUs was found that holds {first.words}"
-    load = next((load for load in LOADS if pair["fewest"][load.name]), first)
-    best = pair["fewest"][load.name]
+    load, best = plan_of(pair)
     words = [*best["words"], *(word for word in load.typed if word not in best["words"])] if best else [
         *pair["counts"][0]["words"], *first.typed]  # fmt: skip
     form = json.loads(answer(json.dumps({"ask": "fill", "add": words})))["form"]
-    shown = {"best": best, "bar": memory_bar(best), "loads": LOADS, "link": link_to(form)}
+    shown = {"best": best, "loads": LOADS, "link": link_to(form)}
     shown |= {"verdict": best["title"] if best else none, "typed": shlex.join(words)}
     pages.write(
         f"fit/{pair['model']}/{gpu}.html", "fit.html", **pair, **shown, preview=f"fit/{pair['model']}/preview.png"
@@ -196,6 +200,14 @@ def write_pair(pages: Pages, pair: dict[str, Any]) -> dict[str, Any]:
     label = held["title"] if held else none
     cell = {"gpu": gpu, "marks": marks, "text": text or "-", "class": colour_of(text), "label": label, "best": held}
     return {**cell, "typed": shlex.join(words), "verdict": label.partition(": ")[2]}
+
+
+def plan_of(pair: dict[str, Any]) -> tuple[Any, dict[str, Any] | None]:
+    """The first load that a pair holds, and the plan that does; the first of all and None for none."""
+    from catalog import LOADS
+
+    load = next((load for load in LOADS if pair["fewest"][load.name]), LOADS[0])
+    return load, pair["fewest"][load.name]
 
 
 def mark_of(best: dict[str, Any] | None) -> str:
@@ -255,6 +267,8 @@ def main() -> None:
     OUT.mkdir(parents=True)
     python = write_python(OUT, asked_first())
     shutil.copytree(HERE / "src", OUT / "assets")
+    for name in ("tokens.css", "table.js"):
+        shutil.copy(SHARED / name, OUT / "assets")
     exact = [] if arguments.without_releases else write_releases(OUT / "releases")
     left_out = {"docs/index": arguments.without_docs, "catalog": arguments.without_catalog}
     (OUT / "own.json").write_text("{}", encoding="utf-8")
@@ -264,12 +278,14 @@ def main() -> None:
         arguments.address and f"{arguments.address.rstrip('/')}/",
     )
     known = options()
+    paired = {kind: [] if arguments.without_catalog else [one["name"] for one in known[kind] if one["name"] != "tiny"]
+              for kind in ("models", "gpus")}  # fmt: skip
     offered = {name: known[name] for name in ("gpus", "models", "releases")}
     total = sum((OUT / name).stat().st_size for name in python.first)
     offered |= {
         "modules": _MODULES,
         "exact": exact,
-        "options": script_json({"formats": known["formats"]}),
+        "options": script_json({"formats": known["formats"], "paired": paired}),
         "total": total,
     }
     examples = [(label, link_to(form)) for label, form in _EXAMPLES]

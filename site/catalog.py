@@ -174,6 +174,7 @@ def _shown(plan: Plan, path: str) -> dict[str, Any]:
         "left_gib": None if fit is None or fit.left is None else round(fit.left / 2**30, 1),
         "memory": [[cell for cell, _ in row] for row in memory_rows(fit)] if fit is not None else [],
         "memory_gib": fit.memory / 2**30 if fit is not None and fit.memory else None,
+        "error_gib": None if fit is None else fit.error_gib,
         "commands": command_cells(plan),
     }
 

@@ -1,9 +1,11 @@
-"""Draws previews, the pictures of links to the site: a plan, and the GPUs that serve a model."""
+"""Draws previews, the pictures of links to the site: a plan, the GPUs that serve a model, a model on a GPU."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,12 @@ from PIL import Image, ImageDraw, ImageFont
 SIZE = (1200, 630)
 """What social networks and chats show whole, in pixels."""
 MARGIN, COLUMNS, GRID_TOP, GAP = 50, 7, 236, 8
-INK, DIM, PAGE = "#1b1d22", "#565b66", "#ffffff"
-COLOURS = dict(
-    re.findall(
-        r"^\.(c\d+|none) \{ background: (#\w{6}); \}",
-        (Path(__file__).parent / "src" / "style.css").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-)
-"""Those of the matrix, by the class of a cell."""
+TOKENS = Path(__file__).resolve().parents[1] / "sglang_hydra" / "measure" / "report" / "tokens.css"
+COLOURS = {name: light or colour for name, light, colour in re.findall(
+    r"--([\w-]+): (?:light-dark\((#\w{6}),|(#\w{6}))", TOKENS.read_text(encoding="utf-8"))}  # fmt: skip
+"""Those of light pages, by their names; a cell of the matrix has that of its class."""
+COLOURS["none"] = COLOURS["c0"]
+INK, DIM, PAGE = COLOURS["ink"], COLOURS["dim"], COLOURS["card"]
 
 
 def draw_plan(file: Path, verdict: str, tiles: Sequence[Mapping[str, str]], command: str) -> None:
@@ -61,15 +60,38 @@ def draw_model(file: Path, model: str, load: str, sentence: str, cells: Sequence
         room, command = f"{found['gpu']}: {found['best']['room']}", f"sglang-hydra plan {found['typed']}"
         pen.text((MARGIN, SIZE[1] - 84), room, DIM, _fitting(pen, room, 26))
         pen.text((MARGIN, SIZE[1] - 48), command, INK, _fitting(pen, command, 26))
-    image.quantize(64).save(file, optimize=True)
+    image.quantize(12).save(file, optimize=True)
 
 
+def draw_pair(file: Path, cell: Mapping[str, Any], title: str, lines: Sequence[str], command: str) -> None:
+    """Writes a PNG of a model on a GPU: the verdict, ``lines`` below, and the command. Its colour is that of its
+    ``cell`` in the matrix. There are thousands of them: four colours, drawn at half the size."""
+    ink, dim, colour, page = range(4)
+    image = Image.new("P", (SIZE[0] // 2, SIZE[1] // 2), page)
+    pen = ImageDraw.Draw(image)
+    pen.fontmode = "1"
+    name, _, verdict = title.partition(": ")
+    pen.rectangle((0, 0, image.width, 58), colour)
+    pen.text((25, 15), name, ink, _fitting(pen, name, 28, 550))
+    pen.text((25, 72), verdict, ink, _fitting(pen, verdict, 24, 550))
+    for place, line in enumerate(lines):
+        pen.text((25, 118 + 27 * place), line, ink, _fitting(pen, line, 19, 550))
+    for place, line in enumerate(textwrap.wrap(command, 60)[:4]):
+        pen.text((25, 210 + 24 * place), line, dim, _font(17))
+    image = image.resize(SIZE, Image.Resampling.NEAREST)
+    image.putpalette(b"".join(bytes.fromhex(name[1:]) for name in (INK, DIM, COLOURS[cell["class"]], PAGE)))
+    image.save(file, bits=2, compress_level=9)
+
+
+@lru_cache
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size)
 
 
-def _fitting(pen: ImageDraw.ImageDraw, text: str, size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def _fitting(
+    pen: ImageDraw.ImageDraw, text: str, size: int, width: int = SIZE[0] - 2 * MARGIN
+) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """The largest font of at most ``size`` in which the text fits the width."""
-    while size > 16 and pen.textlength(text, _font(size)) > SIZE[0] - 2 * MARGIN:
+    while size > 10 and pen.textlength(text, _font(size)) > width:
         size -= 2
     return _font(size)

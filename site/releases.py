@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -59,8 +59,6 @@ def write_releases(out: Path) -> list[str]:
 
 def archive(wheel: object) -> Archive:
     """Returns the files of a wheel that are read, with all folders of the wheel."""
-    from parts import joined
-
     from sglang_hydra.releases import wheels
     from sglang_hydra.releases.parts import is_wanted
     from sglang_hydra.releases.records import Wheel
@@ -72,7 +70,13 @@ def archive(wheel: object) -> Archive:
     assert sealed is not None
     wanted = [name for name in names if wheel.size < _SMALL or is_wanted(name, wheels.read_files())]
     files = {name: sealed.read(sealed.folders[0] + name) for name in wanted if (place / name).is_file()}
-    content = joined(files, (str(PurePosixPath(name).parent) for name in names))
+    return archive_of(files, (str(PurePosixPath(name).parent) for name in names))
+
+
+def archive_of(files: Mapping[str, bytes], folders: Iterable[str]) -> Archive:
+    from parts import joined
+
+    content = joined(files, folders)
     end, places = len(content), {}
     for name in sorted(files, reverse=True):
         places[name] = (end - len(files[name]), end)

@@ -1,4 +1,5 @@
-"""What the site has beside docs/: the changelog, how to contribute, and files of the repository that pages link to."""
+"""What the site has beside docs/: the changelog, how to contribute, the colours, and files of the repository that pages
+link to."""
 
 from __future__ import annotations
 
@@ -9,7 +10,11 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+PAGES = {
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "tokens.css": "sglang_hydra/measure/report/tokens.css",
+}
 _OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:conf|examples)/[\w./-]+)\)")
 
 

@@ -1,12 +1,11 @@
 // Filters and sorts the matrix, which is in the page already. The address keeps what was chosen.
 import { byId, field } from "./dom.js";
+import { sortRows } from "./table.js";
 
 const table = /** @type {HTMLTableElement} */ (byId("matrix"));
 const rows = [...table.tBodies[0].rows];
 const heads = [...(table.tHead?.rows[0].cells ?? [])];
 const FIELDS = ["load", "filter", "gpu-filter", "most"];
-let sorted = "";
-let isReversed = false;
 
 /** Letters and digits alone: what people write apart, with points or dashes, is one name. @param {string} text */
 const flat = (text) => text.toLowerCase().replace(/[^a-z0-9]/g, "");
@@ -31,7 +30,10 @@ function isNamed(written, name) {
 const mark = (cell) => cell.dataset[field("load").value] ?? "";
 
 /** The number of GPUs in a cell; a pair that nothing serves comes last. @param {HTMLTableCellElement} cell */
-const number = (cell) => parseInt(mark(cell)) || Infinity;
+const number = (cell) => Number.parseInt(mark(cell), 10) || Infinity;
+
+/** @param {HTMLTableRowElement} row @param {number} column */
+const sortKey = ({ cells }, column) => (column ? String(Number.parseInt(mark(cells[column]), 10) || "") : cells[0].textContent ?? "");
 
 function relabel() {
   const load = /** @type {HTMLSelectElement} */ (byId("load")).selectedOptions[0].text;
@@ -62,18 +64,6 @@ function filter() {
   const classes = isShown.filter(Boolean).length - 1;
   byId("shown").textContent = `${count} of ${rows.length} models, ${classes} of ${heads.length - 1} GPU classes`;
   byId("none").hidden = count > 0 && classes > 0;
-}
-
-/** @param {string} gpu */
-function sort(gpu) {
-  isReversed = gpu === sorted && !isReversed;
-  sorted = gpu;
-  const column = gpu ? heads.findIndex((head) => head.textContent === gpu) : 0;
-  const ordered = rows.map((row, index) => ({ row, index, key: column ? number(row.cells[column]) : index }));
-  ordered.sort((a, b) => (a.key === b.key ? a.index - b.index : a.key - b.key));
-  if (isReversed) ordered.reverse();
-  table.tBodies[0].append(...ordered.map((each) => each.row));
-  heads.forEach((head, index) => head.setAttribute("aria-sort", index === column ? (isReversed ? "descending" : "ascending") : "none"));
 }
 
 /** Puts what is chosen into the address, without what is as at first. */
@@ -107,7 +97,7 @@ form.addEventListener("reset", () => setTimeout(update));
 byId("reset").addEventListener("click", () => form.reset());
 table.tHead?.addEventListener("click", (event) => {
   const button = /** @type {Element} */ (event.target).closest("button");
-  if (button) sort(button.dataset.sort ?? "");
+  if (button) sortRows(table, heads.indexOf(/** @type {HTMLTableCellElement} */ (button.closest("th"))), sortKey);
 });
 restore();
 update(false);

@@ -65,13 +65,13 @@ export function table(rows, titles) {
   return h("div", { class: "wide" }, h("table", { class: "stack" }, head, h("tbody", {}, rows)));
 }
 
-/** A button that copies `content`. @param {string} content @param {string} [label] */
+/** A button that copies `content`. @param {string | (() => string)} content @param {string} [label] */
 export function copyButton(content, label = "Copy") {
   return h("button", {
     type: "button",
     click: async (event) => {
       const button = /** @type {HTMLElement} */ (event.target);
-      await navigator.clipboard.writeText(content);
+      await navigator.clipboard.writeText(typeof content === "string" ? content : content());
       button.textContent = "Copied";
       setTimeout(() => (button.textContent = label), 1500);
     },

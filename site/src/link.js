@@ -3,15 +3,23 @@
 const FIELDS = ["gpu", "count", "model", "release", "users", "context", "more"];
 export const MOST = 4;
 
+/** What a link keeps of the answer: the release, the id of the plan, the verdict and the day. */
+const PINNED = ["release", "id", "said", "day"];
+/** @typedef {Record<string, string>} Pin */
+
 /**
- * The part of an address that names plans, the first one the plan of the form.
- * @param {Plan[]} plans
+ * The part of an address that names plans, the first one the plan of the form, and the answer to it.
+ * @param {Plan[]} plans @param {Pin | null} [pin]
  */
-export function address(plans) {
+export function address(plans, pin = null) {
   const parameters = new URLSearchParams();
   for (const { form, config } of plans) parameters.append("p", JSON.stringify({ ...form, ...(config ? { config } : {}) }));
+  if (pin) parameters.append("pin", JSON.stringify(pin));
   return `#${parameters}`;
 }
+
+/** An address without its answer. @param {string} hash */
+export const unpinned = (hash) => hash.replace(/&pin=[^&]*/, "");
 
 /** What the form holds, without its empty fields. @param {(name: string) => string} valueOf @returns {Form} */
 export function formOf(valueOf) {
@@ -26,7 +34,7 @@ export function eachField(visit) {
 /**
  * The plans that an address names, and what of it cannot be read, as sentences.
  * @param {string} hash
- * @returns {{plans: Plan[], wrong: string[]}}
+ * @returns {{plans: Plan[], wrong: string[], pin: Pin | null}}
  */
 export function readAddress(hash) {
   const parameters = new URLSearchParams(hash.slice(1));
@@ -42,7 +50,20 @@ export function readAddress(hash) {
     if (!read) wrong.push(`plan ${place + 1} of ${written.length} ends in the middle`);
     else if (read.unknown.length) wrong.push(`${read.unknown.join(", ")} of plan ${place + 1} is no field of the form`);
   }
-  return { plans, wrong };
+  const answered = parameters.get("pin");
+  const pin = answered === null ? null : readPin(answered);
+  if (answered !== null && !pin) wrong.push("what was answered then ends in the middle");
+  return { plans, wrong, pin };
+}
+
+/** @param {string} text @returns {Pin | null} */
+function readPin(text) {
+  try {
+    const pin = JSON.parse(text);
+    return PINNED.every((name) => typeof pin[name] === "string") ? pin : null;
+  } catch {
+    return null;
+  }
 }
 
 /** @param {string} text @returns {{plan: Plan, unknown: string[]} | null} */

@@ -1,7 +1,8 @@
 // The page that plans: a form, the plan, what it exports to, a comparison. The address holds all of it.
 import { block, byId, copyButton, explain, field, h, setBusy, show, status } from "./dom.js";
 import { HUB, fetchConfig } from "./hub.js";
-import { MOST, address, eachField, formOf, readAddress } from "./link.js";
+import { drawCard } from "./card.js";
+import { MOST, address, eachField, formOf, readAddress, unpinned } from "./link.js";
 import { load } from "./loading.js";
 import { LoadFailure, ask, canRun } from "./python.js";
 import { findings, headline, limit, memory, room, values, verdict } from "./result.js";
@@ -9,6 +10,7 @@ import { findings, headline, limit, memory, room, values, verdict } from "./resu
 const TYPING_MS = 500;
 /** @type {Plan[]} */
 let compared = [];
+/** @typedef {import("./link.js").Pin} Pin */
 /** @type {string | null} */
 let config = null;
 /** Where the config came from, where that is not the user's own text. */
@@ -19,6 +21,8 @@ let askedFor = "";
 let shownFor = "";
 let typing = 0;
 let isEditing = false;
+/** What a link keeps of its answer, and the address of its plan, until that is answered. @type {{pin: Pin, of: string} | null} */
+let linked = null;
 const comparison = byId("comparison");
 
 /** @returns {Plan} */
@@ -38,7 +42,7 @@ function fillForm(form, text, from = "") {
 /** Makes the plans part of the address. A step back leads to those before, unless they came from there. @param {Plan} own @param {boolean} isStep */
 function keepAddress(own, isStep) {
   const to = address([own, ...compared]);
-  if (to !== location.hash) history[isStep ? "pushState" : "replaceState"](null, "", to);
+  if (to !== unpinned(location.hash)) history[isStep ? "pushState" : "replaceState"](null, "", to);
 }
 
 /** Greys what is shown for other input than the form now has; nothing of it can be clicked or copied. */
@@ -65,9 +69,34 @@ async function plan(isStep = true) {
     await render({ ...own, answer });
     if (number !== asked) return;
     settle(own, "");
+    if (linked?.of === address([own])) sayDifference(linked.pin, answer);
+    linked = null;
+    history.replaceState(null, "", address([own, ...compared], pinOf(answer)));
   } catch (failure) {
     if (number === asked) refuse(own, /** @type {Error} */ (failure));
   }
+}
+
+/** @param {Answer} answer @returns {Pin | null} */
+const pinOf = ({ plan: made, ...answer }) =>
+  made && "by" in answer ? { release: made.engine.version, id: made.server_id, said: headline({ plan: made, ...answer }), day: new Date().toISOString().slice(0, 10) } : null;
+
+/** Says that a link was made of another answer. @param {Pin} then @param {Answer} answer */
+function sayDifference(then, answer) {
+  const now = pinOf(answer);
+  if (then.id === now?.id && then.said === now.said) return;
+  const today = now ? `"${now.said}" (plan ${now.id})` : "no plan";
+  byId("notice").append(h("p", { class: "trouble", id: "differs" }, `Today's answer is another than that of this link. On ${then.day}, SGLang ${then.release}: "${then.said}" (plan ${then.id}). Today: ${today}. The planner has changed since, or its presets.`));
+}
+
+/**
+ * A link that others see with a picture: that of the catalog's page of this model and GPU, which leads here.
+ * @param {Answer} answer
+ */
+function linkTo(answer) {
+  const named = (/** @type {string} */ key) => answer.words.find((word) => word.startsWith(`${key}=`))?.slice(key.length + 1) ?? "";
+  const hasPage = OPTIONS.paired.models.includes(named("model")) && OPTIONS.paired.gpus.includes(named("gpu"));
+  return new URL(`${hasPage ? `fit/${named("model")}/${named("gpu")}.html` : "plan.html"}${location.hash}`, location.href).href;
 }
 
 /** @param {Plan} own @param {string} message */
@@ -203,7 +232,12 @@ function actions(own) {
       render(own);
     },
   }, "Keep to compare");
-  return h("section", {}, h("div", { class: "row" }, keep, serves, comment, copyButton(location.href, "Copy link")), shown);
+  const { answer } = own;
+  const share = answer && [
+    copyButton(() => linkTo(answer), "Copy link"),
+    answer.plan ? h("button", { type: "button", click: () => drawCard(answer, `${form.model ?? "a model"} on ${form.gpu ?? "this GPU"}`) }, "Save as picture") : null,
+  ];
+  return h("section", {}, h("div", { class: "row" }, keep, serves, comment, ...(share ?? [])), shown);
 }
 
 /** The answer for a kept plan that cannot even be read. @param {Error} failure @returns {Refused} */
@@ -317,11 +351,13 @@ function listen() {
 
 /** Shows what the address names, and says what of it cannot be read. Returns whether it names anything. */
 function restore() {
-  const { plans, wrong } = readAddress(location.hash);
+  const { plans, wrong, pin } = readAddress(location.hash);
   show(byId("notice"), wrong.length ? h("p", { class: "trouble" }, `This link was cut or changed: ${wrong.join("; ")}.`, plans.length ? "" : " Ask for the whole link, or fill in the form.") : null);
   if (plans.length) {
     compared = plans.slice(1);
-    fillForm(plans[0].form, plans[0].config);
+    const { form, config: text } = plans[0];
+    fillForm(pin && !form.release ? { ...form, release: pin.release } : form, text);
+    linked = pin && { pin, of: address([current()]) };
     plan(false);
   } else if (wrong.length) {
     asked++;
@@ -331,7 +367,7 @@ function restore() {
   return plans.length > 0 || wrong.length > 0;
 }
 
-/** @type {{formats: {name: string, about: string}[]}} */
+/** @type {{formats: {name: string, about: string}[], paired: {models: string[], gpus: string[]}}} */
 const OPTIONS = JSON.parse(byId("options").textContent ?? "");
 if (canRun()) {
   if (byId("answer").childElementCount) shownFor = address([current()]);

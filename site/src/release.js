@@ -5,11 +5,13 @@ const WHEELS = "/wheels";
 const CHILD = "/child";
 const MOST = 3;
 
+/** @typedef {import("pyodide").PyodideInterface} Python */
+/** @typedef {Python["FS"]} Files */
 /** @typedef {{ask: (case_: string) => string} | {failure: string}} Child */
 
 /**
  * Writes the files of an archive (site/releases.py) below a folder; their bytes are not copied.
- * @param {any} fs @param {string} folder @param {Uint8Array} archive
+ * @param {Files} fs @param {string} folder @param {Uint8Array} archive
  */
 export function unpack(fs, folder, archive) {
   const start = 4 + new DataView(archive.buffer, archive.byteOffset).getUint32(0);
@@ -43,8 +45,8 @@ export function older(newer, difference) {
 /**
  * What the planner's Python asks (python/page_release.py), and `start`, which starts what it asked for in vain and
  * returns whether that was anything.
- * @param {any} planner the planner's Pyodide
- * @param {() => Promise<any>} newPython
+ * @param {Python} planner the planner's
+ * @param {() => Promise<Python>} newPython
  * @param {(folder: string) => Promise<Uint8Array>} fetchWheel
  * @param {() => Promise<ArrayBuffer>} fetchLibrary what the archive of the standard library has not
  * @param {string} packages where the planner's packages lie
@@ -93,7 +95,7 @@ export function releases(planner, newPython, fetchWheel, fetchLibrary, packages)
     }
   }
 
-  /** @param {string} from @param {string} to @param {any} fs */
+  /** @param {string} from @param {string} to @param {Files} fs */
   function copy(from, to, fs) {
     fs.mkdirTree(to);
     for (const name of planner.FS.readdir(from)) if (/\.(pyc?|json)$/.test(name)) fs.writeFile(`${to}/${name}`, planner.FS.readFile(`${from}/${name}`));

@@ -1,4 +1,5 @@
 // Shows a plan that Python made.
+import { memoryBar, slug } from "./bar.js";
 import { block, h, table } from "./dom.js";
 
 const LEVELS = ["error", "warning", "info"];
@@ -20,7 +21,7 @@ export function verdict(answer) {
     h("dl", { class: "tiles" }, answer.tiles.map((tile) =>
       h("div", {}, h("dt", {}, tile.label), h("dd", {}, h("strong", {}, tile.value), tile.note ? h("span", { class: "dim" }, tile.note) : null)))),
     h("p", { id: "room" }, `${answer.gpus}: ${room(answer)}`),
-    answer.commands.length ? answer.commands.map(([label, command]) => [label ? h("p", { class: "node" }, label) : null, command ? block(command) : null]).flat() : h("p", {}, "There is no command for it."),
+    answer.commands.length ? answer.commands.flatMap(([label, command]) => [label ? h("p", { class: "node" }, label) : null, command ? block(command) : null]) : h("p", {}, "There is no command for it."),
     h("p", { class: "note" }, "Plan ", h("code", { id: "server-id" }, answer.plan.server_id)),
   );
 }
@@ -42,42 +43,19 @@ export function room(answer) {
 }
 
 /**
- * The memory of one GPU as a bar, and its table where there is room for it.
+ * The memory of one GPU as a picture, and its table where there is room for it.
  * @param {Made} answer
  * @param {boolean} [isBarAlone]
  */
 export function memory(answer, isBarAlone = false) {
-  const fit = answer.plan.fit;
-  const size = fit?.memory_gib;
-  if (!answer.memory.length || !fit || !size) return null;
-  const rows = answer.memory.map(([name, amount, note]) => ({ name, size: amount.trim(), note }));
-  const used = rows.filter((row) => row.name !== "left" && Number(row.size) > 0);
-  const total = Math.max(size, used.reduce((sum, row) => sum + Number(row.size), 0));
-  const bar = h("div", { class: "bar", "aria-hidden": "true" });
-  for (const row of used) {
-    const part = h("span", { class: `part ${slug(row.name)}`, title: `${row.name} ${row.size} GiB` });
-    part.style.width = `${(Number(row.size) / total) * 100}%`;
-    bar.append(part);
-  }
-  const end = h("span", { class: "end", title: `the GPU's ${size.toFixed(1)} GiB` });
-  end.style.left = `${(size / total) * 100}%`;
-  const error = h("span", { class: "error", title: `within ${fit.error_gib} GiB` });
-  if (fit.error_gib && fit.left_gib !== null) {
-    const from = Math.max(0, (size - fit.left_gib - fit.error_gib) / total);
-    error.style.left = `${from * 100}%`;
-    error.style.width = `${Math.min(1 - from, (2 * fit.error_gib) / total) * 100}%`;
-  }
-  bar.append(end, error);
+  const { fit } = answer.plan;
+  if (!answer.memory.length || !fit?.memory_gib) return null;
+  const bar = document.importNode(new DOMParser().parseFromString(memoryBar(answer.memory, fit), "image/svg+xml").documentElement, true);
   if (isBarAlone) return bar;
-  const body = rows.map((row) =>
-    h("tr", {}, h("th", { scope: "row" }, h("span", { class: `key ${slug(row.name)}` }), row.name), h("td", { class: "number" }, row.size), h("td", {}, row.note)),
+  const body = answer.memory.map(([name, size, note]) =>
+    h("tr", {}, h("th", { scope: "row" }, h("span", { class: `key ${slug(name)}` }), name), h("td", { class: "number" }, size), h("td", {}, note)),
   );
   return h("section", {}, h("h3", {}, "Memory of one GPU, GiB"), bar, table(body));
-}
-
-/** @param {string} name */
-function slug(name) {
-  return `m-${name.toLowerCase().replace(/[^a-z]+/g, "-")}`;
 }
 
 /** The hardware's limit: its figures, and how they are made on demand. @param {Made} answer */

@@ -42,7 +42,7 @@ async function packed(name, tell) {
       stream.enqueue(bytes);
     },
   });
-  const content = response.body.pipeThrough(count).pipeThrough(/** @type {any} */ (new DecompressionStream("gzip")));
+  const content = response.body.pipeThrough(count).pipeThrough(/** @type {TransformStream<Uint8Array, Uint8Array>} */ (new DecompressionStream("gzip")));
   return new Response(content).arrayBuffer().catch((why) => {
     throw new Error(`${name} came in part (${why.message})`);
   });
@@ -82,8 +82,8 @@ let glue = null;
 const loadGlue = async () => import(URL.createObjectURL(new Blob([await first(GLUE)], { type: "text/javascript" })));
 
 async function newPython() {
-  // @ts-ignore the build puts Pyodide there
-  const { loadPyodide } = await import("../python/pyodide.mjs").catch(() => {
+  /** @type {typeof import("pyodide")} */
+  const { loadPyodide } = await import(`${base}python/pyodide.mjs`).catch(() => {
     throw fail("python/pyodide.mjs did not come");
   });
   await (glue ??= loadGlue());
@@ -95,10 +95,10 @@ async function newPython() {
   });
 }
 
-/** @param {string} name @returns {Promise<any>} */
-const json = (name) => plain(`${base}${name}`).then((response) => (response.ok ? response.json() : {}), () => ({}));
-
 /** @typedef {Record<string, [size: number, newer: string | null]>} Index of the wheels that the site has */
+
+/** @returns {Promise<Index>} */
+const wheels = () => plain(`${base}releases/index.json`).then((response) => (response.ok ? response.json() : {}), () => ({}));
 
 /**
  * One wheel of a release, by way of the newer ones that it is made of. The page hears how much of all that were asked
@@ -119,8 +119,8 @@ const coming = { loaded: 0, total: 0 };
 
 async function start() {
   postMessage({ loaded });
-  const index = json("releases/index.json");
-  FIRST.forEach((name) => first(name).catch(() => {})); // each is awaited below
+  const index = wheels();
+  for (const name of FIRST) first(name).catch(() => {}); // each is awaited below
   const python = await newPython();
   for (const folder of ["/", "/home", "/home/pyodide"]) python.FS.chmod(folder, 0o755); // a cache that others can write is not used
   unpack(python.FS, "", new Uint8Array(await first("packages")));

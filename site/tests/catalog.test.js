@@ -16,7 +16,7 @@ onSite("the matrix is filtered and sorted", async (page) => {
   await page.fill("#gpu-filter", "h100");
   assert.deepEqual(await page.locator("#matrix thead th:visible").allTextContents(), ["model", "h100", "h100_pcie"]);
   await page.click("button[data-sort=h100]");
-  const numbers = await page.locator("#matrix tbody tr:visible td:nth-of-type(13)").evaluateAll((cells) => cells.map((cell) => parseInt(cell.dataset.many) || Infinity));
+  const numbers = await page.locator("#matrix tbody tr:visible td:nth-of-type(13)").evaluateAll((cells) => cells.map((cell) => Number.parseInt(cell.dataset.many, 10) || Infinity));
   assert.deepEqual(numbers, [...numbers].sort((a, b) => a - b));
 });
 

@@ -1,6 +1,6 @@
 """Plans every recipe and random inputs with this Python, for the tests that compare Pyodide with it.
 
-    python site/tests/native.py build/native.json
+    python site/tests/native.py build/native.json [--random 20] [--random-alone]
 
 No hub is asked, which a browser cannot. Plans of ``exact`` ask the releases that the site has, by their own code from
 the wheels that it was built of; the others ask none.
@@ -8,6 +8,7 @@ the wheels that it was built of; the others ask none.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
@@ -21,7 +22,7 @@ os.environ["SGLANG_HYDRA_SETTINGS"] = ""  # a browser has none of the settings o
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED, NUMBER = 20260, 200
-EXACT_NUMBER, EXACT_RELEASES, EXACT_GPUS = 60, ("0.5.23", "0.5.20", "0.5.17"), ("h200", "mi300x")
+EXACT_NUMBER, EXACT_RELEASES, EXACT_GPUS = 20, ("0.5.23", "0.5.16", "0.5.9"), ("h200", "mi300x")
 """A release starts once for each kind of GPU, which takes seconds: two of them."""
 CACHE = "/home/pyodide/.cache/sglang_hydra"
 """Where Pyodide looks: the path of model=tiny is part of a plan. Nothing is written there."""
@@ -41,6 +42,7 @@ OTHERS = (
     ("nnodes", ("2",)),
     ("pp_size", ("2",)),
     ("bench.concurrency", ("8",)),
+    ("max_queued_requests", ("9223372036854775807", "12")),
     ("tp_siez", ("8",)),
 )
 
@@ -65,17 +67,18 @@ def questions() -> list[list[str]]:
     return [[*words, "random_seed=7"] for words in asked]
 
 
-def exact_questions() -> list[list[str]]:
+def exact_questions(number_of_random: int, with_models: bool = True) -> list[list[str]]:
     """For each model one that no recorded answer has, then random ones of three releases."""
     from sglang_hydra.compose.composer import Composer
     from sglang_hydra.planning.choosing.catalog import models
 
     chance, names = random.Random(SEED + 1), [model.name for model in models(Composer())]
     asked = [[f"model={name}", "gpu=h200", "tp_size=8", "context_length=32768"] for name in names]
-    asked = [[*words, f"engine.version={EXACT_RELEASES[0]}"] for words in asked]
-    for number in range(EXACT_NUMBER):
-        release = EXACT_RELEASES[number * len(EXACT_RELEASES) // EXACT_NUMBER]
-        words = [f"engine.version={release}", f"gpu={EXACT_GPUS[number // 10 % 2]}", f"model={chance.choice(names)}"]
+    asked = [[*words, f"engine.version={EXACT_RELEASES[0]}"] for words in asked] if with_models else []
+    blocks = len(EXACT_RELEASES) * len(EXACT_GPUS)
+    for number in range(number_of_random):
+        release, gpu = divmod(number * blocks // number_of_random, len(EXACT_GPUS))
+        words = [f"engine.version={EXACT_RELEASES[release]}", f"gpu={EXACT_GPUS[gpu]}", f"model={chance.choice(names)}"]
         asked.append([*words, *(f"{key}={chance.choice(values)}" for key, values in chance.sample(OTHERS, 2))])
     return [[*words, "random_seed=7"] for words in asked]
 
@@ -118,16 +121,21 @@ def main() -> None:
     from sglang_hydra.cli.answers import answer
     from sglang_hydra.facts.tiny import default_cache
 
+    parser = argparse.ArgumentParser()
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--random", type=int, default=EXACT_NUMBER, help="inputs of three releases by their own code")
+    parser.add_argument("--random-alone", action="store_true", help="no other questions")
+    arguments = parser.parse_args()
     allow, begin = use_wheels(default_cache()), ask_one_machine()
-    target = Path(sys.argv[1]).resolve()
+    target = arguments.target.resolve()
     cases = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(HF_HUB_OFFLINE="1", SGLANG_HYDRA_OFFLINE="1", HOME=folder)
         os.environ["SGLANG_HYDRA_CACHE"] = CACHE
         os.chdir(folder)
         for words, exact in [
-            *((words, False) for words in questions()),
-            *((words, True) for words in exact_questions()),
+            *((words, False) for words in ([] if arguments.random_alone else questions())),
+            *((words, True) for words in exact_questions(arguments.random, not arguments.random_alone)),
         ]:
             allow(exact)
             begin()

@@ -59,7 +59,7 @@ test("a mark says its numbers, by pointer and by keyboard", () =>
   report("sweep", { viewport: { width: 1400, height: 1500 } }, async (page) => {
     assert.ok(await page.locator("#tip").isHidden());
     await page.locator(".even svg .mark[data-p]").last().hover();
-    const words = await page.locator("#tip").innerText();
+    const words = await page.locator("#tip").textContent();
     for (const part of ["tp_size=", "concurrency ", "output tokens/s per GPU: ", "median TTFT: ", "3 repeats"]) assert.ok(words.includes(part), words);
     assert.equal(await page.locator("#points tr.hot").count(), 1, "its row is marked");
     await page.keyboard.press("Escape");

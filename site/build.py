@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,6 +33,9 @@ OUT = ROOT / "build" / "site"
 CSP = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; "
     "connect-src 'self' https://huggingface.co; style-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'"
+)
+CSP_OF_TEXT = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'"
 )
 DOWNLOAD_MB = 8
 PREVIEW = "preview.png"
@@ -91,7 +95,7 @@ def first_plan() -> dict[str, Any]:
 
 def link_to(form: dict[str, str]) -> str:
     """The part of an address that names a plan (src/link.js)."""
-    return "#" + urlencode({"p": json.dumps(form)})
+    return "#" + urlencode({"p": json.dumps(form, separators=(",", ":"))})
 
 
 def script_json(content: Any) -> Markup:
@@ -115,7 +119,7 @@ class Pages:
         self.out, self.address = out, address
         self.names: list[str] = []
         shown = {"version": VERSION, "pages": pages, "download": DOWNLOAD_MB, "preview": PREVIEW}
-        self._common = {"csp": CSP, "address": address, "modules": (), **shown}
+        self._common = {"csp": Markup(CSP), "address": address, "modules": (), **shown}
 
     def write(self, name: str, template: str, /, **values: Any) -> None:
         from sharing import place_of
@@ -134,7 +138,9 @@ def memory_bars(shown: Iterable[dict[str, Any] | None]) -> list[Markup | None]:
     drawn = subprocess.run(
         ["node", HERE / "draw.js"], input=json.dumps(fits), stdout=subprocess.PIPE, text=True, check=True
     )
-    return [picture and Markup(picture) for picture in json.loads(drawn.stdout)]
+    # A table with the same words is below each.
+    plain = (picture and re.sub(r"<title>.*?</title>| xmlns=\S+", "", picture) for picture in json.loads(drawn.stdout))
+    return [picture and Markup(picture) for picture in plain]
 
 
 _OF_FIT = ("memory_gib", "left_gib", "error_gib")
@@ -178,8 +184,9 @@ def write_catalog(pages: Pages) -> None:
 
 
 def write_pair(pages: Pages, pair: dict[str, Any]) -> dict[str, Any]:
-    """Writes the page of a model and a GPU; returns its cell in the matrix."""
+    """Writes the page of a model and a GPU, and its picture; returns its cell in the matrix."""
     from catalog import COUNTS, LOADS
+    from preview import draw_pair
 
     from sglang_hydra.cli.answers import answer
 
@@ -189,17 +196,32 @@ def write_pair(pages: Pages, pair: dict[str, Any]) -> dict[str, Any]:
     words = [*best["words"], *(word for word in load.typed if word not in best["words"])] if best else [
         *pair["counts"][0]["words"], *first.typed]  # fmt: skip
     form = json.loads(answer(json.dumps({"ask": "fill", "add": words})))["form"]
-    shown = {"best": best, "loads": LOADS, "link": link_to(form)}
+    name = f"fit/{pair['model']}/{gpu}"
+    shown = {"best": best, "loads": LOADS, "link": link_to(form), "csp": Markup(CSP_OF_TEXT)}
     shown |= {"verdict": best["title"] if best else none, "typed": shlex.join(words)}
-    pages.write(
-        f"fit/{pair['model']}/{gpu}.html", "fit.html", **pair, **shown, preview=f"fit/{pair['model']}/preview.png"
-    )
+    pages.write(f"{name}.html", "fit.html", **pair, **shown, preview=f"{name}.png")
     marks = {load.name: mark_of(pair["fewest"][load.name]) for load in LOADS}
     text = marks[first.name]
     held = pair["fewest"][first.name]
     label = held["title"] if held else none
     cell = {"gpu": gpu, "marks": marks, "text": text or "-", "class": colour_of(text), "label": label, "best": held}
+    if pages.address:  # nobody else fetches one
+        figures = [*best["room"].split(", ", 1), f"{best['left_gib']} GiB left on each GPU"] if best else []
+        below = best["commands"][0][1] if best else pair["counts"][-1]["why"]
+        draw_pair(pages.out / f"{name}.png", cell["class"], shown["verdict"], figures, below)
     return {**cell, "typed": shlex.join(words), "verdict": label.partition(": ")[2]}
+
+
+def label_loads(style: Path) -> None:
+    """Names the columns of loads on phones, where rows are stacked: thousands of pages would repeat the words."""
+    from catalog import LOADS
+
+    rules = "".join(
+        f'  .by-load td:nth-of-type({place})::before {{ content: "{load.words}: "; color: var(--dim); }}\n'
+        for place, load in enumerate(LOADS, 1)
+    )
+    with style.open("a", encoding="utf-8") as file:
+        file.write(f"@media (max-width: 40rem) {{\n{rules}}}\n")
 
 
 def plan_of(pair: dict[str, Any]) -> tuple[Any, dict[str, Any] | None]:
@@ -247,6 +269,9 @@ def write_offline(out: Path, packed: dict[str, str]) -> None:
 def write_docs(out: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out / "docs")]
     subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    for unused in ("assets/**/*.map", "assets/javascripts/lunr/**/*.js"):  # for developers, and other languages
+        for file in (out / "docs").glob(unused):
+            file.unlink()
 
 
 def main() -> None:
@@ -269,6 +294,7 @@ def main() -> None:
     shutil.copytree(HERE / "src", OUT / "assets")
     for name in ("tokens.css", "table.js"):
         shutil.copy(SHARED / name, OUT / "assets")
+    label_loads(OUT / "assets" / "style.css")
     exact = [] if arguments.without_releases else write_releases(OUT / "releases")
     left_out = {"docs/index": arguments.without_docs, "catalog": arguments.without_catalog}
     (OUT / "own.json").write_text("{}", encoding="utf-8")

@@ -163,7 +163,7 @@ def _shown(plan: Plan, path: str) -> dict[str, Any]:
     return {
         "holds": [load.name for load in LOADS if _holds(plan, load)],
         "launch": launch,
-        "why": why,
+        "why": "the release was not asked" if plan.resolution.not_asked and launch == "unknown" else why,
         "room": room_line(plan),
         "by": server_name(plan),
         "exact": plan.is_exact,

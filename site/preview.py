@@ -63,9 +63,9 @@ def draw_model(file: Path, model: str, load: str, sentence: str, cells: Sequence
     image.quantize(12).save(file, optimize=True)
 
 
-def draw_pair(file: Path, cell: Mapping[str, Any], title: str, lines: Sequence[str], command: str) -> None:
+def draw_pair(file: Path, cell: str, title: str, lines: Sequence[str], command: str) -> None:
     """Writes a PNG of a model on a GPU: the verdict, ``lines`` below, and the command. Its colour is that of its
-    ``cell`` in the matrix. There are thousands of them: four colours, drawn at half the size."""
+    ``cell`` in the matrix, a class. There are thousands of them: four colours, drawn at half the size."""
     ink, dim, colour, page = range(4)
     image = Image.new("P", (SIZE[0] // 2, SIZE[1] // 2), page)
     pen = ImageDraw.Draw(image)
@@ -79,7 +79,7 @@ def draw_pair(file: Path, cell: Mapping[str, Any], title: str, lines: Sequence[s
     for place, line in enumerate(textwrap.wrap(command, 60)[:4]):
         pen.text((25, 210 + 24 * place), line, dim, _font(17))
     image = image.resize(SIZE, Image.Resampling.NEAREST)
-    image.putpalette(b"".join(bytes.fromhex(name[1:]) for name in (INK, DIM, COLOURS[cell["class"]], PAGE)))
+    image.putpalette(b"".join(bytes.fromhex(name[1:]) for name in (INK, DIM, COLOURS[cell], PAGE)))
     image.save(file, bits=2, compress_level=9)
 
 

@@ -11,11 +11,13 @@ const pages = await Promise.all(names.map(async (name) => [name, await readFile(
 const title = (html) => html.match(/<title>([^<]*)<\/title>/)[1];
 const isGreen = (html) => /<h1 class="(yes|unknown)"/.test(html);
 /** The rows of a page's table by the number of GPUs: the number, and what it says of each load. */
-const rows = (html) =>
-  [...html.matchAll(/<tr><th scope="row">(\d+)<\/th>((?:<td class="(?:yes|no|unknown)"[^>]*>\w+<\/td>)+)/g)].map(([, gpus, cells]) => ({
+const rows = (html) => {
+  const loads = [...html.match(/by-load"><thead>.*?<\/thead>/)[0].matchAll(/col">([^<]*)/g)].map(([, words]) => words).slice(1);
+  return [...html.matchAll(/<tr><th scope="row">(\d+)<\/th>((?:<td class="(?:yes|no|unknown)">\w+<\/td>)+)/g)].map(([, gpus, cells]) => ({
     gpus: Number(gpus),
-    held: Object.fromEntries([...cells.matchAll(/data-label="([^"]*)">(\w+)/g)].map(([, load, word]) => [load, word !== "no"])),
+    held: Object.fromEntries([...cells.matchAll(/>(\w+)</g)].map(([, word], place) => [loads[place], word !== "no"])),
   }));
+};
 
 /** Fails with every page of which `check` says something. */
 function everyPage(check) {

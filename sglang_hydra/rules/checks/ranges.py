@@ -42,7 +42,7 @@ def check_sizes(args: Arguments, facts: Facts) -> Outcome:
         memory.
     Upstream: none.
     Example: tp_size=0 -> refused"""
-    numbers = {name: value for name, value in args.everything.items() if isinstance(value, (int, list))}
+    numbers = {name: value for name, value in args.everything.items() if type(value) in (int, list)}
     wrong = [name for name, value in numbers.items() if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
     if not wrong:
         return None

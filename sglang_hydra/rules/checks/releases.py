@@ -18,6 +18,7 @@ from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import FIRST_NUMBERED, at_least, release_key, same_release
 from sglang_hydra.arguments.tables.successors import successor
 from sglang_hydra.arguments.tables.table import Release, known_versions, nearest_known, release
+from sglang_hydra.rules.resolution import Resolution
 from sglang_hydra.rules.rule import Facts, Notice, Refusal, Rule
 from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 
@@ -68,15 +69,22 @@ def declared(check: Rule) -> Declared:
         raise Undeclared(f"rules/checks/releases.json does not name {check.id}") from None
 
 
-def answer_of(check: Rule, values: Mapping[str, object], facts: Facts, *, asked: bool = False) -> Refusal | None:
+def answer_of(
+    check: Rule,
+    values: Mapping[str, object],
+    facts: Facts,
+    *,
+    asked: bool = False,
+    resolution: Resolution | None = None,
+) -> Refusal | None:
     """Runs ``check`` on the resolved ``values`` of ``facts.release``. Returns its outcome in that release's words, or
-    None where it does not apply. ``asked``: the release's own answer is known."""
+    None where it does not apply. ``asked``: the release's own answer is known. ``resolution`` made the values."""
     known = declared(check)
     period = known.at(facts.release)
     if period.gone is not None:
         return None
     try:
-        outcome = check.apply(Arguments(check.id, known.reads, period.names, values, facts), facts)
+        outcome = check.apply(Arguments(check.id, known.reads, period.names, values, facts, resolution), facts)
     except Unknown:
         return None
     if not isinstance(outcome, Refusal):
@@ -90,9 +98,16 @@ class Arguments:
     """The arguments of one release, read-only, by the names of 0.5.2, limited to those that a check declares."""
 
     def __init__(
-        self, check: str, reads: Sequence[str], names: Mapping[str, str], values: Mapping[str, object], facts: Facts
+        self,
+        check: str,
+        reads: Sequence[str],
+        names: Mapping[str, str],
+        values: Mapping[str, object],
+        facts: Facts,
+        resolution: Resolution | None = None,
     ) -> None:
         self._check, self._reads, self._names, self._values, self._facts = check, reads, names, values, facts
+        self._resolution = resolution
 
     def __getattr__(self, name: str) -> Json:
         if name not in self._reads:
@@ -104,14 +119,15 @@ class Arguments:
         """Returns the layout of the server's GPUs."""
         if LAYOUT not in self._reads:
             raise Undeclared(f"{self._check} reads the layout, which rules/checks/releases.json does not name for it")
-        return layout_of(self._values, self._facts.release)
+        made = self._resolution
+        return layout_of(self._values, self._facts.release) if made is None else made.layout
 
     @property
     def everything(self) -> JsonObject:
         """Returns all values, by the release's own names."""
         if EVERYTHING not in self._reads:
             raise Undeclared(f'{self._check} reads everything: "reads": "{EVERYTHING}" in rules/checks/releases.json')
-        names = frozenset(arguments_of(self._facts.release))
+        names = arguments_of(self._facts.release)
         return {name: value for name, value in self._values.items() if name in names}
 
 

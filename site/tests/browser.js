@@ -1,6 +1,6 @@
 // A server of the built site on 127.0.0.1 and Debian's Chromium on it.
 import { createServer } from "node:http";
-import { copyFile, mkdir, readFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,7 +10,6 @@ export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 export const SITE = path.join(ROOT, "build/site");
 /** A machine under load may take long; a test waits for a condition, and this is where it gives up. */
 const PATIENCE_MS = Number(process.env.PATIENCE_MS ?? 180_000);
-const PICTURES = path.join(ROOT, "build/screenshots");
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".json": "application/json", ".wasm": "application/wasm", ".svg": "image/svg+xml", ".zip": "application/zip" };
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 
@@ -66,14 +65,9 @@ export async function answered(page) {
   await page.waitForSelector("#answer[aria-busy=false]");
 }
 
-/**
- * Keeps a picture of a page or an element in build/screenshots. With UPDATE_IMAGES=1 it takes the place of that in
- * docs/images, where there is one.
- */
-export async function picture(shown, name, options = {}) {
-  await mkdir(PICTURES, { recursive: true });
-  const file = path.join(PICTURES, `page_${name}.png`);
-  await shown.screenshot({ path: file, ...options });
-  const image = path.join(ROOT, "docs/images", path.basename(file));
-  if (process.env.UPDATE_IMAGES && existsSync(image)) await copyFile(file, image);
+/** The address of plans. @param {...Record<string, string>} plans */
+export function planLink(...plans) {
+  const parameters = new URLSearchParams();
+  for (const plan of plans) parameters.append("p", JSON.stringify(plan));
+  return `/plan.html#${parameters}`;
 }

@@ -3,13 +3,12 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { SITE, answered, picture } from "./browser.js";
+import { SITE, answered } from "./browser.js";
 import { onSite } from "./on_site.js";
 
 onSite("the matrix is filtered and sorted", async (page) => {
   await page.goto("/catalog.html");
   await page.waitForSelector("#shown:has-text('models')");
-  await picture(page, "catalog");
   await page.fill("#filter", "llama_3_1");
   const shown = await page.locator("#matrix tbody tr:visible th").allTextContents();
   assert.ok(shown.includes("llama_3_1_70b") && shown.every((name) => name.includes("llama_3_1")), String(shown));
@@ -50,7 +49,6 @@ onSite("a static page has its verdict in the HTML, and the planner agrees", asyn
   assert.match(html, /<meta name="description" content="meta-llama\/Llama-3.1-70B-Instruct on h100: 4 GPUs hold 32 requests/);
   assert.match(html, /Data of 2\d{3}-\d\d-\d\d\. Model: .*<a href="https:\/\/github\.com\/ai-dynamo\/aiconfigurator/);
   await page.goto("/fit/llama_3_1_70b/h100.html");
-  await picture(page, "fit", { fullPage: true });
   await page.click("text=Change this plan");
   await answered(page);
   assert.equal(await page.textContent("#verdict"), "Can be launched: SGLang 0.5.23");

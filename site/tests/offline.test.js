@@ -2,10 +2,9 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
-import { SITE, answered } from "./browser.js";
+import { SITE, answered, planLink as link } from "./browser.js";
 import { onSite } from "./on_site.js";
 
-const link = (form) => `/plan.html#${new URLSearchParams({ p: JSON.stringify(form) })}`;
 const PLAN = link({ gpu: "h100", model: "qwen3_8b" });
 const NOT_RECORDED = link({ gpu: "h200", count: "8", model: "qwen3_8b", release: "0.5.23", more: "context_length=32768" });
 const OLDER = link({ gpu: "h100", model: "qwen3_8b", release: "0.5.20" });

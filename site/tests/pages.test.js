@@ -4,7 +4,7 @@ import { readFile, readdir } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { brotliCompressSync, constants } from "node:zlib";
-import { SITE, answered, picture } from "./browser.js";
+import { SITE, answered } from "./browser.js";
 import { onSite } from "./on_site.js";
 
 /** What a host sends that compresses. @param {Buffer} content */
@@ -13,7 +13,6 @@ const brotli = (content) => brotliCompressSync(content, { params: { [constants.B
 onSite("home shows a plan that fits before Python is there, and plans", async (page) => {
   assert.match(await readFile(path.join(SITE, "index.html"), "utf8"), /Can be launched: SGLang 0\.5\.2/);
   await page.goto("/index.html");
-  await picture(page, "home");
   await answered(page);
   assert.equal(await page.textContent("#verdict"), "Can be launched: SGLang 0.5.23");
   await page.fill("#count", "1");

@@ -1,6 +1,6 @@
 // The page that takes what was pasted, in Chromium.
 import assert from "node:assert/strict";
-import { answered, picture } from "./browser.js";
+import { answered } from "./browser.js";
 import { onSite } from "./on_site.js";
 
 async function paste(page, text) {
@@ -20,7 +20,6 @@ onSite("a command, a manifest and a log are read, and lead to a plan", async (pa
   const command = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --max-queued-requests 9223372036854775807";
   assert.match(await paste(page, command), /max_queued_requests=9223372036854775807\b/);
   await paste(page, log);
-  await picture(page, "paste_log", { fullPage: true });
   await page.click("a.go");
   await answered(page);
   assert.equal(await page.inputValue("#model"), "llama_3_1_70b");

@@ -3,14 +3,9 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { ROOT, answered, launch, open, picture, serve } from "./browser.js";
+import { ROOT, answered, launch, open, planLink as link, serve } from "./browser.js";
 import { onSite } from "./on_site.js";
 
-const link = (...plans) => {
-  const parameters = new URLSearchParams();
-  for (const plan of plans) parameters.append("p", JSON.stringify(plan));
-  return `/plan.html#${parameters}`;
-};
 /** Goes to another plan on the same page, as a link in it does. */
 const follow = (page, address) =>
   page.evaluate((hash) => new Promise((resolve) => {
@@ -24,12 +19,10 @@ onSite("a plan that does not fit is refused, and the button of a remedy makes on
   await answered(page);
   assert.equal(await text(page, "#verdict"), "Cannot be launched: SGLang 0.5.23");
   assert.match(await text(page, "#findings"), /FIT001/);
-  await picture(page, "plan_refused");
   await page.click("button.remedy");
   await answered(page);
   assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.23");
   assert.equal(await page.inputValue("#count"), "4");
-  await picture(page, "plan_fits");
   await page.click("#values button.link >> text=mem_fraction_static");
   await page.waitForSelector("dialog[open]");
   assert.match(await text(page, "#explained"), /memory_hook\.py/);
@@ -48,7 +41,6 @@ onSite("a link restores the plans, a comparison and a pasted config.json", async
   assert.match(await text(page, "#verdict"), /^(Can be launched|Unknown whether it can be launched): SGLang 0.5.23$/, "who wrote the link may have asked what is not recorded");
   assert.equal(await page.inputValue("#more"), "tp_size=2 'context_length=8192'");
   assert.match(await text(page, "#comparison"), /l4/);
-  await picture(page.locator("#comparison"), "plan_compare");
   const first = await text(page, "#server-id");
   const again = await open(browser, address);
   await again.page.goto(page.url());
@@ -57,6 +49,60 @@ onSite("a link restores the plans, a comparison and a pasted config.json", async
   assert.deepEqual(again.wrong, []);
   await again.close();
 }, { viewport: { width: 1280, height: 1200 } });
+
+onSite("an address keeps the release and the plan of its answer, and says when today's is another", async (page) => {
+  await page.goto(link({ gpu: "h100", model: "qwen3_8b" }));
+  await answered(page);
+  const id = await text(page, "#server-id");
+  await page.waitForFunction(() => location.hash.includes("&pin="));
+  const hash = await page.evaluate(() => location.hash);
+  const pin = JSON.parse(new URLSearchParams(hash.slice(1)).get("pin"));
+  assert.deepEqual([pin.release, pin.id, pin.said], ["0.5.23", id, "Can be launched: SGLang 0.5.23"]);
+  assert.match(pin.day, /^2\d{3}-\d\d-\d\d$/);
+  const opened = async (change) => {
+    const made = new URLSearchParams(hash.slice(1));
+    made.set("pin", JSON.stringify({ ...pin, ...change }));
+    await page.goto("about:blank");
+    await page.goto(`/plan.html#${made}`);
+    await answered(page);
+    await page.waitForSelector("#verdict");
+    return page.locator("#differs").allTextContents();
+  };
+  assert.deepEqual(await opened({}), [], "the answer is the same");
+  assert.equal(await page.inputValue("#release"), "0.5.23");
+  assert.equal(await text(page, "#server-id"), id);
+  assert.match((await opened({ id: "0123456789abcdef" }))[0], new RegExp(`plan 0123456789abcdef.*Today: "Can be launched: SGLang 0\\.5\\.23" \\(plan ${id}\\)`));
+  assert.match((await opened({ said: "Cannot be launched: SGLang 0.5.23" }))[0], /On 2\d{3}-\d\d-\d\d, SGLang 0\.5\.23: "Cannot be launched/);
+  await page.fill("#count", "2");
+  await page.waitForFunction((old) => document.getElementById("server-id")?.textContent !== old, id);
+  await answered(page);
+  await opened({ release: "0.5.20", id: "x" });
+  assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.20", "the release is the link's");
+});
+
+onSite("the link to copy is that of the catalog's page, with its picture, and leads to the plan; a picture of it is saved", async (page) => {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.goto(link({ gpu: "RTX 4090", count: "2", model: "Qwen/Qwen3-8B" }));
+  await answered(page);
+  const id = await text(page, "#server-id");
+  await page.click("button:text-is('Copy link')");
+  await page.waitForSelector("button:text-is('Copied')");
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.match(copied, /\/fit\/qwen3_8b\/rtx_4090\.html#p=/);
+  const [saved] = await Promise.all([page.waitForEvent("download"), page.click("button:text-is('Save as picture')")]);
+  const png = await readFile(await saved.path());
+  assert.deepEqual([png.toString("latin1", 1, 4), png.readUInt32BE(16), png.readUInt32BE(20)], ["PNG", 1200, 630]);
+  await page.goto(copied);
+  await page.waitForURL("**/plan.html#**");
+  await answered(page);
+  assert.equal(await text(page, "#server-id"), id);
+  await page.fill("#model", "acme/thing-8b");
+  await page.waitForSelector("#hub");
+  await answered(page);
+  await page.click("button:text-is('Copy link')");
+  await page.waitForSelector("button:text-is('Copied')");
+  assert.match(await page.evaluate(() => navigator.clipboard.readText()), /\/plan\.html#p=/, "the catalog has no page of it");
+});
 
 onSite("what is typed wrong has an answer, and nothing of it becomes markup", async (page) => {
   const hostile = "<img src=x onerror=document.title='taken'>";
@@ -187,7 +233,6 @@ onSite("it can be read on a phone and in the dark", async (page) => {
   await page.goto(link({ gpu: "h100", model: "qwen3_8b" }));
   await answered(page);
   assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 380, "it scrolls sideways");
-  await picture(page, "plan_phone_dark", { fullPage: true });
 }, { viewport: { width: 380, height: 800 }, colorScheme: "dark" });
 
 onSite("without WebAssembly the page says so", async (page) => {

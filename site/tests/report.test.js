@@ -6,7 +6,7 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { ROOT, launch, open, picture } from "./browser.js";
+import { ROOT, launch, open } from "./browser.js";
 
 const PYTHON = process.env.PYTHON ?? path.join(ROOT, ".venv/bin/python");
 const WRITE = `
@@ -40,7 +40,6 @@ async function report(sweep, options, check) {
 
 test("the table of points is sorted and filtered", () =>
   report("sweep", { viewport: { width: 1400, height: 1500 } }, async (page) => {
-    await picture(page, "report");
     const column = async (number) => (await page.locator(`#points tbody tr:visible td:nth-child(${number})`).allTextContents());
     const titles = await page.locator("#points thead th").allTextContents();
     const throughput = titles.indexOf("per GPU") + 1;
@@ -86,7 +85,6 @@ test("a click in the legend hides a server, a check box the noise, another one m
 
 test("two sweeps lie over each other, dark and on a phone", () =>
   report("again", { viewport: { width: 400, height: 2600 }, colorScheme: "dark" }, async (page) => {
-    await picture(page, "report_overlay");
     assert.equal(await page.locator("polyline.server.old:visible").count(), 9);
     assert.equal(await page.locator(".beyond:visible").count(), 3);
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "it does not scroll sideways");

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = ["site", "."]
 from build import Pages
-from preview import draw_model, draw_plan
+from preview import draw_model, draw_pair, draw_plan
 from sharing import linked, write_shared
 out, address = Path(sys.argv[1]), sys.argv[2]
 pages = Pages(out, ("plan",), address)
@@ -24,6 +24,7 @@ class load: name, words = "many", "32 requests"
 named = dict(path="org/a & b", sentence="1 of 1", preview="fit/a/preview.png", loads=[load], date="2026-11-28")
 pages.write("fit/a/index.html", "model.html", **named, rows=rows, source="nvidia-smi <x>; o/r@0123abc a/b.yaml; o/r#7; o/r 0.12.0 m.json")
 draw_model(out / "fit/a/preview.png", "org/a", "32 requests", "1 of 1", rows)
+draw_pair(out / "fit/a/h100.png", "c4", "org/a on h100: 4 GPUs hold 32 requests", ["1 KV tokens"], "python -m sglang " * 20)
 draw_plan(out / "preview.png", "fits", [{"label": "KV cache", "value": "1", "note": "tokens"}], "python -m sglang")
 pages.write("index.html", "404.html")
 write_shared(out, address, pages.names)
@@ -45,7 +46,7 @@ test("with an address a page has its own title, description, canonical link and 
   assert.match(html, /<link rel="canonical" href="https:\/\/example\.org\/planner\/fit\/a\/index\.html">/);
   assert.match(html, /<meta property="og:image" content="https:\/\/example\.org\/planner\/fit\/a\/preview\.png">/);
   assert.match(await text("index.html"), /<link rel="canonical" href="https:\/\/example\.org\/planner\/">/);
-  for (const name of ["fit/a/preview.png", "preview.png"]) {
+  for (const name of ["fit/a/preview.png", "fit/a/h100.png", "preview.png"]) {
     const png = await bytes(name);
     assert.deepEqual([png.toString("latin1", 1, 4), png.readUInt32BE(16), png.readUInt32BE(20)], ["PNG", 1200, 630]);
   }

@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { readFile, readdir } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { address, readAddress } from "../src/link.js";
+import { address, readAddress, unpinned } from "../src/link.js";
 import { memoryBar } from "../src/bar.js";
 import { parseJson } from "../src/python.js";
 import { older, unpack } from "../src/release.js";
@@ -19,12 +19,16 @@ test("a whole number that a double cannot hold stays as it is written", () => {
 test("an address gives its plans back, and each cut of it is noticed", () => {
   const plans = [{ form: { gpu: "h100", more: "'a b' +" }, config: "{}" }, { form: { model: "x/y" }, config: null }];
   const whole = address(plans);
-  assert.deepEqual(readAddress(whole), { plans, wrong: [] });
+  assert.deepEqual(readAddress(whole), { plans, wrong: [], pin: null });
   assert.deepEqual(readAddress("").wrong, []);
   for (let end = 2; end < whole.length; end++) {
     const { plans: read, wrong } = readAddress(whole.slice(0, end));
     assert.ok(wrong.length > 0 || read.length === 1, whole.slice(0, end));
   }
+  const pin = { release: "0.5.23", id: "0123456789abcdef", said: "Can be launched: SGLang 0.5.23", day: "2026-11-28" };
+  assert.deepEqual(readAddress(address(plans, pin)), { plans, wrong: [], pin });
+  assert.equal(unpinned(address(plans, pin)), whole);
+  assert.match(readAddress(address(plans, pin).slice(0, -9)).wrong[0], /ends in the middle/);
   assert.match(readAddress('#p={"gpu": 1, "x": "y"}').wrong[0], /gpu, x of plan 1/);
 });
 

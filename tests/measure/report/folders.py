@@ -131,3 +131,31 @@ def three_servers(speed: float = 1.0, repeats: int = 3, slo: dict[str, Any] | No
                     }
                 )
     return points
+
+
+def many_servers(number: int, loads: int = 6) -> list[dict[str, Any]]:
+    """Servers of 1 to 8 GPUs at these many loads, 1, 2, 4, ...: no two are alike."""
+    points = []
+    for server in range(number):
+        gpus, chunk = (8, 4, 2, 1)[server % 4], 1024 * (1 + server // 4)
+        for concurrency in (2**power for power in range(loads)):
+            itl = (4 + 8 / gpus + 0.35 * concurrency / gpus) * (1 + 0.013 * (server * 7 % 23))
+            ttft = (30 + 20 * concurrency / gpus) * (1 + 0.021 * (server * 11 % 19))
+            workload = {"concurrency": concurrency, "input_len": 1024, "output_len": 128}
+            found = result(0.1, workload)
+            of_gpu = 1000 * concurrency / (itl + ttft / 128) / gpus
+            found["measures"] |= {"output_throughput_per_gpu": of_gpu, "output_throughput": of_gpu * gpus}
+            found["measures"] |= {"interactivity": 1000 / itl}
+            found["measures"]["ttft_ms"]["p50"], found["measures"]["itl_ms"]["p50"] = ttft, itl
+            values = {"tp_size": gpus, "chunked_prefill_size": chunk}
+            words = [*(f"{key}={value}" for key, value in values.items()), f"bench.concurrency={concurrency}"]
+            points.append(
+                {
+                    "words": words,
+                    "workload_id": f"c{concurrency}",
+                    "server": f"5e{server:014x}",
+                    "values": values,
+                    "result": {**found, "started": "2026-11-28T09:00:00.000+00:00"},
+                }
+            )
+    return points

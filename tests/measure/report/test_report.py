@@ -44,7 +44,7 @@ from sglang_hydra.measure.sweep.store import SEARCH_SCHEMA, Store
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
 from tests.commands import valid
-from tests.measure.report.folders import SERVER, grid, result, three_servers, write_sweep
+from tests.measure.report.folders import SERVER, grid, many_servers, result, three_servers, write_sweep
 
 WORDS = [
     "model=a b",
@@ -321,6 +321,23 @@ def test_two_sweeps_share_the_colours_of_their_servers(tmp_path: Path) -> None:
         assert [chart.count(f'class="server s{number}{older}"') for older in ("", " old")] == [1, 1]
     assert text.count('aria-pressed="true"') == 3
     assert "Full lines are new, broken ones old" in text
+
+
+def test_of_many_servers_the_best_five_have_a_colour_and_the_page_says_what_it_is_of_and_when(tmp_path: Path) -> None:
+    report = made(write_sweep(tmp_path / "s", many_servers(50), ["model=tiny", "gpu=h100"]))
+    text = page(report)
+    assert text.count("<tr data-p=") == 300
+    assert text.count('aria-pressed="true"') == 6
+    assert "</svg>45 other servers</button>" in text
+    best = {winner.verdict.best.first.server_id for each in report.workloads for winner in each.winners}
+    coloured = set(re.findall(r'<tr data-p="(\d+)" data-s="[0-4]"', text))
+    assert best <= {report.groups[int(number)].first.server_id for number in coloured}
+    assert len({report.groups[int(number)].first.server_id for number in coloured}) == 5
+    chart = next(svg for svg in re.findall(r"<svg viewBox.*?</svg>", text, re.DOTALL) if "polyline" in svg)
+    assert chart.count('class="server s5"') == 45
+    assert "<h1>tiny on h100, 81559 MiB</h1>" in text
+    assert "s, 2026-11-28, 300 points, 300 valid" in text
+    assert "All servers: <code>model=tiny gpu=h100</code>" in text
 
 
 def test_the_json_is_the_one_that_programs_read(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ SIDE_BY_SIDE := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesse
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test test-next test-matrix test-real test-long test-site bench site site-wheel docs generate compile clean python-version
+.PHONY: help serve test test-next test-matrix test-real test-long test-site compare-site bench site site-wheel docs generate compile clean python-version
 
 help:
 	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
@@ -35,7 +35,8 @@ help:
 	@echo "make test-matrix  the tests of configuration with Python $(MATRIX) and the two Hydras that each takes"
 	@echo "make test-real  start real servers: SGLang 0.5.2 and 0.5.23 on the CPU, the embedded engine; install the wheel"
 	@echo "make test-long  what takes minutes: fuzzing, killing servers"
-	@echo "make test-site  build the site and try it in Chromium; pictures of the pages go to build/screenshots"
+	@echo "make test-site  build the site and try it in Chromium; node site/tests/pictures.js takes pictures"
+	@echo "make compare-site  300 random inputs of three releases: each value of the page's plans and of native ones"
 	@echo "make bench      planning and resolving, timed against an empty Hydra app"
 	@echo "make generate   write every generated file again: README screens, pages, index, schema, golden screens"
 	@echo "make docs       the documentation as a site in build/site/docs, every link checked"
@@ -103,9 +104,15 @@ site: $(VENV)/.has-docs site/node_modules/.has
 site-wheel: site
 	@$(PIP) wheel --quiet --no-deps --wheel-dir dist ./site && ls dist/sglang_hydra_ui-*.whl
 
+# Inputs that no recorded answer has, by the releases' own code: natively, then in Chromium. It takes a quarter of an hour.
+compare-site: $(VENV)/.has-dev site
+	@$(PY) site/tests/native.py build/native_random.json --random 300 --random-alone
+	@NATIVE=build/native_random.json PATIENCE_MS=3600000 node --test --test-name-pattern="random inputs of three releases" site/tests/release.test.js
+
 test-site: $(VENV)/.has-dev site
 	@test -x /usr/bin/chromium || test -x /usr/bin/chromium-browser || test -x /usr/bin/google-chrome || { echo "Chromium is missing: apt-get install chromium (needs root)"; exit 1; }
 	@echo "== tsc" && cd site && npx --no-install tsc --project tsconfig.json
+	@echo "== biome" && cd site && npx --no-install biome lint --error-on-warnings .
 	@echo "== native plans" && $(PY) site/tests/native.py build/native.json
 	@echo "== node --test" && PYTHON=$(abspath $(PY)) node --test --test-concurrency=1 --test-reporter=spec site/tests/*.test.js
 

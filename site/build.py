@@ -310,7 +310,7 @@ def main() -> None:
     total = sum((OUT / name).stat().st_size for name in python.first)
     offered |= {
         "modules": _MODULES,
-        "exact": exact,
+        "exact": f"{known['releases'][-1]} to {known['releases'][0]}" if exact else "",
         "options": script_json({"formats": known["formats"], "paired": paired}),
         "total": total,
     }

@@ -222,6 +222,7 @@ onSite("each node has a whole command", async (page) => {
 });
 
 onSite("a release that is not here says so and names the command that asks it", async (page) => {
+  await page.context().route("**/releases/index.json", (route) => route.fulfill({ body: "{}" }));
   await page.goto(link({ gpu: "h100", model: "qwen3_8b", release: "0.5.9", count: "2", more: "context_length=7777 random_seed=3" }));
   await answered(page);
   assert.equal(await text(page, "#verdict"), "Unknown whether it can be launched: SGLang 0.5.9");

@@ -26,6 +26,18 @@ onSite("what is not recorded is asked of the release itself, fetched then and no
   assert.equal(new Set(asked).size, asked.length, "each file comes once");
 });
 
+onSite("every release of the table is asked in the browser, an old one by way of the newer ones", async (page) => {
+  await page.goto("/plan.html");
+  const offered = (await page.locator("#release option").allTextContents()).slice(1);
+  const index = await (await page.request.get("/releases/index.json")).json();
+  for (const release of offered) assert.ok(release === "0.5.2" || Object.keys(index).some((name) => name.startsWith(`sglang-${release}-`)), release);
+  await page.goto(`/plan.html#${new URLSearchParams({ p: JSON.stringify({ gpu: "h200", count: "8", model: "qwen3_8b", release: "0.5.3", more: "context_length=32768" }) })}`);
+  await page.waitForSelector("#status:has-text('own argument code')");
+  await answered(page);
+  assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.3");
+  assert.doesNotMatch(await text(page, "#answer"), /estimate/);
+});
+
 onSite("a release that does not come leaves an estimate that says why", async (page) => {
   await page.context().route("**/releases/sglang-*", (route) => route.fulfill({ status: 404 }));
   await page.goto(LINK);

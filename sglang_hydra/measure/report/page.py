@@ -104,9 +104,11 @@ def _visible(value: object) -> object:
 
 def title(report: Report) -> str:
     """Returns the models and the GPUs of a report in words, its sweeps' names if their plans are not there."""
-    found = {name: dict.fromkeys(value for sweep in report.sweeps for value in sweep.environment.get(name, ()))
-             for name in ("model", "gpu")}  # fmt: skip
-    return " on ".join(", ".join(values) for values in found.values() if values) or ", ".join(
+    found = (
+        dict.fromkeys(value.partition(",")[0] for sweep in report.sweeps for value in sweep.environment.get(name, ()))
+        for name in ("model", "gpu")
+    )
+    return " on ".join(", ".join(values) for values in found if values) or ", ".join(
         sweep.name for sweep in report.sweeps
     )
 

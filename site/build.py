@@ -139,8 +139,9 @@ def memory_bars(shown: Iterable[dict[str, Any] | None]) -> list[Markup | None]:
         ["node", HERE / "draw.js"], input=json.dumps(fits), stdout=subprocess.PIPE, text=True, check=True
     )
     # A table with the same words is below each.
-    plain = (picture and re.sub(r"<title>.*?</title>| xmlns=\S+", "", picture) for picture in json.loads(drawn.stdout))
-    return [picture and Markup(picture) for picture in plain]
+    plain = (picture and re.sub(r'(?: y="0" height="30")?><title>.*?</title></rect>', "/>", picture)
+             for picture in json.loads(drawn.stdout))  # fmt: skip
+    return [picture and Markup(picture.replace(' xmlns="http://www.w3.org/2000/svg"', "")) for picture in plain]
 
 
 _OF_FIT = ("memory_gib", "left_gib", "error_gib")

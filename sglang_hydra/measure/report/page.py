@@ -108,16 +108,14 @@ def title(report: Report) -> str:
         dict.fromkeys(value.partition(",")[0] for sweep in report.sweeps for value in sweep.environment.get(name, ()))
         for name in ("model", "gpu")
     )
-    return " on ".join(", ".join(values) for values in found if values) or ", ".join(
-        sweep.name for sweep in report.sweeps
-    )
+    names = ", ".join(sweep.name for sweep in report.sweeps)
+    return " on ".join(", ".join(values) for values in found if values) or names
 
 
 def dates(report: Report) -> str:
     """Returns the first and the last day of the measurements; empty without one."""
-    days = sorted(
-        str(row.record["started"])[:10] for sweep in report.sweeps for row in sweep.rows if row.record.get("started")
-    )
+    rows = (row.record for sweep in report.sweeps for row in sweep.rows)
+    days = sorted(record["started"][:10] for record in rows if "started" in record)
     return " to ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
 
 
@@ -161,7 +159,7 @@ class _Drawn:
         names = list(dict.fromkeys(self._server.values()))
         titles = Counter(self._name(winner.verdict.best) for each in report.workloads for winner in each.winners)
         unbeaten = Counter(
-            self._name(group) for front in report.fronts for group in front.groups if id(group) in front.best
+            self._name(each) for front in report.fronts for each in front.groups if id(each) in front.best
         )
         best = sorted(names, key=lambda name: (-titles[name], -unbeaten[name]))[:_COLOURED]
         self._coloured = [name for name in names if name in best]

@@ -55,9 +55,7 @@ def run_plan_checks(resolution: Resolution, facts: Facts) -> list[Finding]:
     findings: list[Finding] = []
     for check in PLAN_CHECKS:
         try:
-            outcome = answer_of(
-                check, resolution.values, facts, asked=resolution.answer is not None, resolution=resolution
-            )
+            outcome = answer_of(check, resolution.values, facts, resolution)
         except UNCOMPUTABLE as failure:
             if resolution.ok:
                 findings.append(uncomputable(check, failure, resolution.intent))

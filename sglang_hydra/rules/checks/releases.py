@@ -69,27 +69,20 @@ def declared(check: Rule) -> Declared:
         raise Undeclared(f"rules/checks/releases.json does not name {check.id}") from None
 
 
-def answer_of(
-    check: Rule,
-    values: Mapping[str, object],
-    facts: Facts,
-    *,
-    asked: bool = False,
-    resolution: Resolution | None = None,
-) -> Refusal | None:
-    """Runs ``check`` on the resolved ``values`` of ``facts.release``. Returns its outcome in that release's words, or
-    None where it does not apply. ``asked``: the release's own answer is known. ``resolution`` made the values."""
+def answer_of(check: Rule, values: JsonObject, facts: Facts, made: Resolution | None = None) -> Refusal | None:
+    """Runs ``check`` on the resolved ``values`` of ``facts.release``, those of ``made``. Returns its outcome in that
+    release's words, or None where it does not apply."""
     known = declared(check)
     period = known.at(facts.release)
     if period.gone is not None:
         return None
     try:
-        outcome = check.apply(Arguments(check.id, known.reads, period.names, values, facts, resolution), facts)
+        outcome = check.apply(Arguments(check.id, known.reads, period.names, values, facts, made), facts)
     except Unknown:
         return None
     if not isinstance(outcome, Refusal):
         return None
-    if period.said is not None and asked and not isinstance(outcome, Notice):
+    if period.said is not None and made is not None and made.answer is not None and not isinstance(outcome, Notice):
         return None
     return _worded(outcome, known.reads, facts)
 
@@ -102,12 +95,12 @@ class Arguments:
         check: str,
         reads: Sequence[str],
         names: Mapping[str, str],
-        values: Mapping[str, object],
+        values: JsonObject,
         facts: Facts,
-        resolution: Resolution | None = None,
+        made: Resolution | None,
     ) -> None:
         self._check, self._reads, self._names, self._values, self._facts = check, reads, names, values, facts
-        self._resolution = resolution
+        self._made = made
 
     def __getattr__(self, name: str) -> Json:
         if name not in self._reads:
@@ -119,8 +112,7 @@ class Arguments:
         """Returns the layout of the server's GPUs."""
         if LAYOUT not in self._reads:
             raise Undeclared(f"{self._check} reads the layout, which rules/checks/releases.json does not name for it")
-        made = self._resolution
-        return layout_of(self._values, self._facts.release) if made is None else made.layout
+        return self._made.layout if self._made else layout_of(self._values, self._facts.release)
 
     @property
     def everything(self) -> JsonObject:

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -271,11 +272,11 @@ def test_deepseek_feeds_an_eagle_3_draft_since_0_5_4_post2(version: str, refused
 def test_a_context_that_the_release_refuses_itself_is_said_once() -> None:
     words = ("gpu=h200", "model=qwen3_8b", "context_length=50000", f"engine.version={NEWEST}")
     facts = facts_of(*words)
-    check = model_config.check_context_length
+    check, made = model_config.check_context_length, SimpleNamespace(answer="its own")
     assert answer_of(check, values_as_resolved(facts), facts) is not None
-    assert answer_of(check, values_as_resolved(facts), facts, asked=True) is None
+    assert answer_of(check, values_as_resolved(facts), facts, made) is None
     allowed = facts._replace(env={"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1"})
-    assert isinstance(answer_of(check, values_as_resolved(facts), allowed, asked=True), Notice)
+    assert isinstance(answer_of(check, values_as_resolved(facts), allowed, made), Notice)
 
 
 # A check that is added after CONTRIBUTING.md alone

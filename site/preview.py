@@ -79,12 +79,12 @@ def draw_pair(file: Path, cell: str, title: str, lines: Sequence[str], command: 
     pen.fontmode = "1"
     name, _, verdict = title.partition(": ")
     pen.rectangle((0, 0, image.width, 58), colour)
-    pen.text((25, 15), name, ink, _fitting(pen, name, 28, 550))
-    pen.text((25, 72), verdict, ink, _fitting(pen, verdict, 24, 550))
+    pen.text((25, 15), name, ink, _fitting(pen, name, 26, 550))
+    pen.text((25, 72), verdict, ink, _fitting(pen, verdict, 22, 550))
     for place, line in enumerate(lines):
-        pen.text((25, 118 + 27 * place), line, ink, _fitting(pen, line, 19, 550))
+        pen.text((25, 118 + 27 * place), line, ink, _fitting(pen, line, 17, 550))
     for place, line in enumerate(textwrap.wrap(command, 62, break_on_hyphens=False)[:4]):
-        pen.text((25, 210 + 24 * place), line, dim, _font(16))
+        pen.text((25, 210 + 24 * place), line, dim, _font(15))
     palette = b"".join(bytes.fromhex(name[1:]) for name in (INK, DIM, COLOURS[cell], PAGE))
     _write(file, image.resize(SIZE, Image.Resampling.NEAREST), palette, 2)
 
@@ -92,7 +92,7 @@ def draw_pair(file: Path, cell: str, title: str, lines: Sequence[str], command: 
 def _write(file: Path, image: Image.Image, palette: bytes, bits: int) -> None:
     """Writes a PNG of an image with a palette, a tenth smaller than Pillow's."""
     rows, wide = image.tobytes("raw", f"P;{bits}"), -(-image.width * bits // 8)
-    packer = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS, 9)
+    packer = zlib.compressobj(8, zlib.DEFLATED, zlib.MAX_WBITS, 9)
     lines = (b"\0" + rows[begin : begin + wide] for begin in range(0, len(rows), wide))
     parts = {
         b"IHDR": struct.pack(">IIBBBBB", *image.size, bits, 3, 0, 0, 0),

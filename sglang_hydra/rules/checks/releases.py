@@ -119,7 +119,7 @@ class Arguments:
         """Returns all values, by the release's own names."""
         if EVERYTHING not in self._reads:
             raise Undeclared(f'{self._check} reads everything: "reads": "{EVERYTHING}" in rules/checks/releases.json')
-        names = arguments_of(self._facts.release)
+        names = frozenset(arguments_of(self._facts.release))
         return {name: value for name, value in self._values.items() if name in names}
 
 

@@ -62,6 +62,15 @@ def options() -> dict[str, Any]:
     }
 
 
+def exact_words(known: list[str], exact: list[str]) -> str:
+    """Names the releases that the page can ask, of those that it knows."""
+    from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+
+    left_out = [name for name in known if name not in (*exact, SPECIFIED_VERSION) and ".post" not in name]
+    but = f"; not {', '.join(left_out)}" if left_out else ""
+    return f"{known[-1]} to {known[0]} (estimates: post releases{but})"
+
+
 _AT_HOME = {"gpu": "h100", "count": "4", "model": "llama_3_1_70b"}
 _EXAMPLES = (
     ("Llama 3.1 70B on one H100: refused", {"gpu": "h100", "model": "llama_3_1_70b"}),
@@ -311,7 +320,7 @@ def main() -> None:
     total = sum((OUT / name).stat().st_size for name in python.first)
     offered |= {
         "modules": _MODULES,
-        "exact": f"{known['releases'][-1]} to {known['releases'][0]}" if exact else "",
+        "exact": exact and exact_words(known["releases"], exact),
         "options": script_json({"formats": known["formats"], "paired": paired}),
         "total": total,
     }

@@ -77,6 +77,7 @@ def remedies(
     proved: list[Remedy] = []
     fitting: list[Remedy] = []
     last = _LAST_AT_HAND
+    corrects_fraction = "mem_fraction_static" in server.typed and wanted == NOTHING_STATED
     for step, kind, most, candidates in _candidates(server, gpu, found, wanted, classes, fitting):
         if len(proved) >= limit or (proved and step > last):
             break
@@ -88,7 +89,8 @@ def remedies(
             if fitted is None or not fitted.fits or fitted.tight:
                 continue
             remedy = Remedy(overrides, kind, _wording(overrides, fitted, wanted), fitted)
-            if fitted.shortage(wanted) is None:
+            enough = corrects_fraction and [*overrides] == ["mem_fraction_static"]
+            if fitted.shortage(wanted) is None or (enough and (fitted.kv_tokens or 0) >= 2 * _LEAST_CONTEXT):
                 proved.append(remedy)
                 seen, last = seen + 1, max(step, _LAST_AT_HAND) if step else 0
             else:
@@ -107,6 +109,9 @@ def _candidates(
     if by_argument:
         yield 0, ARGUMENTS, 1, _working_fraction(values, found)
         yield 0, ARGUMENTS, 3, _single_arguments(server, gpu, found)
+    is_slow = fails and not gpu.extra.get("scale_up_gbps")  # over PCIe, fewer bytes on as many GPUs come first
+    if is_slow:
+        yield 1, CHECKPOINT, 2, _checkpoints(values, gpu)
     yield 1, GPUS, 2, _idle_gpus(server, gpu, found)
     if fails and not by_argument:
         yield 2, ARGUMENTS, 3, _single_arguments(server, gpu, found)
@@ -114,7 +119,8 @@ def _candidates(
         yield 2, ARGUMENTS, 1, _two_arguments(server, gpu, found)
     else:
         yield 2, ARGUMENTS, 2, _more_room(server, gpu, found, wanted)
-    yield 3, CHECKPOINT, 2, _checkpoints(values, gpu)
+    if not is_slow:
+        yield 3, CHECKPOINT, 2, _checkpoints(values, gpu)
     yield 4, ARGUMENTS, 1, _two_changes(server, gpu, found)
     if not stated:
         yield 5, ARGUMENTS, 2, _shorter_context(found, fitting)
@@ -297,7 +303,9 @@ def _more_gpus(server: Server, gpu: GpuFacts) -> Iterator[Change]:
         gpus = size * stages * copies
         needed = -(-gpus // here)
         if nodes < needed <= _MOST_NODES and gpus % needed == 0:
-            yield server.saying(tp=size, nodes=needed)
+            more = server.saying(tp=size, nodes=needed)
+            slots = server.values.get("max_running_requests") or 0  # DeepSeek-V4 has windows for each of its 256
+            yield from (more, *({**more, "max_running_requests": one} for one in (64, 16) if slots > one))
 
 
 def _larger(server: Server, gpu: GpuFacts, found: Fit, classes: Iterable[GpuFacts]) -> Iterator[Change]:

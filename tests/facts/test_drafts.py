@@ -152,7 +152,7 @@ def _refuse(*words: object) -> None:
 def test_every_recipe_is_planned_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "_download", _refuse)
     names = list(recipes())
-    assert len(names) == 138
+    assert len(names) == 171
     for name in names:
         asked = [Request(f"recipe={name}", "argument 1")]
         assert make_plan(composer(), asked, seed=42, env={"HF_HUB_CACHE": str(tmp_path)}).model.known, name

@@ -41,12 +41,17 @@ def test_a_thread_has_its_answer(row: dict[str, Any], run: Run) -> None:
         identity, _, said = wanted.partition(" ")
         assert any(text.startswith(identity) and said in text for text in found), (wanted, found)
     assert [text for text in found if text[:6] in row.get("silent", ())] == []
+    if "first" in row:
+        offers = [remedy for finding in plan.findings if finding.id.startswith("FIT") for remedy in finding.remedies]
+        wanted = row["first"]
+        assert " ".join(offers[0].words) in ([wanted] if isinstance(wanted, str) else wanted)
     if "fits" in row:
         assert plan.launchable is row["fits"], found
 
 
 def test_each_question_has_five_threads_and_one_against() -> None:
-    assert set(ROWS) == {"fraction", "kernels", "pools", "host", "pods", "draft", "parser", "ignored", "start"}
+    questions = "fraction kernels pools host pods draft parser ignored start remedy"
+    assert set(ROWS) == set(questions.split())
     assert min(len(rows) for rows in ROWS.values()) >= 5
     for name in ("fraction", "kernels", "pools", "host", "parser", "ignored"):
         assert any("silent" in row for row in ROWS[name]), name

@@ -123,7 +123,7 @@ def test_every_recipe_has_a_new_command_that_the_release_takes(to: str, monkeypa
         assert not [finding for finding in made.plan.errors if finding.id.startswith("VER")], id
         assert made.words[0] == f"recipe={id}"
         assert f"engine.version={to}" in made.words
-    assert len(recipes()) == 138
+    assert len(recipes()) == 171
 
 
 def test_our_own_new_command_is_the_same_server(run: Run) -> None:

@@ -303,9 +303,10 @@ def _more_gpus(server: Server, gpu: GpuFacts) -> Iterator[Change]:
         gpus = size * stages * copies
         needed = -(-gpus // here)
         if nodes < needed <= _MOST_NODES and gpus % needed == 0:
-            more = server.saying(tp=size, nodes=needed)
+            wider = server.saying(tp=size, nodes=needed)
             slots = server.values.get("max_running_requests") or 0  # DeepSeek-V4 has windows for each of its 256
-            yield from (more, *({**more, "max_running_requests": one} for one in (64, 16) if slots > one))
+            yield wider
+            yield from ({**wider, "max_running_requests": one} for one in (64, 16) if slots > one)
 
 
 def _larger(server: Server, gpu: GpuFacts, found: Fit, classes: Iterable[GpuFacts]) -> Iterator[Change]:

@@ -11,7 +11,7 @@ from sglang_hydra.fit.forecast_terms import MEMORY_TERMS, TERMS
 from sglang_hydra.planning.choosing.forecast import Expected, forecast_of_plan, known_limit
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import by_estimate
-from sglang_hydra.show.roofline import missing_lines
+from sglang_hydra.show.roofline import missing_lines, refusal_lines
 from sglang_hydra.text.screen import Line, columns, folded, room, text
 from sglang_hydra.text.words import program
 
@@ -50,11 +50,12 @@ def forecast_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
     known = forecast_of_plan(plan, points)
     title: Line = [text(f"Forecast: {plan.gpu.name}", "bold")]
     if known.found is None or known.server is None or known.demand is None:
-        return [title, *missing_lines(known.unknown)]
+        return [title, *refusal_lines(plan), *missing_lines(known.unknown)]
     found, server = known.found, known.server
     lines: list[Line] = [
         *folded([*title, text(f" x {server.gpus}"), text(by_estimate(plan), "yellow")], room()),
         *folded([text("  "), text(demand_words(known.demand, found))], room()),
+        *refusal_lines(plan),
         [],
         *columns(list(_figures(plan, known, found))),
         *_unused(plan, known),

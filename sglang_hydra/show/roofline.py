@@ -53,12 +53,13 @@ def roofline_lines(plan: Plan) -> list[Line]:
     title: Line = [text(f"The hardware's limit: {plan.gpu.name}", "bold")]
     mark = text(by_estimate(plan), "yellow")
     if roofline is None or load is None:
-        return [title, *missing_lines(known.unknown)]
+        return [title, *refusal_lines(plan), *missing_lines(known.unknown)]
     limit = roofline.limit(load)
     gpus = roofline.gpus * roofline.copies
     lines: list[Line] = [
         *folded([*title, text(f" x {gpus}"), mark], room()),
         *folded([text("  "), text(load_words(load))], room()),
+        *refusal_lines(plan),
         [],
         *columns(_limit_rows(roofline, load, limit)),
         [],
@@ -74,6 +75,14 @@ def roofline_lines(plan: Plan) -> list[Line]:
     for formula in FORMULAS:
         lines += folded([text("  "), text(formula, "dim")], room())
     return [*lines, [], *folded([text(NOTE, "dim")], room())]
+
+
+def refusal_lines(plan: Plan) -> list[Line]:
+    """Returns why the plan cannot start: its figures are of hardware, not of a server."""
+    if plan.launchable is not False or not plan.errors:
+        return []
+    error = plan.errors[0]
+    return folded([text("  This plan cannot start: ", "red"), text(f"{error.id} {error.message}")], room())
 
 
 def missing_lines(unknown: Sequence[str]) -> list[Line]:

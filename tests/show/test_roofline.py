@@ -77,3 +77,8 @@ def test_what_is_missing_is_named(typed: tuple[str, ...], missing: tuple[str, ..
     assert roofline_record(plan)["unknown"] == list(missing)
     assert all(name in _text(roofline_lines(plan)) for name in missing)
     assert [cell[0] for cell in limit_cells(known.limit)] == ["?", "?"]
+
+
+def test_a_plan_that_cannot_start_says_so() -> None:
+    plan = planned("gpu=h100", "model=deepseek_v3", "tp_size=4", "bench.concurrency=8")
+    assert "cannot start: FIT001" in " ".join(_text(roofline_lines(plan)).split())

@@ -82,6 +82,10 @@ for (const [name, { at, ready, high, isReport }] of Object.entries(SHOTS)) {
   await ready?.(page);
   for (const colorScheme of PALETTES) {
     await page.emulateMedia({ colorScheme });
+    if (name === "docs") {
+      await page.evaluate(() => localStorage.clear()); // the theme looks once which colours are wanted
+      await page.reload();
+    }
     for (const width of WIDTHS) {
       await page.setViewportSize({ width, height: 900 });
       await page.screenshot({ path: path.join(OUT, `${name}_${width}_${colorScheme}.png`), fullPage: true });

@@ -65,6 +65,16 @@ export async function answered(page) {
   await page.waitForSelector("#answer[aria-busy=false]");
 }
 
+const AXE = readFile(path.join(ROOT, "site/node_modules/axe-core/axe.min.js"), "utf8");
+
+/** What axe-core finds on the page as it stands that keeps people from using it. */
+export async function violations(page) {
+  await page.evaluate(await AXE);
+  const { violations: found } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const serious = found.filter(({ impact }) => ["serious", "critical"].includes(impact));
+  return serious.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 5).map((node) => node.target.join(" ")).join(", ")} (${nodes.length})`);
+}
+
 /** The address of plans. @param {...Record<string, string>} plans */
 export function planLink(...plans) {
   const parameters = new URLSearchParams();

@@ -6,7 +6,7 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { ROOT, launch, open } from "./browser.js";
+import { ROOT, launch, open, violations } from "./browser.js";
 
 const PYTHON = process.env.PYTHON ?? path.join(ROOT, ".venv/bin/python");
 const WRITE = `
@@ -53,6 +53,11 @@ test("the table of points is sorted and filtered", () =>
     assert.ok((await column(1)).length < 18);
     assert.ok((await column(1)).length > 0);
   }));
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`${colorScheme}: no serious violation of what axe-core checks`, () =>
+    report("again", { viewport: { width: 390, height: 900 }, colorScheme }, async (page) => assert.deepEqual(await violations(page), [])));
+}
 
 test("a mark says its numbers, by pointer and by keyboard", () =>
   report("sweep", { viewport: { width: 1400, height: 1500 } }, async (page) => {

@@ -6,7 +6,7 @@ for (const mark of all("svg .mark[data-p]")) {
   const title = mark.querySelector("title"), box = () => mark.getBoundingClientRect();
   const words = title.textContent;
   title.remove();
-  mark.setAttribute("aria-label", words);
+  if (mark.hasAttribute("role")) mark.setAttribute("aria-label", words);
   mark.addEventListener("pointerenter", (event) => show(words, event.clientX, event.clientY, mark.dataset.p));
   mark.addEventListener("focus", () => show(words, box().right, box().bottom, mark.dataset.p));
   mark.addEventListener("pointerleave", hide);

@@ -39,6 +39,8 @@ def turned_off(name: str) -> str | None:
 def values_meant(field: Field, value: Any) -> Iterator[str]:
     """Yields words that set the probably meant values, the likeliest first."""
     name = field.name
+    if value is False and name in _TABLE["off"]:
+        yield _TABLE["off"][name]
     if isinstance(value, str):
         plain = re.sub(r"[\W_]", "", value).lower()
         own = _TABLE["values"].get(name, {})

@@ -214,6 +214,8 @@ def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
     message = f"{short(word)!r} is no verb"
     fix = OTHER_VERBS.get(" ".join(typed).lower()) or nearest(word, VERBS) or _choice_of(word)
     fix = fix or OTHER_VERBS.get(nearest(word, [one for one in OTHER_VERBS if " " not in one]) or "")
+    if fix == "diff" and any("," in request.text for request in behind):
+        fix = "plan -m"  # several values of a key: a table, not two sides
     if word.lower() in NO_VERBS:
         return ConfigError(Finding("error", "CLI014", message, hint=NO_VERBS[word.lower()]))
     verbs = f"verbs are {some_of(word, VERBS, f'{program()} --help')}"

@@ -39,6 +39,25 @@ def is_own_text(config: Mapping[str, object]) -> bool:
     return first.startswith("Llava") and first.endswith("ForCausalLM")
 
 
+_STRETCHED = dict.fromkeys(("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"), 32_768)
+"""The trained positions of these classes, in tokens: their model cards extend them by YaRN, up to four times."""
+
+
+def yarn_override(config: JsonObject | None, context: int) -> str | None:
+    """Returns the word that lets a model without rope scaling take ``context`` tokens, None where the model card of
+    its class has no such extension."""
+    import json
+
+    config = config or {}
+    trained = _STRETCHED.get(next(iter(config.get("architectures") or ()), ""), 0)
+    if config.get("rope_scaling") or not trained < context <= 4 * trained:
+        return None
+    factor = 2.0 if context <= 2 * trained else 4.0
+    scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": trained}
+    stated = json.dumps({"max_position_embeddings": int(factor * trained), "rope_scaling": scaling})
+    return f"json_model_override_args='{stated}'"
+
+
 TEXT_PARTS = ("text_config", "language_config", "llm_config")
 """The keys under which multimodal configs nest their language model."""
 

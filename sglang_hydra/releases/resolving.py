@@ -15,6 +15,7 @@ from sglang_hydra.arguments.layout import layout_of, names_of
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.table import Argument
+from sglang_hydra.facts.config_view import yarn_override
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.releases.asking import Answered, Asking, NoAnswer, answer_to
 from sglang_hydra.releases.case import MODEL_ARGUMENTS, case_for, folder_to_read, own_config_class
@@ -125,6 +126,9 @@ def _refused(answer: Answer, basis: Basis, own: Resolution, given: Accepted, fac
     hint = f"{program()} release fetch {given.version}: its message is then shown" if basis == "recorded" else None
     offers = advised(error, given.known.arguments, given.arguments, facts.gpu.vendor)
     fields = _named_fields(error, given)
+    if "context_length" in fields:
+        longer = yarn_override(facts.model.config, given.arguments["context_length"])
+        offers = [longer, *offers] if longer else offers
     finding = Finding("error", "REL010", message, fields, hint, stage=stage, offers=offers)  # type: ignore[arg-type]
     return replace(_estimate(own, given, None), basis=basis, ledger=Ledger(), findings=(finding,), answer=answer)
 

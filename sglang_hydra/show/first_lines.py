@@ -82,8 +82,9 @@ def room_line(plan: Plan) -> str:
     """Returns the server's capacity in tokens and requests, or why it is unknown or none. It is marked as an estimate
     where the release was not asked: it may use another memory fraction."""
     if plan.fit is None:
-        missing = what_is_missing(plan)
-        return f"unknown: {missing or 'it is computed for SGLang on GPUs with memory of their own'}"
+        wrong = next((finding.message for finding in plan.errors), None)
+        missing = what_is_missing(plan) or wrong or "it is computed for SGLang on GPUs with memory of their own"
+        return f"unknown: {missing}"
     if plan.fit.fits is False:
         return "none: it does not fit"
     held = ("" if plan.is_exact else "by estimate ") + _held(plan.fit, plan.nodes.fit.context)

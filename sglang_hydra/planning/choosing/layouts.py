@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +13,7 @@ from sglang_hydra.architecture.tensors import ROUTED
 from sglang_hydra.architecture.understanding import config_fields
 from sglang_hydra.arguments.layout import arguments_saying, layout_of, names_of
 from sglang_hydra.arguments.tables.table import nearest_known, release
+from sglang_hydra.facts.config_view import yarn_override
 from sglang_hydra.fit.forecast import Forecast, forecast
 from sglang_hydra.fit.forecast_server import server_of
 from sglang_hydra.fit.remedy import cache_type, has_free_cache, takes
@@ -38,8 +38,6 @@ _SENDS = tuple(f"{name}ForCausalLM" for name in ("DeepseekV2", "DeepseekV3", "De
 data-centre Blackwell, with experts of FP8 in blocks (layers/moe/ep_moe/layer.py:452-462)."""
 _SHARE = 0.8  # memory fraction over several nodes: the release's own is negative there (0.5.23 memory_hook.py:342)
 _DEEPEP, _DEEPEP_GPUS = "deepep", (9, 10)
-_STRETCHED = dict.fromkeys(("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"), 32_768)
-"""The trained positions of these classes: their model cards extend them by YaRN, up to four times."""
 
 
 class Layout(NamedTuple):
@@ -88,15 +86,10 @@ def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[La
 def stretched(base: Plan, context: int | None) -> str | None:
     """Returns the override that lets the model take requests of ``context`` tokens (YaRN); None where it takes them
     already, or no extension is known."""
-    config, kv = base.model.config or {}, base.fit.kv if base.fit else None
-    trained = _STRETCHED.get(next(iter(config.get("architectures") or ()), ""), 0)
-    typed = {"context_length", "json_model_override_args"} & base.intent.keys() or config.get("rope_scaling")
-    if typed or not context or kv is None or not kv.context < context <= 4 * trained:
+    kv = base.fit.kv if base.fit else None
+    if {"context_length", "json_model_override_args"} & base.intent.keys() or kv is None or not context:
         return None
-    factor = 2.0 if context <= 2 * trained else 4.0
-    scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": trained}
-    stated = json.dumps({"max_position_embeddings": int(factor * trained), "rope_scaling": scaling})
-    return f"json_model_override_args='{stated}'"
+    return yarn_override(base.model.config, context) if kv.context < context else None
 
 
 def _weights(base: Plan) -> Iterator[tuple[Mapping[str, object], ModelFacts, bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sglang_hydra.arguments.fields import ServerArgs
-from sglang_hydra.facts.config_view import text_config, view_of
+from sglang_hydra.facts.config_view import text_config, view_of, yarn_override
 from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
@@ -48,6 +48,7 @@ def check_context_length(args: ServerArgs, facts: Facts) -> Outcome:
         message,
         "context_length",
         offers=(
+            *filter(None, [yarn_override(view.published, args.context_length)]),
             f"context_length={longest}",
             Remedy.typed(f"engine.env.{LONGER_CONTEXT_VARIABLE}=1", when="tries it all the same"),
         ),

@@ -9,6 +9,7 @@ import _signal  # type: ignore[import-not-found]
 import atexit
 import gc
 import os
+import time
 
 from sglang_hydra.text.exit_codes import INTERRUPTED
 
@@ -32,7 +33,9 @@ def main() -> int:
     _answer_signals()
     gc.set_threshold(_OBJECTS_MADE)
     from sglang_hydra.cli.main import entry
+    from sglang_hydra.text import budget
 
+    budget.Clock.pace = max(1.0, time.process_time() / budget.START_S)
     _Run.importing = False
     try:
         code = entry()

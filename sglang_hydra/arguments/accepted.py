@@ -12,7 +12,7 @@ from sglang_hydra.arguments.every import EVERY, as_text, misfit, nearest_choice,
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.parser import parser_of
 from sglang_hydra.arguments.rendering import render
-from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name, shown_by_processes
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import at_least, same_release
 from sglang_hydra.arguments.tables.successors import successor
@@ -62,6 +62,7 @@ def accepted(intent: Mapping[str, object], version: str) -> Accepted:
             _take(made, name, intent[name])
         elif (known := made.known.arguments.get(name)) is not None and known.default is not None:
             made.arguments[name] = None  # no flag can express it: the command is refused
+    made.findings += shown_by_processes(intent, "warning")
     return made
 
 

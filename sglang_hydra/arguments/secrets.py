@@ -8,6 +8,8 @@ from collections.abc import Mapping, MutableMapping
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.tables.table import every_variable
+from sglang_hydra.text.findings import Finding, Level
+from sglang_hydra.text.words import SECRET_FORM
 
 SECRET_FIELDS = tuple(name for name, field in FIELDS.items() if field.arg.secret)
 API_KEY_REFERENCE = "${oc.env:SGLANG_HYDRA_API_KEY}"
@@ -64,6 +66,20 @@ def is_secret_name(name: str) -> bool:
     return (telling or _has_secret_word(name)) and name not in every_variable()
 
 
+def is_secret(name: str, value: object) -> bool:
+    """Returns whether a variable or a setting holds a secret, by its name or by the form of its value."""
+    return is_secret_name(name) or has_secret_form(value)
+
+
+def has_secret_form(value: object) -> bool:
+    """Returns whether a value, or one inside it, has the form of a token or is an address with a password."""
+    if isinstance(value, str):
+        return len(value) > 6 and re.search(SECRET_FORM, value) is not None
+    if isinstance(value, Mapping):
+        return any(map(has_secret_form, value)) or any(map(has_secret_form, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(has_secret_form, value))
+
+
 def _has_secret_word(name: str) -> bool:
     words = [word.rstrip("0123456789") for word in name.upper().split("_")]
     if name in _PLAIN or name in FIELDS or words[-1] in _SIZES or "KEY_VALUE" in name:
@@ -107,6 +123,16 @@ _IN_TEXT = (
 )
 
 
+def shown_by_processes(intent: Mapping[str, object], level: Level) -> list[Finding]:
+    """Returns a finding (SEC003) for each argument whose value has the form of a secret."""
+    why = "which the list of processes on the server's machine shows to everyone"
+    return [
+        Finding(level, "SEC003", f"{name} holds a secret, {why}", (name,), f"a value of {name} without it")
+        for name, value in intent.items()
+        if has_secret_form(value)
+    ]
+
+
 def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None:
     """Replaces an API key among a command line's ``words`` by its reference, and puts the key into ``environ``.
 
@@ -123,7 +149,7 @@ def masked(name: str, value: object) -> object:
     """Returns ``value`` of the key ``name`` with every secret in it masked."""
     if isinstance(value, Mapping):
         return {key: masked(str(key), item) for key, item in value.items()}
-    if value is None or not is_secret_name(name):
+    if value is None or not is_secret(name, value):
         return value
     return API_KEY_REFERENCE if name in SECRET_FIELDS else HIDDEN
 
@@ -135,7 +161,7 @@ def secret_keys(node: Mapping[str, object], path: str = "") -> list[str]:
         key = f"{path}.{name}" if path else str(name)
         if isinstance(value, dict):
             found += secret_keys(value, key)
-        elif value is not None and is_secret_name(str(name)):
+        elif value is not None and is_secret(str(name), value):
             found.append(key)
     return found
 
@@ -143,7 +169,7 @@ def secret_keys(node: Mapping[str, object], path: str = "") -> list[str]:
 def masked_word(word: str) -> str:
     """Masks the value of ``key=value`` or ``--flag=value`` where it is a secret and not a reference."""
     key, _, value = word.partition("=")
-    is_open = not value or "${" in value or not holds_secret(key)
+    is_open = not value or "${" in value or not (holds_secret(key) or has_secret_form(value))
     return word if is_open else f"{key}={HIDDEN}"
 
 

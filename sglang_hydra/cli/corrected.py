@@ -17,6 +17,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.replan import key_of, typed_in_place
 from sglang_hydra.releases.fetching import nothing_fetched
+from sglang_hydra.text.budget import LAST_S, OverBudget, allow_more
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import MULTIRUN_VERBS, VERBS
@@ -73,6 +74,9 @@ def _corrected(
         requests = [item for item in invocation.requests if not _is_name(item)]
         good = is_good or partial(_can_be_launched, composer)
         made = _corrected_requests(composer, requests, findings, good, adds_only=adds_only)
+    except OverBudget:  # of the whole command
+        allow_more(LAST_S)
+        return []
     except ConfigError:
         return []
     title = "Corrected" if made is not None else "For example, on another GPU"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sglang_hydra.arguments.every import EVERY, names_by_flag
-from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.secrets import is_secret
 from sglang_hydra.compose.corrections import (
     LEFT_TO_TOOLS,
     OF_TOOLS,
@@ -331,7 +331,7 @@ def _of_vllm(words: Sequence[str]) -> ConfigError:
     first = next(at for at, word in enumerate(words) if word in ("serve", "vllm-serve", _VLLM))
     ours = [word for word in words if _is_ours(word)]
     variables = [word for word in words[:first] if _VARIABLE.match(word) and not word.startswith(VARIABLES_OF_OTHERS)]
-    ours += [f"engine.env.{word}" for word in variables if not is_secret_name(word.partition("=")[0])]
+    ours += [f"engine.env.{word}" for word in variables if not is_secret(*word.partition("=")[::2])]
     argv, findings = translated([word for word in words[first + 1 :] if word not in ours])
     is_lost = any(found.is_lost for word in words if word[:1] == "-" and (found := counterpart(word)))
     known = not is_lost and not any(finding.level == "error" for finding in findings)
@@ -386,7 +386,7 @@ def _of_tool(tool: str, word: str, rest: list[tuple[int, str]]) -> Finding:
     if key.endswith("."):  # a variable
         name = value.partition("=")[0]
         message = f"{flag} is no flag of this program: {key}NAME is the key"
-        if is_secret_name(name):
+        if is_secret(name, value):
             hint = f"export {name}=... before the command: no plan, log or file holds it"
             return Finding("error", "CLI004", message, (key,), hint=hint, typed=typed)
         return Finding("error", "CLI004", message, (key,), typed=typed, fix=f"{key}{shlex.quote(value)}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from keyword import iskeyword
 
@@ -15,13 +15,17 @@ from sglang_hydra.cli.invocation import Invocation, read_invocation
 from sglang_hydra.cli.reading import read_words
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.releases import fetching
+from sglang_hydra.text.budget import LAST_S, OverBudget, allow_more, cpu_limit
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, print_json
 from sglang_hydra.text.version import VERSION
+from sglang_hydra.text.words import short
 
 _ASK_ONCE = frozenset(("plan", "check", "fit", "export", "explain"))
 """Verbs that end with their screen: machine and hub are asked once for all their plans."""
+_LIMITED = frozenset((*_ASK_ONCE, "import", "diff", "diagnose", "upgrade"))
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -32,7 +36,12 @@ def entry(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # closed by the caller, who wants only the exit code
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     with contextlib.ExitStack() as once:
-        return _ended(words, once)
+        try:
+            return _ended(words, once)
+        except OverBudget as failure:
+            once.close()  # the limit repeats
+            _report(over_budget(failure, words), "--json" in words)
+            return ConfigError.exit_code
 
 
 def _ended(words: list[str], once: contextlib.ExitStack) -> int:
@@ -41,12 +50,14 @@ def _ended(words: list[str], once: contextlib.ExitStack) -> int:
         invocation = read_invocation(words)
         if invocation.verb in _ASK_ONCE:
             once.enter_context(asking_once())
+        if is_limited(invocation):
+            once.enter_context(cpu_limit("command"))
         code = _run(invocation)
         sys.stdout.flush()
         return code
     except SglangHydraError as failure:
         try:
-            _report(failure, "--json" in words, words, invocation)
+            _report(failure, "--json" in words, partial(_corrections, failure, words, invocation))
             sys.stdout.flush()
         except OSError:
             _send_no_more()  # the exit code says it too
@@ -67,6 +78,17 @@ def _ended(words: list[str], once: contextlib.ExitStack) -> int:
         unwritten = MachineError(found)
         _report(unwritten, as_json=False)
         return unwritten.exit_code
+
+
+def is_limited(invocation: Invocation) -> bool:
+    """Returns whether the CPU time of a command is limited: it only reads. With ``-m`` each plan's is."""
+    return invocation.verb in _LIMITED and not invocation.has("multirun")
+
+
+def over_budget(failure: OverBudget, words: Sequence[str]) -> ConfigError:
+    """Returns the error of a command that took too long, with the files among its words."""
+    named = ", ".join(short(word, 100) for word in words[:20] if os.path.exists(word)) or "the command line"
+    return ConfigError(Finding("error", "CLI009", f"{named} cannot be planned: {failure}"))
 
 
 def _send_no_more() -> None:
@@ -101,20 +123,26 @@ def _verb(name: str) -> Callable[[Invocation], int]:
     return run
 
 
-def _report(
-    failure: SglangHydraError, as_json: bool, words: Sequence[str] = (), invocation: Invocation | None = None
-) -> None:
+def _report(failure: SglangHydraError, as_json: bool, corrections: Callable[[], list[Line]] = list) -> None:
     if as_json:
         record = {"schema": "sglang_hydra.findings/1", "findings": [item.to_json() for item in failure.findings]}
-        print(json.dumps(record, indent=2))
+        print_json(record)
         return
     from sglang_hydra.show.findings import finding_lines
     from sglang_hydra.text.screen import write
 
-    lines = finding_lines(list(failure.findings))
-    if isinstance(failure, ConfigError):
-        from sglang_hydra.cli.corrected import corrected_lines, corrected_words
+    write([*finding_lines(list(failure.findings)), *corrections()], sys.stderr)
 
+
+def _corrections(failure: SglangHydraError, words: Sequence[str], invocation: Invocation | None) -> list[Line]:
+    """Returns the corrected command; nothing where the time of the command does not suffice to find it."""
+    if not isinstance(failure, ConfigError):
+        return []
+    from sglang_hydra.cli.corrected import corrected_lines, corrected_words
+
+    try:
         corrected = corrected_words(words, failure.findings)
-        lines += corrected or (corrected_lines(invocation, failure.findings) if invocation is not None else [])
-    write(lines, sys.stderr)
+        return corrected or (corrected_lines(invocation, failure.findings) if invocation is not None else [])
+    except OverBudget:
+        allow_more(LAST_S)
+        return []

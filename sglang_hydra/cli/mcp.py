@@ -16,15 +16,17 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation, read_invocation
+from sglang_hydra.cli.main import is_limited, over_budget
 from sglang_hydra.cli.reading import read_words
 from sglang_hydra.compose.overrides import KEPT
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.budget import OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import write
-from sglang_hydra.text.words import install_command, short
+from sglang_hydra.text.words import install_command, short, without_secret_forms
 
 if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
@@ -83,14 +85,17 @@ def _code(tool: str, words: Sequence[str], shown: io.StringIO, detail: bool) -> 
         before, behind = _parted(tool, words)
         invocation = read_invocation([row["verb"], *row["first"], *before, *(["--json"] if detail else []), *behind])
         invocation.requests = [request._replace(layer=KEPT) for request in invocation.requests]
-        read_words(invocation)
         verb = import_module(f"sglang_hydra.cli.{'import_' if row['verb'] == 'import' else row['verb']}")
-        code: int = verb.run(invocation)
+        with cpu_limit("command") if is_limited(invocation) else contextlib.nullcontext():
+            read_words(invocation)
+            code: int = verb.run(invocation)
         return code
-    except SglangHydraError as failure:
+    except (SglangHydraError, OverBudget) as failure:
+        if isinstance(failure, OverBudget):
+            failure = over_budget(failure, words)
         if detail:
             record = {"schema": "sglang_hydra.findings/1", "findings": [item.to_json() for item in failure.findings]}
-            shown.write(json.dumps(record))
+            shown.write(without_secret_forms(json.dumps(record)))
         else:
             write(finding_lines(list(failure.findings)), shown)
         return failure.exit_code

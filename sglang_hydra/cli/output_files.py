@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import without_secret_forms
 
 
 def reason_of(failure: OSError | ValueError) -> str:
@@ -41,11 +43,14 @@ def write_new(path: Path, content: str, id: str) -> None:
     """Writes a new file; makes a script executable. Raises ConfigError with ``id`` if that is impossible."""
     try:
         with path.open("x", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(content)
+            file.write(without_secret_forms(content))
         if path.suffix in (".sh", ".bash"):
             mode = path.stat().st_mode
             path.chmod(mode | (mode & 0o444) >> 2)
     except (OSError, ValueError) as failure:
+        if not isinstance(failure, FileExistsError):
+            with contextlib.suppress(OSError, ValueError):
+                path.unlink()  # on a full disk: a part of it
         hint = f"mkdir -p {shlex.quote(str(path.parent))}, or -o FILE in a folder that is there"
         message = f"{path} cannot be written: {reason_of(failure)}"
         raise ConfigError(Finding("error", id, message, hint=hint)) from failure
@@ -53,6 +58,7 @@ def write_new(path: Path, content: str, id: str) -> None:
 
 def print_content(content: str) -> None:
     """Prints the content of a file as UTF-8, in any terminal encoding."""
+    content = without_secret_forms(content)
     sys.stdout.flush()
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.buffer.write(content.encode("utf-8", "replace"))

@@ -25,7 +25,7 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, print_json, printable, text, write
 from sglang_hydra.text.version import VERSION
-from sglang_hydra.text.words import nearest, program, short
+from sglang_hydra.text.words import nearest, program, short, without_secret_forms
 
 
 def check(invocation: Invocation) -> int:
@@ -94,6 +94,7 @@ def _print(form: str, reviews: list[Review], base: str | None, good: bool) -> No
 
 
 def _write(message: str, file: str | None) -> None:
+    message = without_secret_forms(message)
     if file is not None:
         Path(file).write_text(message, encoding="utf-8")
         return

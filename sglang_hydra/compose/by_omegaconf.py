@@ -11,7 +11,7 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import MISSING, ServerArgs
-from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.compose.hydra_internals import Repository, apply_override, file_of
 from sglang_hydra.compose.node_types import problems_at
@@ -126,7 +126,7 @@ def _sealed(tree: DictConfig) -> dict[tuple[str, ...], str]:
         for name in path:
             node = node.get(name) if isinstance(node, dict) else None
         for name, text in node.items() if isinstance(node, dict) else ():
-            secret = is_secret_name(name) if path == _ENVIRONMENT else name in SECRET_FIELDS
+            secret = is_secret(name, text) if path == _ENVIRONMENT else name in SECRET_FIELDS
             if secret and isinstance(text, str) and (is_reference(text) or "${" not in text) and text != MISSING:
                 at = (*path, name)
                 found[at] = text

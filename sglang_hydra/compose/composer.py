@@ -277,10 +277,11 @@ class Composer:
     def _reading(self, requests: Sequence[Request]) -> Iterator[None]:
         """Lets typed ``requests``, and all files of a user's own Hydra app, read any variable. Raises ConfigError
         (CLI009) for a composition over its budget."""
+        words = [item.text for item in requests]
         typed = [item.text for item in requests if item.layer == "cli"]
         places = dict.fromkeys(item.place.partition(":")[0] for item in requests if not item.is_word)
         try:
-            with reading(typed, trusts_files=self.trusts_files), cpu_limit("config"):
+            with reading(typed, trusts_files=self.trusts_files), cpu_limit("config", words=words):
                 yield
         except OverBudget as failure:
             what = ", ".join(places) or "the command line"

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.secrets import is_secret
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.host import host_facts
@@ -98,7 +98,7 @@ def case_for(
     ``MODEL_ARGUMENTS``. Only the SGLANG_* variables of ``environment`` are passed, without secrets. ``declared`` has
     the facts that a person states (engine.facts)."""
     variables = {
-        name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret_name(name)
+        name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret(name, value)
     }
     host = host_facts() if gpu.device == "cpu" and gpu.memory_mib is None else {}  # the plan is for this machine
     devices = _typed_devices(flags)

@@ -22,6 +22,7 @@ from pathlib import Path
 from sglang_hydra.facts.tiny import default_cache
 from sglang_hydra.releases.child.sandbox import hide_memory, landlock_version
 from sglang_hydra.releases.records import Record
+from sglang_hydra.text.budget import uncounted
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict
@@ -121,6 +122,7 @@ class Child:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    @uncounted()
     def ask(self, case: Mapping[str, object]) -> JsonDict:
         """Returns the answer to one case. Raises ChildFailed if the child ends or exceeds its time limit."""
         with self._lock:
@@ -231,6 +233,7 @@ _children: dict[tuple[int, str, tuple[Path, ...], str], Child] = {}
 _children_lock = threading.Lock()
 
 
+@uncounted()
 def child_for(record: Record, places: Sequence[Path], facts: Mapping[str, object], python: str | None = None) -> Child:
     """Returns the child for this release and this kind of machine, started at first need. Raises ChildFailed."""
     fixed = {name: value for name, value in facts.items() if name not in _MAY_CHANGE}

@@ -110,7 +110,7 @@ def _metadata(file: Path) -> tuple[str, str]:
 def _member(file: Path, name: str) -> bytes:
     """Returns a metadata file of a wheel. Raises MachineError (REL003) if ``file`` lacks it."""
     try:
-        with open_plain(file) as opened, zipfile.ZipFile(opened) as archive:
+        with open_plain(file) as opened, wheels.archive_of(opened) as archive:
             (member,) = (one for one in archive.namelist() if re.fullmatch(rf"[^/]+\.dist-info/{name}", one))
             with archive.open(member) as stream:
                 content = stream.read(_LARGEST + 1)

@@ -18,6 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from sglang_hydra.facts.tiny import default_cache
 from sglang_hydra.releases.child.questions import Unanswered
@@ -26,6 +27,7 @@ from sglang_hydra.releases.fetching import Progress, download, fetch_parts, not_
 from sglang_hydra.releases.parts import is_wanted
 from sglang_hydra.releases.process import changed_file, codes_of
 from sglang_hydra.releases.records import Record, Wheel, pinned_records, records
+from sglang_hydra.text.budget import READERS, OverBudget, check_items, uncounted
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.private import make_private, require_private
@@ -35,6 +37,8 @@ from sglang_hydra.text.words import plural
 _FOLDER = "wheels"
 _MIB = 1 << 20
 _MOST_UNPACKED, _LARGEST_FILE = 1 << 30, 64 << 20
+_LAST_RECORD = 22 + (1 << 16)
+"""Bytes of the record at the end of a zip archive, with the longest comment."""
 _CHUNK = 1 << 20
 _READ = Path(__file__).with_name("read_files.txt")
 """The files that the argument code of some release opens, by their names in the wheels, written by
@@ -81,6 +85,7 @@ def size_on_disk(record: Record) -> int:
     return sum(map(bytes_of, places))
 
 
+@uncounted()
 def fetch(record: Record, progress: Progress = lambda line: None, *, wait_s: float | None = None) -> tuple[Path, ...]:
     """Downloads and unpacks the missing wheels of a release; ``progress`` gets a line for each. ``wait_s`` as for
     ``fetch_parts``. Returns the folders of its wheels, in the order of ``record.wheels``. Raises MachineError: REL002
@@ -107,6 +112,7 @@ def fetch(record: Record, progress: Progress = lambda line: None, *, wait_s: flo
     return tuple(place for wheel in record.wheels if (place := place_of(wheel)) is not None)
 
 
+@uncounted()
 def complete(record: Record, names: Mapping[Path, Collection[str]], progress: Progress = lambda line: None) -> None:
     """Fetches further files of unpacked wheels, by their names in the wheels. Raises MachineError like ``fetch``."""
     for wheel in record.wheels:
@@ -293,7 +299,7 @@ def _members(file: Path, wheel: Wheel, is_taken: Callable[[str], bool]) -> Itera
     """Yields the files of a wheel, with the content of the unpacked ones: each is compared with the wheel's list, and
     the list with the record."""
     try:
-        with zipfile.ZipFile(file) as archive:
+        with open(file, "rb") as opened, archive_of(opened) as archive:
             _must_be_plain(archive, wheel)
             names = [each for each in archive.namelist() if not each.endswith("/")]
             lists = [name for name in names if re.fullmatch(r"[^/]+\.dist-info/RECORD", name)]
@@ -313,6 +319,20 @@ def _members(file: Path, wheel: Wheel, is_taken: Callable[[str], bool]) -> Itera
                 yield name, content
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as failure:
         raise _no_wheel(wheel, str(failure)) from failure
+
+
+def archive_of(opened: BinaryIO) -> zipfile.ZipFile:
+    """Opens a wheel. Raises OverBudget for one with too many files, before their list is read."""
+    opened.seek(0, os.SEEK_END)
+    opened.seek(max(0, opened.tell() - _LAST_RECORD))
+    end = opened.read()
+    at = end.rfind(b"PK\5\6")
+    size = int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0  # of the list of files
+    if size > READERS["wheel"].size:
+        raise OverBudget(f"the list of its files is larger than {READERS['wheel'].size >> 20} MiB")
+    archive = zipfile.ZipFile(opened)
+    check_items(len(archive.infolist()), "wheel", "files")
+    return archive
 
 
 def _put(file: Path, content: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
+from sglang_hydra.arguments.secrets import HIDDEN, is_secret
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.origins import Origin
@@ -57,7 +57,7 @@ def _who_set(name: str, finding: Finding, plan: Plan) -> str | None:
 
 
 def shown_setting(name: str, value: object, width: int = 60) -> str:
-    return HIDDEN if value is not None and is_secret_name(name) else shown(value, width=width)
+    return HIDDEN if value is not None and is_secret(name, value) else shown(value, width=width)
 
 
 def shown_origin(origin: Origin) -> str:

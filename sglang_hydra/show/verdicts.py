@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.layout import SIZES
@@ -17,8 +18,10 @@ from sglang_hydra.planning.verdict import sizes_left_open, verdict_on
 from sglang_hydra.rules.checks.releases import LAYOUT, declarations
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
+from sglang_hydra.text.budget import READERS, SERVER_S, allow_more
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import file_of
 from sglang_hydra.text.progress import counted
 from sglang_hydra.text.screen import Line, folded, room, text
 
@@ -61,8 +64,16 @@ def verdicts_on(
     files = [request for request in requests if is_document(request.text)]
     overrides = [request for request in requests if not is_document(request.text)]
     verdicts = []
-    found = list(documents(files, others)) if files else [("overrides", Document([]))]
+    found = (
+        list(islice(documents(files, others), READERS["folder"].nodes + 1)) if files else [("overrides", Document([]))]
+    )
+    if len(found) > (most := READERS["folder"].nodes):
+        message = f"more than {most} servers cannot be judged at once"
+        raise ConfigError(Finding("error", "CLI009", message, hint="the folders below it, one by one"))
+    file = file_of(found[0][0]) if found else ""
     for name, document in counted(found, "files", len(found)):
+        allow_more(SERVER_S if file_of(name) != file else 0.0)
+        file = file_of(name)
         try:
             if isinstance(document, ConfigError):
                 raise document

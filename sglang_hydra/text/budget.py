@@ -7,10 +7,11 @@ overflow the stack and end the process. ``cpu_limit`` stops whatever the counts 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.text.json_types import JsonObject
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 _FIRST, _FOR_MORE_S = 10_000_000, 3.0
 """A text may take ``_FOR_MORE_S`` CPU seconds for each further 10 MB: six times what a log takes on a quiet machine."""
+START_S = 0.45
+"""What starting costs at most on a quiet machine, in CPU seconds; 0.3 s were measured."""
+FILE_S, SERVER_S, LAST_S = 0.005, 0.1, 0.2
+"""CPU seconds more for each file of a folder, for each of its servers, and for printing what is known."""
 DIGITS = 400
 """The most digits of one number: a float has at most 309 before its point, and Python prints no int of 4,301."""
 FINDINGS = 50
@@ -40,10 +45,13 @@ class Limits(NamedTuple):
     nodes: int = 0
     items: int = 0
     depth: int = DEPTH
-    cpu_s: float = 1.5
+    cpu_s: float = 1.3
 
 
 READERS: Mapping[str, Limits] = {
+    "command": Limits(0),  # the whole of a verb that only reads: plan, check, import
+    "folder": Limits(0, nodes=1_000, items=10_000),  # what check reads: files that start a server, files in all
+    "words": Limits(1 << 16, nodes=3_000, items=1_000),  # overrides of a plan; variables in a foreign file
     "argument": Limits(_MIB, nodes=10_000),  # JSON or YAML in an argument: json_model_override_args
     "config": Limits(_MIB, nodes=10_000),  # a YAML, TOML or JSON of ours: an experiment, a preset, settings
     "manifest": Limits(_MIB, nodes=30_000, items=32),  # Kubernetes, Compose, Helm, srtctl; servers
@@ -52,14 +60,15 @@ READERS: Mapping[str, Limits] = {
     "record": Limits(256 * _MIB, nodes=1_000_000),  # JSON that programs write: a plan, a result, config.json
     "dataset": Limits(256 * _MIB, nodes=3_000_000, items=3_000_000),  # prompts and traces, JSON or a line each
     "safetensors": Limits(100_000_000, nodes=2_000_000),  # the header of one file
+    "wheel": Limits(2 * _MIB, items=12_000),  # the list of files in a wheel; the largest of SGLang has 5,777
     "gguf": Limits(64 * _MIB, items=1_000_000),  # the header: keys, tensors, items of a list of texts
 }
 """Every reader of untrusted files, with its limits (tests/security/test_budgets.py, docs/security.md)."""
 
 # Two patterns without backtracking: a string that does not end is one, too, and one letter costs no memory.
 _ESCAPE, _STRING = re.compile(r"\\.", re.DOTALL), re.compile(r'"[^"]*"?')
-_BRACKET = re.compile(r"[\[\]{}]")
-_STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
+_BRACKET = re.compile(r"[\[\]{}()]")
+_STEP = {"[": 1, "{": 1, "(": 1, "]": -1, "}": -1, ")": -1}
 _DIGITS = re.compile(rf"[0-9]{{{DIGITS + 1}}}")
 _NUMBER = re.compile(r"[-+.0-9][-+.:_0-9a-fA-FxXoO]*")
 _REFERENCE = re.compile(r"\$\{\s*(\.*)([\w.\[\]'\"-]+)\s*\}")
@@ -73,10 +82,10 @@ class OverBudget(ValueError):
     """A text is larger, deeper or slower to read than its reader allows; the message names the limit."""
 
 
-def check_size(text: str | bytes, reader: str) -> None:
-    """Raises OverBudget for a text longer than the reader's ``size``."""
+def check_size(text: str | bytes | int, reader: str) -> None:
+    """Raises OverBudget for a text, or a number of letters, above the reader's ``size``."""
     limits = READERS[reader]
-    if len(text) > limits.size:
+    if (text if isinstance(text, int) else len(text)) > limits.size:
         raise OverBudget(f"it is larger than {_shown(limits.size)}")
 
 
@@ -89,6 +98,13 @@ def check_items(number: int, reader: str, what: str) -> None:
     """Raises OverBudget for more items than the reader allows; ``what`` names them in the message."""
     if number > READERS[reader].items:
         raise OverBudget(f"it has {number} {what}; at most {READERS[reader].items} are read")
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Raises OverBudget for overrides that are too long together, or whose lists have too many items."""
+    check_size(sum(map(len, words)), "words")
+    if sum(word.count(",") for word in words) > READERS["words"].nodes:
+        raise OverBudget(f"its lists hold more than {READERS['words'].nodes} values")
 
 
 def read_json(text: str | bytes, reader: str, **options: Any) -> Any:
@@ -139,39 +155,77 @@ def check_yaml(text: str, reader: str) -> None:
         weigher.take(event)
 
 
+class Clock:
+    """The running limit: user seconds of the process, at its start and allowed. ``pace`` is above 1 where starting
+    the program took more than ``START_S`` CPU seconds."""
+
+    began = allowed = 0.0
+    pace = 1.0
+    is_paused = False
+
+
 @contextlib.contextmanager
-def cpu_limit(reader: str, size: int = 0) -> Iterator[None]:
+def cpu_limit(reader: str, size: int = 0, words: Sequence[str] = ()) -> Iterator[None]:
     """Stops the block with OverBudget after the reader's CPU seconds, scaled for a text of ``size`` bytes.
 
-    The limit also stops a slow regular expression, because ``re`` checks for signals. Only the outermost of nested
-    blocks counts, and only in the main thread of a process that does not use SIGVTALRM itself. Objects that the process
-    already held are frozen meanwhile: collecting them as garbage would be charged to the text."""
+    The limit also stops a slow regular expression, because ``re`` checks for signals. An inner block only adds what its
+    size allows. It holds only in the main thread of a process that does not use SIGVTALRM itself. ``words`` are the
+    overrides that the block reads, which have limits as well. Objects that the process already held are frozen
+    meanwhile: collecting them as garbage would be charged to the text."""
     import gc
     import signal
     import threading
 
+    _check_words(words)
+    more = max(0, size - _FIRST) / _FIRST * _FOR_MORE_S
     set_timer = getattr(signal, "setitimer", None)  # a browser has none
     is_main = threading.current_thread() is threading.main_thread()
     if set_timer is None or not is_main or signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL:
+        if is_main:
+            allow_more(more)
         yield
         return
-    seconds = READERS[reader].cpu_s + max(0, size - _FIRST) / _FIRST * _FOR_MORE_S
 
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        raise OverBudget(f"it takes more than {seconds:g} s of the processor")
+    def end(number: int, frame: FrameType | None) -> None:
+        if Clock.is_paused or _user_s() - Clock.began < Clock.allowed:
+            return
+        raise OverBudget(f"it takes more than {Clock.allowed:.1f} s of the processor")
 
+    Clock.began, Clock.allowed = _user_s(), (READERS[reader].cpu_s + more) * Clock.pace
+    Clock.is_paused = False
     signal.signal(signal.SIGVTALRM, end)
     sets_aside = gc.get_freeze_count() == 0  # else the program has frozen objects itself
     if sets_aside:
         gc.freeze()
     try:
-        set_timer(signal.ITIMER_VIRTUAL, seconds, 0.1)  # repeats, in case other code catches the first error
+        set_timer(signal.ITIMER_VIRTUAL, Clock.allowed, 0.1)  # repeats, in case other code catches the first error
         yield
     finally:
         set_timer(signal.ITIMER_VIRTUAL, 0.0)
         signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
         if sets_aside:
             gc.unfreeze()
+
+
+def allow_more(seconds: float) -> None:
+    """Lengthens the running limit, as for each further file of a folder."""
+    Clock.allowed += seconds * Clock.pace
+
+
+@contextlib.contextmanager
+def uncounted() -> Iterator[None]:
+    """Leaves a block out of the running limit: the work of the first time, such as unpacking a release."""
+    began, was_paused = _user_s(), Clock.is_paused
+    Clock.is_paused = True
+    try:
+        yield
+    finally:
+        Clock.is_paused = was_paused
+        Clock.allowed += 0.0 if was_paused else _user_s() - began
+
+
+def _user_s() -> float:
+    return os.times().user
 
 
 def check_expansions(tree: JsonObject) -> None:
@@ -310,7 +364,7 @@ def _constructor_errors() -> Iterator[None]:
 
 
 def _shown(size: int) -> str:
-    return f"{size >> 20} MiB" if size >= _MIB else f"{size} bytes"
+    return f"{size >> 20} MiB" if size >= _MIB else f"{size >> 10} KiB"
 
 
 def _too_deep(limits: Limits) -> str:

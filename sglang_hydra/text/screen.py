@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
+from sglang_hydra.text.words import without_secret_forms
+
 Span = tuple[str, str]
 Line = Sequence[Span]
 
@@ -30,7 +32,9 @@ def text(content: str, style: str = "") -> Span:
 
 
 def printable(content: str) -> str:
-    r"""Escapes every control character in ``content`` (``\x1b``), so that it cannot steer a terminal."""
+    r"""Escapes every control character in ``content`` (``\x1b``), so that it cannot steer a terminal, and hides what
+    has the form of a secret."""
+    content = without_secret_forms(content)
     if content.isprintable():
         return content
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in content)
@@ -194,5 +198,6 @@ def print_json(record: Mapping[str, object]) -> None:
     """Prints a record as ASCII JSON for programs."""
     import json
 
-    sys.stdout.write(json.dumps(record, indent=2, ensure_ascii=True, allow_nan=False) + "\n")
+    content = json.dumps(record, indent=2, ensure_ascii=True, allow_nan=False)
+    sys.stdout.write(f"{without_secret_forms(content)}\n")
     sys.stdout.flush()  # a closed pipe (head) fails here and not while the interpreter shuts down

@@ -164,6 +164,31 @@ def short(text: str, width: int = _WIDTH) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
+_SECRET_FORMS = (
+    *(r"hf_[A-Za-z0-9]{20,}", r"gh[pousr]_[A-Za-z0-9]{30,}", r"github_pat_\w{22,}", r"xox[abeprs]-[\w-]{20,}"),
+    *(r"glpat-[\w-]{20,}", r"nvapi-[\w-]{20,}", r"sk-[A-Za-z0-9]{20,}", r"sk-(?=[\w-]{0,99}\d)[\w-]{20,}"),
+    *(r"A[KS]IA[A-Z0-9]{16}\b", r"eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?", r"AIza[\w-]{30,}", r"ya29\.[\w-]{20,}"),
+    *(
+        r"npm_[A-Za-z0-9]{30,}",
+        r"pypi-[\w-]{50,}",
+        r"(?:gsk|r8|whsec|dop_v1|shpat|lsv2_pt)_\w{30,}",
+        r"hvs\.[\w-]{20,}",
+    ),
+    *(r"SG\.[\w-]{16,}\.[\w-]{16,}", r"[rs]k_(?:live|test)_\w{20,}", r"hooks\.slack\.com/services/\S{20,}"),
+    *(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]*", r"(?:AccountKey|SharedAccessKey)=[\w+/=]{20,}"),
+)
+"""The forms of known tokens and keys, whatever the name beside them is."""
+
+
+SECRET_FORM = rf"(?<![A-Za-z0-9])(?:{'|'.join(_SECRET_FORMS)})|(?<=://)([^/@:\s]*:)[^/\s\"'*]+(?=@)"
+"""The same, and the password of an address, behind the user's name (group 1)."""
+
+
+def without_secret_forms(text: str) -> str:
+    """Replaces every token and every password of an address by ``***``; keeps the user's name."""
+    return re.sub(SECRET_FORM, lambda found: f"{found[1] or ''}***", text) if len(text) > 6 else text
+
+
 def plural(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 

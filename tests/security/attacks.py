@@ -96,6 +96,35 @@ SECRET_NAMES = (
 )
 """Names of variables that say secret, each with a beginning that is a launcher's or SGLang's own."""
 
+SECRET_VALUES = (
+    *(
+        "hf_abcdefghijklmnopqrstuvwxyz123456",
+        "ghp_0123456789abcdefghij0123456789abcdef",
+        "xoxb-0123456789-abcdefghijkl",
+    ),
+    *("glpat-abcdefghij0123456789", "nvapi-abcdefghij0123456789_-abcdefghij", "sk-proj-abcdefghij0123456789"),
+    *(
+        "AKIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+        "hvs.CAESIJabcdefghij0123456789",
+    ),
+    *("AIzaSyA0123456789abcdefghijklmnopqrstuv", "sk_live_0123456789abcdefghij", "redis://user:hunter2hunter2@host/0"),
+    *(
+        "github_pat_11ABCDEFG0123456789abcdefghij",
+        "gsk_0123456789abcdefghij0123456789",
+        "npm_0123456789abcdefghij0123456789",
+    ),
+)
+"""Values that show what they are under any name."""
+PLAIN_VALUES = (
+    "hf_internal_testing",
+    "hf_transfer",
+    "sk-learn-extra",
+    "key-value",
+    "https://host:8000/v1",
+    "eyJ",
+    "AKIA",
+)
 PLAIN_NAMES = (
     *(
         "SGLANG_BYPASS_CHECK",

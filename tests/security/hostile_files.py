@@ -72,6 +72,17 @@ def _servers(number: int) -> str:
     return "---\n".join(one.format(port) for port in range(30000, 30000 + number))
 
 
+def _of_containers(kind: str, number: int) -> str:
+    """A manifest or a Compose file with ``number`` variables."""
+    if kind == "Pod":
+        variables = _each("    - {name: A#, value: x}\n", number)
+        return (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: s}\nspec:\n  containers:\n  - name: c\n"
+            f"    command: [{', '.join(COMMAND.split())}]\n    env:\n{variables}"
+        )
+    return f"services:\n  s:\n    command: {COMMAND}\n    environment:\n" + _each("      A#: x\n", number)
+
+
 COMMAND = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B"
 _FACTS = "plan gpu=h200 model=a/b model.facts_from={}"
 _DEEP, _MANY, _LONG, _SELF = "50 levels deep", "values once its aliases", "400 digits", "is within"
@@ -93,16 +104,23 @@ HOSTILE = (
     Hostile("no_time.yaml", f"{SERVER}tp_size: !!timestamp x\n", told="it is no YAML"),
     Hostile("interpolations.yaml", _interpolations(), told="10000 others or 1000000 letters"),
     Hostile("chain.yaml", f"{SERVER}extra:\n" + _each("  a#: ${extra.a@}\n", 500), told="50 times"),
-    Hostile("made_keys.yaml", _made_keys(), told="1.5 s of the processor"),
+    Hostile("made_keys.yaml", _made_keys(), told="1.3 s of the processor"),
     Hostile("unknown_keys.yaml", SERVER + _each("foo_#: 1\n", 3_000), told="after 50 mistakes"),
-    Hostile("unknown_extras.yaml", f"{SERVER}extra:\n" + _each("  foo#: 1\n", 3_000), told="1.5 s of the processor"),
-    Hostile("ignored.yaml", f"{SERVER}ignore: [{_each('FIT#,', 4_000)}]\n", told="CLI011"),
+    Hostile("unknown_extras.yaml", f"{SERVER}extra:\n" + _each("  foo#: 1\n", 3_000), told="1.3 s of the processor"),
+    Hostile("ignored.yaml", f"{SERVER}ignore: [{_each('FIT#,', 2_900)}]\n", told="CLI011"),
     Hostile("variables.yaml", f"{SERVER}engine:\n  env:\n" + _each("    A_#: x\n", 4_999), told=_MANY),
+    Hostile("items.list.yaml", f"{SERVER}cuda_graph_bs: [{_each('@,', 9_000)}]\n", told="more than 3000 values"),
+    Hostile("long_value.yaml", f"{SERVER}served_model_name: {'a' * 900_000}\n", told="larger than 64 KiB"),
+    Hostile("calls.yaml", f"{SERVER}tp_size: {'int(' * 5_000}8{')' * 5_000}\n", told="is not an int"),
+    Hostile("variables.pod.yaml", _of_containers("Pod", 5_900), "import {}", "5900 variables; at most 1000"),
+    Hostile("variables.compose.yaml", _of_containers("Compose", 9_900), told="9900 variables; at most 1000"),
+    Hostile("server_args.log", "server_args=ServerArgs(model_path='m', tp_size=1)\n" * 120_000, "import {}", "1.3 s"),
+    Hostile("steps.log", "[2025-09-01 10:00:00] Decode batch. #running-req: 1\n" * 150_000, "import {}", "1 MiB"),
     Hostile("layers.gguf", _gguf(2**32 - 1), "plan gpu=h200 model={}", "4294967295 layers"),
     Hostile("fences.md", "```bash\nx\n```\n" * 12_000, "import {}", "20000 are read"),
     Hostile("few_fences.md", "```bash\nx\n```\n" * 6_000, "import {}", "starts no SGLang server"),
     Hostile("continued.sh", COMMAND + " \\\n --tp 2" * 50_000 + "\n", "import {}", "20000 are read"),
-    Hostile("words.sh", f"{COMMAND}{' --tp 2' * 50_000}\n", "import {}", "1.5 s of the processor"),
+    Hostile("words.sh", f"{COMMAND}{' --tp 2' * 50_000}\n", "import {}", "1.3 s of the processor"),
     Hostile("servers.yaml", _servers(3_000), "import {}", "20000 are read"),
     Hostile("fewer_servers.yaml", _servers(200), "check {}", "at most 32 are read"),
     Hostile("odd_keys.yaml", f"{SERVER}1: 2\nnull: 4\ntrue: 5\n.nan: 7\n", told="CLI001"),
@@ -110,7 +128,7 @@ HOSTILE = (
     Hostile("open_string.config.json", '{"model_type": "' + '[\\"' * 3_000_000, _FACTS, "this is no JSON"),
     Hostile("split_text.gguf", _split(8, struct.pack("<Q", 1) + b"x"), "plan gpu=h200 model={}", "GGUF"),
     Hostile("split_nan.gguf", _split(6, struct.pack("<f", float("nan"))), "plan gpu=h200 model={}", "GGUF"),
-    Hostile("patterns.config.json", _skips(*["(.*)*(.*)*x"] * 9), _FACTS, "1.5 s of the processor"),
+    Hostile("patterns.config.json", _skips(*["(.*)*(.*)*x"] * 9), _FACTS, "1.3 s of the processor"),
     Hostile("deep_pattern.config.json", _skips("(" * 5_000), _FACTS, "Plan "),
     Hostile("items.yaml", "apiVersion: v1\nkind: Pod\nitems: 5\n", "import {}", "starts no SGLang server"),
     Hostile(

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from tests.commands import Run, runner
 from tests.security.hostile_files import HOSTILE, SERVER, Hostile
 
 CPU_S = 2.0
-START_S = 1.5
-"""What starting and a harmless plan cost a machine that does other things as well."""
+START_S = 1.0
+"""What imports and a busy machine cost besides."""
+MOST_LETTERS = 200_000
 MOST_KIB = 300 << 10
 SAYS_ITS_MEMORY = """
 import pathlib, sys
@@ -48,6 +50,32 @@ def test_a_hostile_file_ends_in_a_finding_within_its_budget(hostile: Hostile, tm
     assert "Traceback" not in said
     assert hostile.name in said or hostile.words.startswith(("diagnose", "plan"))
     assert took < CPU_S + START_S
+    assert len(said) < MOST_LETTERS
+
+
+def test_a_folder_of_many_files_is_one_finding(tmp_path: Path, run: Run) -> None:
+    for number in range(10_001):
+        (tmp_path / f"{number}.sh").write_text("x\n" if number else "")
+        if number < 1_001:
+            (tmp_path / f"{number}.yaml").write_text("a: 1\n")
+    for ending, told in ((".sh", "it has 11002 files; at most 10000 are read"), (".yaml", "more than 1000 servers")):
+        began = time.process_time()
+        assert told in " ".join((printed := run("check", str(tmp_path))).out.split() + printed.err.split())
+        assert printed.code == 2
+        assert time.process_time() - began < CPU_S + START_S
+        for file in tmp_path.glob(f"*{ending}"):
+            file.unlink()
+
+
+def test_a_wheel_of_many_files_is_refused_before_its_list_is_read(tmp_path: Path, run: Run) -> None:
+    file = tmp_path / "sglang-9.9.9-py3-none-any.whl"
+    for number, told in ((12_001, "it has 12003 files; at most 12000 are read"), (40_000, "larger than 2 MiB")):
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in ("METADATA", "RECORD", *map(str, range(number))):
+                archive.writestr(f"sglang-9.9.9.dist-info/{name}", "")
+        began = time.process_time()
+        assert told in " ".join(run("release", "fetch", "--trust", str(file)).err.split())
+        assert time.process_time() - began < CPU_S
 
 
 def test_typed_json_is_bounded_as_that_of_a_file_is(run: Run) -> None:
@@ -60,6 +88,13 @@ def test_typed_json_is_bounded_as_that_of_a_file_is(run: Run) -> None:
         printed = run(*words)
         assert "Traceback" not in printed.err
         assert "50 levels deep" in " ".join((printed.out + printed.err).split())
+
+
+def test_typed_calls_are_bounded(run: Run) -> None:
+    began = time.process_time()
+    printed = run("plan", "gpu=h200", "model=qwen3_8b", f"tp_size={'int(' * 5_000}8{')' * 5_000}")
+    assert (printed.code, "CLI003" in printed.err) == (2, True)
+    assert time.process_time() - began < CPU_S
 
 
 def test_many_unknown_options_end_within_the_budget(run: Run) -> None:

@@ -13,7 +13,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.variables import may_read
 from sglang_hydra.text.errors import ConfigError
 from tests.commands import Run, runner
-from tests.security.attacks import PLAIN_NAMES, SECRET_NAMES
+from tests.security.attacks import PLAIN_NAMES, PLAIN_VALUES, SECRET_NAMES, SECRET_VALUES
 
 VALUE = "hunter2hunter2"
 HONEST = "gpu: h200\nmodel: qwen3_8b\n"
@@ -341,6 +341,41 @@ def test_no_output_shows_the_value_of_a_secret_name(
     assert "hunter2-" not in done.out + done.err
     if words == ("plan", "--json"):
         assert "SGLANG_RUN_ID" in done.out
+
+
+@pytest.mark.parametrize("words", OUTPUTS, ids=[" ".join(words) for words in OUTPUTS])
+@pytest.mark.parametrize("named_by", ["the shell", "a file", "words"])
+def test_no_output_shows_a_value_with_the_form_of_a_secret(
+    named_by: str, words: tuple[str, ...], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {f"SGLANG_THING_{number}": value for number, value in enumerate((*SECRET_VALUES, *PLAIN_VALUES))}
+    typed = [f"engine.env.{name}='{value}'" for name, value in values.items()] if named_by == "words" else []
+    lines = [f"    {name}: '{value}'\n" for name, value in values.items()] if named_by == "a file" else []
+    for name, value in values.items() if named_by == "the shell" else ():
+        monkeypatch.setenv(name, value)
+    file = tmp_path / "mine.yaml"
+    file.write_text(HONEST + (f"engine:\n  env:\n{''.join(lines)}" if lines else ""))
+    done = run(*words, str(file), "--allow-env", "SGLANG_THING_*", *typed)
+    said = done.out + done.err
+    assert [value for value in SECRET_VALUES if value.split("@")[0] in said] == []
+    if words[0] == "export" and named_by == "a file":
+        assert [value for value in PLAIN_VALUES if value not in said] == []
+
+
+@pytest.mark.parametrize("value", SECRET_VALUES)
+def test_an_argument_with_the_form_of_a_secret_is_hidden_and_not_exported(value: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(f"python -m sglang.launch_server --model-path m --served-model-name '{value}'\n")
+    typed = ["gpu=h200", "model=qwen3_8b", f"served_model_name='{value}'"]
+    for words in (["plan", *typed], ["plan", "--json", *typed], ["plan", f"tp_size='{value}'"], ["plan", value]):
+        done = run(*words)
+        assert value.split("@")[0] not in done.out + done.err
+    assert "SEC003" in run("plan", *typed).out
+    for format in ("shell", "k8s", "docker"):
+        done = run("export", format, *typed)
+        assert (done.code, "SEC003" in done.err, value.split("@")[0] in done.out + done.err) == (2, True, False)
+    for words in (["import"], ["check"], ["upgrade", "--to", "0.5.20"]):
+        done = run(*words, str(tmp_path / "run.sh"))
+        assert value.split("@")[0] not in done.out + done.err
 
 
 @pytest.mark.parametrize("name", SECRET_NAMES)

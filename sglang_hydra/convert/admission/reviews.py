@@ -15,7 +15,7 @@ from sglang_hydra.convert.importing.launches import as_written
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.planning.recorded.input_files import WHOLE, Document, StartsNothing
 from sglang_hydra.show.verdicts import judged
-from sglang_hydra.text.budget import read_json
+from sglang_hydra.text.budget import OverBudget, cpu_limit, read_json
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
@@ -102,13 +102,16 @@ class Judge:
 
     def _judged(self, name: str, manifest: str) -> Answer:
         try:
-            read = native_reader(self._composer, self._overrides, elsewhere=True)
-            documents = [item for item in read(Path("manifest.json"), manifest) if item[0] != WHOLE]
-            findings = [one for _, document in documents for one in self._findings(document)]
+            with cpu_limit("command"):
+                read = native_reader(self._composer, self._overrides, elsewhere=True)
+                documents = [item for item in read(Path("manifest.json"), manifest) if item[0] != WHOLE]
+                findings = [one for _, document in documents for one in self._findings(document)]
         except StartsNothing:
             return Answer()
         except SglangHydraError as failure:
             findings = list(failure.findings)
+        except OverBudget as failure:
+            findings = [Finding("error", "CLI009", f"it cannot be planned: {failure}")]
         return _answer(name, findings)
 
     def _findings(self, document: Document) -> Sequence[Finding]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from sglang_hydra.arguments.secrets import shown_by_processes
 from sglang_hydra.convert.export import variables
 from sglang_hydra.convert.export.images import Image, image_of, missing_image
 from sglang_hydra.convert.export.quoting import Variable, Word, typed
@@ -238,6 +239,8 @@ def is_public(host: object) -> bool:
 def job_of(plan: Plan, overrides: Sequence[str]) -> Job:
     """Returns the job of a plan. Raises ConfigError (EXP004) for text that is not valid UTF-8."""
     job = Job(plan, variables.without_secrets(overrides, plan))
+    if found := shown_by_processes(job.intent, "error"):
+        raise ConfigError(*found)
     texts = {
         **{name: str(value) for name, value in job.intent.items()},
         **{f"engine.env.{name}": value for name, value in plan.environment.items()},

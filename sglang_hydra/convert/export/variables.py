@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret
 from sglang_hydra.planning.passing.passed import KEY_VARIABLE
 from sglang_hydra.planning.plan import Plan
 
@@ -51,19 +51,19 @@ def has_key(plan: Plan) -> bool:
 
 def secret_variables(plan: Plan) -> tuple[str, ...]:
     """Returns the names of the plan's own secret variables, without the API key's."""
-    return tuple(sorted(name for name in plan.environment if is_secret_name(name)))
+    return tuple(sorted(name for name, value in plan.environment.items() if is_secret(name, value)))
 
 
 def without_secrets(words: Sequence[str], plan: Plan) -> list[str]:
     """Replaces each secret in the overrides by a reference to a variable."""
-    known = [*plan.secrets.literals(), *(value for name, value in plan.environment.items() if is_secret_name(name))]
+    known = [*plan.secrets.literals(), *(value for name, value in plan.environment.items() if is_secret(name, value))]
     return [_without_secret(word, [value for value in known if value]) for word in words]
 
 
 def _without_secret(word: str, values: Sequence[str]) -> str:
     key, equals, value = word.partition("=")
     name = key.rpartition(".")[2].lstrip("+~")
-    if equals and is_secret_name(name) and value != "null" and not _REFERENCE.search(value):
+    if equals and is_secret(name, value) and value != "null" and not _REFERENCE.search(value):
         return f"{key}=${{oc.env:{KEY_VARIABLE if name in SECRET_FIELDS else name}}}"
     for secret in values:
         word = word.replace(secret, "***")

@@ -14,20 +14,19 @@ from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.parser import flag_like, parser_of
 from sglang_hydra.arguments.reading import Reading, Typed, options_in, read_options
 from sglang_hydra.arguments.release_guess import Guess, guess_release
-from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, has_secret_form, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.convert.frameworks.adapters import refused_keywords
 from sglang_hydra.convert.importing.launches import Launch, is_open, open_names, without_marks
-from sglang_hydra.convert.importing.passwords import holds_a_password, without_passwords
 from sglang_hydra.planning.engines.planned import release_meant
 from sglang_hydra.run.diagnose.server_args import RENAMED, named
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict
-from sglang_hydra.text.words import short
+from sglang_hydra.text.words import short, without_secret_forms
 
 _OF_THE_NODE = ("node_rank", "dist_init_addr")
 _CONFIG_LONGEST = 1 << 20
@@ -101,7 +100,7 @@ def _refused(flags: Sequence[str], version: str) -> list[Typed]:
 
 def _take(made: Arguments, read: Reading, options: Sequence[Typed]) -> None:
     for name, value in read.values.items():
-        if name not in FIELDS and (is_secret_name(name) or holds_a_password(value)):
+        if name not in FIELDS and (is_secret_name(name) or has_secret_form(value)):
             message = f"{name} holds a secret and is an argument of SGLang {made.version} alone: it is left out"
             made.findings.append(Finding("warning", "IMP009", message, (name,), "SGLang's own --config FILE"))
         else:
@@ -134,7 +133,7 @@ def _take_open(made: Arguments, option: Typed) -> bool:
     if name in SECRET_FIELDS and len(names) == 1 and variable.isidentifier() and without_marks(written) == names[0]:
         made.secrets[name] = f"${{oc.env:{variable}}}"
         return True
-    made.left_open[name] = without_passwords(without_marks(written))
+    made.left_open[name] = without_secret_forms(without_marks(written))
     if name in _OF_THE_NODE:
         message = f"{name} is left to the launch: the source takes it from {', '.join(names)} on each node"
         made.findings.append(Finding("info", "IMP005", message, (name,)))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, has_secret_form, is_secret, is_secret_name
 from sglang_hydra.arguments.tables.table import nearest_known
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.flags import Arguments
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
-from sglang_hydra.convert.importing.passwords import hidden_in, holds_a_password, variable_for
+from sglang_hydra.convert.importing.passwords import hidden_in, variable_for
 from sglang_hydra.convert.importing.proof import Deviation, argv_of, compared
 from sglang_hydra.convert.importing.reading import read_launches, version_in
 from sglang_hydra.convert.importing.reduction import Reduced, nearest_preset, preset_for, reduce_to_preset
@@ -25,6 +25,7 @@ from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.facts.hub import offline
 from sglang_hydra.planning.choosing.catalog import gpu_classes
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.budget import check_items
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
@@ -100,6 +101,9 @@ def import_source(source: Source, typed: Typed, composer: Composer, on: Sequence
     Raises ConfigError for a source that starts no server."""
     with within_budget(source):
         found = list(read_launches(launches_of(source, composer), typed, source, composer))
+    with within_budget(source):
+        for launch, _ in found:
+            check_items(len(launch.environment), "words", "variables")
     servers = [_import_one(launch, arguments, typed, composer, on) for launch, arguments in found]
     return _named(servers)
 
@@ -189,7 +193,7 @@ def _without_secrets(known: Mapping[str, object], arguments: Arguments) -> tuple
     kept = dict(known)
     secrets = {name: API_KEY_REFERENCE for name in SECRET_FIELDS if kept.pop(name, None) is not None}
     secrets |= arguments.secrets
-    addresses = [name for name, value in kept.items() if holds_a_password(value)]
+    addresses = [name for name, value in kept.items() if has_secret_form(value)]
     secrets |= {name: f"${{oc.env:{variable_for(name)}}}" for name in addresses}
     return {name: value for name, value in kept.items() if name not in addresses}, secrets
 
@@ -263,7 +267,7 @@ def _environment(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     for name, value in given.items():
         if is_open(value) or not (name.isascii() and name.isidentifier()) or "\0" in value or not value:
             continue
-        if is_secret_name(name.upper()) or holds_a_password(value):
+        if is_secret(name.upper(), value):
             secrets.append(name)
         else:
             kept[name] = value

@@ -10,18 +10,18 @@ from typing import NamedTuple
 from sglang_hydra.arguments.accepted import accepted
 from sglang_hydra.arguments.reading import options_in
 from sglang_hydra.arguments.rendering import render
-from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
+from sglang_hydra.arguments.secrets import HIDDEN, has_secret_form, is_secret_name
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.experiment import is_reference
 from sglang_hydra.convert.importing.flags import Arguments
 from sglang_hydra.convert.importing.launches import is_open, without_marks
-from sglang_hydra.convert.importing.passwords import holds_a_password, without_passwords
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.json_types import Json
+from sglang_hydra.text.words import without_secret_forms
 
 _STRAY = "words"
 
@@ -109,9 +109,9 @@ def _shown(is_known: bool, name: str, value: object) -> object:
     """Returns a value to show: without marks and possible secrets."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    if not is_known or is_secret_name(name) or holds_a_password(value):
+    if not is_known or is_secret_name(name) or has_secret_form(value):
         return HIDDEN
-    return without_passwords(without_marks(value)) if isinstance(value, str) else value
+    return without_secret_forms(without_marks(value)) if isinstance(value, str) else value
 
 
 def differences(source: Sequence[str], export: Sequence[str], version: str | None) -> list[Deviation]:

@@ -143,6 +143,9 @@ def nearest_preset(path: str, composer: Composer) -> str | None:
     return None
 
 
+_VARIABLES = "engine.env."
+
+
 class _Planner:
     def __init__(self, composer: Composer, settings: Mapping[str, object], env: Mapping[str, str]) -> None:
         self.composer = composer
@@ -153,8 +156,9 @@ class _Planner:
         return make_plan(self.composer, self._requests(gpu, model, arguments), seed=SEED, env=self.env)
 
     def intent(self, gpu: str, model: str | None, arguments: Mapping[str, object]) -> JsonObject:
-        """Returns the composed intent, without planning."""
-        return self.composer.compose(self._requests(gpu, model, arguments)).intent
+        """Returns the composed intent, without planning. No variable of the server changes it."""
+        requests = [item for item in self._requests(gpu, model, arguments) if not item.name.startswith(_VARIABLES)]
+        return self.composer.compose(requests).intent
 
     def knows(self, gpu: str, model: str | None, arguments: Mapping[str, object]) -> bool:
         requests = self._requests(gpu, model, arguments)

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from sglang_hydra.arguments.every import EVERY
-from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret, is_secret_name
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.export.job import job_of
 from sglang_hydra.convert.export.registry import render
@@ -84,7 +84,7 @@ def _without_secrets(name: str, value: object) -> object:
     """Replaces every secret in a setting by a reference to a variable of its name."""
     if isinstance(value, Mapping):
         return {str(key): _without_secrets(str(key), item) for key, item in value.items()}
-    return f"${{oc.env:{name}}}" if value is not None and is_secret_name(name) else value
+    return f"${{oc.env:{name}}}" if value is not None and is_secret(name, value) else value
 
 
 def _edited(made: Upgrade, content: str) -> str | None:

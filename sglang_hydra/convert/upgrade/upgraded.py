@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
-from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret
 from sglang_hydra.arguments.tables.order import at_least, same_release
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import every_variable, known_versions
@@ -296,7 +296,7 @@ def _is_open(request: Request) -> bool:
 def _shown_word(request: Request) -> str:
     """Returns a request as an override, with a secret as a reference."""
     key = request.name
-    if is_secret_name(key.rpartition(".")[2]):
+    if is_secret(key.rpartition(".")[2], request.value or request.text.partition("=")[2]):
         refers = isinstance(request.value, str) and request.value.startswith("${oc.env:")
         reference = str(request.value) if refers else request.text.partition("=")[2]
         return f"{key}={reference if reference.startswith('${oc.env:') else '${oc.env:MY_KEY}'}"
@@ -308,7 +308,7 @@ def _shown_word(request: Request) -> str:
 
 
 def _hidden(item: re.Match[str]) -> str:
-    secret = is_secret_name(item[1]) and "${" not in item[2]
+    secret = is_secret(item[1], item[2]) and "${" not in item[2]
     return f"{item[1]}: ${{oc.env:{item[1]}}}" if secret else item[0]
 
 

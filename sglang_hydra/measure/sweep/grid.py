@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.grammar import has_interpolation
 from sglang_hydra.compose.overrides import Request, read_requests
@@ -240,7 +240,7 @@ def _secrets_in(key: str, value: object) -> Iterator[str]:
     if isinstance(value, Mapping):
         for inner, item in value.items():
             yield from _secrets_in(f"{key}.{inner}", item)
-    elif value is not None and is_secret_name(name) and name not in SECRET_FIELDS and not has_interpolation(value):
+    elif value is not None and is_secret(name, value) and name not in SECRET_FIELDS and not has_interpolation(value):
         yield key
 
 

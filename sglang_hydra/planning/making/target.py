@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.secrets import is_secret
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.arguments.tables.table import every_variable, has_class, release
@@ -147,7 +147,7 @@ def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in env.items()
-        if name.startswith("SGLANG_") and not name.startswith("SGLANG_HYDRA_") and not is_secret_name(name)
+        if name.startswith("SGLANG_") and not name.startswith("SGLANG_HYDRA_") and not is_secret(name, value)
         if name in every_variable() or settings().allows_variable(name)
     }
 

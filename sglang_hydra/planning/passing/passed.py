@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sglang_hydra.arguments.rendering import by_option
-from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.planning.passing.nodes import node_intents, unknown_head
@@ -62,7 +62,7 @@ def _of_each_node(plan: PlanFields) -> list[dict[str, object]]:
 def literal_environment(plan: PlanFields) -> Mapping[str, str]:
     """Returns the variables that the plan sets or inherits, without secrets."""
     both = {**plan.inherited, **plan.environment}
-    return {name: value for name, value in both.items() if not is_secret_name(name) and name not in OWN_VARIABLES}
+    return {name: value for name, value in both.items() if not is_secret(name, value) and name not in OWN_VARIABLES}
 
 
 def environment_of(plan: PlanFields, *, interface: str | None = None) -> dict[str, str]:

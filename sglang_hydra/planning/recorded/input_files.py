@@ -17,7 +17,7 @@ from sglang_hydra.compose.schema import NODES
 from sglang_hydra.facts.trust import refused_search_path
 from sglang_hydra.planning.plan import Recorded
 from sglang_hydra.planning.recorded.saved import NotAPlan, OtherSchema, parse_plan
-from sglang_hydra.text.budget import OverBudget, read_json
+from sglang_hydra.text.budget import FILE_S, READERS, OverBudget, allow_more, read_json
 from sglang_hydra.text.budget import read_yaml as load_yaml
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import CONFIG_BYTES, RECORD_BYTES, link_problem, read_text
@@ -38,6 +38,8 @@ _OF_A_FRAMEWORK = re.compile(
     re.MULTILINE,
 )
 """Marks of a framework's config that starts SGLang itself, or of a node for ``hydra.utils.instantiate``."""
+_STARTS = re.compile(r"sglang|launch_server|vllm|--model|rollout", re.IGNORECASE)
+"""Words without which no foreign file starts a server."""
 _MANIFEST = re.compile(r"^(?:---\s*$|apiVersion:|services:)", re.MULTILINE)
 
 
@@ -82,25 +84,32 @@ def documents(
             continue
         if not files:
             yield request.text, _unreadable(request.text, "there is no .yaml or .json file in it")
+        if is_folder and len(files) > (most := READERS["folder"].items):
+            yield request.text, _unreadable(request.text, f"it has {len(files)} files; at most {most} are read")
+            continue
+        allow_more(FILE_S * len(files))
         for file in files:
             problem = link_problem(file, Path(request.text)) if is_folder else None
             if problem is not None:
                 yield shown_path(str(file)), _unreadable(shown_path(str(file)), problem)
                 continue
             try:
-                yield from named_documents(str(file), others)
+                yield from named_documents(str(file), others, in_folder=is_folder)
             except ConfigError as failure:
                 if not (is_folder and isinstance(failure, StartsNothing)):
                     yield shown_path(str(file)), failure
 
 
-def named_documents(word: str, others: ReadOthers | None) -> list[tuple[str, Document]]:
+def named_documents(word: str, others: ReadOthers | None, *, in_folder: bool = False) -> list[tuple[str, Document]]:
     """Returns the documents of FILE, or of FILE#NAME, each by its name: several where a foreign file starts several
     servers. Raises ConfigError like ``read_document``, and for an unknown NAME."""
     file = Path(file_of(word))
     name = shown_path(str(file))
     chosen = word[len(str(file)) + 1 :] if word != str(file) and "#" in word else ""
     content = content_of(file) if others is not None else ""
+    is_foreign = file.suffix not in _SUFFIXES or content.startswith("apiVersion:")
+    if in_folder and others is not None and is_foreign and not _STARTS.search(content):  # cheaper than reading it
+        raise StartsNothing(Finding("error", "IMP001", f"{short(name)} starts no SGLang server"))
     if others is not None and _VALUES_OF_A_CHART.fullmatch(file.name) and (file.parent / "Chart.yaml").is_file():
         message = f"{short(name)} holds the values of a Helm chart, and the chart's templates start the servers"
         hint = f"helm template {shown_path(str(file.parent))} > rendered.yaml, and rendered.yaml as the word"

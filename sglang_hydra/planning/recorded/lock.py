@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sglang_hydra.arguments.secrets import API_KEY_VARIABLE, HIDDEN, SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import API_KEY_VARIABLE, HIDDEN, SECRET_FIELDS, is_secret
 from sglang_hydra.compose.grammar import typed_word
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
@@ -232,7 +232,7 @@ def as_overrides(locked: SavedPlan) -> Iterator[str]:
 def _on_top(requests: Sequence[Request]) -> Iterator[str]:
     for request in requests:
         key = request.name
-        if is_secret_name(key.rpartition(".")[2]):
+        if is_secret(key.rpartition(".")[2], request.value or request.text.partition("=")[2]):
             yield f"{key}=${{oc.env:MY_KEY}}"
         elif key != "lock" and not key.startswith("hydra"):
             yield request.text

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.secrets import is_secret
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
@@ -109,7 +109,7 @@ class Secrets(NamedTuple):
 def secrets_of(key: str | None, planned: Mapping[str, str], environ: Mapping[str, str]) -> Secrets:
     """Collects the server's secrets: those of the plan's environment replace those of this process."""
     both = {**environ, **planned}
-    return Secrets(key, {name: value for name, value in both.items() if is_secret_name(name)})
+    return Secrets(key, {name: value for name, value in both.items() if is_secret(name, value)})
 
 
 def leave_secrets(folder: Path, secrets: Secrets) -> Path | None:

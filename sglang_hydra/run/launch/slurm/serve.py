@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from sglang_hydra.arguments.ports import host_and_port
-from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret
 from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.planning.comparing.actual import compare
 from sglang_hydra.planning.engines.base import Machine
@@ -90,7 +90,7 @@ def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> Server
     container = launch.slurm.container != "none"
     programs = [str(PROGRAMS)] if container else []
     planned = plan_engine(plan.nodes.engine, embedded_first=plan.engine.name == "transformers")
-    public = {name: value for name, value in plan.environment.items() if not is_secret_name(name)}
+    public = {name: value for name, value in plan.environment.items() if not is_secret(name, value)}
     request = planned.request(plan.resolution, public, Machine(None))
     # The key is passed separately, and every node gets its own rank.
     intent = {name: value for name, value in request.intent.items() if name not in (*SECRET_FIELDS, "node_rank")}
@@ -251,7 +251,7 @@ def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
 
 
 def _hidden(plan: Plan) -> list[str]:
-    tokens = [value for name, value in plan.environment.items() if is_secret_name(name)]
+    tokens = [value for name, value in plan.environment.items() if is_secret(name, value)]
     return [*plan.secrets.values(), *tokens]
 
 

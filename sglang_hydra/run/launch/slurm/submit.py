@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.secrets import is_secret
 from sglang_hydra.run.launch.slurm.states import MESSAGES, ask_slurm
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
@@ -117,7 +117,7 @@ def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> 
 
     def unwanted(name: str, value: str) -> bool:
         of_another_job = name.startswith("SLURM_") and name not in ("SLURM_CONF", "SLURM_CLUSTERS")
-        return is_secret_name(name) or name in beating or of_another_job or any(text in value for text in secrets)
+        return is_secret(name, value) or name in beating or of_another_job or any(text in value for text in secrets)
 
     taken = {name: value for name, value in os.environ.items() if unwanted(name, value)}
     for name in taken:

@@ -15,7 +15,7 @@ from sglang_hydra.cli.invocation import Invocation, read_invocation
 from sglang_hydra.cli.reading import read_words
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.releases import fetching
-from sglang_hydra.text.budget import LAST_S, OverBudget, allow_more, cpu_limit
+from sglang_hydra.text.budget import FINDINGS, LAST_S, OverBudget, allow_more, cpu_limit
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
@@ -124,14 +124,18 @@ def _verb(name: str) -> Callable[[Invocation], int]:
 
 
 def _report(failure: SglangHydraError, as_json: bool, corrections: Callable[[], list[Line]] = list) -> None:
+    findings = list(failure.findings)
+    if len(findings) > FINDINGS:
+        message = f"{len(findings) - FINDINGS} more mistakes are not shown"
+        findings = [*findings[:FINDINGS], Finding("error", "CLI009", message)]
     if as_json:
-        record = {"schema": "sglang_hydra.findings/1", "findings": [item.to_json() for item in failure.findings]}
+        record = {"schema": "sglang_hydra.findings/1", "findings": [item.to_json() for item in findings]}
         print_json(record)
         return
     from sglang_hydra.show.findings import finding_lines
     from sglang_hydra.text.screen import write
 
-    write([*finding_lines(list(failure.findings)), *corrections()], sys.stderr)
+    write([*finding_lines(findings), *corrections()], sys.stderr)
 
 
 def _corrections(failure: SglangHydraError, words: Sequence[str], invocation: Invocation | None) -> list[Line]:

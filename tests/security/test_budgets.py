@@ -90,6 +90,14 @@ def test_typed_json_is_bounded_as_that_of_a_file_is(run: Run) -> None:
         assert "50 levels deep" in " ".join((printed.out + printed.err).split())
 
 
+def test_many_mistakes_are_counted_and_not_all_shown(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"trusted_folders: [{','.join(f'/none{number}' for number in range(9_000))}]\n")
+    monkeypatch.setenv("SGLANG_HYDRA_SETTINGS", str(file))
+    printed = run("plan", "gpu=h200", "model=qwen3_8b")
+    assert (printed.code, "8950 more mistakes" in printed.err, len(printed.err) < MOST_LETTERS) == (2, True, True)
+
+
 def test_typed_calls_are_bounded(run: Run) -> None:
     began = time.process_time()
     printed = run("plan", "gpu=h200", "model=qwen3_8b", f"tp_size={'int(' * 5_000}8{')' * 5_000}")

@@ -16,7 +16,6 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.flags import Arguments
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
-from sglang_hydra.convert.importing.passwords import hidden_in, variable_for
 from sglang_hydra.convert.importing.proof import Deviation, argv_of, compared
 from sglang_hydra.convert.importing.reading import read_launches, version_in
 from sglang_hydra.convert.importing.reduction import Reduced, nearest_preset, preset_for, reduce_to_preset
@@ -30,7 +29,7 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 from sglang_hydra.text.screen import shown
-from sglang_hydra.text.words import program, short
+from sglang_hydra.text.words import program, short, without_secret_forms
 
 NO_GPU = ("auto", "none", "cpu")
 _PORT = re.compile(r":(\d{1,5})\Z", re.ASCII)
@@ -164,7 +163,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         equal=reduced.equal,
         server_id=plan.server_id if plan is not None else None,
         fits=arguments.guess[:2] if arguments.guess is not None else None,
-        findings=tuple(dict.fromkeys(hidden_in(findings))),
+        findings=tuple(dict.fromkeys(_hidden_in(findings))),
         differences=tuple(differences),
         old=arguments.old,
         idle=tuple(arguments.idle),
@@ -194,7 +193,7 @@ def _without_secrets(known: Mapping[str, object], arguments: Arguments) -> tuple
     secrets = {name: API_KEY_REFERENCE for name in SECRET_FIELDS if kept.pop(name, None) is not None}
     secrets |= arguments.secrets
     addresses = [name for name, value in kept.items() if has_secret_form(value)]
-    secrets |= {name: f"${{oc.env:{variable_for(name)}}}" for name in addresses}
+    secrets |= {name: f"${{oc.env:{_variable_for(name)}}}" for name in addresses}
     return {name: value for name, value in kept.items() if name not in addresses}, secrets
 
 
@@ -257,6 +256,17 @@ def _all_classes(launch: Launch, known: Mapping[str, object], composer: Composer
 def _usual_count(gpu: str, composer: Composer) -> int | None:
     count = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes.gpu.count
     return count if isinstance(count, int) else None
+
+
+def _variable_for(name: str) -> str:
+    """Returns the variable that replaces an argument's secret in a file."""
+    return f"SGLANG_HYDRA_{name.upper()}"
+
+
+def _hidden_in(findings: Iterable[Finding]) -> list[Finding]:
+    """Hides tokens and the passwords of addresses in findings."""
+    hide = without_secret_forms
+    return [replace(finding, message=hide(finding.message)).reworded(hide) for finding in findings]
 
 
 def _environment(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

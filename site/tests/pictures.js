@@ -97,6 +97,7 @@ for (const [name, { at, ready, high, isReport }] of Object.entries(SHOTS)) {
     await page.setViewportSize({ width: 1280, height: high });
     await page.screenshot({ path: path.join(OUT, path.basename(image)) });
     await copyFile(path.join(OUT, path.basename(image)), image);
+    spawnSync(PYTHON, ["-c", "import sys; from PIL import Image; f = sys.argv[1]; Image.open(f).convert('RGB').quantize(128).save(f, optimize=True)", image], { stdio: "inherit" });
   }
   console.log(name);
   await close();

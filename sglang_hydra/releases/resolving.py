@@ -45,7 +45,9 @@ def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[
         without_device = tuple(finding for finding in own.findings if finding.id == _NO_DEVICE)
         made = replace(_estimate(own, given, None), basis="exact", ledger=Ledger(), findings=without_device)
     elif isinstance(found := _asked(given, facts, asking), NoAnswer):
-        made = _estimate(by_rules(), given, found if asking.may_ask else None)
+        if not asking.may_ask:  # the catalog's question is whether there is an answer: no estimate, which costs more
+            return Resolution(facts.given, given.arguments, Ledger(), (), {}, "rules", release=given.version)
+        made = _estimate(by_rules(), given, found)
     elif found.answer.ok:
         made = _accepted(found.answer, found.basis, given, facts)
     else:

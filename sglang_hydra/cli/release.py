@@ -11,7 +11,7 @@ from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import typed_words
-from sglang_hydra.releases.records import default_release, newest_release, record_of
+from sglang_hydra.releases.records import default_release, newest_release, record_of, release_named
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import columns, folded, print_json, room, text, write
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _VERSION = re.compile(r"^(?:sglang[=@-]+)?v?(?=\d)")
 ACTIONS = ("list", "fetch", "remove", "bundle", "use", "adopt")
+_OTHER_ACTIONS = {"install": "fetch", "add": "fetch", "download": "fetch", "get": "fetch", "uninstall": "remove"}
+_OTHER_ACTIONS |= {"delete": "remove", "set": "use", "select": "use", "ls": "list", "show": "list"}
 NONE = "--none"
 TRUST = "--trust"
 STALE = "stale"
@@ -34,10 +36,11 @@ def run(invocation: Invocation) -> int:
     is_trusted = any(request.text == TRUST for request in invocation.requests)
     is_none = any(request.text == NONE for request in invocation.requests)
     invocation.requests = [request for request in invocation.requests if request.text not in (TRUST, NONE)]
-    action, *versions = [_VERSION.sub("", word) for word in typed_words(invocation)] or ["list"]
+    action, *versions = [release_named(_VERSION.sub("", word)) for word in typed_words(invocation)] or ["list"]
     if action not in ACTIONS:
-        meant = nearest(action, ACTIONS) or (f"fetch {action}" if release_key(action) else "list")
-        raise _wrong(f"release has no {action}; it has {', '.join(ACTIONS)}", f"{program()} release {meant}")
+        meant = _OTHER_ACTIONS.get(action) or nearest(action, ACTIONS)
+        words = [meant, *versions] if meant else ["fetch", action] if release_key(action) else ["list"]
+        raise _wrong(f"release has no {action}; it has {', '.join(ACTIONS)}", f"{program()} release {' '.join(words)}")
     if is_none and action != "use":
         raise _wrong(f"{NONE} belongs to release use", f"{program()} release use {NONE}")
     if action == "use":

@@ -136,10 +136,12 @@ def _limit(name: str, own: dict[str, str]) -> float | None:
     """Returns the milliseconds in ``slo.ttft=500``; None if it is not typed. Raises ConfigError for a wrong time."""
     if name not in own:
         return None
-    limit = _rate(own[name].removesuffix("ms"))
+    typed = own[name].lower()
+    limit = _rate(typed.removesuffix("ms"))
     if limit is None:
         message = f"{name}={short(own[name])} is no time in ms above 0"
-        raise ConfigError(Finding("error", "SUG001", message, (name,), f"{name}=500"))
+        seconds = _rate(typed.removesuffix("s"))
+        raise ConfigError(Finding("error", "SUG001", message, (name,), f"{name}={1000 * (seconds or 0.5):g}"))
     return limit
 
 

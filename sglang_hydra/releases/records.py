@@ -121,7 +121,8 @@ def default_release() -> str:
 
 def release_named(text: str) -> str:
     """Returns the release of a typed name: ``latest`` is the newest recorded one, and ``v0.5.23`` is 0.5.23."""
-    return newest_release() if text.lower() == "latest" else re.sub(r"^v(?=\d)", "", text, flags=re.IGNORECASE)
+    lower = text.lower()
+    return newest_release() if lower in ("latest", "newest") else text[1:] if re.match(r"v\d", lower) else text
 
 
 @functools.lru_cache(maxsize=1)

@@ -75,3 +75,10 @@ def test_a_release_in_the_settings_that_is_none_is_said_with_its_line(run: Run, 
     done = run(*PLAN)
     assert done.code == 2
     assert "settings.yaml:1=newest is no version of SGLang" in " ".join(done.err.split())
+
+
+def test_words_of_other_tools(run: Run) -> None:
+    assert f"SGLang {newest_release()}, as" in " ".join(run("release", "use", "newest").out.split())
+    for words, hint in (("install v0.5.20", "release fetch 0.5.20"), ("delete 0.5.18", "release remove 0.5.18")):
+        refused = run("release", *words.split())
+        assert (refused.code, f"hint: sglang-hydra {hint}\n" in refused.err) == (2, True), refused.err

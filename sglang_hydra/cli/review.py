@@ -37,7 +37,8 @@ def check(invocation: Invocation) -> int:
         verdicts = [(item.name, item.after) for item in reviews if item.after is not None]
         each = [is_good(invocation, verdict.made, verdict.findings) for _, verdict in verdicts]
         good = all(each)
-        places = placed(verdicts) if FORMS.keys() & forms else ()
+        before = base.counterpart if base is not None else lambda file: ""
+        places = placed(verdicts, before) if FORMS.keys() & forms else ()
         judged = [Judged(*item) for item in zip((name for name, _ in verdicts), each, places, strict=False)]
         for form, file in forms.items():
             if form in FORMS:

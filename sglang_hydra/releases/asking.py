@@ -37,22 +37,23 @@ class Asking(NamedTuple):
     why: bool = True
 
 
-class NoAnswer(NamedTuple):
-    """The reason in a clause why a release was not asked, and what to type."""
-
-    why: str
-    hint: str | None = None
-
-
-_NOT_HAD = ("REL002", "REL015")
-"""Reasons why a release is not asked, without an answer of its own: an unfetched wheel, a cache of others."""
-
-
 class Answered(NamedTuple):
     """An answer, and whether it was recorded."""
 
     answer: Answer
     basis: Basis
+
+
+class NoAnswer(NamedTuple):
+    """The reason in a clause why a release was not asked, what to type, and the refusal of a part of the facts."""
+
+    why: str
+    hint: str | None = None
+    refusal: Answered | None = None
+
+
+_NOT_HAD = ("REL002", "REL015")
+"""Reasons why a release is not asked, without an answer of its own: an unfetched wheel, a cache of others."""
 
 
 def answer_to(case: Case, version: str, asking: Asking) -> Answered | NoAnswer:

@@ -47,7 +47,11 @@ def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[
     elif isinstance(found := _asked(given, facts, asking), NoAnswer):
         if not asking.may_ask:  # the catalog's question is whether there is an answer: no estimate, which costs more
             return Resolution(facts.given, given.arguments, Ledger(), (), {}, "rules", release=given.version)
-        made = _estimate(by_rules(), given, found)
+        own = by_rules()
+        if found.refusal is not None and not own.ok:  # 0.5.2 refuses it too, whatever else the model's config has
+            made = _refused(*found.refusal, own, given, facts)
+        else:
+            made = _estimate(own, given, found)
     elif found.answer.ok:
         made = _accepted(found.answer, found.basis, given, facts)
     else:
@@ -79,7 +83,8 @@ def _asked(given: Accepted, facts: Facts, asking: Asking) -> Answered | NoAnswer
         return NoAnswer(f"the release reads more fields of the model than are known: {_first_line(found.answer)}")
     if found.answer.ok is False and not _is_whole(model):
         return NoAnswer(
-            f"only a part of the model's config.json is known, and with that it refuses: {_first_line(found.answer)}"
+            f"only a part of the model's config.json is known, and with that it refuses: {_first_line(found.answer)}",
+            refusal=found,
         )
     return found
 
@@ -127,8 +132,8 @@ def _refused(answer: Answer, basis: Basis, own: Resolution, given: Accepted, fac
     message = f"SGLang {given.version} refuses it ({stage}): {error}"
     hint = f"{program()} release fetch {given.version}: its message is then shown" if basis == "recorded" else None
     offers = advised(error, given.known.arguments, given.arguments, facts.gpu.vendor)
-    fields = _named_fields(error, given)
-    if "context_length" in fields:
+    fields = _named_fields(error, given) or tuple(name for one in own.findings if not one.ours for name in one.fields)
+    if "context_length" in fields and "context_length" in given.arguments:
         longer = yarn_override(facts.model.config, given.arguments["context_length"])
         offers = [longer, *offers] if longer else offers
     finding = Finding("error", "REL010", message, fields, hint, stage=stage, offers=offers)  # type: ignore[arg-type]
@@ -187,9 +192,11 @@ def _overridden(values: Mapping[str, object], given: Accepted) -> Iterator[Findi
 
 
 def _named_fields(error: str, given: Accepted) -> tuple[str, ...]:
-    """Returns the typed arguments that a refusal names, by name or by flag."""
-    text = error.replace("-", "_")
-    return tuple(name for name in given.arguments if name in text and name not in ("model_path", "random_seed"))
+    """Returns the typed arguments that a refusal names, by name, by flag or in words; else those whose value it has."""
+    text = re.sub("[- ]", "_", error.lower())
+    typed = {name: value for name, value in given.arguments.items() if name not in ("model_path", "random_seed")}
+    valued = (name for name, value in typed.items() if len(str(value)) > _SHORTEST and str(value).lower() in text)
+    return tuple(name for name in typed if name in text) or tuple(valued)
 
 
 _FLAG = re.compile(r"(?P<flag>--[a-z][a-z0-9-]*)(?:(?:=| (?:to )?)[\"'`]?(?P<value>-?\w[\w.]*)[\"'`]?)?")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -95,10 +95,45 @@ def judged(
     requests = [*document.requests, *overrides]
     made = make_plan(composer, requests, recorded=recorded, seed=recorded.seed if recorded else seed)
     if not has_several_servers(made.nodes):
+        if document.gpus is not None and _NO_DEVICE in {finding.id for finding in made.findings}:
+            made = replace(made, findings=_on_any_gpu(composer, requests, made, document.gpus, seed))
         return replace(made, findings=_decided(document.findings, made)) if document.findings else made
     from sglang_hydra.planning.topology.plan import plan_topology
 
     return plan_topology(composer, requests, common=made)
+
+
+_NO_DEVICE, UNNAMED, _TOO_FEW = "DEV002", "IMP010", "GPU001"
+_ANY: Mapping[str | None, tuple[str, ...]] = {
+    **dict.fromkeys((None, "cuda", "auto"), ("h200", "b300", "mi355x")),
+    "npu": ("ascend_910b",),
+    "hpu": ("gaudi3",),
+}
+"""By device, the classes for a file that names none: those with the most memory, of each generation and vendor."""
+
+
+def _on_any_gpu(
+    composer: Composer, requests: Sequence[Request], made: Plan, named: Sequence[str], seed: int | None
+) -> tuple[Finding, ...]:
+    """Returns the findings for a file that leaves its GPU open, where this machine has none: those that the plans for
+    all classes that it may mean have in common. A number of GPUs that it does not state is only a warning."""
+    if any("gpu" in (request.key, request.text.partition("=")[0]) for request in requests):
+        return made.findings
+    classes = tuple(named) or _ANY.get(made.intent.get("device"), ())
+    common = [finding for finding in made.findings if finding.id != _NO_DEVICE]
+    for number, gpu in enumerate(classes):
+        found = make_plan(
+            composer, [*requests, Request(f"gpu={gpu}", "a class for an unnamed GPU")], seed=seed
+        ).findings
+        known = {(finding.id, finding.fields) for finding in common}
+        common = [finding for finding in found if number == 0 or (finding.id, finding.fields) in known]
+        if all(finding.level == "info" for finding in common):
+            break
+    if "gpu.count" not in made.settings:
+        common = [replace(one, level="warning") if one.id == _TOO_FEW else one for one in common]
+    on = f"judged by what holds on {', '.join(classes)}" if classes else "judged without one"
+    message = f"neither the file nor this machine says which GPU: {on}"
+    return Finding("warning", UNNAMED, message, ("gpu",), "gpu=h200 behind the file, or any other class"), *common
 
 
 def _decided(of_file: Sequence[Finding], plan: Plan) -> tuple[Finding, ...]:

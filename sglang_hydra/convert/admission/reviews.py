@@ -14,7 +14,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.launches import as_written
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.planning.recorded.input_files import WHOLE, Document, StartsNothing
-from sglang_hydra.show.verdicts import judged
+from sglang_hydra.show.verdicts import UNNAMED, judged
 from sglang_hydra.text.budget import OverBudget, cpu_limit, read_json
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
@@ -29,7 +29,6 @@ _JUDGED = ("CREATE", "UPDATE")
 _KEPT = ("apiVersion", "kind", "spec", "data", "items")
 _KEPT_OF_METADATA = ("name", "labels", "annotations")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_NO_GPU = "DEV002"
 _LONGEST_WARNING, _LONGEST_MESSAGE, _MOST_WARNINGS = 250, 4000, 10
 _LONGEST_UID = 128
 
@@ -133,12 +132,12 @@ def _keep(store: OrderedDict[T, U], key: T, value: U, most: int) -> None:
 
 
 def _answer(name: str, findings: Sequence[Finding]) -> Answer:
-    """Makes the answer: errors deny, warnings warn. An unknown GPU is only a warning."""
+    """Makes the answer: errors deny, warnings warn."""
     found = list(dict.fromkeys(findings))
-    errors = [_said(item) for item in found if item.level == "error" and item.id != _NO_GPU]
+    errors = [_said(item) for item in found if item.level == "error"]
     warnings = [short(_said(item), _LONGEST_WARNING) for item in found if item.level == "warning"]
-    if any(item.id == _NO_GPU for item in found):
-        warnings.insert(0, f"{name}: neither the object nor the webhook names its GPU: judged without one")
+    if any(item.id == UNNAMED for item in found):
+        warnings.insert(0, f"{name}: neither the object nor the webhook names its GPU")
     message = f"{name} cannot be launched: {'; '.join(errors)}" if errors else ""
     return Answer(short(message, _LONGEST_MESSAGE), tuple(warnings[:_MOST_WARNINGS]))
 

@@ -29,6 +29,7 @@ _COMPUTING: Mapping[type[ast.AST], Callable[[int, int], int]] = {
 }  # fmt: skip
 _TERNARY = re.compile(r"([^?:]+)\?([^?:]+):([^?:]+)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+_ALONE = re.compile(r"\"\$\{?(\w+)\}?\"")
 _NOTHING = re.compile(r"\$\{\w+:?[-=]\}")
 _BLANKS = re.compile(f"({OPEN}[^{CLOSE}]*{CLOSE})|\\s+")
 _PARTING, _THERE = "\ue002", "\ue003"
@@ -56,6 +57,8 @@ def fields_of(written: str, variables: Mapping[str, Value]) -> list[str]:
     fields = [field.replace(_THERE, "") for field in joined.split(_PARTING) if field]
     if fields == [""] and has_empty_list:
         return []
+    if fields == [""] and (name := _ALONE.fullmatch(written)) and name[1] in variables:
+        return [opened(name[1])]  # an empty default, which a run replaces
     if len(fields) == 1 and is_open(fields[0]) and _NOTHING.fullmatch(without_marks(fields[0])) and '"' not in written:
         return []  # an unquoted unset variable is no word
     return fields

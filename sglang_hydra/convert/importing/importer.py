@@ -53,7 +53,7 @@ class Imported:
     identity on a known GPU. ``argv`` are all of SGLang's flags, without secrets. ``differences`` are deviations
     of the exported flags from the source. ``old`` maps arguments to the words of deprecated flags, ``refused``: the
     plan's release rejects it. ``image_version`` is the release of the named image. ``fits`` are the first and the last
-    release that can read a source without a release."""
+    release that can read a source without a release. ``gpus`` are the classes that the source names, if several."""
 
     name: str
     kind: str
@@ -75,6 +75,7 @@ class Imported:
     idle: tuple[str, ...] = ()
     refused: bool = False
     image_version: str | None = None
+    gpus: tuple[str, ...] = ()
 
     @property
     def taken_over(self) -> bool:
@@ -111,7 +112,8 @@ _On = Sequence[str] | None
 
 
 def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer, on: _On) -> Imported:
-    gpus, gpu_findings = _gpu(launch, arguments, typed, composer)
+    named, gpu_findings = _gpu(launch, arguments, typed, composer)
+    gpus = named if len(named) == 1 else []
     values = {**arguments.values, **typed.values}
     known = {name: value for name, value in values.items() if name in FIELDS}
     extra = {name: value for name, value in values.items() if name not in FIELDS}
@@ -120,9 +122,10 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     known, secrets = _without_secrets(known, arguments)
     environment, secret_variables = _environment(launch.environment)
     version = arguments.version or (arguments.read_by if extra else None)
-    gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in NO_GPU else None
+    gpu = gpus[0] if gpus and gpus[0] not in NO_GPU else None
     nodes = _nodes(version, environment, extra, arguments.left_open)
-    if gpu and launch.gpu_count and _usual_count(gpu, composer) not in (None, launch.gpu_count):
+    usual = _usual_count(gpu, composer) if gpu else None
+    if launch.gpu_count and (usual not in (None, launch.gpu_count) or (not gpus and on is not None)):
         nodes["gpu.count"] = launch.gpu_count
     nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **typed.nodes}
     findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings, *_facts_findings(facts, known)]
@@ -131,13 +134,13 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     grouped = {name: choice for name, choice in typed.choices.items() if name != "gpu"}
     try:
         classes = gpus or on or _all_classes(launch, known, composer)
-        is_planned, settings = on is None and len(gpus) == 1, {**grouped, **nodes}
+        is_planned, settings = on is None and bool(gpus), {**grouped, **nodes}
         reduced = reduce_to_preset(planned, settings, classes, composer, offline(), is_planned=is_planned)
     except ConfigError as failure:
         findings += failure.findings
         reduced = Reduced(None, planned, None, False)
     overrides = {**reduced.overrides, **secrets}
-    choices = {"gpu": gpus[0]} if len(gpus) == 1 else {}
+    choices = {"gpu": gpus[0]} if gpus else {}
     if reduced.model is not None:
         choices["model"] = reduced.model
     choices |= {name: choice for name, choice in typed.choices.items() if name not in choices}
@@ -169,6 +172,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         idle=tuple(arguments.idle),
         refused=plan is not None and not plan.ok,
         image_version=version_in(launch.mentions),
+        gpus=tuple(named),
     )
 
 
@@ -240,7 +244,7 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
         )
     else:
         message = "the source names no GPU: gpu is left out, so the plan is for this machine"
-    return [], [Finding("info", "IMP010", message, ("gpu",), hint)]
+    return found, [Finding("info", "IMP010", message, ("gpu",), hint)]
 
 
 def _all_classes(launch: Launch, known: Mapping[str, object], composer: Composer) -> list[str]:

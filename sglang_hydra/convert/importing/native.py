@@ -86,7 +86,8 @@ def native_reader(
             read_as = [item for item in server.findings if item.id != "IMP006" or not has_open_model]
             of_image = _of_image(name, server.image_version, made_for.get(_RELEASE), release)
             findings = (*_of_reading(read_as, named), *of_image)
-            document = Document([*requests_of(settings, server.place or name), *own], findings=findings)
+            gpus = None if "gpu" in settings or any(one.key == "gpu" for one in own) else server.gpus
+            document = Document([*requests_of(settings, server.place or name), *own], None, findings, gpus)
             found.append((server.name or str(at), document))
             servers.append(settings)
         if "topology" in made_for:

@@ -126,7 +126,7 @@ def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[L
         if isinstance(nodes, int) and nodes > 1:
             if key in seen:
                 continue
-            if _NODE_RANK in arguments.values:
+            if 0 <= int(arguments.values.get(_NODE_RANK, nodes)) < nodes:
                 arguments.left_open[_NODE_RANK] = str(arguments.values.pop(_NODE_RANK))
         seen.append(key)
         yield launch, arguments

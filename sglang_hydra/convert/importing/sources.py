@@ -148,6 +148,8 @@ def launches_of(source: Source, composer: Composer) -> list[Launch]:
             found = _found(source, composer)
     except RecursionError:
         found = []
+    if source.name.endswith((".md", ".mdx")):  # prose mentions a command without flags
+        found = [one for one in found if one.values is not None or any(word[:2] == "--" for word in one.words)]
     if not found:
         raise StartsNothing(_nothing(source))
     return found

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
@@ -21,6 +23,7 @@ from sglang_hydra.convert.importing.launches import has_launch_command
 from sglang_hydra.convert.importing.syntax import commands_of
 from sglang_hydra.convert.upgrade.in_place import server_spans
 from sglang_hydra.planning.comparing.difference import plans_of
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.verdicts import Checked
 from sglang_hydra.text.budget import OverBudget, cpu_limit, yaml_nodes
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
@@ -58,9 +61,13 @@ class Word(NamedTuple):
         return self.text.partition("=")[0]
 
 
-def placed(verdicts: Sequence[tuple[str, Checked]]) -> list[list[tuple[Finding, Place | None]]]:
-    """Returns the errors and warnings of each verdict with their places; None for a verdict on overrides alone. A file
-    that takes too long to search is the place of all its findings."""
+def placed(
+    verdicts: Sequence[tuple[str, Checked]], base: Callable[[str], str] = lambda file: ""
+) -> list[list[tuple[Finding, Place | None]]]:
+    """Returns the errors and warnings of each verdict with their places; None for a verdict on overrides alone.
+
+    ``base`` returns the path of a file before the change: of the words that a finding is about, a changed one is its
+    place. A file that takes too long to search is the place of all its findings."""
     files = [file_of(name) for name, _ in verdicts]
     found: list[list[tuple[Finding, Place | None]]] = [[] for _ in files]
     for file in dict.fromkeys(files):
@@ -68,7 +75,7 @@ def placed(verdicts: Sequence[tuple[str, Checked]]) -> list[list[tuple[Finding, 
         judged = [verdicts[number][1] for number in numbers]
         try:
             with cpu_limit("script"):
-                each = _placed_in(file, judged) if os.path.isfile(file) else _everywhere(None, judged)
+                each = _placed_in(file, judged, base(file)) if os.path.isfile(file) else _everywhere(None, judged)
         except OverBudget:
             each = _everywhere(Place(shown_path(file)), judged)
         for number, listed in zip(numbers, each, strict=True):
@@ -84,20 +91,42 @@ def _everywhere(place: Place | None, judged: Sequence[Checked]) -> list[list[tup
     return [[(finding, place) for finding in _shown(verdict)] for verdict in judged]
 
 
-def _placed_in(file: str, judged: Sequence[Checked]) -> list[list[tuple[Finding, Place | None]]]:
+def _placed_in(file: str, judged: Sequence[Checked], base: str) -> list[list[tuple[Finding, Place | None]]]:
     """Returns the findings on the servers of one file; in a manifest each in its container."""
     if not any(map(_shown, judged)):
         return [[] for _ in judged]
     text = _read(file)
     words = list(words_of(text, file))
+    moved = _changed_lines(_read(base), text) if base else frozenset()
     spans = [(text.count("\n", 0, first) + 1, text.count("\n", 0, last) + 1) for first, last in server_spans(text)]
     if len(spans) != len(judged):
         spans = [(1, text.count("\n") + 1)] * len(judged)
     found: list[list[tuple[Finding, Place | None]]] = []
     for verdict, (first, last) in zip(judged, spans, strict=True):
         inside = [word for word in words if first <= word.line <= last]
-        found.append([(finding, _place(finding, file, verdict, inside)) for finding in _shown(verdict)])
+        gpus = [word for word in words if word.line in moved and _names_gpu(word, verdict)]
+        places = [(finding, _place(finding, file, verdict, inside, moved)) for finding in _shown(verdict)]
+        for number, (finding, place) in enumerate(places):
+            if gpus and finding.id.startswith(_OF_GPU) and place.line not in moved:
+                places[number] = finding, _at(place.file, gpus[0])
+        found.append([*places])
     return found
+
+
+_OF_GPU = ("FIT", "GPU")
+"""The id families on the memory and the number of GPUs: another class is a cause that no argument names."""
+
+
+def _names_gpu(word: Word, verdict: Checked) -> bool:
+    name = verdict.made.gpu.name if isinstance(verdict.made, Plan) else None
+    return bool(name) and str(name).partition("_")[0] in word.text.lower()
+
+
+def _changed_lines(before: str, after: str) -> frozenset[int]:
+    """Returns the lines of a text that are new or changed; none without an earlier text."""
+    blocks = SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).get_opcodes()
+    lines = (range(first + 1, last + 1) for tag, _, _, first, last in blocks if before and tag != "equal")
+    return frozenset(chain.from_iterable(lines))
 
 
 def words_of(text: str, file: str) -> Iterator[Word]:
@@ -160,12 +189,23 @@ def _read(file: str) -> str:
         return ""
 
 
-def _place(finding: Finding, file: str, verdict: Checked, words: Sequence[Word]) -> Place:
-    """Returns the place of the first word that a finding is about, else the start of its server."""
+def _place(
+    finding: Finding, file: str, verdict: Checked, words: Sequence[Word], moved: Container[int] = frozenset()
+) -> Place:
+    """Returns the place of the first word that a finding is about, on ``moved`` lines before others, else the start of
+    its server. What its message names comes first."""
     name = shown_path(file)
     stated = re.match(rf"{re.escape(name)}:(\d+)(?::(\d+))?", finding.message)
     if stated and stated[2]:
         return Place(name, int(stated[1]), int(stated[2]), int(stated[2]) + 1)
+    said = finding.message.replace("-", "_")
+    at = {field: said.find(field) % (len(said) + 1) for field in finding.fields}
+    finding = replace(finding, fields=tuple(sorted(finding.fields, key=at.__getitem__)))
+    ends = [*(word.line if word.text[:2] != "--" else 0 for word in words[1:]), 0]
+    touched = [word for word, end in zip(words, ends, strict=True) if word.line in moved or end in moved]
+    for means in () if stated else _meanings(finding):
+        if found := [word for word in touched if means(word)]:
+            return _at(name, found[-1])
     lines = {int(stated[1])} if stated else _lines_of(finding, verdict, name)
     near = [word for word in words if lines & {word.line, word.command}]
     before = [word for word in words if word.line <= max(lines)] if lines else words
@@ -201,7 +241,7 @@ def _meanings(finding: Finding) -> Iterator[Callable[[Word], bool]]:
 
 
 def _reads(text: str, word: Word) -> bool:
-    return word.flag == text
+    return word.flag in (text, text.lstrip("-"), text.lstrip("-").replace("-", "_"))
 
 
 def _sets(field: str, word: Word) -> bool:

@@ -83,7 +83,17 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     if resolution.basis != "rules":
         return found
     note = f"an estimate: SGLang {resolution.release} was not asked for its values, and may keep more or less free"
+    if found.fits is False and not _fails_for_all(found, resolution.intent):
+        unknown = (*found.unknown, f"the values of SGLang {resolution.release}")
+        found = found._replace(fits=None, reasons=(), unknown=unknown)
     return found._replace(notes=(*found.notes, note))
+
+
+def _fails_for_all(found: Fit, typed: JsonObject) -> bool:
+    """Returns whether a misfit needs no value that only the release knows: the weights leave nothing of the memory, or
+    of its typed fraction."""
+    weights, free = found.weights.loading or 0.0, found.free.high if found.free is not None else 0.0
+    return weights - found.weights.slack > free * float(typed.get("mem_fraction_static") or 1)
 
 
 def fit_with_findings(

@@ -45,11 +45,12 @@ _MANIFEST = re.compile(r"^(?:---\s*$|apiVersion:|services:)", re.MULTILINE)
 
 class Document(NamedTuple):
     """The requests of one file. A plan adds its facts, so that nothing is probed anew; a foreign file adds the findings
-    on how it was read."""
+    on how it was read, and the classes of which its GPU may be one (empty: any), None where it names its GPU."""
 
     requests: Sequence[Request]
     recorded: Recorded | None = None
     findings: tuple[Finding, ...] = ()
+    gpus: tuple[str, ...] | None = None
 
 
 ReadOthers = Callable[[Path, str], Sequence[tuple[str, Document]]]

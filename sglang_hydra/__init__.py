@@ -30,35 +30,13 @@ if not isdir(f"{__path__[0]}/conf"):
     __path__.append(__path__[0].rpartition("/")[0] or ".")
 
 __all__ = [
-    "ConfigError",
-    "Finding",
-    "GpuFacts",
-    "LoRARef",
-    "MachineError",
-    "ModelFacts",
-    "Plan",
-    "Resolution",
-    "ServerArgs",
-    "ServerError",
-    "SglangHydraError",
-    "__version__",
-    "add_attention_backend_choices",
-    "add_disagg_transfer_backend_choices",
-    "add_grammar_backend_choices",
-    "add_load_format_choices",
-    "add_lora_target_module_choices",
-    "add_quantization_method_choices",
-    "add_reasoning_parser_choices",
-    "add_tool_call_parser_choices",
-    "main",
-    "parse_argv",
-    "plan",
-    "register",
-    "resolve",
-    "results",
-    "schema",
+    "ConfigError", "Finding", "GpuFacts", "LoRARef", "MachineError", "ModelFacts", "Plan", "Resolution",
+    "ServerArgs", "ServerError", "SglangHydraError", "__version__", "add_attention_backend_choices",
+    "add_disagg_transfer_backend_choices", "add_grammar_backend_choices", "add_load_format_choices",
+    "add_lora_target_module_choices", "add_quantization_method_choices", "add_reasoning_parser_choices",
+    "add_tool_call_parser_choices", "main", "parse_argv", "plan", "register", "resolve", "results", "schema",
     "server_args",
-]
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from typing import Any

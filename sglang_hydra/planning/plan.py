@@ -42,22 +42,9 @@ that 0.5.2 lacks under ``extra``."""
 _FLOATS = frozenset(name for name, field in EVERY.items() if field.kind == "float")
 NOT_IDENTITY = frozenset(
     (
-        "host",
-        "port",
-        "nccl_port",
-        "dist_init_addr",
-        "node_rank",
-        "base_gpu_id",
-        "disaggregation_bootstrap_port",
-        "api_key",
-        "log_level",
-        "log_level_http",
-        "log_requests",
-        "log_requests_level",
-        "crash_dump_folder",
-        "download_dir",
-        "file_storage_path",
-        "show_time_cost",
+        *("host", "port", "nccl_port", "dist_init_addr", "node_rank", "base_gpu_id", "disaggregation_bootstrap_port"),
+        *("api_key", "log_level", "log_level_http", "log_requests", "log_requests_level", "crash_dump_folder"),
+        *("download_dir", "file_storage_path", "show_time_cost"),
         # of later releases
         *("admin_api_key", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_keyfile_password", "enable_ssl_refresh"),
         *("grpc_port", "smg_http_sidecar_port", "gated_launch_port", "encoder_bootstrap_port"),

@@ -69,6 +69,31 @@ def test_each_kind_is_denied_by_its_error_and_taken_without_it(judging: Judge, k
     assert answered(judging, review(made(kind, container("--tp=2"))))["allowed"]
 
 
+@pytest.mark.parametrize("version", ["1.25", "1.31", "1.37"])
+def test_an_object_as_three_releases_of_kubernetes_store_it_is_judged_by_its_command(
+    judging: Judge, version: str
+) -> None:
+    """Defaults and the fields that a server writes; the strict schemas of the release accept the object."""
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    own = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+    own |= {"imagePullPolicy": "IfNotPresent", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    if version != "1.25":
+        own |= {"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]}
+    stored = made("Deployment", container("--tp=2", **own))
+    about = {"manager": "kubectl", "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1"}
+    stored["metadata"] |= {"uid": "1b4a", "resourceVersion": "7", "generation": 1, "managedFields": [about]}
+    stored["spec"] |= {"replicas": 1, "progressDeadlineSeconds": 600, "revisionHistoryLimit": 10}
+    pod = stored["spec"]["template"]["spec"]
+    pod |= {"dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "default-scheduler"}
+    pod |= {"securityContext": {}, "terminationGracePeriodSeconds": 30}
+    kubernetes_validate.validate(stored, version, strict=True)
+    assert answered(judging, review(stored))["allowed"]
+    old = json.loads(json.dumps(stored))
+    pod["containers"][0]["args"][-1] = "--tp=4"
+    denied = answered(judging, review(stored, "UPDATE", oldObject=old, requestSubResource=""))
+    assert "GPU001" in denied["status"]["message"]
+
+
 def test_a_flag_that_the_image_does_not_have_is_denied(judging: Judge) -> None:
     denied = answered(judging, review(made("Deployment", container("--cuda-graph-bsx", "4")), "UPDATE"))
     assert "ARG010 SGLang 0.5.9 has no option --cuda-graph-bsx" in denied["status"]["message"]

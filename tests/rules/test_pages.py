@@ -82,7 +82,7 @@ def test_post_init_comes_before_check() -> None:
 def test_order_holds_every_rule_of_both_packages() -> None:
     missing = (_defined("post_init") | _defined("check")) ^ {rule.id for rule in ORDER}
     assert not missing, (
-        f'{missing}: a line in rules/order.py, or @rule(ID, stage="plan") for a check that SGLang has not'
+        f'{missing}: a line in rules/order.txt, or @rule(ID, stage="plan") for a check that SGLang has not'
     )
 
 

@@ -31,6 +31,12 @@ from sglang_hydra.text.words import program
 
 _UNSAFE = re.compile(r"[^\w./-]")
 _RELEASE = "engine.version"
+_OWN_BUILD = re.compile(
+    r"git\s+clone\s[^\n]*github\.com/(?!sgl-project/)[\w-]+/sglang|sglang\S*(?:==\S*dev\d|@\s?git\+)"
+    r"|\bsglang_\w*patch|\b(?:patched|fork(?:ed)?)\s(?:\w+\s)?sglang|\bsglang\b[^.\n]{0,40}\b(?:patched|fork)\b",
+    re.IGNORECASE,
+)
+"""Words of a file that builds SGLang itself: flags that no release has may be its own."""
 _OF_IMPORT = ("IMP009", "IMP016")
 """Findings on secrets in the imported file, and import's verdict on the plan: the plan has its own."""
 _GIVEN = (
@@ -84,6 +90,8 @@ def native_reader(
             settings = {"engine": "sglang", **version, **server.choices, **kept, **nodes}
             has_open_model = "model_path" in kept.keys() - server.overrides.keys()
             read_as = [item for item in server.findings if item.id != "IMP006" or not has_open_model]
+            if server.image_version is None and release is None and _OWN_BUILD.search(content):
+                read_as = [replace(one, level="warning") if one.id == "ARG010" else one for one in read_as]
             of_image = _of_image(name, server.image_version, made_for.get(_RELEASE), release)
             findings = (*_of_reading(read_as, named), *of_image)
             gpus = None if "gpu" in settings or any(one.key == "gpu" for one in own) else server.gpus

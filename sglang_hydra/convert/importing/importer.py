@@ -112,8 +112,7 @@ _On = Sequence[str] | None
 
 
 def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer, on: _On) -> Imported:
-    named, gpu_findings = _gpu(launch, arguments, typed, composer)
-    gpus = named if len(named) == 1 else []
+    gpus, gpu_findings = _gpu(launch, arguments, typed, composer)
     values = {**arguments.values, **typed.values}
     known = {name: value for name, value in values.items() if name in FIELDS}
     extra = {name: value for name, value in values.items() if name not in FIELDS}
@@ -122,10 +121,9 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     known, secrets = _without_secrets(known, arguments)
     environment, secret_variables = _environment(launch.environment)
     version = arguments.version or (arguments.read_by if extra else None)
-    gpu = gpus[0] if gpus and gpus[0] not in NO_GPU else None
+    gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in NO_GPU else None
     nodes = _nodes(version, environment, extra, arguments.left_open)
-    usual = _usual_count(gpu, composer) if gpu else None
-    if launch.gpu_count and (usual not in (None, launch.gpu_count) or (not gpus and on is not None)):
+    if launch.gpu_count and (_usual_count(gpu, composer) not in (None, launch.gpu_count) if gpu else on is not None):
         nodes["gpu.count"] = launch.gpu_count
     nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **typed.nodes}
     findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings, *_facts_findings(facts, known)]
@@ -134,19 +132,18 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     grouped = {name: choice for name, choice in typed.choices.items() if name != "gpu"}
     try:
         classes = gpus or on or _all_classes(launch, known, composer)
-        is_planned, settings = on is None and bool(gpus), {**grouped, **nodes}
+        is_planned, settings = on is None and len(gpus) == 1, {**grouped, **nodes}
         reduced = reduce_to_preset(planned, settings, classes, composer, offline(), is_planned=is_planned)
     except ConfigError as failure:
         findings += failure.findings
         reduced = Reduced(None, planned, None, False)
     overrides = {**reduced.overrides, **secrets}
-    choices = {"gpu": gpus[0]} if gpus else {}
+    choices = {"gpu": gpus[0]} if len(gpus) == 1 else {}
     if reduced.model is not None:
         choices["model"] = reduced.model
     choices |= {name: choice for name, choice in typed.choices.items() if name not in choices}
-    plan = reduced.plan
     if "model_path" not in secrets:
-        findings += _planned_findings(reduced, known, composer, plan)
+        findings += _planned_findings(reduced, known, composer, reduced.plan)
     nodes |= {f"engine.env.{name}": f"${{oc.env:{name}}}" for name in secret_variables}
     states = tuple(_states(reduced, known, arguments, secrets, extra))
     settings, by_name = {**choices, **overrides, **nodes}, {state.name: state.state for state in states}
@@ -164,15 +161,15 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         states=states,
         argv=argv_of({**known, **extra}, arguments.read_by),
         equal=reduced.equal,
-        server_id=plan.server_id if plan is not None else None,
+        server_id=reduced.plan.server_id if reduced.plan is not None else None,
         fits=arguments.guess[:2] if arguments.guess is not None else None,
         findings=tuple(dict.fromkeys(_hidden_in(findings))),
         differences=tuple(differences),
         old=arguments.old,
         idle=tuple(arguments.idle),
-        refused=plan is not None and not plan.ok,
+        refused=reduced.plan is not None and not reduced.plan.ok,
         image_version=version_in(launch.mentions),
-        gpus=tuple(named),
+        gpus=tuple(gpus),
     )
 
 

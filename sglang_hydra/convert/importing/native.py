@@ -56,9 +56,8 @@ def native_reader(
     """Returns the reader of all servers in a foreign file, preceded by their topology if an export describes it. Keeps
     all settings of the file.
 
-    Reads the flags with the release in ``typed``, else with the file's own. ``variables`` are those that the file
-    leaves to its caller. Runs nothing of the file, and reads no variable of this process. With ``elsewhere`` its paths
-    belong to another machine, and no local file is read."""
+    Reads the flags with the release in ``typed``, else the file's own; ``variables`` are those left to its caller. Runs
+    nothing of it, and reads no variable of this process, nor any local file if it belongs ``elsewhere``."""
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
     named = {str(key).lstrip("+") for key, _ in pairs}
@@ -89,11 +88,10 @@ def native_reader(
             }
             settings = {"engine": "sglang", **version, **server.choices, **kept, **nodes}
             has_open_model = "model_path" in kept.keys() - server.overrides.keys()
+            is_own = server.image_version is None and release is None and _OWN_BUILD.search(content)
             read_as = [item for item in server.findings if item.id != "IMP006" or not has_open_model]
-            if server.image_version is None and release is None and _OWN_BUILD.search(content):
-                read_as = [replace(one, level="warning") if one.id == "ARG010" else one for one in read_as]
             of_image = _of_image(name, server.image_version, made_for.get(_RELEASE), release)
-            findings = (*_of_reading(read_as, named), *of_image)
+            findings = (*_of_reading(read_as, named, is_own=bool(is_own)), *of_image)
             gpus = None if "gpu" in settings or any(one.key == "gpu" for one in own) else server.gpus
             document = Document([*requests_of(settings, server.place or name), *own], None, findings, gpus)
             found.append((server.name or str(at), document))
@@ -122,9 +120,11 @@ def _open_model(states: Sequence[State]) -> dict[str, str]:
     return {"model_path": f"${{{name}}}"} if name else {}
 
 
-def _of_reading(findings: Sequence[Finding], named: set[str]) -> Iterator[Finding]:
-    """Yields the findings about reading a server that its plan does not repeat, except about typed fields."""
-    for item in findings:
+def _of_reading(findings: Sequence[Finding], named: set[str], *, is_own: bool) -> Iterator[Finding]:
+    """Yields the findings about reading a server that its plan does not repeat, except about typed fields. A build of
+    its own (``is_own``) may have other flags."""
+    for found in findings:
+        item = replace(found, level="warning") if is_own and found.id == "ARG010" else found
         if item.level != "info" and item.id not in _OF_IMPORT and not (item.fields and named.issuperset(item.fields)):
             yield item
 

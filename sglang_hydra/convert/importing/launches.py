@@ -277,7 +277,7 @@ def fault_of(words: Sequence[str], image: str = "", has_program: bool = True) ->
             own = [word for word in rest if word.startswith("-") and word != "--"]
             if own and not _TAKES_WORDS.search(script):
                 text = f"{shell} {option} runs only the word after it, {without_marks(script)!r}"
-                return f"{text}: {own[0]} and the other words are no part of it"
+                return f"{text}: {own[0]} and the other words do not reach it"
             return None
     if joined := next((word for word in words if re.match(r"-m\s+\S", word)), None):
         return f"Python gets {without_marks(joined)!r} as one word, and finds no such module"

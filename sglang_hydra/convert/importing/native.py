@@ -57,7 +57,7 @@ def native_reader(
     all settings of the file.
 
     Reads the flags with the release in ``typed``, else the file's own; ``variables`` are those left to its caller. Runs
-    nothing of it, and reads no variable of this process, nor any local file if it belongs ``elsewhere``."""
+    nothing in it, and reads no variable of this process, nor any local file if it belongs ``elsewhere``."""
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
     named = {str(key).lstrip("+") for key, _ in pairs}

@@ -12,6 +12,7 @@ from typing import Any
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import MISSING
+from sglang_hydra.compose.grammar import unescaped
 from sglang_hydra.compose.node_types import types_of, without_none
 from sglang_hydra.compose.schema import Root
 
@@ -44,7 +45,7 @@ def argument(name: str, below: Any, value: Any) -> Any:
     field = EVERY[name]
     if field.kind == "float":
         return [_float(item) for item in value] if field.is_list and value is not None else _float(value)
-    return literal(value)
+    return _escaped(value) if field.kind == "str" and isinstance(value, str) else literal(value)
 
 
 def merged(schema: Any, below: Any, above: Any) -> Any:
@@ -104,7 +105,15 @@ def _text(schema: Any, above: str) -> str:
     """Returns text for a place; an interpolation of ``CALLS`` stays as it is. Raises NotPlain for any other."""
     if above in CALLS and without_none(schema) is str:
         return above
-    return str(literal(above))
+    return _escaped(above) if without_none(schema) is str else str(literal(above))
+
+
+def _escaped(value: str) -> str:
+    """Returns the text that OmegaConf makes of one whose ``${`` are all escaped. Raises NotPlain for another ``${``."""
+    plain = unescaped(value)
+    if plain == value or plain in CALLS:
+        return str(literal(value))
+    return str(plain)
 
 
 def _merged_freely(below: Any, above: Any) -> Any:

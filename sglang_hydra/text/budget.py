@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 _FIRST, _FOR_MORE_S = 10_000_000, 3.0
 """A text may take ``_FOR_MORE_S`` CPU seconds for each further 10 MB: six times what a log takes on a quiet machine."""
-START_S = 0.45
-"""What starting costs at most on a quiet machine, in CPU seconds; 0.3 s were measured."""
+START_S = 0.25
+"""What starting costs at most on a quiet machine, in CPU seconds; 0.2 s were measured."""
 FILE_S, SERVER_S, LAST_S = 0.005, 0.1, 0.2
 """CPU seconds more for each file of a folder, for each of its servers, and for printing what is known."""
 DIGITS = 400
@@ -49,7 +49,7 @@ class Limits(NamedTuple):
 
 
 READERS: Mapping[str, Limits] = {
-    "command": Limits(0),  # the whole of a verb that only reads: plan, check, import
+    "command": Limits(0, cpu_s=1.7),  # the whole of a verb that only reads: plan, check, import
     "folder": Limits(0, nodes=1_000, items=10_000),  # what check reads: files that start a server, files in all
     "words": Limits(1 << 16, nodes=3_000, items=1_000),  # overrides of a plan; variables in a foreign file
     "argument": Limits(_MIB, nodes=10_000),  # JSON or YAML in an argument: json_model_override_args

@@ -115,6 +115,7 @@ PLAIN = [
     ["model=tiny", "gpu=cpu", "bench/workload=1k1k", "bench.concurrency=4"],
     ["gpu=none", "model=qwen3_8b", "sweep=tp_scaling", "model.config.x=3", "ignore=[FIT001]", "served_model_name=a b"],
     ["gpu=h200", "model=deepseek_v3", "gpu=b200", "tp_size=2"],
+    ["gpu=h200", r"model_path='\${MODEL}'", r"served_model_name='a-\\\\\${X}'", r"engine.env.A='\${B} \${C}'"],
     ["gpu=h100", "api_key=x", "engine.env.HF_TOKEN=y", "model.args.tp_size=2", "gpu.args.page_size=1"],
 ]
 OWN_PLAIN = [
@@ -130,6 +131,9 @@ OWN_PLAIN = [
 ]
 LEFT = [
     ["gpu=h200", "served_model_name=${model.name}"],
+    ["gpu=h200", r"served_model_name='\${A} ${model.name}'"],
+    ["gpu=h200", r"tp_size='\${TP}'"],
+    ["gpu=h200", r"model_path='\${tiny_path:}'"],
     ["gpu=h200", "engine.env={A: b}"],
     ["gpu=h200", "lora_paths={a: b}"],
 ]

@@ -30,7 +30,7 @@ from sglang_hydra.text.words import short, without_secret_forms
 
 _OF_THE_NODE = ("node_rank", "dist_init_addr")
 _CONFIG_LONGEST = 1 << 20
-_MORE = ("...", "[...]", "\u2026", "\\n")
+PLACEHOLDERS = frozenset(("...", "[...]", "\u2026", "\\n"))
 """Documentation writes these for more flags, or for the end of a line."""
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 
@@ -114,7 +114,7 @@ def _take(made: Arguments, read: Reading, options: Sequence[Typed]) -> None:
 def _take_open(made: Arguments, option: Typed) -> bool:
     """Leaves out an option whose value is known only at run time, unless it is a secret. Returns whether it was such an
     option."""
-    if option.words[0] in _MORE:
+    if option.words[0] in PLACEHOLDERS:
         message = f"{option.words[0]} is a placeholder for flags that the source leaves out"
         made.findings.append(Finding("warning", "IMP005", message, hint="put them behind the source as key=value"))
         return True

@@ -37,6 +37,8 @@ _OWN_BUILD = re.compile(
     re.IGNORECASE,
 )
 """Words of a file that builds SGLang itself: flags that no release has may be its own."""
+_PROSE = (".md", ".mdx", ".rst")
+"""Texts for people: nothing says in which folder their commands are typed."""
 _OF_IMPORT = ("IMP009", "IMP016")
 """Findings on secrets in the imported file, and import's verdict on the plan: the plan has its own."""
 _GIVEN = (
@@ -68,8 +70,9 @@ def native_reader(
         name = shown_path(str(file))
         made_for = words_in(content)
         own = [Request(f"{key}={value}", name, "experiment") for key, value in made_for.items() if "gpu." in key]
-        folder = None if elsewhere else file.parent
-        source = Source(name, content.removeprefix("\ufeff"), folder, variables=variables, elsewhere=elsewhere)
+        away = elsewhere or file.suffix in _PROSE
+        folder = None if away else file.parent
+        source = Source(name, content.removeprefix("\ufeff"), folder, variables=variables, elsewhere=away)
         found, servers = [], []
         for at, server in enumerate(import_source(source, beside_flags(made_for, composer, release), composer, on), 1):
             kept = dict(server.overrides)

@@ -10,7 +10,7 @@ from sglang_hydra.arguments.release_guess import Guess
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.frameworks.adapters import trainer_in
-from sglang_hydra.convert.importing.flags import Arguments, read_arguments
+from sglang_hydra.convert.importing.flags import PLACEHOLDERS, Arguments, read_arguments
 from sglang_hydra.convert.importing.launches import Launch
 from sglang_hydra.convert.importing.reduction import preset_for
 from sglang_hydra.convert.importing.sources import Source
@@ -69,6 +69,9 @@ def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> t
         if arguments.left_open.pop("nnodes", None):
             arguments.findings = [item for item in arguments.findings if item.fields != ("nnodes",)]
     _take_hidden_model(launch, arguments)
+    is_trainer = launch.kind == "command" and not launch.mentions  # its own script may name the model
+    if "model_path" not in arguments.values and (is_trainer or not PLACEHOLDERS.isdisjoint(launch.words)):
+        arguments.left_open.setdefault("model_path", "MODEL")
     for remark in launch.remarks:
         arguments.findings.append(Finding("warning", "IMP011", remark))
     if launch.fault is not None:

@@ -18,6 +18,7 @@ from sglang_hydra.convert.upgrade.screen import record, upgrade_screen
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, upgraded
 from sglang_hydra.planning.recorded.input_files import content_of as content_of_file
 from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.budget import SERVER_S, allow_more
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import file_of
@@ -41,6 +42,7 @@ def run(invocation: Invocation) -> int:
     output = None if file is None else Path(file)
     variables = invocation.variables
     subjects = subjects_of(invocation.requests, invocation.argv, written_for, composer, variables)
+    allow_more(5 * SERVER_S * len(subjects))  # each is planned by both releases, written, and judged again
     made = [
         upgraded(
             composer,

@@ -25,6 +25,8 @@ from sglang_hydra.planning.choosing.catalog import models
 
 _FILE = Path(__file__).parents[2] / "data" / "published_servers.yaml"
 _LAUNCH = "sglang.launch_server"
+_OTHER_FLAGS = {"fp4_gemm_runner_backend": "--fp4-gemm-backend"}
+"""Arguments whose flag has another name (0.5.9 server_args.py)."""
 
 
 class Published(NamedTuple):
@@ -101,7 +103,7 @@ def _each_once(found: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
 def _words(values: Mapping[str, Any]) -> list[str]:
     words: list[str] = []
     for key, value in values.items():
-        flag = "--" + key.replace("_", "-")
+        flag = _OTHER_FLAGS.get(key, "--" + key.replace("_", "-"))
         if value is True:
             words.append(flag)
         elif isinstance(value, list):

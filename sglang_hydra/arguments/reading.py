@@ -355,7 +355,7 @@ class _Reader:
             fix = Remedy.fixed("", f"{before.option.flag} takes no value: alone it turns it on")
         elif (option := self.parser.by_name.get(text.partition("=")[0])) is not None:
             fix = Remedy.fixed(f"{option.flag} {text.partition('=')[2]}".rstrip())
-        elif " " in text and any(flag.startswith(text.split()[0]) for flag in self.parser.options):
+        elif " " in text.strip() and any(flag.startswith(text.split()[0]) for flag in self.parser.options):
             fix = Remedy.fixed(text, "two words, not one with a space")
         elif re.fullmatch(r"[a-z_]+[\w.]*=\S*", text):
             hint = f"{text} before the --"

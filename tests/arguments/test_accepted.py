@@ -144,7 +144,7 @@ def test_an_unknown_version_lists_the_known_ones() -> None:
         assert fix.removeprefix("engine.version=") in known_versions()
         assert listed.endswith(f" and {len(known_versions()) - 5} more: sglang-hydra release list")
         assert trust.startswith(f"sglang-hydra release fetch --trust {version} ")
-    (slip,) = refused(*H200, "engine.version=newest")
+    (slip,) = refused(*H200, "engine.version=novel")
     assert slip.id == "ENG012"
     assert "sglang-hydra release list shows all" in (slip.hint or "")
 

@@ -54,6 +54,9 @@ def test_every_recipe_is_read_alike_behind_import(sglang_python: str) -> None:
         id: make_plan(composer(), requests(f"recipe={id}", "engine.version=0.5.2"), seed=42, env=OFFLINE)
         for id in sorted(recipes())
     }
+    newer = {"RUN015", "VER004", "VER005"}  # a model, an argument or a value that 0.5.2 does not have
+    plans = {id: plan for id, plan in plans.items() if newer.isdisjoint(finding.id for finding in plan.errors)}
+    assert len(plans) > 100
     known = [{name: value for name, value in plan.intent.items() if name in FIELDS} for plan in plans.values()]
     sources = [render(intent) for intent in known]
     servers = [

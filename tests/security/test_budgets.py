@@ -110,7 +110,7 @@ def test_many_unknown_options_end_within_the_budget(run: Run) -> None:
     printed = run("plan", "gpu=h200", "model=qwen3_8b", "--", *(f"--x{number}" for number in range(5_000)))
     assert time.process_time() - began < CPU_S + START_S
     assert printed.code == 2
-    assert f"after {FINDINGS} mistakes" in " ".join((printed.out + printed.err).split())
+    assert "more mistakes are not shown" in " ".join((printed.out + printed.err).split())
 
 
 def test_the_memory_of_the_largest_files_is_bounded(tmp_path: Path) -> None:

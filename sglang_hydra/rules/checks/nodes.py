@@ -139,7 +139,7 @@ def check_decode_contexts_divide(args: Arguments, facts: Facts) -> Outcome:
 def check_fused_projection(args: Arguments, facts: Facts) -> Outcome:
     """What: MiMo-V2.5's attention runs on at most as many ranks as it has KV heads (4): more GPUs need DP attention.
     Why: the checkpoint stores queries, keys and values of each of these ranks together; the release refuses the start.
-    Upstream: arg_groups/model_hook.py:573-598 and configs/model_config.py:124-145 of 0.5.23.
+    Upstream: 0.5.23 arg_groups/model_hook.py:573-598, 0.5.23 configs/model_config.py:124-145.
     Example: engine.version=0.5.23 gpu=h200 model=mimo_v2_5 tp_size=8 -> refused"""
     view, layout = view_of(facts.model, args.json_model_override_args), args.layout
     if view is None or view.architecture != "MiMoV2ForCausalLM":

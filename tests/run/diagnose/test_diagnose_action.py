@@ -123,7 +123,7 @@ def test_a_packed_log_has_the_time_of_its_packed_size(
     packed = tmp_path / "server's.log.gz"
     packed.write_bytes(gzip.compress(b"[2026-01-01 00:00:00 TP0] one line of a log that says nothing\n" * 500_000))
     slow = READERS["log"]._replace(cpu_s=0.2)
-    monkeypatch.setattr(budget, "READERS", {**READERS, "log": slow})
+    monkeypatch.setattr(budget, "READERS", {**READERS, "log": slow, "command": slow})
     printed = run("diagnose", str(packed))
     assert (printed.code, "DIA902" in printed.err) == (2, True)
     assert "0.2 s of the processor" in printed.err

@@ -189,9 +189,11 @@ def test_everything_is_plain_json() -> None:
 
 
 def test_a_pool_without_a_token_is_an_error_and_fewer_requests_make_room() -> None:
-    """DeepSeek-V4 keeps states for each request: those of the 2,048 that nobody limited take the whole pool
-    (0.5.23 model_executor/pool_configurator.py:1509-1528, 1565-1574)."""
+    """DeepSeek-V4 keeps states for each request: those of 2,048 take the whole pool (0.5.23
+    model_executor/pool_configurator.py:1509-1528, 1565-1574). Without its wheel, a release's own number is unknown."""
     words = ["gpu=h200", "model=deepseek_v4_pro", "tp_size=8", "mem_fraction_static=0.88", "engine.version=0.5.23"]
+    assert sglang_hydra.plan(words).launchable is None
+    words.append("max_running_requests=2048")
     refused = sglang_hydra.plan(words)
     (finding,) = refused.errors
     assert (finding.id, refused.launchable) == ("FIT001", False)

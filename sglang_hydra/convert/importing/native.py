@@ -70,9 +70,8 @@ def native_reader(
         name = shown_path(str(file))
         made_for = words_in(content)
         own = [Request(f"{key}={value}", name, "experiment") for key, value in made_for.items() if "gpu." in key]
-        away = elsewhere or file.suffix in _PROSE
-        folder = None if away else file.parent
-        source = Source(name, content.removeprefix("\ufeff"), folder, variables=variables, elsewhere=away)
+        text, away = content.removeprefix("\ufeff"), elsewhere or file.suffix in _PROSE
+        source = Source(name, text, None if away else file.parent, variables=variables, elsewhere=away)
         found, servers = [], []
         for at, server in enumerate(import_source(source, beside_flags(made_for, composer, release), composer, on), 1):
             kept = dict(server.overrides)

@@ -91,7 +91,9 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
 
 def _fails_for_all(found: Fit, typed: JsonObject) -> bool:
     """Returns whether a misfit needs no value that only the release knows: the weights leave nothing of the memory, or
-    of its typed fraction."""
+    of its typed fraction; the states of the typed number of requests leave no token of that fraction."""
+    if {"mem_fraction_static", "max_running_requests"} <= typed.keys() and found.kv_tokens == 0:
+        return True
     weights, free = found.weights.loading or 0.0, found.free.high if found.free is not None else 0.0
     return weights - found.weights.slack > free * float(typed.get("mem_fraction_static") or 1)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -103,9 +104,11 @@ def _visible(value: object) -> object:
 
 
 def title(report: Report) -> str:
-    """Returns the models and the GPUs of a report in words, its sweeps' names if their plans are not there."""
+    """Returns the models and the GPUs of a report in words, its sweeps' names if their plans are not there. A local
+    model is called by its folder's name."""
+    called = re.compile(r"^/.*/|,.*")
     found = (
-        dict.fromkeys(value.partition(",")[0] for sweep in report.sweeps for value in sweep.environment.get(name, ()))
+        dict.fromkeys(called.sub("", value) for sweep in report.sweeps for value in sweep.environment.get(name, ()))
         for name in ("model", "gpu")
     )
     names = ", ".join(sweep.name for sweep in report.sweeps)

@@ -13,7 +13,8 @@ import random
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import jsonschema
@@ -38,7 +39,7 @@ from sglang_hydra.measure.report.comparing import (
     read_slo,
 )
 from sglang_hydra.measure.report.contents import Report, latency_note, make_report
-from sglang_hydra.measure.report.page import page
+from sglang_hydra.measure.report.page import page, title
 from sglang_hydra.measure.report.reading import read_sweeps
 from sglang_hydra.measure.sweep.store import SEARCH_SCHEMA, Store
 from sglang_hydra.schemas import schema_of
@@ -646,3 +647,9 @@ def test_what_an_slo_search_found_is_in_status_and_report(tmp_path: Path, capsys
     assert stands["searches"][0]["words"] == ["bench.concurrency=3"]
     assert entry(["report", str(folder), "--json"]) == 0
     assert valid("report", capsys.readouterr().out)["sweeps"][0]["searches"] == stands["searches"]
+
+
+def test_a_local_model_is_titled_by_its_folder() -> None:
+    models = ["/home/me/models/tiny-1, float32", "Qwen/Qwen3-8B, bfloat16"]
+    sweep = SimpleNamespace(name="s", environment={"model": models, "gpu": ["cpu, 2 cores"]})
+    assert title(cast(Any, SimpleNamespace(sweeps=[sweep]))) == "tiny-1, Qwen/Qwen3-8B on cpu"

@@ -1,4 +1,6 @@
-"""Finds the meant value for one that does not fit its argument; ``meant.json`` has values of other tools."""
+"""Finds the meant value for one that does not fit its argument.
+
+``meant.json`` has values of other tools, and the parsers by a part of the model's name (the first match counts)."""
 
 from __future__ import annotations
 
@@ -68,6 +70,30 @@ def methods_of_bits(value: Any) -> Sequence[str]:
     """Returns the quantization methods for 4 bit weights where ``value`` means these (int4); else none."""
     row = _TABLE["four_bits"]
     return row["methods"] if str(value).lower() in row["typed"] else ()
+
+
+PARSERS = {"tool_call_parser": "tool", "reasoning_parser": "reasoning"}
+"""The arguments that name a parser, with their lists in the table of families."""
+
+
+def parsers_for(argument: str, model: str) -> Sequence[str]:
+    """Returns the parsers that read the output of ``model`` (a hub id, a path, a preset), the published one first; none
+    for an unknown family."""
+    name = model.rstrip("/").rpartition("/")[2].lower().replace("_", "-")
+    family = next((one for one in _TABLE["parsers"]["families"] if re.search(one["model"], name)), None)
+    return family[PARSERS[argument]] if family and argument in PARSERS else ()
+
+
+def parser_meant(argument: str, model: str, choices: Sequence[Any]) -> str | None:
+    """Returns the parser among ``choices`` for the output of ``model``, or None where none is known."""
+    return next((one for one in parsers_for(argument, model) if one in choices), None)
+
+
+def reads_alike(argument: str, model: str, parser: str) -> bool:
+    """Returns whether ``parser`` reads the output of ``model``. Parsers of text between <think> and </think> are
+    interchangeable."""
+    known, think = parsers_for(argument, model), _TABLE["parsers"]["think"]
+    return parser in (think if argument == "reasoning_parser" and known and known[0] in think else known)
 
 
 def _as_type(field: Field, value: Any) -> Iterator[str]:

@@ -309,7 +309,7 @@ class _Reader:
 
     def _misfit(self, id: str, typed: Typed, option: Option, text: str, why: str) -> None:
         """Refuses a value, and offers the meant value or the nearest choices of the release."""
-        from sglang_hydra.arguments.meant import values_meant
+        from sglang_hydra.arguments.meant import PARSERS, parser_meant, values_meant
 
         field, flag = _field(option), option.flag
         meant = next((one for one in values_meant(field, text) if one.strip("'").startswith(f"{field.name}=")), None)
@@ -321,7 +321,11 @@ class _Reader:
             fix = Remedy.fixed(words, f"{flag} {words}")
             self._misread(id, f"{flag} {text!r}: {why}", (field.name,), text, fix)
             return
-        if choices and value not in choices:
+        if field.name in PARSERS and re.sub(r"[\W_]", "", value or "") != re.sub(r"[\W_]", "", text.lower()):
+            of_model = [one.values for one in self.options if one.option and one.option.name == "model_path"]
+            model = of_model[-1][0] if of_model and of_model[-1] else ""
+            value = parser_meant(field.name, model, choices)  # a near name is another model's
+        elif choices and value not in choices:
             value = nearest(text, choices)
         elif option.reader == "int" and (size := size_of(text)) is not None:
             value = str(size)

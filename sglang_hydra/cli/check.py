@@ -45,7 +45,7 @@ def run(invocation: Invocation) -> int:
             write(verdict_lines(name, verdict))
             if verdict.launchable is False:
                 judge = partial(can_be_launched, name)
-                corrected = corrected_file(invocation, name, verdict.findings, judge)
-                corrected = corrected or corrected_lines(invocation, verdict.findings)
+                corrected = corrected_file(invocation, name, verdict.findings, judge, composer)
+                corrected = corrected or corrected_lines(invocation, verdict.findings, composer)
                 write([*corrected, []] if corrected and len(verdicts) > 1 else corrected)
     return 0 if good else 2

@@ -21,7 +21,7 @@ from sglang_hydra.text.budget import LAST_S, OverBudget, allow_more
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import MULTIRUN_VERBS, VERBS
-from sglang_hydra.text.screen import VERBATIM, Line, text
+from sglang_hydra.text.screen import VERBATIM, Line, folded, room, text
 from sglang_hydra.text.words import is_digits, nearest, program, shell_word
 
 if TYPE_CHECKING:
@@ -49,12 +49,16 @@ def corrected_lines(
 
 
 def corrected_file(
-    invocation: Invocation, name: str, findings: Sequence[Finding], is_good: Callable[[Sequence[Request]], bool]
+    invocation: Invocation,
+    name: str,
+    findings: Sequence[Finding],
+    is_good: Callable[[Sequence[Request]], bool],
+    composer: Composer,
 ) -> list[Line]:
     """Returns the same for one file of ``check``; ``is_good`` judges that file with other words beside it."""
     if not any(_is_name(item) and item.text == name for item in invocation.requests):
         return []  # a file of a folder, or a server of a file
-    return _corrected(invocation, composer_of(invocation), [name], findings, is_good)
+    return _corrected(invocation, composer, [name], findings, is_good)
 
 
 def _corrected(
@@ -89,7 +93,11 @@ def _corrected(
     line = [*names, *file, *(request.text for request in typed)]
     if refused([invocation.verb, *line, *config_flags(invocation)]):
         return []
-    return _shown_as([*map(shell_word, [*names, *file]), *map(_spelled, typed)], invocation, title)
+    shown = _shown_as([*map(shell_word, [*names, *file]), *map(_spelled, typed)], invocation, title)
+    added = [request.text for request in typed if request not in requests] if adds_only else []
+    error = next((finding for finding in findings if finding.level == "error"), None)
+    why = f"{' '.join(added)} is added, because else {error.message} ({error.id})" if added and error else ""
+    return [*folded([text(why)], room()), *shown] if why else shown
 
 
 def _other_gpu(findings: Sequence[Finding]) -> Sequence[str] | None:
@@ -129,13 +137,14 @@ def _corrected_requests(
 
 def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) -> Iterator[list[str]]:
     """Yields the remedies of a finding that are overrides and leave no choice, the first one first. Skips a remedy that
-    unsets a typed word, and with ``adds_only`` one that changes the value of a typed word."""
+    unsets a typed word, and with ``adds_only`` one that changes the value of a typed word or the release."""
     own = [item for item in requests if item.layer == "cli" and not item.text.endswith("=null")]
     typed = {key_of(item): item.text.partition("=")[2] for item in own}
     for remedy in finding.offers or finding.remedies:
         if any(word.endswith("=null") and word[:-5] in typed for word in remedy.words):
             continue
-        if adds_only and not all(_is_spelling(typed.get(key), new) for key, _, new in map(_parted, remedy.words)):
+        new = {key: value for key, _, value in map(_parted, remedy.words)}
+        if adds_only and ("engine.version" in new or not all(_is_spelling(typed.get(key), new[key]) for key in new)):
             continue
         if remedy.renames:
             yield [

@@ -180,6 +180,6 @@ def opened(name: str) -> Iterator[BinaryIO]:
         raise
     except (OSError, EOFError, zlib.error, ValueError) as failure:
         reason: object = getattr(failure, "strerror", None) or failure
-        hint = f"... | {program()} diagnose - reads what is piped" if " " in path else None
+        hint = f"... | {program()} diagnose - reads what is piped, as of kubectl logs --previous POD"
         found = Finding("error", "DIA902", f"{short(path, 300)} cannot be read: {reason}", hint=hint)
         raise ConfigError(found) from failure

@@ -72,6 +72,9 @@ def run(invocation: Invocation) -> int:
     if meant is None and (topic := _topic(name)):
         write(topic)
         return 0
+    if meant is None and " " in (option := _option_or_value(name, composer) or ""):
+        group, _, word = option.partition(" ")
+        return _own(composer, invocation, group, [subject._replace(text=word), *rest])
     if meant is None:
         raise ConfigError(_nothing(name, composer))
     if not invocation.has("json") and meant != name:

@@ -88,7 +88,8 @@ def is_limited(invocation: Invocation) -> bool:
 def over_budget(failure: OverBudget, words: Sequence[str]) -> ConfigError:
     """Returns the error of a command that took too long, with the files among its words."""
     named = ", ".join(short(word, 100) for word in words[:20] if os.path.exists(word)) or "the command line"
-    return ConfigError(Finding("error", "CLI009", f"{named} cannot be planned: {failure}"))
+    hint = "name the files, or a folder with fewer of them" if any(map(os.path.isdir, words)) else None
+    return ConfigError(Finding("error", "CLI009", f"{named} cannot be planned: {failure}", hint=hint))
 
 
 def _send_no_more() -> None:

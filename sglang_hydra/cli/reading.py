@@ -143,8 +143,10 @@ def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> l
     engine = {name: str(item.value or unquoted(item.text.partition("=")[2])) for name, item in named.items()}
     found = Provider(release_meant(engine.get("engine.version"), engine.get("engine.python"))).read(argv)
     has_model = bool(_NAME_A_MODEL.intersection(named))
-    wrong = [item for item in found.findings if item.level == "error" and not (has_model and item.id == "ARG018")]
-    if not wrong and any(word.partition("=")[0] == CONFIG for word in argv):
+    names_file = any(word.partition("=")[0] == CONFIG for word in argv)
+    needless = has_model or names_file
+    wrong = [item for item in found.findings if item.level == "error" and not (needless and item.id == "ARG018")]
+    if not wrong and names_file:
         message = f"{CONFIG} names a file that SGLang itself reads: its arguments are not known here"
         wrong = [Finding("error", "ARG010", message, hint=f"{program()} import FILE -o NAME.yaml, without {CONFIG}")]
     if wrong:

@@ -64,7 +64,9 @@ _HUB_PAGE = re.compile(
     r"(?:/(?:tree|blob|resolve)/([\w.-]+)(?:/[^?#]*)?)?/?(?:[?#].*)?"
 )
 _MEMORY = re.compile(r"(\d+)(?:gi?b?)?|gi?b?")
-_TIMES = re.compile(r"(?:(\d+)\s*[x*]?\s*([a-z].*?)|([a-z].*?\d.*?)\s*[x*:]\s*(\d{1,4}))", re.IGNORECASE)
+_TIMES = re.compile(
+    r"(?:(\d{1,2})\s*(?:[x*]\s*)?([a-z].*?|(?<=x)\d{4})|([a-z].*?\d.*?)\s*[x*:]\s*(\d{1,4}))", re.IGNORECASE
+)
 
 
 def key_meant(name: str) -> str | None:
@@ -265,9 +267,10 @@ def presets_of(checkpoint: str) -> list[str]:
 def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     """Returns the words for each GPU class that was probably meant, likeliest first: ``gpu=h100 gpu.count=8`` for
     ``8xh100``, the class in ``NVIDIA H100 80GB``."""
-    if family := _TABLE["families"].get(re.sub("[-_ ]+", " ", value.lower())):
+    if family := _TABLE["families"].get(re.sub(r"[-_ ]+|\.\d*(?:xlarge|metal)$", " ", value.lower()).strip()):
         return [f"gpu={option}" for option in family.split()]
     flat = {option.replace("_", ""): option for option in options}
+    value = re.sub(r"^(\d{1,2})x(\d{1,2})(?=x)", lambda sizes: str(int(sizes[1]) * int(sizes[2])), value)  # 2x8xh200
     counted = None if re.sub(r"[\W_]", "", value).lower() in flat else _TIMES.fullmatch(value)
     count, name = (counted[1] or counted[4], counted[2] or counted[3]) if counted else ("", value)
     parts = [part for part in re.split(r"[\W_]+", name.lower()) if part and part not in _TABLE["vendors"]]
@@ -281,7 +284,7 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
         more = [one for one in also if not set(one.split("_")) < set(same.split("_"))]
         return [f"gpu={one}" for one in (same, *more)] if more else []
     begun = [option for key, option in flat.items() if key.startswith("".join(parts) or "-")]
-    if len(parts) == 1 and re.fullmatch(r"\d{4}", parts[0]):
+    if len(parts) == 1 and re.fullmatch(r"\d{4}|\d{3}[a-z]", parts[0]):
         begun = [option for option in options if option.endswith(f"_{parts[0]}")]
     begins = "".join(parts).rstrip("0123456789")[:1]
     near = [one for one in (nearest("".join(parts), options),) if one and begins and one.startswith(begins)]
@@ -291,23 +294,31 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     if is_digits(name) and 0 < int(name) <= 16:
         count, same = name, "h100"
     found = [same] if same else begun[:3] if begun else near[:1]
-    return [f"gpu={option} gpu.count={count}" if count else f"gpu={option}" for option in found]
+    return [f"gpu={option}{_counted(option, int(count))}" if count else f"gpu={option}" for option in found]
+
+
+def _counted(option: str, count: int) -> str:
+    """Returns the words for a number of GPUs: of one machine, or of several where each has its usual four or more."""
+    usual = _number_of(option, "count") or 1
+    if usual >= 4 and count > usual and count % usual == 0:
+        return f" nnodes={count // usual} tp_size={count}"
+    return f" gpu.count={count}"
 
 
 def _says_memory_of(option: str, words: Sequence[str]) -> bool:
     """Returns whether the words after a class's name only state its memory."""
     sizes = [int(size[1]) for word in words if (size := _MEMORY.fullmatch(word)) and size[1]]
-    known = _memory_mib(option)
+    known = _number_of(option, "memory_mib")
     return all(map(_MEMORY.fullmatch, words)) and all(
         known and abs(size - known / 1000) < 0.15 * size for size in sizes
     )
 
 
-def _memory_mib(option: str) -> int | None:
+def _number_of(option: str, key: str) -> int | None:
     path = conf_dir() / "gpu" / f"{option}.yaml"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    found, below = (re.search(rf"^{key}(\w+)", text, re.MULTILINE) for key in ("memory_mib: ", r"defaults: \["))
-    return int(found[1]) if found else _memory_mib(below[1]) if below else None
+    found, below = (re.search(rf"^{begin}(\w+)", text, re.MULTILINE) for begin in (f"{key}: ", r"defaults: \["))
+    return int(found[1]) if found else _number_of(below[1], key) if below else None
 
 
 def letters_behind(typed: str, name: str) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sglang_hydra.arguments.every import EVERY, releases_with_choice
 from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.fields.check import MOST_LISTED
-from sglang_hydra.arguments.meant import OFF, methods_of_bits, values_meant, word
+from sglang_hydra.arguments.meant import OFF, PARSERS, methods_of_bits, parser_meant, values_meant, word
 from sglang_hydra.compose.corrections import (
     switch_meant,
 )
@@ -180,8 +180,9 @@ class WrongValue(NamedTuple):
         return Finding("error", "CLI002", message, (name,), self.hint, offers=self.offers)
 
 
-def wrong_value(field: Field, value: object, message: str, version: str | None = None) -> WrongValue:
-    """Returns why a value does not fit ``field`` and what to type, for the release ``version`` if one is named."""
+def wrong_value(field: Field, value: object, message: str, version: str | None = None, model: str = "") -> WrongValue:
+    """Returns why a value does not fit ``field`` and what to type, for the release ``version`` and the ``model`` (a hub
+    id, a path) if they are named."""
     name, choices = field.name, field.arg.choices
     if field.is_flag and isinstance(value, (str, int)):
         word = str(value).lower()
@@ -193,8 +194,8 @@ def wrong_value(field: Field, value: object, message: str, version: str | None =
         meant = (*meant, f"{name}=null")
     if choices and isinstance(value, str):
         sure = nearest(value, map(str, choices))
-        if sure and name.endswith("_parser") and re.match(rf"{re.escape(value)}[-_.]", sure):
-            sure = None  # the parser of another model
+        if name in PARSERS and plain_name(sure or "") != plain_name(value):
+            sure = parser_meant(name, model, choices)  # a near name is the parser of another model
         near = [f"{name}={sure}"] if sure else []
         hint: str | None = f"{name} takes {some_of(value, map(str, choices), f'{program()} --help {name}')}"
         hint = hint if len(choices) > MOST_LISTED else None

@@ -200,7 +200,7 @@ def _typed_change(request: Request, key: str, value: Any) -> Wanted:
     return Wanted(_change(key, value, request.text), request)
 
 
-def value_problem(name: str, value: Any, version: str | None = None) -> WrongValue | None:
+def value_problem(name: str, value: Any, version: str | None = None, model: str = "") -> WrongValue | None:
     """Returns why ``value`` does not fit the argument ``name``, and what to type; None if it fits or has an
     interpolation. Without ``version`` it is wrong only if no release accepts it."""
     if has_interpolation(value) or fitting_problem(name, value, version) is None:
@@ -208,7 +208,7 @@ def value_problem(name: str, value: Any, version: str | None = None) -> WrongVal
     chosen = settings().release  # read only for the words of a refusal
     usual = chosen.value if chosen else None
     problem = fitting_problem(name, value, version, usual)
-    return wrong_value(field_in(name, version or usual), value, problem, version) if problem else None
+    return wrong_value(field_in(name, version or usual), value, problem, version, model) if problem else None
 
 
 def parsed(text: str, key: str) -> Override:
@@ -393,7 +393,8 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
     several = override.value()
     if isinstance(several, list) and len(several) > 1 and field.kind in ("int", "float") and not field.is_list:
         raise list_of_values(name, request.text, several)
-    problem = value_problem(name, override.value(), known.release)
+    model = known.typed.get("model_path") or known.typed.get("model", "")
+    problem = value_problem(name, override.value(), known.release, model)
     if problem:
         raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
     return [Wanted(override, request)]

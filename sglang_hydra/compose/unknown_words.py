@@ -54,7 +54,7 @@ from sglang_hydra.text.words import is_digits, nearest, program, short, some_of
 
 _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
 """Functions of Hydra's grammar that mean several options."""
-_SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
+_FILE = re.compile(r"\S+\.(?:sh|bash|sbatch|slurm|mdx?|txt|log|py|toml)|(?:\S*/)?(?:Dockerfile|Makefile)")
 _COMMAND = re.compile(r"(?:[A-Z_]+=\S* )*(?:\S*python[\d.]*|sglang|vllm|docker|trtllm-serve) ")
 _MAPPING = re.compile(
     r"\{[\w.\"'-]+:[^\s,:{}]+(?:,[\w.\"'-]+:[^\s,:{}]+)+\}"
@@ -84,9 +84,9 @@ def no_override(text: str, known: Known) -> Refused:
         return Refused("CLI004", f"{text!r} is a verb, and the verb comes first", hint=hint)
     if text.endswith((".yaml", ".yml", ".json")):
         return Refused("CLI004", f"{short(text)!r} is no key=value", hint=_as_a_file(text))
-    if text.endswith(_SCRIPTS) and "=" not in text and not os.path.exists(text):
+    if _FILE.fullmatch(text) and "=" not in text and not os.path.exists(text):
         message = f"{short(text)!r} is no key=value, and there is no such file"
-        return Refused("CLI004", message, hint=f"{program()} check FILE, with the path of a script that is here")
+        return Refused("CLI004", message, hint=f"{program()} check FILE, with the path of a file that is here")
     if (path := path_meant(text)) and "=" not in text:
         return Refused("CLI004", f"{short(text)!r} is a path of Windows", fix=short(shlex.quote(path)))
     if text.endswith("/") and "=" not in text and not os.path.isdir(text):
@@ -198,7 +198,8 @@ def _dashed(text: str, known: Known) -> Refused:
     own = [name for ours in FLAGS for name in ours.names if name.startswith(flag) and len(flag) > 3]
     if own and flag not in own:
         fix = own[0] if len(own) == 1 else None
-        return Refused("CLI004", f"{short(flag)} is no flag of this program", fix=fix, hint=", ".join(own))
+        file = f"a file is typed without a flag: {program()} plan FILE.yaml" if flag == "--config" else None
+        return Refused("CLI004", f"{short(flag)} is no flag of this program", fix=fix, hint=(file, ", ".join(own)))
     plain = group.replace("-", "_")
     meant = getattr(flagged(flag), "name", None) or (group if group in EVERY else key_meant(group))
     if (verb := OTHER_VERBS.get(group, group)) in _LOOKING:  # before sweep.dry_run: only a sweep has that

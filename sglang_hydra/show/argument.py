@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from sglang_hydra.arguments.fields import FIELDS, Field
+from sglang_hydra.arguments.meant import PARSERS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import Argument, nearest_known, release
@@ -18,7 +19,7 @@ from sglang_hydra.releases.reasons import Quote, help_of, quote
 from sglang_hydra.releases.recorded import resolved_fields
 from sglang_hydra.releases.records import default_release
 from sglang_hydra.rules.answer import Answer, Change, Step
-from sglang_hydra.rules.checks.api import KINDS, parser_of
+from sglang_hydra.rules.checks.api import parser_of
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.order import ORDER
 from sglang_hydra.show.findings import finding_lines, shown_setting
@@ -65,7 +66,7 @@ def field_screen(name: str, plan: Plan | None, version: str | None = None) -> li
     if arg.choices:
         facts.append(("choices", ", ".join(str(choice) for choice in arg.choices)))
     facts.append(("default", "none: it must be set" if field.required else shown(field.default)))
-    if plan and name in KINDS and (parser := parser_of(str(plan.values["model_path"]), name, version)):
+    if plan and name in PARSERS and (parser := parser_of(str(plan.values["model_path"]), name, version)):
         facts.append(("for this model", parser))
     for line in columns([[text(label, "dim"), text(str(content))] for label, content in facts if content]):
         lines += folded(line, room())

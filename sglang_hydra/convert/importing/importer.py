@@ -245,13 +245,13 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
 
 
 def _all_classes(launch: Launch, known: Mapping[str, object], composer: Composer) -> list[str]:
-    """Returns the classes on which a reduction must hold if the GPU is unknown: those that fit a log, or all of the
-    device."""
+    """Returns the classes on which a reduction must hold if the GPU is unknown: those that fit a log, or those of the
+    device, one of all whose presets set the same arguments."""
     if launch.gpu_classes:
         return list(launch.gpu_classes)
     classes = [gpu for gpu in gpu_classes(composer) if gpu.name not in NO_GPU]
-    same = [gpu.name for gpu in classes if gpu.facts.device == known.get("device")]
-    return same or [gpu.name for gpu in classes]
+    same = [gpu for gpu in classes if gpu.facts.device == known.get("device")] or classes
+    return [*{str(gpu.args): gpu.name for gpu in reversed(same)}.values()]
 
 
 def _usual_count(gpu: str, composer: Composer) -> int | None:

@@ -42,6 +42,8 @@ def serving(find: Callable[[str | None], Target], *, why: bool = True) -> tuple[
 
     for version in (known for known in reversed([*records()]) if known in recorded_releases()):
         older = find(version)
+        if any(one.level == "error" for one in older.engine.provider.accept(older.facts.given).findings):
+            continue  # its command line refuses what the newest release takes
         again = resolved(older, may_fetch=False, may_ask=False)
         if again.answer is not None and again.answer.ok:
             return older, again

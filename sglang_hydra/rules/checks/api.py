@@ -1,35 +1,17 @@
-"""Checks combinations that SGLang's HTTP server does not support, and parsers that do not fit the model's family.
-
-api.json lists the families by a part of the model's name (the first match counts), each with the parsers that read its
-output, the published one first. ``think`` lists parsers of reasoning between <think> and </think>, which are
-interchangeable."""
+"""Checks combinations that SGLang's HTTP server does not support, and parsers that do not fit the model's family."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Sequence
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.checks.releases import Arguments, table_of
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
-from sglang_hydra.text.json_types import Json, json_beside
-
-_TABLE: Json = json_beside(__file__)
-KINDS = {"tool_call_parser": "tool", "reasoning_parser": "reasoning"}
-
-
-def parsers_for(model: str, argument: str) -> Sequence[str]:
-    """Returns the parsers that read the output of ``model`` (a hub id or a path), the published one first; none for an
-    unknown family. ``argument`` is ``tool_call_parser`` or ``reasoning_parser``."""
-    name = model.rstrip("/").rpartition("/")[2].lower()
-    family = next((one for one in _TABLE["families"] if re.search(one["model"], name)), None)
-    return family[KINDS[argument]] if family else ()
 
 
 def parser_of(model: str, argument: str, version: str) -> str | None:
     """Returns the parser to use for a model under a release, or None where none is known."""
-    choices = table_of(version).arguments[argument].choices or ()
-    return next((one for one in parsers_for(model, argument) if one in choices), None)
+    from sglang_hydra.arguments.meant import parser_meant
+
+    return parser_meant(argument, model, table_of(version).arguments[argument].choices or ())
 
 
 @rule("API002", stage="plan")
@@ -39,14 +21,15 @@ def check_parsers_of_the_model(args: Arguments, facts: Facts) -> Outcome:
     Upstream: function_call/function_call_parser.py 0.5.2, parser/reasoning_parser.py; the families are the cookbook's.
     Example: model=glm_5_2 tool_call_parser=glm45 -> warned"""
     model, wrong = str(args.model_path), {}
-    for argument in KINDS:
-        typed = getattr(args, argument)
-        if typed in (None, "auto", "response_template"):
+    typed = {name: getattr(args, name) for name in ("tool_call_parser", "reasoning_parser")}
+    for argument, parser in typed.items():
+        if parser in (None, "auto", "response_template"):
             continue
-        known, meant = parsers_for(model, argument), parser_of(model, argument, facts.release)
-        alike = _TABLE["think"] if argument == "reasoning_parser" and known and known[0] in _TABLE["think"] else known
-        if meant is not None and typed not in alike:
-            wrong[argument] = (typed, meant)
+        from sglang_hydra.arguments.meant import reads_alike
+
+        meant = parser_of(model, argument, facts.release)
+        if meant is not None and not reads_alike(argument, model, parser):
+            wrong[argument] = (parser, meant)
     if not wrong:
         return None
     said = "; ".join(f"{argument}={typed} does not read what {model} writes" for argument, (typed, _) in wrong.items())

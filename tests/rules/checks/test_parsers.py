@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sglang_hydra.arguments.meant import PARSERS
 from sglang_hydra.arguments.tables.table import known_versions, release
-from sglang_hydra.rules.checks.api import KINDS, check_parsers_of_the_model, parser_of
+from sglang_hydra.rules.checks.api import check_parsers_of_the_model, parser_of
 from tests.commands import Run, runner
 from tests.plans import composer, planned
 from tests.rules.cases import Row, unchanged, warned
@@ -73,7 +74,7 @@ def test_a_preset_with_a_page_has_parsers_that_a_release_takes() -> None:
     named = 0
     for preset in composer().presets("model"):
         path = str(preset.node.get("model_path") or "")
-        for argument in KINDS:
+        for argument in PARSERS:
             choices = release(known_versions()[-1]).arguments[argument].choices or ()
             parser = parser_of(path, argument, known_versions()[-1])
             named += parser is not None

@@ -18,6 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
+from sglang_hydra.arguments.every import EVERY  # noqa: E402
 from sglang_hydra.arguments.fields import CONCERNS, FIELDS, Field  # noqa: E402
 from sglang_hydra.arguments.reading import MEANINGS as OF_ARGUMENTS  # noqa: E402
 from sglang_hydra.cli.help import flags  # noqa: E402
@@ -61,7 +62,8 @@ def _arguments() -> Iterator[str]:
     yield "# Arguments\n"
     yield f"The {len(FIELDS)} arguments of SGLang 0.5.2's server, by concern. Each is a key: `tp_size=8`."
     yield "`explain NAME OVERRIDES` says how one comes by its value; `--help WORD` finds them."
-    yield f"Those of later releases are given as `extra.NAME=...`. {_GENERATED}\n"
+    yield "Those of later releases are keys too: `--help WORD` and `explain NAME engine.version=...` show them."
+    yield f"{_GENERATED}\n"
     links = back_links({"rules.md": RULES, "checks.md": [*ENGINE_CHECKS, *PLAN_CHECKS, *CHECKS]})
     for concern, subject in CONCERNS.items():
         yield f"## {concern.capitalize()}\n"
@@ -212,9 +214,14 @@ def _files() -> Iterator[str]:
         yield f"## {file.name.removesuffix('.schema.json')}\n"
         about = schema.get("description") or schema.get("title", "")
         yield f"{_plain(about)}\n"
+        is_config = file.name.startswith("config")
+        if is_config:
+            yield "The [arguments](arguments.md) of every release, the [keys](keys.md) of our own, and:\n"
         yield "| key | type | what it is |"
         yield "| --- | --- | --- |"
         for name, part in schema.get("properties", {}).items():
+            if is_config and name in EVERY:
+                continue
             yield _row(_code(name), _kind(part), _plain(part.get("description", "")))
         yield ""
 

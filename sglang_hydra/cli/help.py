@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from sglang_hydra.arguments.fields import FIELDS, Field
-from sglang_hydra.arguments.tables.table import nearest_known, release
+from sglang_hydra.arguments.every import EVERY, fields_of
+from sglang_hydra.arguments.fields import Field
+from sglang_hydra.arguments.tables.table import nearest_known
 from sglang_hydra.cli.id_pages import id_screen
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
@@ -68,14 +69,13 @@ def overview(composer: Composer) -> list[Line]:
         lines += _group_lines(group, options) if options else []
     everywhere = [(flag.shown, flag.about) for flag in FLAGS if flag.about and not flag.verbs]
     version = default_release()
-    arguments = [name for name in release(nearest_known(version) or newest_release()).arguments if name[0] != "_"]
     return [
         *lines,
         [text("  any other model: model=org/name, model=./folder; the keys of a group: gpu.count=4", "dim")],
         [],
         [text("Flags", "bold")],
         *columns([[text(shown, "cyan"), text(about)] for shown, about in [*everywhere, _ARGV]]),
-        [text(f"The {len(arguments)} arguments of SGLang {version} are keys under their own names (tp_size=8).")],
+        [text(f"The {len(_arguments())} arguments of SGLang {version} are keys under their own names (tp_size=8).")],
     ]
 
 
@@ -103,20 +103,29 @@ def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
     """Returns the help of the verb, group or key with this name, and of the arguments that match every word, by name
     first.
 
-    If no name matches, searches our keys by their help too. Raises ConfigError, with the nearest name, without a match.
-    """
+    The arguments are the default release's, with its choices and defaults, then those of other releases. If no name
+    matches, searches our keys by their help too. Raises ConfigError, with the nearest name, without a match."""
     lines: list[Line] = [[text(f"  {word:10}", "cyan"), text(VERBS[word])] for word in words if word in VERBS]
     if "export" in words:
         lines += _formats("export")
     lines += _own(words, composer)
+    own = _arguments()
     found = sorted(
-        (field for field in FIELDS.values() if all(word.lower() in _searched(field) for word in words)),
-        key=lambda field: (field.name not in words, not any(word.lower() in field.name for word in words)),
+        (
+            field
+            for field in {**own, **EVERY, **own}.values()
+            if all(word.lower() in _searched(field) for word in words)
+        ),
+        key=lambda field: (
+            field.name not in words,
+            field.name not in own,
+            not any(word.lower() in field.name for word in words),
+        ),
     )
     if not found and not lines:
         from sglang_hydra.show.key_help import keys
 
-        near = nearest("_".join(words), [*FIELDS, *keys()])
+        near = nearest("_".join(words), [*EVERY, *keys()])
         hint = f"{program()} --help {near}" if near else f"{program()} --help shows the groups"
         raise ConfigError(Finding("error", "CLI016", f"no argument matches {' '.join(words)!r}", hint=hint))
     lines += [[]] if lines and found else []
@@ -138,10 +147,15 @@ def _own(words: Sequence[str], composer: Composer) -> Iterator[Line]:
         yield from key_rows(name)
     elif key_of(name) is not None:
         yield from screen(name, composer)
-    elif name not in FIELDS and name not in composer.groups():
+    elif name not in EVERY and name not in composer.groups():
         wanted = [word.lower() for word in words]
         texts = {name: f"{name} {key.about}".lower() for name, key in keys().items()}
         yield from rows_of([keys()[name] for name in texts if all(word in texts[name] for word in wanted)])
+
+
+def _arguments() -> Mapping[str, Field]:
+    """Returns the arguments of the default release, or of the nearest known one."""
+    return fields_of(nearest_known(default_release()) or newest_release())
 
 
 def _searched(field: Field) -> str:
@@ -163,11 +177,15 @@ def _node_lines(group: str) -> Iterator[Line]:
 
 
 def _field_lines(field: Field) -> Iterator[Line]:
-    kind = field.type if not field.arg.choices else "|".join(map(str, field.arg.choices))
+    choices = [str(choice) for choice in field.arg.choices or ()]
+    kind = "|".join(choices) if 0 < len(choices) <= 8 else field.type
     unit = f", {field.arg.unit}" if field.arg.unit else ""
     default = "" if field.required else f" = {shown(field.default)}"
     yield [text(field.name, "bold cyan"), text(default), text(f"  ({kind}{unit})", "dim")]
-    about = field.arg.help + (f" null: {field.arg.none}." if field.arg.none else "")
+    about = (field.arg.help or ", ".join(field.flags) + ".") + (f" null: {field.arg.none}." if field.arg.none else "")
+    about += f" One of {', '.join(choices)}." if len(choices) > 8 else ""
+    if field.name not in _arguments():
+        about += f" SGLang {default_release()} does not have it."
     for part in textwrap.wrap(about, room() - 4):
         yield [text(f"    {part}")]
 

@@ -291,12 +291,19 @@ def test_the_help_of_a_verb_is_its_own(verb: str, run: Run) -> None:
     assert ("docker run" in said) == (verb == "export")
 
 
+def test_help_speaks_of_the_default_release(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sglang_hydra.cli.help.default_release", lambda: "0.5.23")
+    assert "minimax-m3" in run("--help", "tool_call_parser").out  # 0.5.2 has no such value
+    assert "SGLang 0.5.23 does not have it." in run("--help", "cuda_graph_bs").out.replace("\n    ", " ")
+
+
 def test_help_finds_arguments(run: Run) -> None:
     found = run("--help", "tp_size").out
     assert found.startswith("tp_size = 1  (int, GPUs)\n")
     assert run("help", "tp_size").out == run("plan", "--help", "tp_size").out == found
     assert "max_prefill_tokens" in run("--help", "prefill", "tokens").out
     assert run("--help", "plan").out.startswith("sglang-hydra plan\n  show the server that would start")
+    assert "--enable-hisparse." in run("--help", "hisparse").out  # 0.5.2 has no such argument
     group = run("--help", "gpu").out
     assert "h200" in group
     assert "gpu.memory_mib" in group

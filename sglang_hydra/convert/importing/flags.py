@@ -9,19 +9,16 @@ from pathlib import Path
 
 import yaml
 
-from sglang_hydra.arguments.every import misfit
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.parser import flag_like, parser_of
 from sglang_hydra.arguments.reading import Reading, Typed, options_in, read_options
 from sglang_hydra.arguments.release_guess import Guess, guess_release
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, has_secret_form, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.arguments.tables.table import nearest_known, release
-from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.convert.frameworks.adapters import refused_keywords
 from sglang_hydra.convert.importing.launches import Launch, is_open, open_names, without_marks
 from sglang_hydra.planning.engines.planned import release_meant
-from sglang_hydra.run.diagnose.server_args import RENAMED, named
+from sglang_hydra.run.diagnose.server_args import named
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
@@ -219,16 +216,12 @@ def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mappin
 
 def _take_resolved(made: Arguments, values: Mapping[str, object]) -> None:
     """Takes the non-default arguments of a log."""
-    defaults = release(nearest_known(made.read_by) or SPECIFIED_VERSION).arguments
-    for name, value in named(values).items():
-        if name in defaults and name not in (*SECRET_FIELDS, "model_path") and defaults[name].default == value:
-            continue
-        if value_problem(name, value) is None or (name in defaults and misfit(defaults[name], value) is None):
-            made.values[name] = value
-        else:
-            made.unread.append(name)
-            message = f"{name}: the log has a value that is not one of 0.5.2's; it is left out"
-            made.findings.append(Finding("warning", "IMP003", message, (name,)))
+    taken, refused = named(values, made.read_by)
+    made.values |= taken
+    made.unread += refused
+    for name in refused:
+        message = f"{name}: SGLang {made.read_by} does not take the value in the log; it is left out"
+        made.findings.append(Finding("warning", "IMP003", message, (name,)))
     for name in ("tokenizer_path", "served_model_name"):  # unset, they follow the model
         if made.values.get(name) == made.values.get("model_path"):
             made.values.pop(name, None)
@@ -240,11 +233,3 @@ def _take_resolved(made: Arguments, values: Mapping[str, object]) -> None:
         made.findings.append(
             Finding("info", "IMP005", message, ("random_seed",), "put random_seed=... behind the source")
         )
-    for name, value in values.items():
-        argument = defaults.get(name)
-        if argument is None or not argument.flags or name in FIELDS or name in RENAMED:
-            continue
-        if is_secret_name(name) or name.startswith("_"):
-            continue
-        if value != argument.default and argument.computed is None and misfit(argument, value) is None:
-            made.values[name] = value

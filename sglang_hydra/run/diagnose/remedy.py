@@ -12,7 +12,6 @@ from typing import NamedTuple
 from sglang_hydra.arguments.layout import arguments_saying
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.successors import name_in
-from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.hub import offline
@@ -20,11 +19,11 @@ from sglang_hydra.fit.overheads import GIB
 from sglang_hydra.fit.result import Fit, gib
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.rules.rule import Facts
-from sglang_hydra.run.diagnose.advice import in_release, with_costs
+from sglang_hydra.run.diagnose.advice import with_costs
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import FailureClass
 from sglang_hydra.run.diagnose.log_advice import SAID, LogNumbers, changes_of
-from sglang_hydra.run.diagnose.replan import RULES, Replanned, is_replanned, replan
+from sglang_hydra.run.diagnose.replan import Replanned, replan
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.json_types import JsonObject
@@ -47,10 +46,11 @@ Change = JsonObject
 
 
 class Offer(NamedTuple):
-    """A change that was planned without errors, and its text."""
+    """A change, its text, and its plan if it was planned without errors."""
 
     change: Change
     text: str
+    plan: Plan | None = None
 
 
 def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Diagnosis:
@@ -74,7 +74,7 @@ def _with_changes(diagnosis: Diagnosis, planned: Replanned, composer: Composer) 
     """Returns the diagnosis with the changes that are clean in the plans of its server."""
     failure = diagnosis.failure
     by_class = offered(failure, diagnosis, planned, composer) if failure and _can_be_planned(failure) else []
-    offers, notes = in_its_release([*_by_code(diagnosis), *by_class], diagnosis, planned, composer)
+    offers, notes = _planned_offers([*_by_code(diagnosis), *by_class], diagnosis, planned, composer)
     return with_offers(replace(diagnosis, notes=(*diagnosis.notes, *planned.remarks, *notes)), offers)
 
 
@@ -95,40 +95,24 @@ def _typed(change: Change) -> str:
     return " ".join(f"{name}={shown(value)}" for name, value in change.items())
 
 
-def in_its_release(
+def _planned_offers(
     offers: Sequence[Offer], diagnosis: Diagnosis, planned: Replanned, composer: Composer
 ) -> tuple[list[str], list[str]]:
-    """Keeps the ``offers`` that the log's release (or its substitute) accepts, in that release's names. Also returns
-    notes: the rejected offers, and the whole command of the first accepted one.
-
-    Plans only with a release that is installed or recorded: a log never makes us download one."""
-    version = planned.release
+    """Keeps the ``offers`` whose plan has no errors. Also returns notes: the others, and the whole command of the first
+    kept one. A log never makes us download a release."""
     kept: list[str] = []
     notes: list[str] = []
     for offer in offers:
-        requests, change = [*planned.requests[0]], offer.change
-        if version is not None:
-            own = Request(f"engine.version={version}", _PLACE, "experiment")
-            requests = [own, *(item for item in requests if item.text != RULES), *_beside_the_rules(diagnosis, version)]
-            change = {name_in(name, version) or name: value for name, value in change.items()}
-        plan = _clean(composer, requests, change, fitted=False)
-        if plan is None and version is not None:
-            notes.append(f"left out, as SGLang {version} refuses it here: {offer.text}")
+        plan = offer.plan or _clean(composer, planned.requests[0], offer.change, fitted=False)
+        if plan is None:
+            version = planned.plans[0].engine.version
+            notes.append(f"left out, as the plan with it has errors for SGLang {version}: {offer.text}")
             continue
-        kept += in_release(with_costs([offer.text], diagnosis.kind), version)
-        if plan is not None and plan.command and not any(note.startswith(_COMMAND) for note in notes):
-            by = plan.engine.version if plan.basis in ("exact", "recorded") else f"the rules of {SPECIFIED_VERSION}"
+        kept += with_costs([offer.text], diagnosis.kind)
+        if plan.command and not any(note.startswith(_COMMAND) for note in notes):
+            by = plan.engine.version if plan.basis in ("exact", "recorded") else "an estimate"
             notes.append(f"{_COMMAND}, planned by {by}: {shlex.join(_typed_only(plan))}")
     return kept, notes
-
-
-def _beside_the_rules(diagnosis: Diagnosis, version: str) -> Iterator[Request]:
-    """Yields the logged arguments that the failing condition reads and that replanning omits. Without them a change
-    would be planned for a server that cannot have this fault."""
-    table = release(version).arguments
-    for name, value in (diagnosis.cause.arguments if diagnosis.cause is not None else {}).items():
-        if name in table and value != table[name].default and not is_replanned(name):
-            yield Request.typed(name, value, _PLACE, "experiment")
 
 
 def _typed_only(plan: Plan) -> list[str]:
@@ -205,7 +189,7 @@ def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, com
         cleans = [_clean(composer, requests, change, fitted=failure.memory) for requests in planned.requests]
         plans = [plan for plan in cleans if plan is not None]
         if len(plans) == len(cleans):
-            found.append(Offer(change, _worded(change, plans)))
+            found.append(Offer(change, _worded(change, plans), plans[0]))
     return found
 
 
@@ -220,7 +204,7 @@ def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, compose
     if failure.kind == "oom_load":
         sources.append(_larger_sizes(plan))
     for source in sources:
-        for change in (_smallest(change, plan) for change in source):
+        for change in (_smallest(_in_release(change, plan), plan) for change in source):
             if change and change not in seen and not _makes_it_worse(failure, change, plan):
                 seen.append(change)
                 yield change
@@ -247,6 +231,12 @@ def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, f
         return None
     fits = not fitted if plan.fit is None else plan.fit.fits is True and not plan.fit.tight
     return plan if plan.launchable is not False and fits else None
+
+
+def _in_release(change: Change, plan: Plan) -> Change:
+    """Returns ``change`` in the names of the plan's release, without the arguments that it lacks."""
+    names = {name: name_in(name, plan.engine.version or "") for name in change}
+    return {new: change[name] for name, new in names.items() if new is not None}
 
 
 def _smallest(change: Change, plan: Plan) -> Change:
@@ -286,7 +276,11 @@ def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
     graphs = (made.largest or 160) if made.made else 0
     chunk = values.get("chunked_prefill_size") or 0
     if failure.kind in ("oom_graph", "oom_gpu"):
-        yield from (arguments_saying(SPECIFIED_VERSION, largest_graph=size) for size in (64, 16) if graphs > size)
+        yield from (
+            arguments_saying(plan.engine.version or SPECIFIED_VERSION, largest_graph=size)
+            for size in (64, 16)
+            if graphs > size
+        )
     if failure.kind in ("oom_runtime", "oom_graph", "oom_gpu"):
         yield from ({"chunked_prefill_size": size} for size in (4096, 2048) if chunk > size)
     if failure.kind == "oom_runtime":

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
-from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known
 from sglang_hydra.compose.composer import Composer
@@ -19,39 +17,34 @@ from sglang_hydra.facts.hub import offline
 from sglang_hydra.facts.installed import installed
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases.records import default_release
-from sglang_hydra.rules.resolution import resolve
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import LOG_LINES
 from sglang_hydra.run.diagnose.log_origin import releases_with
 from sglang_hydra.run.diagnose.server_args import CUT, named
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.user_settings import settings
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.choosing.catalog import Model
 
-_CONCERNS, _MACHINE = frozenset(LOG_LINES["replanned"]), frozenset(LOG_LINES["of_the_machine"])
+_WAVES, _MACHINE = LOG_LINES["replanned"], frozenset(LOG_LINES["of_the_machine"])
+"""The concerns of the arguments that are planned again, in the order in which they are compared with the log: what
+decides first. The others belong to the log's machine."""
 _SNAPSHOT = re.compile(r"models--([\w.-]{1,96}?)--([\w.-]{1,96})/")
 _PLACE = "the log"
 _CAPACITY_BELOW = (0.005, 0.03)
 """The share of the class's memory that torch does not see, from least to most: the driver and the context take it."""
 _MOST_CLASSES = 4
 _ROUNDS = 3
-RULES = f"engine.version={SPECIFIED_VERSION}"
-_ENGINE = ("engine=sglang", RULES)
-"""The rules that find the typed arguments behind a log; remedies are then planned for the log's own release."""
 
 
 @dataclass(frozen=True)
 class Replanned:
-    """One plan for each GPU class that the log's GPU may be, and the assumptions. ``release`` is the release to plan a
-    remedy for; None when the overrides name it."""
+    """One plan for each GPU class that the log's GPU may be, and the assumptions."""
 
     plans: tuple[Plan, ...]
     requests: tuple[tuple[Request, ...], ...]
     remarks: tuple[str, ...]
-    release: str | None = None
 
 
 def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Replanned | str:
@@ -60,20 +53,20 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
     Returns the reason as text when it cannot: the model or the GPU is unknown, or the arguments do not compose."""
     typed = {request.text.partition("=")[0].partition(".")[0] for request in overrides}
     remarks: list[str] = []
-    values = _planned_values(diagnosis.server_args or {})
+    release, why = release_of(diagnosis) if "engine" not in typed else (_typed_release(overrides), None)
+    remarks += [f"{why}: planned for SGLang {release}"] if why else []
+    values, refused = _planned_values(diagnosis, release)
+    remarks += [f"left out, as SGLang {release} does not take the value: {', '.join(refused)}"] if refused else []
     model = list(_model_requests(values, typed, composer, remarks))
     if not model and not typed & {"model", "model_path", "recipe"}:
         return "the log has no server_args line that names a model; type model=... after the file"
     gpus = [None] if typed & {"gpu", "recipe"} else gpu_classes_of(diagnosis, composer, remarks)
     if not gpus:
         return "the log does not say which GPU it was; type gpu=... after the file"
-    release = None
-    if "engine" not in typed:
-        release, why = release_of(diagnosis)
-        remarks += [f"{why}: planned for SGLang {release}"] if why else []
+    engine = ("engine=sglang", f"engine.version={release}") if "engine" not in typed else ()
     plans, kept = [], []
     for gpu in gpus:
-        chosen = [Request(word, _PLACE, "experiment") for word in _ENGINE if "engine" not in typed]
+        chosen = [Request(word, _PLACE, "experiment") for word in engine]
         chosen += [Request(f"gpu={gpu}", _PLACE, "experiment")] if gpu else []
         rest = {name: value for name, value in values.items() if name not in typed and name != "model_path"}
         try:
@@ -89,7 +82,7 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
             return f"{path} is unknown here; type model=PRESET or model=FOLDER after the file"
         plans.append(plan)
         kept.append(tuple(requests))
-    return Replanned(tuple(plans), tuple(kept), tuple(dict.fromkeys(remarks)), release)
+    return Replanned(tuple(plans), tuple(kept), tuple(dict.fromkeys(remarks)))
 
 
 def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
@@ -126,13 +119,24 @@ def _ranks_of_a_node(plan: Plan) -> int:
     return -(-plan.layout.gpus // plan.layout.nodes)
 
 
-def _planned_values(args: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in named(args).items() if name == "model_path" or is_replanned(name)}
+def _typed_release(overrides: Sequence[Request]) -> str:
+    words = [request.text.partition("=") for request in overrides]
+    return next((value for name, _, value in reversed(words) if name == "engine.version"), default_release())
 
 
-def is_replanned(name: str) -> bool:
-    """Returns whether an argument is planned again: it is known and does not depend on the log's machine."""
-    return name in FIELDS and EVERY[name].concern in _CONCERNS and name not in _MACHINE
+def _planned_values(diagnosis: Diagnosis, version: str) -> tuple[dict[str, object], list[str]]:
+    """Returns the logged arguments to plan again, under the names of ``version``, and those that the failing condition
+    reads: without them, a change would be planned for a server that cannot have this fault. Also returns the names
+    whose values the release does not take."""
+    concerns = {concern for wave in _WAVES for concern in wave}
+    logged, refused = named(diagnosis.server_args or {}, version)
+    read = diagnosis.cause.arguments if diagnosis.cause is not None else {}
+    taken = {
+        name: value
+        for name, value in logged.items()
+        if name in read or (EVERY[name].concern in concerns and name not in _MACHINE)
+    }
+    return taken, refused
 
 
 def _model_requests(
@@ -216,70 +220,32 @@ def _minimal(
     overrides: Sequence[Request],
     remarks: list[str],
 ) -> tuple[Plan, list[Request]]:
-    """Finds the plan with the fewest arguments that resolves to the logged values.
+    """Returns a plan of few arguments that resolves to the logged values, and its requests.
 
-    SGLang logs the values after it resolved them, so most were never typed. Raises ConfigError when nothing composes.
-    """
+    SGLang logs the values after it resolved them, so most were never typed: only those that the plan lacks are added,
+    first those that decide others. Raises ConfigError when nothing composes."""
     from sglang_hydra.planning.making.make import make_plan
 
-    plan, values = _composed(composer, fixed, dict(values), overrides, remarks)
-    intent = {name: value for name, value in plan.intent.items() if value is not None}
-
-    def resolved(tried: Mapping[str, object]) -> tuple[int, JsonObject]:
-        """Counts the arguments that resolve to other values than the log's, and returns all values."""
-        planned = resolve(tried, gpu=plan.gpu, model=plan.model, seed=0, env=plan.environment)
-        if not planned.ok and plan.ok:
-            return len(values) + 1, planned.values
-        return sum(planned.values[name] != value for name, value in values.items()), planned.values
-
-    best, _ = resolved(intent)
-    for _ in range(_ROUNDS):
-        before = dict(intent)
-        for name in values:
-            for tried in _lighter(intent, name, values, plan.layout.attention_groups):
-                away, found = resolved(tried)
-                if away <= best and found[name] == values[name]:
-                    intent, best = tried, away
-                    break
-        if intent == before:
-            break
-    requests = [
-        *fixed,
-        *(Request.typed(name, intent[name], _PLACE, "experiment") for name in values if intent.get(name) is not None),
-        *overrides,
-    ]
-    return make_plan(composer, requests, env=offline()), requests
-
-
-def _lighter(intent: JsonObject, name: str, values: JsonObject, groups: int) -> Iterator[dict[str, object]]:
-    """Yields ``intent`` without ``name``, and, for a chunk size that DP attention divides by ``groups``, with the
-    undivided value."""
-    if name not in intent:
-        return
-    yield {key: value for key, value in intent.items() if key != name}
-    if name == "chunked_prefill_size" and groups > 1 and isinstance(values[name], int):
-        yield {**intent, name: values[name] * groups}
-
-
-def _composed(
-    composer: Composer,
-    fixed: Sequence[Request],
-    values: dict[str, object],
-    overrides: Sequence[Request],
-    remarks: list[str],
-) -> tuple[Plan, JsonDict]:
-    """Returns the plan of all ``values`` that compose; drops values that these rules refuse."""
-    from sglang_hydra.planning.making.make import make_plan
-
-    for _ in range(_ROUNDS):
-        requests = [Request.typed(name, value, _PLACE, "experiment") for name, value in values.items()]
+    added: dict[str, object] = {}
+    for wave in (wave for wave in _WAVES for _ in range(_ROUNDS)):
+        requests = [*fixed, *(Request.typed(*item, _PLACE, "experiment") for item in added.items()), *overrides]
         try:
-            return make_plan(composer, [*fixed, *requests, *overrides], env=offline()), values
+            plan = make_plan(composer, requests, env=offline())
         except ConfigError as failure:
-            refused = {name for finding in failure.findings for name in finding.fields} & set(values)
-            refused = refused or {name for name in values if any(name in item.message for item in failure.findings)}
-            if not refused:
+            refused = {name for item in failure.findings for name in (*item.fields, *added) if name in item.message}
+            if not added.keys() & refused:
                 raise
-            remarks.append(f"left out, as these rules do not know the value: {', '.join(sorted(refused))}")
+            remarks.append(
+                f"left out, as the release does not take the value: {', '.join(sorted(added.keys() & refused))}"
+            )
             values = {name: value for name, value in values.items() if name not in refused}
-    return make_plan(composer, [*fixed, *overrides], env=offline()), {}
+            added = {name: value for name, value in added.items() if name not in refused}
+            continue
+        lacking = [
+            name for name, value in values.items() if name not in added and plan.values.get(name, value) != value
+        ]
+        added |= {name: values[name] for name in lacking if EVERY[name].concern in wave or wave is _WAVES[-1]}
+        groups, chunk = plan.layout.attention_groups, values.get("chunked_prefill_size")
+        if groups > 1 and isinstance(chunk, int) and added.get("chunked_prefill_size") == chunk:
+            added["chunked_prefill_size"] = chunk * groups  # SGLang divides it by the groups
+    return plan, requests

@@ -7,8 +7,11 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import misfit
 from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
+from sglang_hydra.arguments.tables.successors import name_in
+from sglang_hydra.arguments.tables.table import nearest_known, release
+from sglang_hydra.releases.records import newest_release
 from sglang_hydra.text.json_types import Json, JsonDict
 
 CUT = "..."
@@ -21,13 +24,6 @@ _WRAPPED = re.compile(r"(?:Posix|Windows)?Path\((['\"].*['\"])\)|(?:torch\.)(\w{
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _LONGEST_VALUE = 20_000
 _CONSTANTS: Mapping[str, object] = {"None": None, "True": True, "False": False}
-
-# Arguments with another name in later releases.
-RENAMED: Mapping[str, str] = {
-    "cuda_graph_max_bs_decode": "cuda_graph_max_bs",
-    "cuda_graph_bs_decode": "cuda_graph_bs",
-    "pp_max_micro_batch_size": "max_micro_batch_size",
-}
 
 
 def parse_server_args(text: str) -> dict[str, object] | None:
@@ -54,19 +50,25 @@ def writes_server_args(text: str) -> bool:
     return begin is not None and next(_items(text, begin.end()), None) is not None
 
 
-def named(values: Mapping[str, object]) -> JsonDict:
-    """Returns the non-default arguments among ``values`` that this package knows, under its own names.
-
-    Leaves out secrets and values that are no plain data."""
-    known: dict[str, object] = {}
-    for key, value in values.items():
-        name = RENAMED.get(key, key)
-        field = FIELDS.get(name)
-        if field is None or is_secret_name(name) or (value == field.default and type(value) is type(field.default)):
+def named(values: Mapping[str, object], version: str) -> tuple[JsonDict, list[str]]:
+    """Returns the logged arguments that ``version`` has a flag for, under its names, without its defaults and secrets,
+    and without objects, which the server completes. Also returns the names whose values it does not take."""
+    known = release(nearest_known(version) or newest_release()).arguments
+    taken: JsonDict = {}
+    refused: list[str] = []
+    for written, value in values.items():
+        name = name_in(written, version)
+        argument = known.get(name) if name is not None and not name.startswith("_") else None
+        if name is None or argument is None or argument.computed is not None or is_secret_name(name):
             continue
-        if value is None or isinstance(value, (bool, int, float, str, list, dict)):
-            known[name] = value
-    return known
+        is_default = value == argument.default and type(value) is type(argument.default)
+        if is_default or not argument.flags or isinstance(value, dict):
+            continue
+        if misfit(argument, value) is None:
+            taken[name] = value
+        else:
+            refused.append(name)
+    return taken, refused
 
 
 def _items(text: str, start: int) -> Iterator[tuple[str, str]]:

@@ -74,12 +74,15 @@ def test_a_key_is_hidden() -> None:
     assert values["api_key"] == "***"
 
 
-def test_names_of_later_releases_are_ours_and_defaults_are_left_out() -> None:
+def test_arguments_get_the_names_of_the_asked_release_and_defaults_are_left_out() -> None:
     line = (
         "server_args={'model_path': 'm', 'tp_size': 8, 'pp_size': 1, 'cuda_graph_max_bs_decode': 64, "
         "'host': '127.0.0.1', 'api_key': 'k', 'unheard_of': 3}"
     )
-    assert named(parse_server_args(line) or {}) == {"model_path": "m", "tp_size": 8, "cuda_graph_max_bs": 64}
+    values = parse_server_args(line) or {}
+    assert named({**values, "cuda_graph_max_bs": 32}, "0.5.2")[0]["cuda_graph_max_bs"] == 32
+    later = {"model_path": "m", "tp_size": 8, "cuda_graph_max_bs_decode": 64, "attn_dp_size": 8}
+    assert named({**values, "attn_dp_size": 8, "dcp_size": "x"}, "0.5.23") == (later, ["dcp_size"])
 
 
 # Releases

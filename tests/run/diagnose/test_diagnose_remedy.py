@@ -203,6 +203,23 @@ def test_where_nothing_can_be_planned_the_general_advice_stays(
     assert found.finding.hint == diagnose(lines, 1).finding.hint
 
 
+def test_a_log_is_planned_in_the_words_of_its_release() -> None:
+    line = (
+        "[2026-11-20 10:00:00] server_args={'model_path': 'deepseek-ai/DeepSeek-V3', 'tp_size': 8, 'dp_size': 1, "
+        "'attn_dp_size': 8, 'enable_dp_attention': True, 'chunked_prefill_size': 1024, 'schedule_conservativeness': "
+        "0.3, 'cuda_graph_max_bs_decode': 512, 'mem_fraction_static': 0.9, 'dcp_size': 1}"
+    )
+    again = planned(diagnose([line, LOADED, oom("139.81 GiB")], 1), "gpu=h200", "engine.version=0.5.23")
+    assert again.plans[0].layout.attention_groups == 8
+    typed = dict(again.plans[0].intent)
+    assert {name: typed[name] for name in ("attn_dp_size", "cuda_graph_max_bs_decode", "mem_fraction_static")} == {
+        "attn_dp_size": 8,
+        "cuda_graph_max_bs_decode": 512,
+        "mem_fraction_static": 0.9,
+    }
+    assert not typed.keys() & {"cuda_graph_max_bs", "dp_size", "dcp_size"}
+
+
 def test_arguments_that_only_later_releases_know_are_left_out_and_said() -> None:
     args = "model_path='Qwen/Qwen3-8B', attention_backend='flashmla_sparse_9', mem_fraction_static=0.96"
     found = remedied(log(args, LOADED, oom("139.81 GiB")), "gpu=h200")

@@ -258,7 +258,7 @@ def _own() -> list[str]:
 def plan_answer(plan: Plan) -> JsonDict:
     """Returns a plan for the page: its record, and the parts of its screen as text."""
     launch, why = plan.verdict
-    short = next((item.message for item in plan.findings if item.id == "FIT003"), None)
+    short = next((item.message for item in plan.findings if item.about == "no_room"), None)
     constant = constant_fields(plan)
     entries = zip(plan.resolution.ledger, _cells(changed_rows(plan)), strict=True)
     return {
@@ -278,7 +278,7 @@ def plan_answer(plan: Plan) -> JsonDict:
         "tiles": _tiles(plan),
         "limits": [[cell.strip() for cell in row] for row in _cells(limit_rows(plan))],
         "limit": _text(roofline_lines(plan)),
-        "findings": [_finding(item, plan) for item in plan.findings if not (hub and item.id in _WITHOUT_CONFIG)],
+        "findings": [_finding(item, plan) for item in plan.findings if not (hub and item.about in _WITHOUT_CONFIG)],
     }
 
 
@@ -302,7 +302,7 @@ def _tiles(plan: Plan) -> list[dict[str, str]]:
     return [{"label": label, "value": about + value, "note": note} for label, value, note in tiles]
 
 
-_WITHOUT_CONFIG = ("HUB004", "REL011")
+_WITHOUT_CONFIG = ("no_config", "estimate")
 
 
 def _hub_id(plan: Plan) -> str | None:

@@ -118,7 +118,7 @@ def _corrected_requests(
     """Returns ``requests`` with the remedy of one error, else with those of all errors, each replacing the word it
     corrects; None if no result satisfies ``is_good``."""
     errors = [finding for finding in findings if finding.level == "error"]
-    errors.sort(key=lambda finding: finding.id == "REL010")  # a rule knows what was meant, SGLang only what it refuses
+    errors.sort(key=lambda one: one.about == "refused_by_release")  # a rule knows what was meant
     known = [found for finding in errors if (found := list(_changes(finding, requests, adds_only=adds_only)))]
     together = [word for found in known for word in found[0]]
     tried = known[0] if len(known) == 1 else [*(found[0] for found in known[: _MOST_CORRECTED - 1]), together]

@@ -23,8 +23,6 @@ from sglang_hydra.text.words import nearest, program
 _NAME_A_MODEL = {"model", "model_path", "recipe", "experiment", "lock"}
 _COMPOSED = ("serve", "plan", "check", "fit", "export", "explain", "bench")
 """Verbs whose overrides make one plan."""
-_NO_IMAGE = "EXP002"
-"""The finding with which an export asks for an image; it makes no other word wrong."""
 
 
 def read_words(invocation: Invocation) -> None:
@@ -60,7 +58,7 @@ def refused(words: Sequence[str]) -> Sequence[Finding]:
             if invocation.verb == "bench":
                 from dataclasses import asdict
 
-                lacking = [item for item in made.errors if item.id == "ARG002"]
+                lacking = [item for item in made.errors if item.about == "no_model"]
                 if lacking and not made.nodes.bench.url:
                     return lacking
 
@@ -81,7 +79,7 @@ def refused(words: Sequence[str]) -> Sequence[Finding]:
             grid = read_grid(composer_of(invocation), invocation.requests, measured=False)
             composer_of(invocation).compose([*grid.common, *next(combinations(grid.axes), ())])
     except ConfigError as failure:
-        return [item for item in failure.findings if item.id != _NO_IMAGE]
+        return [item for item in failure.findings if item.about != "image_open"]
     except MachineError:
         pass
     return ()
@@ -115,7 +113,7 @@ def _refuse_misplaced(invocation: Invocation) -> None:
 
 def _as_others_call_it(finding: Finding) -> Finding:
     """Returns the finding for an unknown SGLang option, with the option that other tools call so added as a fix."""
-    if finding.id != "ARG010" or not finding.typed or any(one.kind == "fix" for one in finding.remedies):
+    if finding.about != "unknown_flag" or not finding.typed or any(one.kind == "fix" for one in finding.remedies):
         return finding
     flag, _, value = finding.typed[0].partition("=")
     meant = key_meant(flag.lstrip("-")) if counterpart(flag) is None else None
@@ -145,7 +143,7 @@ def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> l
     has_model = bool(_NAME_A_MODEL.intersection(named))
     names_file = any(word.partition("=")[0] == CONFIG for word in argv)
     needless = has_model or names_file
-    wrong = [item for item in found.findings if item.level == "error" and not (needless and item.id == "ARG018")]
+    wrong = [item for item in found.findings if item.level == "error" and not (needless and item.about == "no_model")]
     if not wrong and names_file:
         message = f"{CONFIG} names a file that SGLang itself reads: its arguments are not known here"
         wrong = [Finding("error", "ARG010", message, hint=f"{program()} import FILE -o NAME.yaml, without {CONFIG}")]

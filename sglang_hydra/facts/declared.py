@@ -128,10 +128,10 @@ def model_facts(
 def _with_what_is_known(finding: Finding, path: str, presets: KnownModels) -> Finding:
     """Adds to HUB004 why a known name cannot be sized, or the preset that the checkpoint resembles."""
     unsized, known = presets.unsized(path), presets.resembling(path)
-    if finding.id == "HUB004" and unsized is not None:
+    if finding.about == "no_config" and unsized is not None:
         message = f"{path}: the name is known: {unsized}; {finding.message.partition(': ')[2]}"
         return replace(finding, message=message).said(f"model=<its folder>; else {finding.hint}")
-    if known is None or finding.id != "HUB004":
+    if known is None or finding.about != "no_config":
         return finding
     if re.sub(r"\W|_", "", known.lower()) == re.sub(r"\W|_", "", finding.message.partition(": ")[0].lower()):
         return finding.said(f"model={known}, as the hub spells it")
@@ -232,6 +232,6 @@ def _published() -> Mapping[str, JsonObject]:
 
 def _about_draft(finding: Finding) -> Finding:
     """Rewrites a finding on a model as one on the draft model."""
-    hint = _HINT if finding.id == "HUB004" else None
+    hint = _HINT if finding.about == "no_config" else None
     message = f"the draft model: {finding.message}"
     return replace(finding, message=message, fields=(_FIELD,), stage="plan").said(hint)

@@ -56,7 +56,7 @@ def verdict_on(findings: Sequence[Finding], plans: Sequence[PlanFields]) -> Verd
 
 def sizes_left_open(findings: Sequence[Finding]) -> str:
     """Returns the sizes of a server that a file leaves to an unset variable (IMP005); empty for none."""
-    names = [item.fields[0] for item in findings if item.id == "IMP005" and SIZES.intersection(item.fields)]
+    names = [item.fields[0] for item in findings if item.about == "value_open" and SIZES.intersection(item.fields)]
     return f"{', '.join(dict.fromkeys(names))}, which the file takes from variables" if names else ""
 
 

@@ -52,10 +52,6 @@ class NoAnswer(NamedTuple):
     refusal: Answered | None = None
 
 
-_NOT_HAD = ("REL002", "REL015")
-"""Reasons why a release is not asked, without an answer of its own: an unfetched wheel, a cache of others."""
-
-
 def answer_to(case: Case, version: str, asking: Asking) -> Answered | NoAnswer:
     """Returns a release's answer to a case. Fetches its wheels only if the program allows that too. A recorded refusal
     has no message, so wheels that are here are asked for it."""
@@ -72,7 +68,7 @@ def answer_to(case: Case, version: str, asking: Asking) -> Answered | NoAnswer:
         found = kept_answer_to(record, case, why=asking.why) or _asked_now(case, record, asking)
     except MachineError as failure:
         finding = failure.findings[0]
-        if finding.id not in _NOT_HAD:
+        if finding.about != "no_wheel":
             raise
         return NoAnswer(finding.message, finding.hint)
     if isinstance(found, NoAnswer):

@@ -30,8 +30,6 @@ from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, short
 
 _MOST_OF_A_LINE = 200
-_NO_DEVICE = "DEV002"
-"""The refusal of every release on a machine without an accelerator (get_device; 0.5.23 srt/utils/common.py:1125)."""
 
 
 def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[], Resolution]) -> Resolution:
@@ -42,7 +40,8 @@ def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[
         made = replace(_estimate(own, given, None), basis="exact", findings=own.findings)
     elif not has_device(given.arguments.get("device"), facts):
         own = by_rules()
-        without_device = tuple(finding for finding in own.findings if finding.id == _NO_DEVICE)
+        # Every release refuses a machine without an accelerator (get_device; 0.5.23 srt/utils/common.py:1125).
+        without_device = tuple(finding for finding in own.findings if finding.about == "no_device")
         made = replace(_estimate(own, given, None), basis="exact", ledger=Ledger(), findings=without_device)
     elif isinstance(found := _asked(given, facts, asking), NoAnswer):
         if not asking.may_ask:  # the catalog's question is whether there is an answer: no estimate, which costs more

@@ -189,7 +189,7 @@ def offer_model(path: str) -> None:
 def as_typed(finding: Finding, requests: Sequence[Request]) -> Finding:
     """Rewrites a finding about an unknown option of a group: names the override that chose it, and what to type in an
     app. Returns other findings unchanged."""
-    group = finding.fields[0] if finding.id == "CLI006" and finding.fields else None
+    group = finding.fields[0] if finding.about == "unknown_choice" and finding.fields else None
     if group is None:
         return finding
     chose = re.compile(rf"\+{{0,2}}(?P<key>{re.escape(group)}(@[\w.]+)?)=(?P<option>.*)")

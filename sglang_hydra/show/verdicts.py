@@ -95,7 +95,7 @@ def judged(
     requests = [*document.requests, *overrides]
     made = make_plan(composer, requests, recorded=recorded, seed=recorded.seed if recorded else seed)
     if not has_several_servers(made.nodes):
-        if document.gpus is not None and _NO_DEVICE in {finding.id for finding in made.findings}:
+        if document.gpus is not None and any(one.about == "no_device" for one in made.findings):
             made = replace(made, findings=_on_any_gpu(composer, requests, made, document.gpus, seed))
         return replace(made, findings=_decided(document.findings, made)) if document.findings else made
     from sglang_hydra.planning.topology.plan import plan_topology
@@ -103,7 +103,6 @@ def judged(
     return plan_topology(composer, requests, common=made)
 
 
-_NO_DEVICE, UNNAMED, _TOO_FEW = "DEV002", "IMP010", "GPU001"
 _ANY: Mapping[str | None, tuple[str, ...]] = {
     **dict.fromkeys((None, "cuda", "auto"), ("h200", "b300", "mi355x")),
     "npu": ("ascend_910b",),
@@ -120,7 +119,7 @@ def _on_any_gpu(
     if any("gpu" in (request.key, request.text.partition("=")[0]) for request in requests):
         return made.findings
     classes = tuple(named) or _ANY.get(made.intent.get("device"), ())
-    common = [finding for finding in made.findings if finding.id != _NO_DEVICE]
+    common = [finding for finding in made.findings if finding.about != "no_device"]
     for number, gpu in enumerate(classes):
         found = make_plan(
             composer, [*requests, Request(f"gpu={gpu}", "a class for an unnamed GPU")], seed=seed
@@ -130,10 +129,10 @@ def _on_any_gpu(
         if all(finding.level == "info" for finding in common):
             break
     if "gpu.count" not in made.settings:
-        common = [replace(one, level="warning") if one.id == _TOO_FEW else one for one in common]
+        common = [replace(one, level="warning") if one.about == "too_few_gpus" else one for one in common]
     on = f"judged by what holds on {', '.join(classes)}" if classes else "judged without one"
     message = f"neither the file nor this machine says which GPU: {on}"
-    return Finding("warning", UNNAMED, message, ("gpu",), "gpu=h200 behind the file, or any other class"), *common
+    return Finding("warning", "IMP010", message, ("gpu",), "gpu=h200 behind the file, or any other class"), *common
 
 
 def _decided(of_file: Sequence[Finding], plan: Plan) -> tuple[Finding, ...]:

@@ -8,11 +8,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple
 
-from sglang_hydra.text.json_types import JsonDict, JsonObject
+from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 
 Level = Literal["error", "warning", "info"]
 Stage = Literal["argparse", "post_init", "check", "plan"]
 RemedyKind = Literal["advice", "fix", "untried", "planned", "shell"]
+Subject = Literal[
+    "", "estimate", "image_open", "import_only", "left_out", "misfit", "no_config", "no_device", "no_model", "no_room",
+    "no_schema", "no_wheel", "old_flag", "old_switch", "out_of_range", "port_taken", "preset_found",
+    "refused_by_release", "release_guessed", "too_few_gpus", "unknown_choice", "unknown_flag", "unnamed_gpu",
+    "value_open",
+]  # fmt: skip
 
 _BETWEEN = "; or "
 _OVERRIDE = re.compile(r"[A-Za-z_][\w./@-]*=\S*")
@@ -139,6 +145,12 @@ class Finding:
             object.__setattr__(self, name, value)
 
     @property
+    def about(self) -> Subject:
+        """Returns the subject of the finding, which control flow asks for and not its id: findings.json lists the ids
+        of each; empty for all others."""
+        return _SUBJECTS.get(self.id, "")
+
+    @property
     def hint(self) -> str | None:
         """Returns the remedies in one line for a screen or a record, without untried ones; None if there are none."""
         return _BETWEEN.join(map(str, self.shown)) or None
@@ -196,3 +208,4 @@ class Finding:
 
 
 _NAMES = tuple(item.name for item in fields(Finding))
+_SUBJECTS: dict[str, Subject] = {id: subject for subject, ids in json_beside(__file__).items() for id in ids}

@@ -10,7 +10,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.planning.recorded.input_files import StartsNothing
-from sglang_hydra.show.verdicts import UNNAMED, Checked, verdicts_on
+from sglang_hydra.show.verdicts import Checked, verdicts_on
 from tests.plans import without_accelerator, without_engines
 
 LAUNCH = "python3 -m sglang.launch_server --model-path"
@@ -49,9 +49,10 @@ def test_a_file_without_a_gpu_is_refused_only_for_what_every_gpu_refuses(
     verdict = judged(tmp_path, f"{LAUNCH} {flags}\n")
     assert [item.id for item in verdict.findings if item.level == "error"] == errors
     if "cpu" not in flags:
-        assert verdict.findings[0].id == UNNAMED
+        assert verdict.findings[0].id == "IMP010"
         assert verdict.launchable is (False if errors else None)
-        assert UNNAMED not in {item.id for item in judged(tmp_path, f"{LAUNCH} {flags}\n", "s.sh", "gpu=h200").findings}
+        named = judged(tmp_path, f"{LAUNCH} {flags}\n", "s.sh", "gpu=h200").findings
+        assert "IMP010" not in {item.id for item in named}
 
 
 def test_one_of_several_named_gpus_decides_nothing(tmp_path: Path) -> None:

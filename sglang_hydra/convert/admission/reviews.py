@@ -14,7 +14,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.launches import as_written
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.planning.recorded.input_files import WHOLE, Document, StartsNothing
-from sglang_hydra.show.verdicts import UNNAMED, judged
+from sglang_hydra.show.verdicts import judged
 from sglang_hydra.text.budget import OverBudget, cpu_limit, read_json
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
@@ -136,7 +136,7 @@ def _answer(name: str, findings: Sequence[Finding]) -> Answer:
     found = list(dict.fromkeys(findings))
     errors = [_said(item) for item in found if item.level == "error"]
     warnings = [short(_said(item), _LONGEST_WARNING) for item in found if item.level == "warning"]
-    if any(item.id == UNNAMED for item in found):
+    if any(item.about == "unnamed_gpu" for item in found):
         warnings.insert(0, f"{name}: neither the object nor the webhook names its GPU")
     message = f"{name} cannot be launched: {'; '.join(errors)}" if errors else ""
     return Answer(short(message, _LONGEST_MESSAGE), tuple(warnings[:_MOST_WARNINGS]))

@@ -328,7 +328,7 @@ def _states(
 ) -> Iterator[State]:
     plan = reduced.plan
     found = plan.findings if plan is not None else ()
-    deprecated = {name: item for item in found if item.id == "DEP004" for name in item.fields}
+    deprecated = {name: item for item in found if item.about == "old_switch" for name in item.fields}
     for name in (name for name in FIELDS if name in known):
         value = known[name]
         entries = plan.resolution.ledger.of(name) if plan is not None else ()

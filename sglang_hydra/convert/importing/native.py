@@ -39,8 +39,6 @@ _OWN_BUILD = re.compile(
 """Words of a file that builds SGLang itself: flags that no release has may be its own."""
 _PROSE = (".md", ".mdx", ".rst")
 """Texts for people: nothing says in which folder their commands are typed."""
-_OF_IMPORT = ("IMP009", "IMP016")
-"""Findings on secrets in the imported file, and import's verdict on the plan: the plan has its own."""
 _GIVEN = (
     *("port", "host", "base_gpu_id", "nccl_port", "dist_init_addr", "node_rank"),
     *("disaggregation_mode", "disaggregation_bootstrap_port"),
@@ -91,7 +89,7 @@ def native_reader(
             settings = {"engine": "sglang", **version, **server.choices, **kept, **nodes}
             has_open_model = "model_path" in kept.keys() - server.overrides.keys()
             is_own = server.image_version is None and release is None and _OWN_BUILD.search(content)
-            read_as = [item for item in server.findings if item.id != "IMP006" or not has_open_model]
+            read_as = [item for item in server.findings if item.about != "no_model" or not has_open_model]
             of_image = _of_image(name, server.image_version, made_for.get(_RELEASE), release)
             findings = (*_of_reading(read_as, named, is_own=bool(is_own)), *of_image)
             gpus = None if "gpu" in settings or any(one.key == "gpu" for one in own) else server.gpus
@@ -126,8 +124,8 @@ def _of_reading(findings: Sequence[Finding], named: set[str], *, is_own: bool) -
     """Yields the findings about reading a server that its plan does not repeat, except about typed fields. A build of
     its own (``is_own``) may have other flags."""
     for found in findings:
-        item = replace(found, level="warning") if is_own and found.id == "ARG010" else found
-        if item.level != "info" and item.id not in _OF_IMPORT and not (item.fields and named.issuperset(item.fields)):
+        item = replace(found, level="warning") if is_own and found.about == "unknown_flag" else found
+        if item.level != "info" and item.about != "import_only" and not (item.fields and named.issuperset(item.fields)):
             yield item
 
 

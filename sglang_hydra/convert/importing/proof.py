@@ -92,7 +92,7 @@ def _reason(item: Deviation, states: Mapping[str, str], arguments: Arguments, ty
         return "overrides after the source win", True
     if name in ("node_rank", "dist_init_addr") and name in arguments.left_open:
         return "each node's own, which the launch gives", True
-    if name == "model_path" and any(item.id == "IMP007" and item.fields == (name,) for item in arguments.findings):
+    if name == "model_path" and (name,) in {one.fields for one in arguments.findings if one.about == "preset_found"}:
         return "the name that the source has for it elsewhere", True
     if state == "secret":
         return "a reference to a variable", True

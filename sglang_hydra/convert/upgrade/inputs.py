@@ -30,7 +30,7 @@ from sglang_hydra.text.words import program, short
 OVERRIDES, PLAN, EXPERIMENT, IMPORTED = "overrides", "plan", "experiment", "import"
 _OVERRIDE = re.compile(r"~|\+{0,2}[A-Za-z_][\w./@:-]*=")
 _BY_FLAGS = "no release is named, and by its flags the source"
-_SHOWN = ("IMP007", "IMP010", "IMP017")
+_SHOWN = ("preset_found", "release_guessed", "unnamed_gpu")
 
 
 @dataclass(frozen=True)
@@ -163,8 +163,8 @@ def _imported(
     typed = typed_beside(rest, source.text, composer)
     for server in import_source(source, typed, composer):
         name = server.name or (source.name or "the command")
-        errors = [finding for finding in server.findings if finding.level != "info" or finding.id in _SHOWN]
-        errors = [finding for finding in errors if finding.id != "IMP008" or not finding.fields]  # they are renamed
+        errors = [one for one in server.findings if one.level != "info" or one.about in _SHOWN]
+        errors = [one for one in errors if one.about != "old_flag" or not one.fields]  # they are renamed
         yield Subject(
             name,
             IMPORTED,

@@ -20,8 +20,6 @@ from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room
 from sglang_hydra.text.words import plural, program
 
 _MOST_PAGES = 6
-_NO_OPTION = "ARG010"
-"""The id for a flag that the new command omits, because the release lacks it."""
 _PACKAGES = ("torch", "transformers")
 _PLACES_OF_VARIABLES = {"renamed": "{0} reads {1}", "gone": "{0} no longer reads it", "unknown": "{0} does not read it"}
 
@@ -214,7 +212,7 @@ def summary(made: Upgrade) -> Line:
     if isinstance(made.comparison, Moves):
         count, what = sum(item.kind == "value" for item in made.comparison.moves), "value"
     moves = f"{plural(count, what)} {'moves' if count == 1 else 'move'}"
-    broken = len(steps.broken) + sum(finding.id == _NO_OPTION for finding in made.subject.findings)
+    broken = len(steps.broken) + sum(finding.about == "unknown_flag" for finding in made.subject.findings)
     head = f"{plural(broken, 'argument')} {'breaks' if broken == 1 else 'break'}, "
     head += f"{len(steps.respelled)} renamed, {moves}: "
     return [text(head), _verdict(made)]
@@ -224,7 +222,7 @@ def _verdict(made: Upgrade) -> Span:
     way = direction(made.start.version, made.version)
     if made.ok:
         return text("nothing to do" if way == "same" else f"{made.version} takes it", "bold green")
-    if made.steps.broken or any(finding.id == _NO_OPTION for finding in made.subject.findings):
+    if made.steps.broken or any(finding.about == "unknown_flag" for finding in made.subject.findings):
         return text(f"{made.version} refuses it as it was", "bold red")
     if any(finding.level == "error" for finding in made.subject.findings):
         return text("not everything of the source could be read", "bold red")

@@ -103,7 +103,7 @@ def steps_between(
     gone = {made.names.get(item.key, item.key) for item in broken}
     kept = {name: value for name, value in made.arguments.items() if name not in gone}
     after = accepted(kept, new)
-    remarks = [*made.remarks, *(finding for finding in after.findings if finding.id == "VER006")]
+    remarks = [*made.remarks, *(finding for finding in after.findings if finding.about == "old_flag")]
     renamed = {name: now for name, now in made.names.items() if now in kept}
     respelled = list(_respelled(before, after, given, made, {item.key for item in broken}, typed))
     return Steps(kept, renamed, broken, respelled, list(_moved(old, new, after, kept)), remarks)
@@ -183,7 +183,7 @@ def _name_in(name: str, value: Json, old: str, new: str) -> tuple[str, Json] | s
 
 def _broken(finding: Finding, arguments: JsonObject, old_names: Mapping[str, str]) -> Broken:
     name = finding.fields[0]
-    kind = "choice" if finding.id == "VER005" else "gone"
+    kind = "choice" if finding.about == "misfit" else "gone"
     key = old_names.get(name, name)
     offered = " or ".join(offer.said for offer in finding.offers)
     return Broken(key, plain(arguments.get(name)), kind, finding.message, finding.hint or offered or f"leave {key} out")

@@ -139,7 +139,7 @@ class Upgrade:
 
 def _by_the_new_release(finding: Finding, version: str) -> Finding:
     """Turns the finding on a flag with a variable's value into an error if ``version`` lacks the flag."""
-    name = finding.fields[0] if finding.id == "IMP005" and finding.fields else ""
+    name = finding.fields[0] if finding.about == "value_open" and finding.fields else ""
     if name not in EVERY or (now := name_in(name, version)) == name:
         return finding
     message = f"SGLang {version} has no option --{name.replace('_', '-')}, to which a variable gives a value"

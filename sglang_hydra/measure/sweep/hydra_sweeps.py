@@ -178,7 +178,7 @@ def _composers_of(hydra: object, requests: Sequence[Request]) -> list[Composer]:
 
 
 def _for_app(finding: Finding) -> Finding:
-    if finding.id != "CLI018":
+    if finding.about != "no_schema":
         return finding
     message = "hydra/sweeper=sglang sweeps apps whose config holds SGLang's arguments, and this one's does not"
     hint = f"hydra/sweeper=basic sweeps any app; an app that is to have them puts {SCHEMA_NAME} into its defaults list"

@@ -125,8 +125,6 @@ def _model_context(plan: Plan) -> int | None:
     return None if view is None else derived_context_length(text_config(view))
 
 
-LEFT_OUT = "SWP006"
-"""The id that counts the points left out by ``sweep.where``."""
 NODE_LAUNCHER = "submitit_slurm"
 _CLIENT_NODES = ("bench", "sweep")
 
@@ -181,7 +179,7 @@ class Judged:
     @property
     def who(self) -> str | None:
         """Returns who set the keys of the first refusal, or None."""
-        if not self.refused or self.refused[0].id == LEFT_OUT:
+        if not self.refused or self.refused[0].about == "left_out":
             return None
         return who_set(self.refused[0], self.server.plan.origins if self.server else {}, self.set_by())
 
@@ -295,7 +293,7 @@ class Judge:
             if errors:
                 return ()
             why = f"sweep.where cannot be computed: {failure}"
-        return (Finding("error", LEFT_OUT, why, tuple(where.keys)),)
+        return (Finding("error", "SWP006", why, tuple(where.keys)),)
 
 
 def gpus_of(plan: Plan) -> int:

@@ -49,7 +49,6 @@ from sglang_hydra.text.errors import CarriedError, MachineError, ServerError, Sg
 _LOG_LINES = 40
 _DEATH_S = 2.0
 _SIGKILLED = (-9, 137)
-_PORT_TAKEN = "ENG006"  # since it was chosen: the next one is free
 
 # Failures of others than the server, in addition to the classes of ``diagnose``.
 NOT_HERE, CLIENT, NOT_IDLE = "not_here", "client", "not_idle"
@@ -128,7 +127,8 @@ def _started_by_us(work: Work, display: Display) -> LocalServer:
     missing = None if isinstance(plan, Plan) else absent(plan.router)
     wrong += [missing] if missing is not None else []
     if wrong:
-        again = all(finding.id == _PORT_TAKEN for finding in wrong)
+        # A port that was taken since it was chosen: the next one is free.
+        again = all(finding.about == "port_taken" for finding in wrong)
         raise _NotUpError(Failed(NOT_HERE, MachineError(*wrong), retryable=again, fatal=True))
     # The report reads the common plan under the id of the whole topology.
     write_below(folder / "plan.json", json.dumps({**common.to_json(), "server_id": work.server_id}, indent=1) + "\n")

@@ -18,7 +18,7 @@ from sglang_hydra.planning.making.memory import fit_with_findings
 from sglang_hydra.planning.making.paths import findings_on, missing_paths, notes_on
 from sglang_hydra.planning.making.target import Target, find_target
 from sglang_hydra.planning.plan import Plan, Recorded
-from sglang_hydra.rules.checks.launchable import OUT_OF_RANGE, run_plan_checks
+from sglang_hydra.rules.checks.launchable import run_plan_checks
 from sglang_hydra.rules.resolution import Resolution
 from sglang_hydra.text.budget import FINDINGS
 from sglang_hydra.text.findings import Finding
@@ -47,7 +47,7 @@ def plan_once(
     target, resolution = _serving(find, composer, with_remedies)
     composition, engine, facts, hardware = target.composition, target.engine, target.facts, target.hardware
     checked = run_plan_checks(resolution, facts)
-    in_range = not any(finding.id in OUT_OF_RANGE for finding in checked)
+    in_range = not any(finding.about == "out_of_range" for finding in checked)
     sized = in_range and engine.name == "sglang"
     classes = partial(gpu_classes, composer, requests) if with_remedies else None
     fit, of_fit = _fitted(target, resolution, classes) if sized else (None, [])

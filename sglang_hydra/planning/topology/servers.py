@@ -93,10 +93,10 @@ class Topology:
         """Returns every finding once, with the servers that have it; findings on the whole have none."""
         found: dict[Finding, list[Server]] = {}
         remedies: dict[Finding, Finding] = {}
-        enough = not any(finding.id in ("TOP004", "TOP005") for finding in self.together)
+        enough = all(finding.about != "too_few_gpus" for finding in self.together)
         for server in self.servers:
             for finding in server.plan.findings:
-                if not enough and finding.id == "GPU001":
+                if not enough and finding.about == "too_few_gpus":
                     continue  # reported once, for all servers
                 same = replace(finding, remedies=())
                 remedies.setdefault(same, finding)

@@ -33,10 +33,6 @@ from sglang_hydra.rules.resolution import UNCOMPUTABLE, Resolution, finding_of, 
 from sglang_hydra.rules.rule import Facts, Rule
 from sglang_hydra.text.findings import Finding
 
-OUT_OF_RANGE = ("ARG020", "ARG022", "CFG005")
-"""After one of these findings nothing more is computed from the values: they are not valid sizes."""
-
-
 _MODULES = (
     *(api, attention_at_load, cache, disaggregation, experts),
     *(ineffective, kernels, kernels_at_load, loading, logs, lora),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.tables.table import every_variable
 from sglang_hydra.text.findings import Finding, Level
+from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.words import SECRET_FORM
 
 SECRET_FIELDS = tuple(name for name, field in FIELDS.items() if field.arg.secret)
@@ -19,39 +20,13 @@ HIDDEN = "***"
 API_KEY_VARIABLE = "SGLANG_HYDRA_API_KEY"
 
 _TYPED_KEY = re.compile(r"^(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=(?P<value>.+)$", re.DOTALL)
-_LATER_SECRETS = ("admin_api_key", "ssl_keyfile_password", "watermark_key", "watermark_key_b", "watermark_config")
-"""Secret arguments of releases after 0.5.2."""
-_TELLING = (
-    *("SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "APIKEY", "API_KEY", "ACCESSKEY", "ACCESS_KEY"),
-    *("ACCOUNTKEY", "PRIVATE_KEY"),
-)
-"""Mark a secret anywhere in a name, in any case."""
-_IN_ANY_CASE = frozenset(
-    (
-        *("BEARER", "COOKIE", "COOKIES", "CRED", "CREDS", "CSRF", "DSN", "HMAC", "JWT", "KEYTAB", "MNEMONIC", "NETRC"),
-        *("OAUTH", "OTP", "PASSCODE", "PASSKEY", "PSK", "PW", "PWD", "TOTP", "WEBHOOK"),
-    )
-)
-_WORDS = _IN_ANY_CASE | frozenset(
-    (
-        *("AUTH", "AUTHENTICATION", "AUTHORIZATION", "CONNSTR", "CRYPT", "ENCRYPTION", "KEY", "KEYS", "KEYSTORE"),
-        *("NONCE", "PASS", "PAT", "PEM", "PFX", "PIN", "PRESIGNED", "PRIV", "PRIVATE", "SALT", "SAS"),
-        *("SIGNATURE", "SIGNED", "SIGNING", "TOKEN", "UNSEAL", "WALLET"),
-    )
-)
-"""Mark a secret as a whole word of a variable's name, without trailing digits. TOKENS are a model's tokens, except
-after a word of ``_OWNERS``."""
-_ENDS = ("TOKEN", "KEY", "PASS", "PWD", "PW")
-_NO_SECRET = frozenset(("BYPASS", "COMPASS", "DONKEY", "HOTKEY", "MONKEY", "TURKEY"))
-_SIZES = frozenset(
-    ("BLOCK", "BUDGET", "COUNT", "LEN", "LENGTH", "LIMIT", "MEMORY", "NETWORK", "SIZE", "TIMEOUT", "TTL")
-)
-"""A name that ends so is a number or a place: TOKEN_BUDGET, PIN_MEMORY."""
-_OWNERS = ("ACCESS", "API", "AUTH", "BEARER", "HF", "HUB", "REFRESH", "SESSION", "SGLANG", "SGL")
-_STORES = frozenset(("AMQP", "BROKER", "CONN", "CONNECTION", "DATABASE", "DB", "MONGO", "MONGODB", "MYSQL", "POSTGRES"))
-_STORES |= {"JDBC", "PG", "POSTGRESQL", "RABBITMQ", "REDIS", "SENTRY", "SQL"}
-_ADDRESSES = frozenset(("STRING", "STR", "URI", "URL"))
-"""The address of a store (DATABASE_URL) contains its password."""
+_TABLE: Mapping[str, frozenset[str]] = {name: frozenset(text.split()) for name, text in json_beside(__file__).items()}
+"""Parts of the names of secrets. ``later``: arguments of releases after 0.5.2. ``anywhere``: marks a secret anywhere in
+a name, in any case. ``words``: as a whole word of a variable's name, without trailing digits (``words_in_any_case``:
+also of an argument); TOKENS are a model's tokens, except after one of ``owners``. ``ends``: at the end of a word, but
+not ``no_ends``. A name that ends with one of ``sizes`` is a number or a place (TOKEN_BUDGET, PIN_MEMORY). The address
+(``addresses``) of one of ``stores`` contains its password (DATABASE_URL)."""
+_ENDS = tuple(_TABLE["ends"])
 _PLAIN = frozenset(("OLDPWD", "PWD"))
 """A shell's working directories."""
 
@@ -59,9 +34,9 @@ _PLAIN = frozenset(("OLDPWD", "PWD"))
 @functools.lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Returns whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, POD_SIGNING_KEY)."""
-    if name in SECRET_FIELDS or name in _LATER_SECRETS:
+    if name in SECRET_FIELDS or name in _TABLE["later"]:
         return True
-    telling = any(word in name.upper() for word in _TELLING) and name not in FIELDS
+    telling = any(word in name.upper() for word in _TABLE["anywhere"]) and name not in FIELDS
     # The variables that SGLang's releases read are flags, sizes and paths.
     return (telling or _has_secret_word(name)) and name not in every_variable()
 
@@ -82,15 +57,15 @@ def has_secret_form(value: object) -> bool:
 
 def _has_secret_word(name: str) -> bool:
     words = [word.rstrip("0123456789") for word in name.upper().split("_")]
-    if name in _PLAIN or name in FIELDS or words[-1] in _SIZES or "KEY_VALUE" in name:
+    if name in _PLAIN or name in FIELDS or words[-1] in _TABLE["sizes"] or "KEY_VALUE" in name:
         return False
     if name.islower():  # most are arguments of a release: an eos_token, a hash_key
-        return not _IN_ANY_CASE.isdisjoint(words)
+        return not _TABLE["words_in_any_case"].isdisjoint(words)
     return (
-        not _WORDS.isdisjoint(words)
-        or (name.isupper() and any(word.endswith(_ENDS) and word not in _NO_SECRET for word in words))
-        or any(f"{owner}_TOKENS" in name for owner in _OWNERS)
-        or not (_STORES.isdisjoint(words) or _ADDRESSES.isdisjoint(words))
+        not (_TABLE["words"] | _TABLE["words_in_any_case"]).isdisjoint(words)
+        or (name.isupper() and any(word.endswith(_ENDS) and word not in _TABLE["no_ends"] for word in words))
+        or any(f"{owner}_TOKENS" in name for owner in _TABLE["owners"])
+        or not (_TABLE["stores"].isdisjoint(words) or _TABLE["addresses"].isdisjoint(words))
     )
 
 

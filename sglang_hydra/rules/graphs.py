@@ -24,14 +24,3 @@ def limit_graphs_on_small_gpus(args: ServerArgs, facts: Facts) -> Outcome:
     if args.tp_size < 4:
         return Change(f"{row.name}, {args.tp_size} < 4 GPUs", cuda_graph_max_bs=few)
     return Change(f"{row.name}, {args.tp_size} GPUs", cuda_graph_max_bs=many)
-
-
-@rule("GRA002", (548, 552))
-def no_graphs_with_torch_native(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: attention_backend=torch_native switches CUDA graphs off.
-    Why: SGLang says that this backend is the reason. Inferred: it runs plain PyTorch operations that cannot be
-        captured.
-    Example: attention_backend=torch_native -> disable_cuda_graph=true"""
-    if args.attention_backend != "torch_native":
-        return None
-    return Change("torch_native attention cannot be captured", disable_cuda_graph=True)

@@ -17,16 +17,6 @@ def is_remote(model_path: Json) -> bool:
     return not isinstance(model_path, os.PathLike) and _REMOTE.match(model_path) is not None
 
 
-@rule("LOD002", (797, 801))
-def recognise_gguf(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: load_format auto or gguf, with a model_path that is a GGUF file, sets load_format and quantization to gguf.
-    Why: such a file holds its own quantized tensors. SGLang knows it by its extension or its first four bytes.
-    Example: model_path=tiny.gguf -> load_format=gguf quantization=gguf"""
-    if args.load_format not in ("auto", "gguf") or not facts.model.gguf:
-        return None
-    return Change(f"{args.model_path} is a GGUF file", load_format="gguf", quantization="gguf")
-
-
 @rule("LOD003", (804, 805))
 def load_from_remote(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a model_path with :// in it sets load_format=remote, also over a given one.
@@ -35,13 +25,3 @@ def load_from_remote(args: ServerArgs, facts: Facts) -> Outcome:
     if not is_remote(args.model_path):
         return None
     return Change(f"{args.model_path} is remote", load_format="remote")
-
-
-@rule("LOD004", (806, 807))
-def no_custom_weight_loader(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: custom_weight_loader, if unset, is the empty list.
-    Why: code that iterates over the loaders needs no test for null.
-    Example: gpu=h100 -> custom_weight_loader=[]"""
-    if args.custom_weight_loader is not None:
-        return None
-    return Change("none was named", custom_weight_loader=[])

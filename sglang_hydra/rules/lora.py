@@ -29,16 +29,6 @@ def _refs(adapters: Json) -> Iterator[LoRARef]:
             yield LoRARef(lora_name=name, lora_path=path if named else name, pinned=False)
 
 
-@rule("LOR002", (2302, 2308), stage="check")
-def paths_switch_lora_on(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: lora_paths set enable_lora=true, if enable_lora is unset.
-    Why: lora_paths came first and alone was enough.
-    Example: lora_paths=["sql=/adapters/sql"] -> enable_lora=true"""
-    if not args.lora_paths or args.enable_lora is not None:
-        return None
-    return Change("lora_paths are given", enable_lora=True)
-
-
 @rule("LOR005", (2314, 2350), stage="check")
 def name_every_adapter(args: ServerArgs, facts: Facts) -> Outcome:
     """What: with LoRA on, lora_paths becomes a list of LoRARef(name, path, pinned), from NAME=PATH, PATH, mappings with

@@ -83,16 +83,6 @@ def choose_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("MEM002", (497, 498))
-def assume_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: mem_fraction_static, if unset, is 0.88 where SGLang does not read the device's memory.
-    Why: on CPU and Intel XPU the capacity is unknown to SGLang, so it has no memory class.
-    Example: gpu=cpu -> mem_fraction_static=0.88"""
-    if args.mem_fraction_static is not None:
-        return None
-    return Change(f"the memory of device {args.device!r} is not asked for", mem_fraction_static=0.88)
-
-
 @rule("MEM003", (2513, 2549))
 def make_room_for_vision(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a mem_fraction_static that was not given is multiplied by 0.95 for a multimodal model with a vision tower,
@@ -162,13 +152,3 @@ def page_size_of_trtllm_mha(args: ServerArgs, facts: Facts) -> Outcome:
     Why: its kernels are written for these three sizes.
     Example: gpu=b200 prefill_attention_backend=trtllm_mha -> page_size=64"""
     return _fit(TRTLLM_MHA, args)
-
-
-@rule("PAG006", (622, 624))
-def page_size_of_one(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: page_size is 1 token, if neither the user nor a backend chose one.
-    Why: Inferred: pages of one token share the longest prefixes in the radix cache.
-    Example: gpu=h100 -> page_size=1"""
-    if args.page_size is not None:
-        return None
-    return Change("no backend asks for more", page_size=1)

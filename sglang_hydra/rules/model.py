@@ -9,13 +9,6 @@ from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 GPT_OSS = "GptOssForCausalLM"
 GPT_OSS_BACKENDS = ("triton", "trtllm_mha", "fa3")
 LLAMA_4_BACKENDS = ("fa3", "aiter", "triton")
-GEMMA_WITH_WINDOWS = (
-    "Gemma2ForCausalLM",
-    "Gemma3ForCausalLM",
-    "Gemma3ForConditionalGeneration",
-    "Gemma3nForCausalLM",
-    "Gemma3nForConditionalGeneration",
-)
 
 
 def gpt_oss_view(args: ServerArgs, facts: Facts) -> ConfigView | None:
@@ -45,17 +38,6 @@ def attention_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     return Change("gpt-oss on neither SM90 nor SM100", attention_backend="triton")
 
 
-@rule("MDL006", (2457, 2462))
-def fuse_allreduce_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: on SM100 and without DP attention, gpt-oss gets enable_flashinfer_allreduce_fusion=true.
-    Why: SGLang gives no reason. Inferred: one kernel for all-reduce, residual and norm is faster there. SGLang tests
-        this before DPA001 resets the switch.
-    Example: gpu=b200 model=gpt_oss -> enable_flashinfer_allreduce_fusion=true"""
-    if not facts.gpu.is_sm100 or args.enable_dp_attention or gpt_oss_view(args, facts) is None:
-        return None
-    return Change("gpt-oss on SM100 without DP attention", enable_flashinfer_allreduce_fusion=True)
-
-
 @rule("MDL007", (2463, 2473))
 def mxfp4_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: on SM100 an MXFP4 gpt-oss gets moe_runner_backend=flashinfer_mxfp4, also over a given one.
@@ -69,31 +51,6 @@ def mxfp4_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     return Change("MXFP4 gpt-oss on SM100", moe_runner_backend="flashinfer_mxfp4")
 
 
-@rule("MDL009", (2479, 2487))
-def triton_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: gpt-oss gets moe_runner_backend=triton_kernel for auto, if ep_size is 1 and triton_kernels is installed.
-    Why: SGLang gives no reason. Inferred: that package's MoE kernels are the faster ones outside Blackwell. DeepEP
-        raises ep_size only after this.
-    Example: gpu=h100 model=gpt_oss -> moe_runner_backend=triton_kernel"""
-    # After MDL007: its flashinfer_mxfp4 is not auto any more.
-    if args.moe_runner_backend != "auto" or args.ep_size != 1 or not facts.gpu.triton_kernels:
-        return None
-    if gpt_oss_view(args, facts) is None:
-        return None
-    return Change("gpt-oss with triton_kernels installed", moe_runner_backend="triton_kernel")
-
-
-@rule("MDL010", (2488, 2488))
-def no_hybrid_swa_for_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: gpt-oss sets disable_hybrid_swa_memory.
-    Why: SGLang gives no reason; its comment beside this says that Gemma does not yet support separate pools (MDL013).
-        Inferred: the same holds for gpt-oss in this version.
-    Example: gpu=h100 model=gpt_oss -> disable_hybrid_swa_memory=true"""
-    if gpt_oss_view(args, facts) is None:
-        return None
-    return Change("gpt-oss has no separate pool for its sliding windows", disable_hybrid_swa_memory=True)
-
-
 @rule("MDL011", (2489, 2491))
 def dtype_of_mxfp4_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """What: an MXFP4 gpt-oss gets dtype=bfloat16, also over a given one.
@@ -103,14 +60,3 @@ def dtype_of_mxfp4_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     if view is None or not is_mxfp4(view):
         return None
     return Change("the MXFP4 kernels of gpt-oss take bfloat16", dtype="bfloat16")
-
-
-@rule("MDL013", (2499, 2511))
-def no_hybrid_swa_for_gemma(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: Gemma 2, 3 and 3n set disable_hybrid_swa_memory.
-    Why: SGLang's warning says that separate memory pools for sliding-window layers are not yet supported for them.
-    Example: gpu=h100 model=gemma_3_27b -> disable_hybrid_swa_memory=true"""
-    view = view_of(facts.model, args.json_model_override_args)
-    if view is None or view.architecture not in GEMMA_WITH_WINDOWS:
-        return None
-    return Change(f"{view.architecture} has no separate pool for its sliding windows", disable_hybrid_swa_memory=True)

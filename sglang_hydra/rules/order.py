@@ -1,16 +1,13 @@
 """Lists every rule and check of SGLang, in the order in which SGLang applies them.
 
-order.txt has the order: a line has an id and, for people, its module and function."""
+order.txt has the order: a line has an id and, for people, its module and function, or its name in table.json."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from sglang_hydra.rules import (
-    api,
-    cache,
     deprecated,
-    disaggregation,
     experts,
     graphs,
     kernels,
@@ -22,9 +19,7 @@ from sglang_hydra.rules import (
     runtime,
     scheduling,
     speculative,
-    tokenizer,
 )
-from sglang_hydra.rules.checks import cache as check_cache
 from sglang_hydra.rules.checks import disaggregation as check_disaggregation
 from sglang_hydra.rules.checks import experts as check_experts
 from sglang_hydra.rules.checks import kernels as check_kernels
@@ -38,16 +33,15 @@ from sglang_hydra.rules.checks import parallel as check_parallel
 from sglang_hydra.rules.checks import runtime as check_runtime
 from sglang_hydra.rules.checks import scheduling as check_scheduling
 from sglang_hydra.rules.checks import speculative as check_speculative
-from sglang_hydra.rules.checks import tokenizer as check_tokenizer
 from sglang_hydra.rules.rule import Rule
+from sglang_hydra.rules.table import TABLE
 
 _MODULES = (
-    *(api, cache, deprecated, disaggregation, experts, graphs, kernels, loading, lora),
-    *(memory, model, parallel, runtime, scheduling, speculative, tokenizer),
-    *(check_cache, check_disaggregation, check_experts, check_kernels, check_loading, check_logs, check_lora),
+    *(deprecated, experts, graphs, kernels, loading, lora, memory, model, parallel, runtime, scheduling, speculative),
+    *(check_disaggregation, check_experts, check_kernels, check_loading, check_logs, check_lora),
     *(check_memory, check_model, check_model_sizes, check_parallel, check_runtime, check_scheduling),
-    *(check_speculative, check_tokenizer),
+    check_speculative,
 )
-_RULES = {rule.id: rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule)}
+_RULES = {rule.id: rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule)} | TABLE
 _LINES = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
 ORDER: tuple[Rule, ...] = tuple(_RULES[line.split()[0]] for line in _LINES if line[:1] != "#")

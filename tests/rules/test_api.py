@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules import api
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import MODEL_PATH, Row, changed, unchanged
 
 ROWS = (
-    changed(api.name_the_served_model, {"served_model_name": MODEL_PATH}),
-    unchanged(api.name_the_served_model, served_model_name="mine"),
+    changed(TABLE["DEF002"], {"served_model_name": MODEL_PATH}),
+    unchanged(TABLE["DEF002"], served_model_name="mine"),
 )
 
 

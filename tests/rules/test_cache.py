@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules import cache
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
     changed(
-        cache.layout_for_mooncake_storage,
+        TABLE["HIC001"],
         {"hicache_io_backend": "kernel", "hicache_mem_layout": "page_first"},
         hicache_storage_backend="mooncake",
         hicache_io_backend="direct",
     ),
-    unchanged(cache.layout_for_mooncake_storage, hicache_storage_backend="file"),
+    unchanged(TABLE["HIC001"], hicache_storage_backend="file"),
 )
 
 

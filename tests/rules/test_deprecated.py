@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules import deprecated
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
-    unchanged(deprecated.translate_enable_ep_moe, tp_size=8, ep_size=2),
-    changed(deprecated.translate_enable_ep_moe, {"ep_size": 8}, tp_size=8, ep_size=2, enable_ep_moe=True),
-    unchanged(deprecated.translate_enable_deepep_moe, moe_a2a_backend="none"),
-    changed(deprecated.translate_enable_deepep_moe, {"moe_a2a_backend": "deepep"}, enable_deepep_moe=True),
+    unchanged(TABLE["DEP001"], tp_size=8, ep_size=2),
+    changed(TABLE["DEP001"], {"ep_size": 8}, tp_size=8, ep_size=2, enable_ep_moe=True),
+    unchanged(TABLE["DEP002"], moe_a2a_backend="none"),
+    changed(TABLE["DEP002"], {"moe_a2a_backend": "deepep"}, enable_deepep_moe=True),
     unchanged(deprecated.translate_runner_flags, moe_runner_backend="triton"),
     changed(deprecated.translate_runner_flags, {"moe_runner_backend": "triton_kernel"}, enable_triton_kernel_moe=True),
     changed(

@@ -4,42 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules import disaggregation
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
-    changed(disaggregation.no_radix_cache_when_decoding, {"disable_radix_cache": True}, disaggregation_mode="decode"),
-    unchanged(disaggregation.no_radix_cache_when_decoding, disaggregation_mode="prefill"),
+    changed(TABLE["DIS003"], {"disable_radix_cache": True}, disaggregation_mode="decode"),
+    unchanged(TABLE["DIS003"], disaggregation_mode="prefill"),
     changed(
-        disaggregation.assume_tp_of_decode_servers,
+        TABLE["DIS005"],
         {"disaggregation_decode_tp": 4},
         tp_size=4,
         disaggregation_mode="prefill",
     ),
     unchanged(
-        disaggregation.assume_tp_of_decode_servers,
+        TABLE["DIS005"],
         tp_size=4,
         disaggregation_mode="prefill",
         disaggregation_decode_tp=2,
     ),
-    unchanged(disaggregation.assume_tp_of_decode_servers, disaggregation_mode="decode"),
+    unchanged(TABLE["DIS005"], disaggregation_mode="decode"),
     changed(
-        disaggregation.assume_dp_of_decode_servers,
+        TABLE["DIS006"],
         {"disaggregation_decode_dp": 2},
         dp_size=2,
         disaggregation_mode="prefill",
     ),
-    unchanged(disaggregation.assume_dp_of_decode_servers, dp_size=2),
+    unchanged(TABLE["DIS006"], dp_size=2),
     changed(
-        disaggregation.pipeline_of_prefill_servers,
+        TABLE["DIS007"],
         {"disaggregation_prefill_pp": 2},
         pp_size=2,
         disaggregation_mode="prefill",
         disaggregation_prefill_pp=4,
     ),
-    unchanged(disaggregation.pipeline_of_prefill_servers, pp_size=2),
-    changed(disaggregation.no_graphs_when_prefilling, {"disable_cuda_graph": True}, disaggregation_mode="prefill"),
-    unchanged(disaggregation.no_graphs_when_prefilling, disaggregation_mode="decode"),
+    unchanged(TABLE["DIS007"], pp_size=2),
+    changed(TABLE["DIS009"], {"disable_cuda_graph": True}, disaggregation_mode="prefill"),
+    unchanged(TABLE["DIS009"], disaggregation_mode="decode"),
 )
 
 

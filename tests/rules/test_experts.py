@@ -5,28 +5,29 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules import experts
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
     changed(
-        experts.no_shared_fusion_with_trtllm,
+        TABLE["MOE004"],
         {"disable_shared_experts_fusion": True},
         moe_runner_backend="flashinfer_trtllm",
     ),
-    unchanged(experts.no_shared_fusion_with_trtllm, moe_runner_backend="flashinfer_cutlass"),
+    unchanged(TABLE["MOE004"], moe_runner_backend="flashinfer_cutlass"),
     changed(
-        experts.no_graphs_with_normal_deepep,
+        TABLE["MOE005"],
         {"disable_cuda_graph": True},
         moe_a2a_backend="deepep",
         deepep_mode="normal",
     ),
-    unchanged(experts.no_graphs_with_normal_deepep, moe_a2a_backend="deepep"),
-    unchanged(experts.no_graphs_with_normal_deepep, deepep_mode="normal"),
-    changed(experts.spread_experts_with_deepep, {"ep_size": 8}, tp_size=8, ep_size=2, moe_a2a_backend="deepep"),
-    unchanged(experts.spread_experts_with_deepep, tp_size=8, ep_size=2),
-    changed(experts.record_experts_for_eplb, {"expert_distribution_recorder_mode": "stat"}, enable_eplb=True),
-    unchanged(experts.record_experts_for_eplb, enable_eplb=True, expert_distribution_recorder_mode="per_pass"),
-    unchanged(experts.record_experts_for_eplb),
+    unchanged(TABLE["MOE005"], moe_a2a_backend="deepep"),
+    unchanged(TABLE["MOE005"], deepep_mode="normal"),
+    changed(TABLE["MOE006"], {"ep_size": 8}, tp_size=8, ep_size=2, moe_a2a_backend="deepep"),
+    unchanged(TABLE["MOE006"], tp_size=8, ep_size=2),
+    changed(TABLE["EPL001"], {"expert_distribution_recorder_mode": "stat"}, enable_eplb=True),
+    unchanged(TABLE["EPL001"], enable_eplb=True, expert_distribution_recorder_mode="per_pass"),
+    unchanged(TABLE["EPL001"]),
     changed(experts.choose_ep_dispatch, {"ep_dispatch_algorithm": "static"}),
     changed(
         experts.choose_ep_dispatch, {"ep_dispatch_algorithm": "static"}, init_expert_location=None, enable_eplb=True
@@ -34,11 +35,11 @@ ROWS = (
     unchanged(experts.choose_ep_dispatch, init_expert_location=None),
     unchanged(experts.choose_ep_dispatch, ep_dispatch_algorithm="dynamic"),
     changed(
-        experts.record_experts_for_metrics,
+        TABLE["EPL004"],
         {"expert_distribution_recorder_mode": "stat"},
         enable_expert_distribution_metrics=True,
     ),
-    unchanged(experts.record_experts_for_metrics),
+    unchanged(TABLE["EPL004"]),
     changed(experts.size_expert_record, {"expert_distribution_recorder_buffer_size": 1000}),
     changed(
         experts.size_expert_record,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules import graphs
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
@@ -13,8 +14,8 @@ ROWS = (
     unchanged(graphs.limit_graphs_on_small_gpus, gpu="h100"),
     unchanged(graphs.limit_graphs_on_small_gpus, gpu="cpu", device="cpu"),
     unchanged(graphs.limit_graphs_on_small_gpus, gpu="t4", cuda_graph_max_bs=160),
-    changed(graphs.no_graphs_with_torch_native, {"disable_cuda_graph": True}, attention_backend="torch_native"),
-    unchanged(graphs.no_graphs_with_torch_native, decode_attention_backend="torch_native"),
+    changed(TABLE["GRA002"], {"disable_cuda_graph": True}, attention_backend="torch_native"),
+    unchanged(TABLE["GRA002"], decode_attention_backend="torch_native"),
 )
 
 

@@ -5,27 +5,28 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules import loading
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
-    changed(loading.recognise_gguf, {"load_format": "gguf", "quantization": "gguf"}, model_path="a.gguf"),
+    changed(TABLE["LOD002"], {"load_format": "gguf", "quantization": "gguf"}, model_path="a.gguf"),
     changed(
-        loading.recognise_gguf,
+        TABLE["LOD002"],
         {"load_format": "gguf", "quantization": "gguf"},
         model_path="a.gguf",
         load_format="gguf",
         quantization="fp8",
     ),
-    unchanged(loading.recognise_gguf, model_path="a.gguf", load_format="dummy"),
-    unchanged(loading.recognise_gguf, model_path="org/name"),
+    unchanged(TABLE["LOD002"], model_path="a.gguf", load_format="dummy"),
+    unchanged(TABLE["LOD002"], model_path="org/name"),
     changed(loading.load_from_remote, {"load_format": "remote"}, model_path="s3://bucket/model", load_format="pt"),
     changed(loading.load_from_remote, {"load_format": "remote"}, model_path="a://"),
     changed(loading.load_from_remote, {"load_format": "remote"}, model_path="://a://b"),
     unchanged(loading.load_from_remote, model_path="://x"),
     unchanged(loading.load_from_remote, model_path="s3:/x"),
     unchanged(loading.load_from_remote, model_path="C:\\m"),
-    changed(loading.no_custom_weight_loader, {"custom_weight_loader": []}),
-    unchanged(loading.no_custom_weight_loader, custom_weight_loader=["a.b"]),
+    changed(TABLE["LOD004"], {"custom_weight_loader": []}),
+    unchanged(TABLE["LOD004"], custom_weight_loader=["a.b"]),
 )
 
 

@@ -7,12 +7,13 @@ import pytest
 from sglang_hydra import LoRARef
 from sglang_hydra.arguments.fields.choices import LORA_TARGET_MODULES
 from sglang_hydra.rules import lora
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
-    changed(lora.paths_switch_lora_on, {"enable_lora": True}, lora_paths=["a=/l/a"]),
-    unchanged(lora.paths_switch_lora_on, lora_paths=["a=/l/a"], enable_lora=False),
-    unchanged(lora.paths_switch_lora_on, lora_paths=[]),
+    changed(TABLE["LOR002"], {"enable_lora": True}, lora_paths=["a=/l/a"]),
+    unchanged(TABLE["LOR002"], lora_paths=["a=/l/a"], enable_lora=False),
+    unchanged(TABLE["LOR002"], lora_paths=[]),
     changed(
         lora.name_every_adapter,
         {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules import memory
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
@@ -21,8 +22,8 @@ ROWS = (
     changed(memory.choose_mem_fraction, {"mem_fraction_static": 0.874}, gpu="h100", device="cpu"),
     unchanged(memory.choose_mem_fraction, mem_fraction_static=0.0),
     unchanged(memory.choose_mem_fraction, gpu="cpu", device="cpu"),
-    changed(memory.assume_mem_fraction, {"mem_fraction_static": 0.88}, gpu="xpu", device="xpu"),
-    unchanged(memory.assume_mem_fraction, stands={"mem_fraction_static": 0.5}),
+    changed(TABLE["MEM002"], {"mem_fraction_static": 0.88}, gpu="xpu", device="xpu"),
+    unchanged(TABLE["MEM002"], stands={"mem_fraction_static": 0.5}),
     changed(
         memory.make_room_for_vision,
         {"mem_fraction_static": 0.8 * (0.95 * 0.94375)},
@@ -83,8 +84,8 @@ ROWS = (
     unchanged(memory.page_size_of_trtllm_mla, prefill_attention_backend="trtllm_mla"),
     changed(memory.page_size_of_trtllm_mha, {"page_size": 64}, prefill_attention_backend="trtllm_mha", page_size=128),
     unchanged(memory.page_size_of_trtllm_mha, attention_backend="trtllm_mha", page_size=16),
-    changed(memory.page_size_of_one, {"page_size": 1}),
-    unchanged(memory.page_size_of_one, page_size=0),
+    changed(TABLE["PAG006"], {"page_size": 1}),
+    unchanged(TABLE["PAG006"], page_size=0),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules import model
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
@@ -20,11 +21,9 @@ ROWS = (
         {"attention_backend": "fa3"},
         json_model_override_args='{"architectures": ["GptOssForCausalLM"]}',
     ),
-    changed(
-        model.fuse_allreduce_of_gpt_oss, {"enable_flashinfer_allreduce_fusion": True}, gpu="b200", model="gpt_oss_bf16"
-    ),
-    unchanged(model.fuse_allreduce_of_gpt_oss, gpu="b200", model="gpt_oss", enable_dp_attention=True),
-    unchanged(model.fuse_allreduce_of_gpt_oss, gpu="h100", model="gpt_oss"),
+    changed(TABLE["MDL006"], {"enable_flashinfer_allreduce_fusion": True}, gpu="b200", model="gpt_oss_bf16"),
+    unchanged(TABLE["MDL006"], gpu="b200", model="gpt_oss", enable_dp_attention=True),
+    unchanged(TABLE["MDL006"], gpu="h100", model="gpt_oss"),
     changed(
         model.mxfp4_runner_of_gpt_oss,
         {"moe_runner_backend": "flashinfer_mxfp4"},
@@ -40,18 +39,18 @@ ROWS = (
         model="gpt_oss",
         json_model_override_args='{"quantization_config": null}',
     ),
-    changed(model.triton_runner_of_gpt_oss, {"moe_runner_backend": "triton_kernel"}, gpu="h100", model="gpt_oss"),
-    unchanged(model.triton_runner_of_gpt_oss, gpu="mi300x", model="gpt_oss"),
-    unchanged(model.triton_runner_of_gpt_oss, gpu="h100", model="gpt_oss", ep_size=2),
-    unchanged(model.triton_runner_of_gpt_oss, gpu="h100", model="gpt_oss", moe_runner_backend="triton"),
-    unchanged(model.triton_runner_of_gpt_oss, gpu="h100", model="mixtral_8x7b"),
-    changed(model.no_hybrid_swa_for_gpt_oss, {"disable_hybrid_swa_memory": True}, model="gpt_oss"),
-    unchanged(model.no_hybrid_swa_for_gpt_oss, model="gemma_3_27b"),
+    changed(TABLE["MDL009"], {"moe_runner_backend": "triton_kernel"}, gpu="h100", model="gpt_oss"),
+    unchanged(TABLE["MDL009"], gpu="mi300x", model="gpt_oss"),
+    unchanged(TABLE["MDL009"], gpu="h100", model="gpt_oss", ep_size=2),
+    unchanged(TABLE["MDL009"], gpu="h100", model="gpt_oss", moe_runner_backend="triton"),
+    unchanged(TABLE["MDL009"], gpu="h100", model="mixtral_8x7b"),
+    changed(TABLE["MDL010"], {"disable_hybrid_swa_memory": True}, model="gpt_oss"),
+    unchanged(TABLE["MDL010"], model="gemma_3_27b"),
     changed(model.dtype_of_mxfp4_gpt_oss, {"dtype": "bfloat16"}, model="gpt_oss", dtype="float16"),
     unchanged(model.dtype_of_mxfp4_gpt_oss, model="gpt_oss_bf16"),
-    changed(model.no_hybrid_swa_for_gemma, {"disable_hybrid_swa_memory": True}, model="gemma_3_27b"),
-    unchanged(model.no_hybrid_swa_for_gemma, model="gpt_oss"),
-    unchanged(model.no_hybrid_swa_for_gemma, model="unknown"),
+    changed(TABLE["MDL013"], {"disable_hybrid_swa_memory": True}, model="gemma_3_27b"),
+    unchanged(TABLE["MDL013"], model="gpt_oss"),
+    unchanged(TABLE["MDL013"], model="unknown"),
 )
 
 

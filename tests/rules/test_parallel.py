@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules import parallel
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
-    changed(parallel.no_dp_attention_with_one_rank, {"enable_dp_attention": False}, enable_dp_attention=True),
-    unchanged(parallel.no_dp_attention_with_one_rank, dp_size=2, enable_dp_attention=True),
+    changed(TABLE["DPA001"], {"enable_dp_attention": False}, enable_dp_attention=True),
+    unchanged(TABLE["DPA001"], dp_size=2, enable_dp_attention=True),
     changed(
         parallel.schedule_boldly_with_dp_attention,
         {"schedule_conservativeness": 0.7 * 0.3},
@@ -40,8 +41,8 @@ ROWS = (
     ),
     unchanged(parallel.share_chunks_among_dp_ranks, dp_size=8, chunked_prefill_size=8192),
     unchanged(parallel.share_chunks_among_dp_ranks, dp_size=0, enable_dp_attention=True, chunked_prefill_size=8192),
-    changed(parallel.no_overlap_with_pipeline, {"disable_overlap_schedule": True}, pp_size=2),
-    unchanged(parallel.no_overlap_with_pipeline, pp_size=1),
+    changed(TABLE["PIP001"], {"disable_overlap_schedule": True}, pp_size=2),
+    unchanged(TABLE["PIP001"], pp_size=1),
 )
 
 

@@ -5,42 +5,41 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules import speculative
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import MODEL_PATH, Row, changed, unchanged
 
 ROWS = (
-    changed(speculative.nextn_is_eagle, {"speculative_algorithm": "EAGLE"}, speculative_algorithm="NEXTN"),
-    unchanged(speculative.nextn_is_eagle, speculative_algorithm="EAGLE3"),
-    unchanged(speculative.nextn_is_eagle, speculative_algorithm="nextn"),
-    changed(speculative.limit_requests_when_drafting, {"max_running_requests": 48}, speculative_algorithm="EAGLE3"),
-    unchanged(speculative.limit_requests_when_drafting, speculative_algorithm="EAGLE", max_running_requests=5),
-    unchanged(speculative.limit_requests_when_drafting, speculative_algorithm="OTHER"),
+    changed(TABLE["SPE001"], {"speculative_algorithm": "EAGLE"}, speculative_algorithm="NEXTN"),
+    unchanged(TABLE["SPE001"], speculative_algorithm="EAGLE3"),
+    unchanged(TABLE["SPE001"], speculative_algorithm="nextn"),
+    changed(TABLE["SPE003"], {"max_running_requests": 48}, speculative_algorithm="EAGLE3"),
+    unchanged(TABLE["SPE003"], speculative_algorithm="EAGLE", max_running_requests=5),
+    unchanged(TABLE["SPE003"], speculative_algorithm="OTHER"),
+    changed(TABLE["SPE004"], {"disable_overlap_schedule": True}, speculative_algorithm="STANDALONE"),
+    unchanged(TABLE["SPE004"], speculative_algorithm=""),
     changed(
-        speculative.no_overlap_when_drafting, {"disable_overlap_schedule": True}, speculative_algorithm="STANDALONE"
-    ),
-    unchanged(speculative.no_overlap_when_drafting, speculative_algorithm=""),
-    changed(
-        speculative.no_mixed_chunks_when_drafting,
+        TABLE["SPE005"],
         {"enable_mixed_chunk": False},
         speculative_algorithm="EAGLE",
         enable_mixed_chunk=True,
     ),
-    unchanged(speculative.no_mixed_chunks_when_drafting, enable_mixed_chunk=True),
+    unchanged(TABLE["SPE005"], enable_mixed_chunk=True),
     changed(
-        speculative.draft_with_own_layers,
+        TABLE["SPE006"],
         {"speculative_draft_model_path": MODEL_PATH},
         model="deepseek_v3",
         speculative_algorithm="EAGLE",
     ),
     changed(
-        speculative.draft_with_own_layers,
+        TABLE["SPE006"],
         {"speculative_draft_model_path": MODEL_PATH},
         model="glm_4_5",
         speculative_algorithm="EAGLE3",
     ),
-    unchanged(speculative.draft_with_own_layers, model="llama_3_1_8b", speculative_algorithm="EAGLE"),
-    unchanged(speculative.draft_with_own_layers, model="unknown", speculative_algorithm="EAGLE"),
+    unchanged(TABLE["SPE006"], model="llama_3_1_8b", speculative_algorithm="EAGLE"),
+    unchanged(TABLE["SPE006"], model="unknown", speculative_algorithm="EAGLE"),
     unchanged(
-        speculative.draft_with_own_layers,
+        TABLE["SPE006"],
         model="deepseek_v3",
         speculative_algorithm="EAGLE",
         speculative_draft_model_path="org/draft",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules import tokenizer
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import MODEL_PATH, Row, changed, unchanged
 
 ROWS = (
-    changed(tokenizer.take_tokenizer_from_model, {"tokenizer_path": MODEL_PATH}),
-    unchanged(tokenizer.take_tokenizer_from_model, tokenizer_path="org/tokenizer"),
-    unchanged(tokenizer.take_tokenizer_from_model, tokenizer_path=""),
+    changed(TABLE["DEF001"], {"tokenizer_path": MODEL_PATH}),
+    unchanged(TABLE["DEF001"], tokenizer_path="org/tokenizer"),
+    unchanged(TABLE["DEF001"], tokenizer_path=""),
 )
 
 

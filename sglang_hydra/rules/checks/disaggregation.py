@@ -10,36 +10,6 @@ from sglang_hydra.text.json_types import Json
 IN_CI = "SGLANG_IS_IN_CI"
 
 
-@rule("DIS001", (810, 813))
-def decode_server_has_no_decode_tp(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: disaggregation_decode_tp is refused on a decode server.
-    Why: it describes the receivers of a prefill server; a decode server is a receiver and has tp_size.
-    Example: disaggregation_mode=decode disaggregation_decode_tp=4 -> refused"""
-    if args.disaggregation_mode != "decode" or args.disaggregation_decode_tp is None:
-        return None
-    return Refusal(
-        f"disaggregation_decode_tp={args.disaggregation_decode_tp} is for prefill servers",
-        "disaggregation_decode_tp",
-        hint="set tp_size instead",
-        offers="disaggregation_decode_tp=null",
-    )
-
-
-@rule("DIS002", (814, 816))
-def decode_server_has_no_decode_dp(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: disaggregation_decode_dp is refused on a decode server.
-    Why: it describes the receivers of a prefill server; a decode server is a receiver and has dp_size.
-    Example: disaggregation_mode=decode disaggregation_decode_dp=2 -> refused"""
-    if args.disaggregation_mode != "decode" or args.disaggregation_decode_dp is None:
-        return None
-    return Refusal(
-        f"disaggregation_decode_dp={args.disaggregation_decode_dp} is for prefill servers",
-        "disaggregation_decode_dp",
-        hint="set dp_size instead",
-        offers="disaggregation_decode_dp=null",
-    )
-
-
 @rule("DIS004", (821, 826))
 def decode_replicas_are_served_in_turn(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a decode server with dp_size above 1 is refused without prefill_round_robin_balance.

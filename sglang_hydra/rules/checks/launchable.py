@@ -6,26 +6,11 @@ from __future__ import annotations
 from sglang_hydra.rules.checks import (
     api,
     attention_at_load,
-    cache,
-    disaggregation,
-    experts,
     ineffective,
-    kernels,
     kernels_at_load,
-    loading,
-    logs,
-    lora,
-    memory,
-    model,
     model_config,
-    model_sizes,
     nodes,
-    parallel,
     ranges,
-    runtime,
-    scheduling,
-    speculative,
-    tokenizer,
     weights_at_load,
 )
 from sglang_hydra.rules.checks.releases import answer_of, declarations
@@ -33,13 +18,7 @@ from sglang_hydra.rules.resolution import UNCOMPUTABLE, Resolution, finding_of, 
 from sglang_hydra.rules.rule import Facts, Rule
 from sglang_hydra.text.findings import Finding
 
-_MODULES = (
-    *(api, attention_at_load, cache, disaggregation, experts),
-    *(ineffective, kernels, kernels_at_load, loading, logs, lora),
-    *(memory, model, model_config, model_sizes, nodes),
-    *(parallel, ranges, runtime, scheduling, speculative, tokenizer),
-    weights_at_load,
-)
+_MODULES = (api, attention_at_load, ineffective, kernels_at_load, model_config, nodes, ranges, weights_at_load)
 _CHECKS = {check.id: check for module in _MODULES for check in vars(module).values() if isinstance(check, Rule)}
 PLAN_CHECKS: tuple[Rule, ...] = tuple(_CHECKS[id] for id in declarations())
 """The checks in the order of releases.json."""

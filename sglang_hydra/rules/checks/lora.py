@@ -4,40 +4,11 @@ from __future__ import annotations
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.lora import is_adapter
-from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.words import typed
 
 _FORMS = "a list of NAME=PATH, of paths, or of {lora_name: NAME, lora_path: PATH}"
-
-
-@rule("LOR001", (2300, 2300), stage="check")
-def batch_holds_adapters(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: max_loras_per_batch must be 1 or more, also with LoRA off.
-    Why: it is the number of adapters that one batch can use.
-    Example: max_loras_per_batch=0 -> refused"""
-    if args.max_loras_per_batch > 0:
-        return None
-    return Refusal(
-        f"max_loras_per_batch={args.max_loras_per_batch}: it must be 1 or more",
-        "max_loras_per_batch",
-        offers="max_loras_per_batch=8",
-    )
-
-
-@rule("LOR003", (2309, 2312), stage="check")
-def adapters_are_not_ignored(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: warns of lora_paths with enable_lora=false.
-    Why: SGLang then loads no adapter.
-    Example: enable_lora=false lora_paths=["a=/l/a"] -> warned"""
-    if args.enable_lora is not False or not args.lora_paths:
-        return None
-    return Notice(
-        "enable_lora=false: lora_paths are ignored",
-        "enable_lora",
-        "lora_paths",
-        offers=("enable_lora=true", "lora_paths=null"),
-    )
 
 
 @rule("LOR004", (2314, 2355), stage="check")
@@ -88,23 +59,6 @@ def adapter_shape_is_known(args: ServerArgs, facts: Facts) -> Outcome:
         "max_lora_rank",
         "lora_target_modules",
         offers='max_lora_rank=16 lora_target_modules=["all"]',
-    )
-
-
-@rule("LOR009", (2371, 2376), stage="check")
-def loaded_adapters_fill_a_batch(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: with LoRA on, max_loaded_loras must not be below max_loras_per_batch.
-    Why: what a batch can use must be loaded.
-    Example: lora_paths=["a=/l/a"] max_loaded_loras=4 -> refused"""
-    if not args.enable_lora or args.max_loaded_loras is None:
-        return None
-    if args.max_loaded_loras >= args.max_loras_per_batch:
-        return None
-    return Refusal(
-        f"max_loaded_loras={args.max_loaded_loras} is below max_loras_per_batch={args.max_loras_per_batch}",
-        "max_loaded_loras",
-        "max_loras_per_batch",
-        offers=(f"max_loaded_loras={args.max_loras_per_batch}", f"max_loras_per_batch={args.max_loaded_loras}"),
     )
 
 

@@ -51,23 +51,6 @@ def _names_one(architectures: Json) -> bool:
         return False
 
 
-@rule("MDL014", (2238, 2247))
-def config_has_a_class(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: a config.json is refused that no config class reads: its model_type is none of transformers 4.56.1's and of
-        SGLang's own, or the checkpoint brings code for it and trust_remote_code is not set.
-    Why: SGLang reads the file through AutoConfig while it resolves its arguments (hf_transformers_utils.get_config).
-    Example: model=unheard_of -> refused"""
-    if facts.model.refused is None:
-        return None
-    return Refusal(
-        f"SGLang 0.5.2 cannot read the model's config.json: {facts.model.refused}",
-        "model_path",
-        "trust_remote_code",
-        hint="use a config.json with a known model_type",
-        offers=Remedy.typed("trust_remote_code=true", when="where the checkpoint brings code that you trust"),
-    )
-
-
 @rule("MDL001", (500, 506))
 def config_is_readable_for_memory(args: ServerArgs, facts: Facts) -> Outcome:
     """What: if mem_fraction_static is unset, a config without architectures is refused, and json_model_override_args
@@ -118,39 +101,6 @@ def gpt_oss_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
         "attention_backend",
         hint=_NO_GAUDI if args.device == "hpu" else None,
         offers=(Remedy.typed("attention_backend=null", when="lets SGLang choose"), *_backends(GPT_OSS_BACKENDS)),
-    )
-
-
-@rule("MDL015", (2457, 2457))
-def gpt_oss_runs_on_cuda(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: gpt-oss is refused where torch has neither CUDA nor ROCm.
-    Why: SGLang asks torch.cuda for the compute capability, whatever the device, and torch raises "Torch not compiled
-        with CUDA enabled" (utils.py, is_sm100_supported).
-    Example: gpu=cpu model=gpt_oss -> refused"""
-    if facts.gpu.torch_cuda is not False or gpt_oss_view(args, facts) is None:
-        return None
-    return Refusal(
-        f"SGLang 0.5.2 starts gpt-oss only where torch has CUDA or ROCm, and {facts.gpu.name} has neither",
-        "model_path",
-        "device",
-        hint="use another GPU of NVIDIA or AMD",
-        offers=[Remedy.typed(f"gpu={name}", when="has it") for name in ("h100", "mi300x")],
-    )
-
-
-@rule("MDL008", (2475, 2478))
-def triton_kernel_runs_without_ep(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: gpt-oss with moe_runner_backend=triton_kernel is refused with an ep_size other than 1.
-    Why: SGLang says that this runner is supported with ep_size=1 only. On SM100 an MXFP4 gpt-oss has another runner by
-        now.
-    Example: gpu=h100 model=gpt_oss tp_size=4 ep_size=4 moe_runner_backend=triton_kernel -> refused"""
-    if args.moe_runner_backend != "triton_kernel" or args.ep_size == 1 or gpt_oss_view(args, facts) is None:
-        return None
-    return Refusal(
-        f"gpt-oss with moe_runner_backend=triton_kernel needs ep_size=1, not {args.ep_size}",
-        "ep_size",
-        "moe_runner_backend",
-        offers=("ep_size=1", "moe_runner_backend=triton", "moe_runner_backend=auto"),
     )
 
 

@@ -96,43 +96,6 @@ def pipeline_runs_alone(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(message, field, "pp_size", offers=(instead, "pp_size=1"))
 
 
-@rule("PAR002", (2262, 2264), stage="check")
-def replicas_stay_on_one_node(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: dp_size above 1 on several nodes is refused without enable_dp_attention.
-    Why: plain replicas are independent: start one server on each node, behind a router.
-    Example: tp_size=8 dp_size=2 nnodes=2 -> refused"""
-    if not args.dp_size > 1 or args.nnodes == 1 or args.enable_dp_attention:
-        return None
-    return Refusal(
-        f"dp_size={args.dp_size} on nnodes={args.nnodes} nodes needs DP attention",
-        "enable_dp_attention",
-        "dp_size",
-        "nnodes",
-        hint="start one server on each node",
-        offers=("enable_dp_attention=true", "dp_size=1"),
-    )
-
-
-@rule("PAR003", (2266, 2266), stage="check")
-def first_gpu_is_counted_from_zero(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: base_gpu_id must be 0 or more.
-    Why: it is the number of the first GPU that the server takes.
-    Example: base_gpu_id=-1 -> refused"""
-    if args.base_gpu_id >= 0:
-        return None
-    return Refusal(f"base_gpu_id={args.base_gpu_id}: GPUs are counted from 0", "base_gpu_id", offers="base_gpu_id=0")
-
-
-@rule("PAR004", (2267, 2267), stage="check")
-def gpu_step_goes_up(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: gpu_id_step must be 1 or more.
-    Why: the server takes every n-th GPU from base_gpu_id on.
-    Example: gpu_id_step=0 -> refused"""
-    if args.gpu_id_step >= 1:
-        return None
-    return Refusal(f"gpu_id_step={args.gpu_id_step}: it must be 1 or more", "gpu_id_step", offers="gpu_id_step=1")
-
-
 @rule("PAR005", (2269, 2272), stage="check")
 def dense_layers_split_or_not(args: ServerArgs, facts: Facts) -> Outcome:
     """What: moe_dense_tp_size must be 1 or null.

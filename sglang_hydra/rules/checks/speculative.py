@@ -8,29 +8,12 @@ from sglang_hydra.rules.memory import TRTLLM_MHA
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.rules.speculative import DRAFTING, WITH_OWN_DRAFT
 from sglang_hydra.text.findings import Remedy
-from sglang_hydra.text.json_types import Json
-from sglang_hydra.text.words import typed
 
 _CHAIN = "speculative_num_steps=3 speculative_eagle_topk=1"
 _ALL_THREE = Remedy.typed(
     "speculative_num_steps=null speculative_eagle_topk=null speculative_num_draft_tokens=null",
     when="lets SGLang choose",
 )
-
-
-@rule("SPE002", (724, 728))
-def standalone_draft_without_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: speculative_algorithm=STANDALONE is refused with enable_dp_attention.
-    Why: in this version a separate draft model does not support the ranks of data parallel attention.
-    Example: tp_size=8 dp_size=8 enable_dp_attention=true speculative_algorithm=STANDALONE -> refused"""
-    if args.speculative_algorithm != "STANDALONE" or args.enable_dp_attention is False:
-        return None
-    return Refusal(
-        f"speculative_algorithm=STANDALONE does not run with enable_dp_attention={typed(args.enable_dp_attention)}",
-        "enable_dp_attention",
-        "speculative_algorithm",
-        offers=("enable_dp_attention=false", "enable_dp_attention=false dp_size=1"),
-    )
 
 
 @rule("SPE007", (748, 751))
@@ -67,22 +50,6 @@ def draft_shape_starts_with_steps(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("SPE010", (765, 785))
-def draft_shape_has_topk(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: speculative_num_steps is refused without speculative_eagle_topk.
-    Why: SGLang chooses all three or none, and then compares the missing one with a number, which fails.
-    Example: model=llama_3_1_8b speculative_algorithm=EAGLE speculative_num_steps=3 -> refused"""
-    if args.speculative_algorithm not in DRAFTING or args.speculative_eagle_topk is not None:
-        return None
-    if args.speculative_num_steps is None:
-        return None
-    return Refusal(
-        f"speculative_num_steps={args.speculative_num_steps} without speculative_eagle_topk",
-        "speculative_eagle_topk",
-        offers=("speculative_eagle_topk=1", _ALL_THREE),
-    )
-
-
 @rule("SPE011", (765, 773))
 def trtllm_mha_verifies_chains(args: ServerArgs, facts: Facts) -> Outcome:
     """What: trtllm_mha as any of the three attention backends is refused with a speculative_eagle_topk above 1.
@@ -98,40 +65,4 @@ def trtllm_mha_verifies_chains(args: ServerArgs, facts: Facts) -> Outcome:
         "speculative_eagle_topk",
         "attention_backend",
         offers=_CHAIN,
-    )
-
-
-@rule("SPE013", (784, 791))
-def trees_need_pages_of_one(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: speculative_eagle_topk above 1 is refused with page_size above 1, unless attention_backend=flashinfer.
-    Why: SGLang says that this is unstable and gives wrong results. Inferred: with larger pages the branches of a draft
-        tree share pages.
-    Example: model=llama_3_1_8b page_size=16 speculative_algorithm=EAGLE -> refused"""
-    if args.speculative_algorithm not in DRAFTING or args.speculative_eagle_topk is None:
-        return None
-    topk = args.speculative_eagle_topk
-    page_size: Json = args.page_size
-    if not (topk > 1 and page_size > 1 and args.attention_backend != "flashinfer"):
-        return None
-    return Refusal(
-        f"speculative_eagle_topk={topk} with page_size={page_size} runs on attention_backend=flashinfer only",
-        "speculative_eagle_topk",
-        "page_size",
-        "attention_backend",
-        offers=("page_size=1", _CHAIN, "attention_backend=flashinfer"),
-    )
-
-
-@rule("SPE014", (2277, 2281), stage="check")
-def drafts_without_mixed_chunks(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: enable_mixed_chunk is refused with any speculative_algorithm.
-    Why: SPE005 has switched it off for those that SGLang knows; this catches every other name.
-    Example: speculative_algorithm=LOOKAHEAD enable_mixed_chunk=true -> refused"""
-    if args.speculative_algorithm is None or not args.enable_mixed_chunk:
-        return None
-    return Refusal(
-        f"enable_mixed_chunk=true does not run with speculative_algorithm={args.speculative_algorithm}",
-        "enable_mixed_chunk",
-        "speculative_algorithm",
-        offers="enable_mixed_chunk=false",
     )

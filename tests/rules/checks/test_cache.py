@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules.checks import cache
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, refused, unchanged
 
 ROWS = (
-    refused(cache.hicache_extends_radix_cache, "radix", enable_hierarchical_cache=True, disable_radix_cache=True),
-    unchanged(cache.hicache_extends_radix_cache, enable_hierarchical_cache=True),
-    unchanged(cache.hicache_extends_radix_cache, disable_radix_cache=True),
+    refused(TABLE["HIC002"], "radix", enable_hierarchical_cache=True, disable_radix_cache=True),
+    unchanged(TABLE["HIC002"], enable_hierarchical_cache=True),
+    unchanged(TABLE["HIC002"], disable_radix_cache=True),
 )
 
 

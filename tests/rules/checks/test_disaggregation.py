@@ -5,24 +5,25 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules.checks import disaggregation
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, refused, unchanged
 
 ROWS = (
     refused(
-        disaggregation.decode_server_has_no_decode_tp,
+        TABLE["DIS001"],
         "disaggregation_decode_tp=0",
         disaggregation_mode="decode",
         disaggregation_decode_tp=0,
     ),
-    unchanged(disaggregation.decode_server_has_no_decode_tp, disaggregation_mode="decode"),
-    unchanged(disaggregation.decode_server_has_no_decode_tp, disaggregation_mode="prefill", disaggregation_decode_tp=4),
+    unchanged(TABLE["DIS001"], disaggregation_mode="decode"),
+    unchanged(TABLE["DIS001"], disaggregation_mode="prefill", disaggregation_decode_tp=4),
     refused(
-        disaggregation.decode_server_has_no_decode_dp,
+        TABLE["DIS002"],
         "disaggregation_decode_dp=2",
         disaggregation_mode="decode",
         disaggregation_decode_dp=2,
     ),
-    unchanged(disaggregation.decode_server_has_no_decode_dp, disaggregation_mode="decode"),
+    unchanged(TABLE["DIS002"], disaggregation_mode="decode"),
     refused(disaggregation.decode_replicas_are_served_in_turn, "dp_size=2", dp_size=2, disaggregation_mode="decode"),
     unchanged(
         disaggregation.decode_replicas_are_served_in_turn,

@@ -6,14 +6,15 @@ import pytest
 
 from sglang_hydra import LoRARef
 from sglang_hydra.rules.checks import lora
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, refused, unchanged, warned
 
 ROWS = (
-    refused(lora.batch_holds_adapters, "max_loras_per_batch=0", max_loras_per_batch=0),
-    unchanged(lora.batch_holds_adapters, max_loras_per_batch=1),
-    warned(lora.adapters_are_not_ignored, "ignored", enable_lora=False, lora_paths=["a"]),
-    unchanged(lora.adapters_are_not_ignored, enable_lora=False),
-    unchanged(lora.adapters_are_not_ignored, enable_lora=True, lora_paths=["a"]),
+    refused(TABLE["LOR001"], "max_loras_per_batch=0", max_loras_per_batch=0),
+    unchanged(TABLE["LOR001"], max_loras_per_batch=1),
+    warned(TABLE["LOR003"], "ignored", enable_lora=False, lora_paths=["a"]),
+    unchanged(TABLE["LOR003"], enable_lora=False),
+    unchanged(TABLE["LOR003"], enable_lora=True, lora_paths=["a"]),
     refused(lora.adapters_are_readable, "lora_paths[1]", "7", enable_lora=True, lora_paths=["a", 7]),
     refused(lora.adapters_are_readable, "lora_name and lora_path", enable_lora=True, lora_paths=[{"lora_name": "a"}]),
     refused(lora.adapters_are_readable, "LoRARef", enable_lora=True, lora_paths=[LoRARef("a", "/l/a", False)]),
@@ -31,14 +32,14 @@ ROWS = (
     unchanged(lora.adapter_shape_is_known, enable_lora=True, lora_paths=["a"]),
     unchanged(lora.adapter_shape_is_known),
     refused(
-        lora.loaded_adapters_fill_a_batch,
+        TABLE["LOR009"],
         "max_loaded_loras=4",
         "max_loras_per_batch=8",
         enable_lora=True,
         max_loaded_loras=4,
     ),
-    unchanged(lora.loaded_adapters_fill_a_batch, enable_lora=True, max_loaded_loras=8),
-    unchanged(lora.loaded_adapters_fill_a_batch, max_loaded_loras=4),
+    unchanged(TABLE["LOR009"], enable_lora=True, max_loaded_loras=8),
+    unchanged(TABLE["LOR009"], max_loaded_loras=4),
     refused(lora.adapters_can_be_loaded, "2 adapters", enable_lora=True, lora_paths=["a", "b"], max_loaded_loras=1),
     unchanged(lora.adapters_can_be_loaded, enable_lora=True, lora_paths=["a", "b"], max_loaded_loras=2),
     unchanged(lora.adapters_can_be_loaded, lora_paths=["a", "b"], max_loaded_loras=1),

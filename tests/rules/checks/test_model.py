@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules.checks import model, model_sizes
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, refused, unchanged
 
 ROWS = (
@@ -41,10 +42,10 @@ ROWS = (
     refused(model.gpt_oss_runs_on_backend, "flashinfer", "fa3", model="gpt_oss", attention_backend="flashinfer"),
     unchanged(model.gpt_oss_runs_on_backend, model="gpt_oss", attention_backend="triton"),
     unchanged(model.gpt_oss_runs_on_backend, model="llama_3_1_8b", attention_backend="flashinfer"),
-    refused(model.config_has_a_class, "knows no model_type 'x'", model="unheard_of"),
-    refused(model.config_has_a_class, "knows no", model="unheard_of", mem_fraction_static=0.8),
-    unchanged(model.config_has_a_class, model="sized"),
-    unchanged(model.config_has_a_class, model="unknown"),
+    refused(TABLE["MDL014"], "knows no model_type 'x'", model="unheard_of"),
+    refused(TABLE["MDL014"], "knows no", model="unheard_of", mem_fraction_static=0.8),
+    unchanged(TABLE["MDL014"], model="sized"),
+    unchanged(TABLE["MDL014"], model="unknown"),
     refused(model_sizes.config_states_its_sizes, "hidden_size is null", model="sizeless"),
     refused(model_sizes.config_states_its_sizes, "num_attention_heads is 0", model="headless"),
     refused(model_sizes.config_states_its_sizes, "model_type is null", model="typeless"),
@@ -60,19 +61,19 @@ ROWS = (
     unchanged(model_sizes.config_states_its_sizes, model="sized"),
     unchanged(model_sizes.config_states_its_sizes, model="sizeless", mem_fraction_static=0.8),
     unchanged(model_sizes.config_states_its_sizes, model="llama_3_1_8b"),
-    refused(model.gpt_oss_runs_on_cuda, "neither", gpu="cpu", model="gpt_oss"),
-    unchanged(model.gpt_oss_runs_on_cuda, gpu="cpu_of_an_excerpt", model="gpt_oss"),
-    unchanged(model.gpt_oss_runs_on_cuda, gpu="mi300x", model="gpt_oss"),
-    unchanged(model.gpt_oss_runs_on_cuda, gpu="cpu", model="llama_3_1_8b"),
+    refused(TABLE["MDL015"], "neither", gpu="cpu", model="gpt_oss"),
+    unchanged(TABLE["MDL015"], gpu="cpu_of_an_excerpt", model="gpt_oss"),
+    unchanged(TABLE["MDL015"], gpu="mi300x", model="gpt_oss"),
+    unchanged(TABLE["MDL015"], gpu="cpu", model="llama_3_1_8b"),
     refused(
-        model.triton_kernel_runs_without_ep,
+        TABLE["MDL008"],
         "ep_size=1, not 4",
         model="gpt_oss",
         ep_size=4,
         moe_runner_backend="triton_kernel",
     ),
-    unchanged(model.triton_kernel_runs_without_ep, model="gpt_oss", ep_size=4, moe_runner_backend="triton"),
-    unchanged(model.triton_kernel_runs_without_ep, model="mixtral_8x7b", ep_size=4, moe_runner_backend="triton_kernel"),
+    unchanged(TABLE["MDL008"], model="gpt_oss", ep_size=4, moe_runner_backend="triton"),
+    unchanged(TABLE["MDL008"], model="mixtral_8x7b", ep_size=4, moe_runner_backend="triton_kernel"),
     refused(model.llama_4_runs_on_backend, "null", "fa3 or aiter or triton", model="llama_4_scout"),
     refused(model.llama_4_runs_on_backend, "flashinfer", model="llama_4_scout", attention_backend="flashinfer"),
     unchanged(model.llama_4_runs_on_backend, model="llama_4_scout", attention_backend="aiter"),

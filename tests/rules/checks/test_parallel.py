@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules.checks import parallel
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, refused, unchanged
 
 ROWS = (
@@ -42,14 +43,14 @@ ROWS = (
     ),
     unchanged(parallel.pipeline_runs_alone, pp_size=2, disable_overlap_schedule=True),
     unchanged(parallel.pipeline_runs_alone, enable_mixed_chunk=True),
-    refused(parallel.replicas_stay_on_one_node, "dp_size=2", "nnodes=2", dp_size=2, nnodes=2),
-    unchanged(parallel.replicas_stay_on_one_node, dp_size=2, nnodes=2, enable_dp_attention=True),
-    unchanged(parallel.replicas_stay_on_one_node, dp_size=2),
-    unchanged(parallel.replicas_stay_on_one_node, nnodes=2),
-    refused(parallel.first_gpu_is_counted_from_zero, "-1", base_gpu_id=-1),
-    unchanged(parallel.first_gpu_is_counted_from_zero, base_gpu_id=0),
-    refused(parallel.gpu_step_goes_up, "gpu_id_step=0", gpu_id_step=0),
-    unchanged(parallel.gpu_step_goes_up, gpu_id_step=2),
+    refused(TABLE["PAR002"], "dp_size=2", "nnodes=2", dp_size=2, nnodes=2),
+    unchanged(TABLE["PAR002"], dp_size=2, nnodes=2, enable_dp_attention=True),
+    unchanged(TABLE["PAR002"], dp_size=2),
+    unchanged(TABLE["PAR002"], nnodes=2),
+    refused(TABLE["PAR003"], "-1", base_gpu_id=-1),
+    unchanged(TABLE["PAR003"], base_gpu_id=0),
+    refused(TABLE["PAR004"], "gpu_id_step=0", gpu_id_step=0),
+    unchanged(TABLE["PAR004"], gpu_id_step=2),
     refused(parallel.dense_layers_split_or_not, "moe_dense_tp_size=2", "1 or null", moe_dense_tp_size=2),
     unchanged(parallel.dense_layers_split_or_not, moe_dense_tp_size=1),
     unchanged(parallel.dense_layers_split_or_not, moe_dense_tp_size=True),

@@ -5,19 +5,18 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules.checks import speculative
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, refused, unchanged, warned
 
 ROWS = (
     refused(
-        speculative.standalone_draft_without_dp_attention,
+        TABLE["SPE002"],
         "STANDALONE",
         speculative_algorithm="STANDALONE",
         enable_dp_attention=True,
     ),
-    unchanged(speculative.standalone_draft_without_dp_attention, speculative_algorithm="STANDALONE"),
-    unchanged(
-        speculative.standalone_draft_without_dp_attention, speculative_algorithm="EAGLE", enable_dp_attention=True
-    ),
+    unchanged(TABLE["SPE002"], speculative_algorithm="STANDALONE"),
+    unchanged(TABLE["SPE002"], speculative_algorithm="EAGLE", enable_dp_attention=True),
     warned(
         speculative.own_layers_beat_another_draft,
         "org/draft",
@@ -49,14 +48,14 @@ ROWS = (
     unchanged(speculative.draft_shape_starts_with_steps, speculative_algorithm="EAGLE"),
     unchanged(speculative.draft_shape_starts_with_steps, speculative_eagle_topk=4),
     refused(
-        speculative.draft_shape_has_topk,
+        TABLE["SPE010"],
         "without speculative_eagle_topk",
         speculative_algorithm="EAGLE",
         speculative_num_steps=3,
     ),
-    unchanged(speculative.draft_shape_has_topk, speculative_num_steps=3),
+    unchanged(TABLE["SPE010"], speculative_num_steps=3),
     unchanged(
-        speculative.draft_shape_has_topk,
+        TABLE["SPE010"],
         speculative_algorithm="EAGLE",
         speculative_num_steps=3,
         speculative_eagle_topk=1,
@@ -76,7 +75,7 @@ ROWS = (
     ),
     unchanged(speculative.trtllm_mha_verifies_chains, speculative_algorithm="EAGLE", speculative_eagle_topk=4),
     refused(
-        speculative.trees_need_pages_of_one,
+        TABLE["SPE013"],
         "topk=4",
         "page_size=16",
         speculative_algorithm="EAGLE",
@@ -84,22 +83,22 @@ ROWS = (
         page_size=16,
     ),
     unchanged(
-        speculative.trees_need_pages_of_one,
+        TABLE["SPE013"],
         speculative_algorithm="EAGLE",
         speculative_eagle_topk=4,
         page_size=16,
         attention_backend="flashinfer",
     ),
     unchanged(
-        speculative.trees_need_pages_of_one,
+        TABLE["SPE013"],
         speculative_algorithm="EAGLE",
         speculative_eagle_topk=1,
         page_size=16,
     ),
-    unchanged(speculative.trees_need_pages_of_one, speculative_eagle_topk=4, page_size=16),
-    refused(speculative.drafts_without_mixed_chunks, "OTHER", speculative_algorithm="OTHER", enable_mixed_chunk=True),
-    unchanged(speculative.drafts_without_mixed_chunks, speculative_algorithm="OTHER"),
-    unchanged(speculative.drafts_without_mixed_chunks, enable_mixed_chunk=True),
+    unchanged(TABLE["SPE013"], speculative_eagle_topk=4, page_size=16),
+    refused(TABLE["SPE014"], "OTHER", speculative_algorithm="OTHER", enable_mixed_chunk=True),
+    unchanged(TABLE["SPE014"], speculative_algorithm="OTHER"),
+    unchanged(TABLE["SPE014"], enable_mixed_chunk=True),
 )
 
 

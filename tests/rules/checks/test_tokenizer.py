@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules.checks import tokenizer
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, refused, unchanged
 
 ROWS = (
-    refused(tokenizer.someone_tokenizes, "tokenizer_worker_num=0", tokenizer_worker_num=0),
-    unchanged(tokenizer.someone_tokenizes, tokenizer_worker_num=4),
+    refused(TABLE["TOK001"], "tokenizer_worker_num=0", tokenizer_worker_num=0),
+    unchanged(TABLE["TOK001"], tokenizer_worker_num=4),
 )
 
 

@@ -1,0 +1,92 @@
+"""Makes the rules and checks that only compare arguments with constants, from the rows of table.json.
+
+A row has the three parts of its page and the ``lines`` of SGLang that it follows. It applies where each value in
+``when`` fits, checked in their order: true and false fit any value of that truth value, null and other constants an
+equal value, a list any of its items, ``{"not": list}`` any other value; ``above``, ``below`` and ``at_most`` compare
+numbers. In a list true and false fit themselves alone. A name is that of an argument; a dotted one is a fact
+(``gpu.is_hip``), ``architecture`` the model's first class, and ``$name`` the value of another argument.
+
+Where it applies, it ``sets`` arguments, or ``restates`` them in another form, ``because`` of a reason; or it
+``refuses`` or ``warns``, with a message about its ``fields``, ``offers`` (one that only the user can choose is a pair
+with the condition) and a ``hint``. ``{name}`` in a text is a value."""
+
+from __future__ import annotations
+
+import operator
+from typing import NamedTuple
+
+from sglang_hydra.arguments.fields import ServerArgs
+from sglang_hydra.facts.config_view import view_of
+from sglang_hydra.rules.rule import Change, Facts, Notice, Outcome, Refusal, Restated, Rule, RuleFunction
+from sglang_hydra.text.findings import Remedy
+from sglang_hydra.text.json_types import Json, JsonObject, json_beside
+from sglang_hydra.text.words import typed
+
+_COMPARED = {"above": operator.gt, "below": operator.lt, "at_most": operator.le}
+
+
+class _Words(NamedTuple):
+    """The values of a server as words of a text."""
+
+    args: ServerArgs
+    facts: Facts
+
+    def __getitem__(self, name: Json) -> Json:
+        return getattr(self.facts, name) if name in ("gpu", "model") else typed(_read(name, self.args, self.facts))
+
+
+def _read(name: str, args: ServerArgs, facts: Facts) -> Json:
+    if name == "architecture":
+        view = view_of(facts.model, args.json_model_override_args)
+        return None if view is None else view.architecture
+    return operator.attrgetter(name)(facts) if "." in name else getattr(args, name)
+
+
+def _value(stated: Json, args: ServerArgs) -> Json:
+    if isinstance(stated, str) and stated.startswith("$"):
+        return getattr(args, stated[1:])
+    return list(stated) if isinstance(stated, list) else stated
+
+
+def _fits(value: Json, wanted: Json, args: ServerArgs) -> bool:
+    if isinstance(wanted, bool):
+        return bool(value) is wanted
+    if isinstance(wanted, dict):
+        return all(
+            not _fits(value, stated, args) if name == "not" else _COMPARED[name](value, _value(stated, args))
+            for name, stated in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return any(value is one if isinstance(one, bool) else _fits(value, one, args) for one in wanted)
+    return value is None if wanted is None else bool(value == _value(wanted, args))
+
+
+def _change(row: JsonObject, words: _Words) -> Change:
+    kind, stated = (Restated, row["restates"]) if "restates" in row else (Change, row["sets"])
+    values = {name: _value(value, words.args) for name, value in stated.items()}
+    return kind(row["because"].format_map(words), **values)
+
+
+def _refusal(row: JsonObject, words: _Words) -> Refusal:
+    kind, message = (Notice, row["warns"]) if "warns" in row else (Refusal, row["refuses"])
+    offers = [
+        one.format_map(words) if isinstance(one, str) else Remedy.typed(one[0], when=one[1]) for one in row["offers"]
+    ]
+    return kind(message.format_map(words), *row["fields"].split(), hint=row.get("hint"), offers=offers)
+
+
+def _rule(id: str, row: JsonObject) -> Rule:
+    made = _change if "because" in row else _refusal
+
+    def apply(args: ServerArgs, facts: Facts) -> Outcome:
+        applies = all(_fits(_read(name, args, facts), wanted, args) for name, wanted in row["when"].items())
+        return made(row, _Words(args, facts)) if applies else None
+
+    apply.__name__ = row["name"].replace(" ", "_")
+    apply.__doc__ = f"What: {row['what']}\nWhy: {row['why']}\nExample: {row['example']}"
+    function: RuleFunction = apply
+    return Rule(id, function, row.get("stage", "post_init"), (row["lines"][0], row["lines"][1]))
+
+
+TABLE: dict[str, Rule] = {id: _rule(id, row) for id, row in json_beside(__file__).items()}
+"""Each rule and check of the table, by its id."""

@@ -1,8 +1,8 @@
-"""Rules for the share of the GPU's memory for weights and KV cache, and for the size of its pages."""
+"""Rules for the share of the GPU's memory for weights and KV cache."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.arguments.memory_classes import class_of
@@ -12,32 +12,6 @@ from sglang_hydra.text.words import number
 
 # The tower of ViT-L/14: the reference for others, and the assumed size of a tower that states none.
 BASE_LAYERS, BASE_HIDDEN_SIZE = 24, 1024
-
-_MAIN = ("attention_backend",)
-_MAIN_AND_DECODE = ("attention_backend", "decode_attention_backend")
-_ALL = ("attention_backend", "decode_attention_backend", "prefill_attention_backend")
-
-
-class PagedBackend(NamedTuple):
-    """A backend, the arguments where SGLang looks for it, the page sizes (tokens) it accepts, and its page size
-    otherwise.
-
-    ``taken`` is empty where SGLang ignores the given page size."""
-
-    name: str
-    slots: tuple[str, ...]
-    taken: tuple[int, ...]
-    otherwise: int
-
-    def is_used(self, args: ServerArgs) -> bool:
-        return any(getattr(args, slot) == self.name for slot in self.slots)
-
-
-ASCEND = PagedBackend("ascend", _MAIN, (), 128)
-FLASHMLA = PagedBackend("flashmla", _MAIN_AND_DECODE, (), 64)
-CUTLASS_MLA = PagedBackend("cutlass_mla", _MAIN_AND_DECODE, (), 128)
-TRTLLM_MLA = PagedBackend("trtllm_mla", _MAIN_AND_DECODE, (32, 64), 64)
-TRTLLM_MHA = PagedBackend("trtllm_mha", _ALL, (16, 32, 64), 64)
 
 
 def vision_tower(args: ServerArgs, facts: Facts) -> tuple[Any, Any] | None:
@@ -101,54 +75,3 @@ def make_room_for_vision(args: ServerArgs, facts: Facts) -> Outcome:
         f"a vision tower of {layers} layers x {hidden_size} is {size:.2f} times ViT-L/14: x {factor:.4f}",
         mem_fraction_static=args.mem_fraction_static * factor,
     )
-
-
-def _fit(backend: PagedBackend, args: ServerArgs) -> Outcome:
-    if not backend.is_used(args):
-        return None
-    given: object = args.page_size
-    if given in backend.taken:
-        return None
-    taken = " or ".join(map(str, backend.taken or (backend.otherwise,)))
-    return Change(f"{backend.name} takes pages of {taken} tokens", page_size=backend.otherwise)
-
-
-@rule("PAG001", (554, 558))
-def page_size_of_ascend(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: attention_backend=ascend sets page_size to 128 tokens.
-    Why: its kernels are written for this size only.
-    Example: attention_backend=ascend -> page_size=128"""
-    return _fit(ASCEND, args)
-
-
-@rule("PAG002", (560, 567))
-def page_size_of_flashmla(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: flashmla as attention_backend or decode_attention_backend sets page_size to 64 tokens.
-    Why: its kernels are written for this size only. SGLang does not check prefill_attention_backend here.
-    Example: decode_attention_backend=flashmla page_size=16 -> page_size=64"""
-    return _fit(FLASHMLA, args)
-
-
-@rule("PAG003", (569, 576))
-def page_size_of_cutlass_mla(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: cutlass_mla as attention_backend or decode_attention_backend sets page_size to 128 tokens.
-    Why: its kernels are written for this size only. SGLang does not check prefill_attention_backend here.
-    Example: attention_backend=cutlass_mla -> page_size=128"""
-    return _fit(CUTLASS_MLA, args)
-
-
-@rule("PAG004", (587, 591))
-def page_size_of_trtllm_mla(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: trtllm_mla as attention_backend or decode_attention_backend makes page_size 64 tokens, if it is not 32 or
-        64.
-    Why: its kernels are written for these two sizes.
-    Example: gpu=b200 attention_backend=trtllm_mla page_size=16 -> page_size=64"""
-    return _fit(TRTLLM_MLA, args)
-
-
-@rule("PAG005", (608, 612))
-def page_size_of_trtllm_mha(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: trtllm_mha as any of the three attention backends makes page_size 64 tokens, if it is not 16, 32 or 64.
-    Why: its kernels are written for these three sizes.
-    Example: gpu=b200 prefill_attention_backend=trtllm_mha -> page_size=64"""
-    return _fit(TRTLLM_MHA, args)

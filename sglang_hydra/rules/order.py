@@ -32,7 +32,6 @@ from sglang_hydra.rules.checks import model_sizes as check_model_sizes
 from sglang_hydra.rules.checks import parallel as check_parallel
 from sglang_hydra.rules.checks import runtime as check_runtime
 from sglang_hydra.rules.checks import scheduling as check_scheduling
-from sglang_hydra.rules.checks import speculative as check_speculative
 from sglang_hydra.rules.rule import Rule
 from sglang_hydra.rules.table import TABLE
 
@@ -40,7 +39,6 @@ _MODULES = (
     *(deprecated, experts, graphs, kernels, loading, lora, memory, model, parallel, runtime, scheduling, speculative),
     *(check_disaggregation, check_experts, check_kernels, check_loading, check_logs, check_lora),
     *(check_memory, check_model, check_model_sizes, check_parallel, check_runtime, check_scheduling),
-    check_speculative,
 )
 _RULES = {rule.id: rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule)} | TABLE
 _LINES = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()

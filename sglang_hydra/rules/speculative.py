@@ -7,9 +7,6 @@ from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 DRAFTING = ("EAGLE", "EAGLE3", "STANDALONE")
-WITH_OWN_DRAFT = ("DeepseekV3ForCausalLM", "Glm4MoeForCausalLM")
-
-
 # Draft steps, branches kept at each step, tokens verified at once. Every other architecture drafts a tree.
 _CHAIN, _TREE = (3, 1, 4), (5, 4, 8)
 _WITH_CHAINS = ("DeepseekV3ForCausalLM", "DeepseekV2ForCausalLM", "GptOssForCausalLM")

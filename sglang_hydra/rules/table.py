@@ -3,8 +3,9 @@
 A row has the three parts of its page and the ``lines`` of SGLang that it follows. It applies where each value in
 ``when`` fits, checked in their order: true and false fit any value of that truth value, null and other constants an
 equal value, a list any of its items, ``{"not": list}`` any other value; ``above``, ``below`` and ``at_most`` compare
-numbers. In a list true and false fit themselves alone. A name is that of an argument; a dotted one is a fact
-(``gpu.is_hip``), ``architecture`` the model's first class, and ``$name`` the value of another argument.
+numbers. In a list true and false fit themselves alone. A name is that of an argument, ``a|b`` either of two; a dotted
+one is a fact (``gpu.is_hip``) or a requested value (``given.a``), ``architecture`` the model's first class, and
+``$name`` the value of another argument.
 
 Where it applies, it ``sets`` arguments, or ``restates`` them in another form, ``because`` of a reason; or it
 ``refuses`` or ``warns``, with a message about its ``fields``, ``offers`` (one that only the user can choose is a pair
@@ -39,7 +40,10 @@ def _read(name: str, args: ServerArgs, facts: Facts) -> Json:
     if name == "architecture":
         view = view_of(facts.model, args.json_model_override_args)
         return None if view is None else view.architecture
-    return operator.attrgetter(name)(facts) if "." in name else getattr(args, name)
+    group, _, inner = name.rpartition(".")
+    if group == "given":
+        return facts.given.get(inner)
+    return getattr(getattr(facts, group) if group else args, inner)
 
 
 def _value(stated: Json, args: ServerArgs) -> Json:
@@ -79,7 +83,10 @@ def _rule(id: str, row: JsonObject) -> Rule:
     made = _change if "because" in row else _refusal
 
     def apply(args: ServerArgs, facts: Facts) -> Outcome:
-        applies = all(_fits(_read(name, args, facts), wanted, args) for name, wanted in row["when"].items())
+        applies = all(
+            any(_fits(_read(name, args, facts), wanted, args) for name in names.split("|"))
+            for names, wanted in row["when"].items()
+        )
         return made(row, _Words(args, facts)) if applies else None
 
     apply.__name__ = row["name"].replace(" ", "_")

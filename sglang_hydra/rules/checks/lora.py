@@ -6,7 +6,6 @@ from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.lora import is_adapter
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.json_types import Json
-from sglang_hydra.text.words import typed
 
 _FORMS = "a list of NAME=PATH, of paths, or of {lora_name: NAME, lora_path: PATH}"
 
@@ -43,22 +42,6 @@ def all_modules_stands_alone(args: ServerArgs, facts: Facts) -> Outcome:
         f"lora_target_modules names all and {len(modules) - 1} more",
         "lora_target_modules",
         offers='lora_target_modules=["all"]',
-    )
-
-
-@rule("LOR008", (2366, 2369), stage="check")
-def adapter_shape_is_known(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: LoRA without lora_paths needs both max_lora_rank and lora_target_modules.
-    Why: Inferred: buffers are made at the start; their shape is taken from the adapters, or must be given.
-    Example: enable_lora=true -> refused"""
-    if not args.enable_lora or args.lora_paths or (args.max_lora_rank and args.lora_target_modules):
-        return None
-    return Refusal(
-        f"LoRA without lora_paths needs both: max_lora_rank is {typed(args.max_lora_rank)}, "
-        f"lora_target_modules is {typed(args.lora_target_modules)}",
-        "max_lora_rank",
-        "lora_target_modules",
-        offers='max_lora_rank=16 lora_target_modules=["all"]',
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.rules.checks import kernels
+from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, refused, unchanged
 
 ROWS = (
@@ -14,17 +15,15 @@ ROWS = (
     unchanged(kernels.trtllm_mla_runs_on_blackwell, gpu="h100", prefill_attention_backend="trtllm_mla"),
     unchanged(kernels.trtllm_mla_runs_on_blackwell, gpu="b200", attention_backend="trtllm_mla"),
     refused(
-        kernels.trtllm_mla_reads_cache_dtype,
+        TABLE["KER009"],
         "fp8_e5m2",
         "fp8_e4m3 or auto",
         gpu="b200",
         attention_backend="trtllm_mla",
         kv_cache_dtype="fp8_e5m2",
     ),
-    unchanged(kernels.trtllm_mla_reads_cache_dtype, gpu="b200", attention_backend="trtllm_mla"),
-    unchanged(
-        kernels.trtllm_mla_reads_cache_dtype, gpu="b200", attention_backend="trtllm_mha", kv_cache_dtype="fp8_e5m2"
-    ),
+    unchanged(TABLE["KER009"], gpu="b200", attention_backend="trtllm_mla"),
+    unchanged(TABLE["KER009"], gpu="b200", attention_backend="trtllm_mha", kv_cache_dtype="fp8_e5m2"),
     refused(kernels.trtllm_mha_runs_on_blackwell, "a100 is SM80", gpu="a100", prefill_attention_backend="trtllm_mha"),
     refused(kernels.trtllm_mha_runs_on_blackwell, "none", gpu="cpu", attention_backend="trtllm_mha"),
     unchanged(kernels.trtllm_mha_runs_on_blackwell, gpu="b200", attention_backend="trtllm_mha"),

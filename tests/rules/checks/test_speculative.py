@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules.checks import speculative
 from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, refused, unchanged, warned
 
@@ -18,35 +17,33 @@ ROWS = (
     unchanged(TABLE["SPE002"], speculative_algorithm="STANDALONE"),
     unchanged(TABLE["SPE002"], speculative_algorithm="EAGLE", enable_dp_attention=True),
     warned(
-        speculative.own_layers_beat_another_draft,
+        TABLE["SPE007"],
         "org/draft",
         model="deepseek_v3",
         speculative_algorithm="EAGLE",
         speculative_draft_model_path="org/draft",
     ),
     unchanged(
-        speculative.own_layers_beat_another_draft,
+        TABLE["SPE007"],
         model="deepseek_v3",
         speculative_algorithm="EAGLE",
         stands={"speculative_draft_model_path": "org/name"},
     ),
     unchanged(
-        speculative.own_layers_beat_another_draft,
+        TABLE["SPE007"],
         model="llama_3_1_8b",
         speculative_algorithm="EAGLE",
         speculative_draft_model_path="org/draft",
     ),
+    refused(TABLE["SPE008"], "topk=4", speculative_algorithm="EAGLE", speculative_eagle_topk=4),
     refused(
-        speculative.draft_shape_starts_with_steps, "topk=4", speculative_algorithm="EAGLE", speculative_eagle_topk=4
-    ),
-    refused(
-        speculative.draft_shape_starts_with_steps,
+        TABLE["SPE008"],
         "draft_tokens=8",
         speculative_algorithm="EAGLE",
         speculative_num_draft_tokens=8,
     ),
-    unchanged(speculative.draft_shape_starts_with_steps, speculative_algorithm="EAGLE"),
-    unchanged(speculative.draft_shape_starts_with_steps, speculative_eagle_topk=4),
+    unchanged(TABLE["SPE008"], speculative_algorithm="EAGLE"),
+    unchanged(TABLE["SPE008"], speculative_eagle_topk=4),
     refused(
         TABLE["SPE010"],
         "without speculative_eagle_topk",
@@ -61,19 +58,19 @@ ROWS = (
         speculative_eagle_topk=1,
     ),
     refused(
-        speculative.trtllm_mha_verifies_chains,
+        TABLE["SPE011"],
         "got 4",
         speculative_algorithm="EAGLE",
         speculative_eagle_topk=4,
         prefill_attention_backend="trtllm_mha",
     ),
     unchanged(
-        speculative.trtllm_mha_verifies_chains,
+        TABLE["SPE011"],
         speculative_algorithm="EAGLE",
         speculative_eagle_topk=1,
         attention_backend="trtllm_mha",
     ),
-    unchanged(speculative.trtllm_mha_verifies_chains, speculative_algorithm="EAGLE", speculative_eagle_topk=4),
+    unchanged(TABLE["SPE011"], speculative_algorithm="EAGLE", speculative_eagle_topk=4),
     refused(
         TABLE["SPE013"],
         "topk=4",

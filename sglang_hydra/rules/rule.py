@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping
 from inspect import cleandoc
 from string import Template
@@ -14,6 +15,7 @@ from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.findings import Hint, Offers, Remedy, advice_of, offers_of
 from sglang_hydra.text.json_types import EMPTY, JsonObject
 
+_WIDTH = 116
 RuleStage = Literal["post_init", "check", "plan"]
 
 
@@ -100,6 +102,7 @@ class Rule(NamedTuple):
         of null in the help of NAME."""
         meanings = {name: field.arg.none for name, field in FIELDS.items() if field.arg.none}
         page = Template(cleandoc(self.apply.__doc__ or "")).safe_substitute(meanings)
+        page = "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent="    ") for line in page.splitlines())
         if self.lines is None:
             return page
         lines = "-".join(map(str, self.lines))

@@ -20,7 +20,6 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from sglang_hydra.arguments.every import EVERY  # noqa: E402
 from sglang_hydra.arguments.fields import CONCERNS, FIELDS, Field  # noqa: E402
-from sglang_hydra.arguments.reading import MEANINGS as OF_ARGUMENTS  # noqa: E402
 from sglang_hydra.cli.help import flags  # noqa: E402
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.convert.export.registry import FORMATS  # noqa: E402
@@ -195,7 +194,7 @@ def _findings() -> Iterator[str]:
     yield "The ids that are neither [rules](rules.md) nor [checks](checks.md)."
     yield "Those of `diagnose` are in [diagnosis](../diagnosis.md)."
     yield f"An id never changes its meaning. {_GENERATED}\n"
-    ids = sorted({*meanings.MEANINGS, *meanings.RETIRED, *OF_ARGUMENTS})
+    ids = sorted({*meanings.MEANINGS, *meanings.RETIRED})
     for area, members in groupby(ids, key=lambda id: id[:3]):
         yield f"## {area}\n"
         yield "| id | meaning |"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sglang_hydra.arguments.fields import FIELDS, Arg, Field
@@ -21,20 +21,6 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.json_types import Json, JsonDict
 from sglang_hydra.text.words import both_sizes, nearest, program, several_near, size_of, some_of
-
-# The subject of each finding of this package; the finding itself names the word and the fix.
-MEANINGS: Mapping[str, str] = {
-    "ARG010": "an option that the release does not have",
-    "ARG011": "a shortened option that several options begin with",
-    "ARG012": "an option without the value that it needs",
-    "ARG013": "a value that its option cannot read, as a word where a number is needed",
-    "ARG014": "a value that is not among the choices of its option",
-    "ARG015": "a value for an option that takes none",
-    "ARG016": "a word that belongs to no option",
-    "ARG017": "an adapter that is neither a path, nor name=path, nor JSON with lora_name and lora_path",
-    "ARG018": "no --model-path, the one option that every server needs",
-    "ARG019": "a request for SGLang's own help",
-}
 
 _ADAPTER = """--lora-paths '{"lora_name": "sql", "lora_path": "/adapters/sql"}'"""
 _UNREADABLE = object()

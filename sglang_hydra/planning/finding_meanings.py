@@ -20,22 +20,15 @@ rule may use one."""
 
 def plan_ids() -> frozenset[str]:
     """Returns every id that a finding or a ledger entry of a plan can have."""
-    from sglang_hydra.arguments.reading import MEANINGS as ARGUMENTS
     from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
     from sglang_hydra.rules.order import ORDER
 
-    return frozenset((*(rule.id for rule in (*ORDER, *PLAN_CHECKS)), *ARGUMENTS, *MEANINGS, *RETIRED))
+    return frozenset((*(rule.id for rule in (*ORDER, *PLAN_CHECKS)), *MEANINGS, *RETIRED))
 
 
 def meaning_of(id: str) -> str | None:
     """Returns one or two sentences about a finding's id, or None for an unused id."""
-    from sglang_hydra.arguments.reading import MEANINGS as ARGUMENTS
-
-    if id in ARGUMENTS:
-        return f"SGLang's own command line: {ARGUMENTS[id]}."
-    if id in RETIRED:
-        return f"Retired: {RETIRED[id]}"
-    return MEANINGS.get(id)
+    return f"Retired: {RETIRED[id]}" if id in RETIRED else MEANINGS.get(id)
 
 
 def title_of(id: str) -> str | None:

@@ -79,9 +79,7 @@ def _asked(given: Accepted, facts: Facts, asking: Asking) -> Answered | NoAnswer
     if found.answer.lacks_type and folder_to_read(model, values) is None:
         return NoAnswer(f"its transformers has no model type {(model.config or {}).get('model_type')}")
     if found.answer.by_library and folder_to_read(model, values) is None:
-        return NoAnswer(
-            f"its transformers refuses what is known of the model's config.json: {_first_line(found.answer)}"
-        )
+        return NoAnswer(f"its transformers refuses the known part of config.json: {_first_line(found.answer)}")
     if found.answer.ok is False and not _is_whole(model):
         return NoAnswer(
             f"only a part of the model's config.json is known, and with that it refuses: {_first_line(found.answer)}",

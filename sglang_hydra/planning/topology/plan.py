@@ -175,6 +175,6 @@ def _values_of_other_role(role: Role, kinds: Mapping[str, Plan]) -> Iterator[tup
             if f"disaggregation_decode_{name}" in asked and other != mine:
                 yield f"disaggregation_decode_{name}", other
     if role.name == DECODE and "disaggregation_prefill_pp" in asked:
-        stages = kinds[PREFILL].values["pp_size"]
+        stages = kinds[PREFILL].layout.stages
         if stages != own.values["disaggregation_prefill_pp"]:
             yield "disaggregation_prefill_pp", stages

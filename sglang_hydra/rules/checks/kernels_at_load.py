@@ -8,6 +8,7 @@ from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.facts.config_view import ConfigView, text_config, view_of
 from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.rules.checks.model_config import stored_config
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.json_types import JsonObject, json_beside
 
@@ -66,7 +67,7 @@ def check_formats_beside_cuda(args: ServerArgs, facts: Facts) -> Outcome:
     if facts.gpu.is_cuda:
         return None
     view = view_of(facts.model, args.json_model_override_args)
-    stored = (_stored(view) if view else None) or {}
+    stored = stored_config(view)
     if "NVFP4" in (words := str(stored).upper()):
         experts = "NVFP4" in str(stored.get("moe_quant_algo")).upper()
         by_petit = not experts and stored.get("quant_method") == "modelopt" and not at_least(facts.release, "0.5.4")
@@ -209,8 +210,7 @@ def _quantization(args: ServerArgs, facts: Facts) -> str | None:
     if args.quantization is not None:
         return args.quantization.lower()
     view = view_of(facts.model, args.json_model_override_args)
-    stored = _stored(view) if view else None
-    return None if stored is None else _method_of(stored)
+    return _method_of(stored) if (stored := stored_config(view)) else None
 
 
 def _method_of(stored: Mapping[str, object]) -> str:
@@ -218,8 +218,3 @@ def _method_of(stored: Mapping[str, object]) -> str:
     if method == "modelopt" and algorithm == "MIXED_PRECISION":
         return "modelopt_mixed"
     return "modelopt_fp4" if method == "modelopt" and "FP4" in algorithm else method
-
-
-def _stored(view: ConfigView) -> Mapping[str, object] | None:
-    stored = view.get("quantization_config") or view.get("compression_config")
-    return stored if isinstance(stored, Mapping) else None

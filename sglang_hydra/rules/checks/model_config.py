@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sglang_hydra.arguments.fields import ServerArgs
-from sglang_hydra.facts.config_view import text_config, view_of, yarn_override
+from sglang_hydra.facts.config_view import ConfigView, text_config, view_of, yarn_override
 from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
@@ -204,9 +204,12 @@ def derived_context_length(text_config: Mapping[str, object]) -> int | None:
 
 def stored_quantization(args: ServerArgs | Arguments, facts: Facts) -> str | None:
     """Returns the checkpoint's own method in lower case; None where its config names none or is unknown."""
-    view = view_of(facts.model, args.json_model_override_args)
-    stored = (view.get("quantization_config") or view.get("compression_config")) if view is not None else None
-    if not isinstance(stored, Mapping):
-        return None
-    method = stored.get("quant_method", args.quantization)
+    stored = stored_config(view_of(facts.model, args.json_model_override_args))
+    method = stored.get("quant_method", args.quantization) if stored else None
     return str(method).lower() if method else None
+
+
+def stored_config(view: ConfigView | None) -> Mapping[str, object]:
+    """Returns the quantization part of a checkpoint's config; empty where it has none."""
+    stored = (view.get("quantization_config") or view.get("compression_config")) if view is not None else None
+    return stored if isinstance(stored, Mapping) else {}

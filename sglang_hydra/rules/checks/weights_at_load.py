@@ -13,6 +13,7 @@ from sglang_hydra.rules.checks.model_config import (
     LONGER_CONTEXT_VARIABLE,
     derived_context_length,
     experts_of,
+    stored_config,
     stored_quantization,
 )
 from sglang_hydra.rules.checks.releases import Arguments
@@ -118,7 +119,7 @@ def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
     view = view_of(facts.model, args.json_model_override_args)
     if not facts.gpu.is_cuda or capability is None or not (8, 0) <= capability < (8, 9) or view is None:
         return None
-    stored = _stored(view)
+    stored = stored_config(view)
     method = (args.quantization or str(stored.get("quant_method", ""))).lower()
     is_fp8 = method == "fp8" or (method in _FP8_METHODS and _is_float8(stored))
     if not is_fp8:
@@ -214,7 +215,7 @@ def check_compressed_format(args: ServerArgs, facts: Facts) -> Outcome:
     if stored_quantization(args, facts) not in ("compressed-tensors", "compressed_tensors"):
         return None
     view = view_of(facts.model, args.json_model_override_args)
-    groups = _stored(view).get("config_groups") if view is not None else None
+    groups = stored_config(view).get("config_groups") if view is not None else None
     weights = [
         group["weights"]
         for group in (groups.values() if isinstance(groups, Mapping) else ())
@@ -297,11 +298,6 @@ def _groups(args: Arguments, held: int) -> list[str]:
 def _divisors(number: int) -> list[int]:
     """Returns the divisors of a number, up to the most ranks of an offer."""
     return [size for size in range(1, min(number, _MOST_RANKS) + 1) if number % size == 0]
-
-
-def _stored(view: ConfigView) -> Mapping[str, object]:
-    stored = view.get("quantization_config") or view.get("compression_config")
-    return stored if isinstance(stored, Mapping) else {}
 
 
 def _is_float8(stored: Mapping[str, object]) -> bool:

@@ -130,7 +130,7 @@ class Checker:
             if target is not None:
                 made = assigned(node, step.inputs, target)
             elif made is UNKNOWN:
-                made = self.appended(node, step)
+                made = self.appended(node, step, wanted)
             if isinstance(wanted, dict) or "…" in str(wanted):
                 return
         elif isinstance(node, ast.Return):
@@ -154,8 +154,9 @@ class Checker:
         kind = "returns" if isinstance(node, ast.Return) else "statements"
         self.count(kind, made is UNKNOWN or same(made, wanted), made, f"{step.place}: {step.inputs} -> {wanted!r}")
 
-    def appended(self, node: ast.stmt, step: Step) -> Any:
-        """What a list is after ``x.append(y)``; ``y`` is a record of the words that the statement before made it of."""
+    def appended(self, node: ast.stmt, step: Step, wanted: Any) -> Any:
+        """What a list is after ``x.append(y)``; ``y`` is a record of the words that the statement before made it of,
+        with the fields of the ``wanted`` one that its class fills in."""
         call = getattr(node, "value", None)
         place = getattr(call, "func", None)
         if not isinstance(call, ast.Call) or not isinstance(place, ast.Attribute) or place.attr != "append":
@@ -165,7 +166,8 @@ class Checker:
             made = statement(self.source(other.file), other.line)
             if made is not None and source.text_of(call.args[0]) in map(source.text_of, source.targets(made)):
                 words = getattr(getattr(made, "value", None), "keywords", ())
-                return [*before, {word.arg: computed(word.value, other.inputs) for word in words}]
+                filled = wanted[-1] if isinstance(wanted, list) and wanted and isinstance(wanted[-1], dict) else {}
+                return [*before, filled | {word.arg: computed(word.value, other.inputs) for word in words}]
         return UNKNOWN
 
     def arithmetic(self, step: Step, node: ast.stmt, field: str | None) -> None:

@@ -30,6 +30,8 @@ _EMPTY = re.compile(r"\s*(choice|shuffle|sort)\(\s*\)\s*")
 _MOST_KEPT = 4096
 MOST_POINTS = 1_000_000
 """The most points of one sweep."""
+MOST_OF_FILES = 1_000
+"""The most points by axes of files, because each is planned. Typed lists multiply them."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +132,17 @@ def zipped(axes: Sequence[Axis], together: Sequence[Json]) -> list[Axis]:
 
 
 def check_points(axes: Sequence[Axis]) -> None:
-    """Raises ConfigError (SWP002), with the longest axis, if the axes combine to more than ``MOST_POINTS`` points."""
-    sizes = [_size(axis) for axis in axes]
-    if math.prod(sizes) > MOST_POINTS:
-        longest = axes[sizes.index(max(sizes))]
-        word = short(longest.typed) or ", ".join(longest.keys)
-        message = f"{longest.place}: {word}: more than {MOST_POINTS:,} points are to be listed"
-        raise _error("SWP002", message, longest.keys[0])
+    """Raises ConfigError (SWP002), with the longest axis, if the axes combine to more than ``MOST_POINTS`` points, or
+    those of files to more than ``MOST_OF_FILES``."""
+    of_files = [axis for axis in axes if re.match(r"sweep[.=]|hydra\.sweeper", axis.place)]
+    for some, most, whose in ((of_files, MOST_OF_FILES, " of a file"), (axes, MOST_POINTS, "")):
+        sizes = [_size(axis) for axis in some]
+        if math.prod(sizes) > most:
+            longest = some[sizes.index(max(sizes))]
+            word = short(longest.typed) or ", ".join(longest.keys)
+            message = f"{longest.place}: {word}: more than {most:,} points{whose} are to be listed"
+            hint = f"type this list on the command line: {word if longest.typed else longest.keys[0] + '=A,B'}"
+            raise _error("SWP002", message, longest.keys[0], hint if whose else None)
 
 
 def _size(axis: Axis) -> int:

@@ -441,8 +441,8 @@ class Why:
         return found
 
     def _masked(self, text: str, value: Any) -> Any:
-        is_text = not isinstance(value, (int, float))  # no number has a key in it, however short the key is
-        is_secret = value and (names_secret(text) or (is_text and any(each in str(value) for each in self.secrets)))
+        texts = [each for each in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(each, str)]
+        is_secret = value and (names_secret(text) or any(secret in each for secret in self.secrets for each in texts))
         return HIDDEN if is_secret else shortened(value)
 
 

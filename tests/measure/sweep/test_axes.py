@@ -10,8 +10,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.overrides import KEPT, Request
 from sglang_hydra.measure.sweep.axes import (
+    MOST_OF_FILES,
     MOST_POINTS,
     Axis,
     axis_of,
@@ -242,6 +243,16 @@ def test_no_sweep_lists_more_points_than_the_limit(typed: list[str]) -> None:
         check_points(axes)
     assert failure.value.findings[0].id == "SWP002"
     assert typed[0] in failure.value.findings[0].message
+
+
+@pytest.mark.parametrize("place", ["sweep.params", "sweep=wide", "hydra.sweeper.params"])
+def test_a_file_gives_fewer_points_than_typed_lists(place: str) -> None:
+    of_file = axis_of(Request(f"port=range(0,{MOST_OF_FILES})", place, KEPT), lambda group: ())
+    one_more = axis_of(Request(f"port=range(0,{MOST_OF_FILES + 1})", place, KEPT), lambda group: ())
+    assert of_file is not None and one_more is not None
+    check_points([of_file, axis("tp_size=1,2")])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match=f"more than {MOST_OF_FILES:,} points of a file"):
+        check_points([one_more])
 
 
 def test_the_last_point_of_the_limit_is_listed() -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from typing import NamedTuple
 from sglang_hydra.arguments.tables.order import at_least, is_candidate_of, same_release
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.user_settings import settings, settings_folder
+from sglang_hydra.text.user_settings import others_can_write, settings, settings_folder
 from sglang_hydra.text.words import program
 
 PINNED = "trusted_releases.json"
@@ -149,8 +148,7 @@ def pinned_records() -> Mapping[str, Record]:
     path = pinned_file()
     if path is None or not path.exists():
         return {}
-    state = path.stat()
-    if state.st_uid not in (os.getuid(), 0) or state.st_mode & 0o022:
+    if others_can_write(path):
         raise _not_ours(path, "others can write it")
     try:
         return _read(path)

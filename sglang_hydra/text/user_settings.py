@@ -9,6 +9,8 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import shlex
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -199,6 +201,9 @@ def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tup
     from sglang_hydra.text.origins import key_lines
 
     try:
+        if others_can_write(file):
+            findings.append(_wrong(f"{file} is not read: others can write it", f"chmod go-w {shlex.quote(file)}"))
+            return
         loaded = read_yaml(read_text(file, _MOST_BYTES), "config")
     except FileNotFoundError:
         if is_named:
@@ -299,8 +304,15 @@ def _version(given: Sequence[Allowed], findings: list[Finding]) -> Allowed | Non
     return given[0] if given else None
 
 
+def others_can_write(file: str | os.PathLike[str]) -> bool:
+    """Returns whether another user owns a regular file, or group or others can write it. Raises OSError."""
+    state = os.stat(file)
+    is_others = state.st_uid not in (os.getuid(), 0) or bool(state.st_mode & 0o022)
+    return stat.S_ISREG(state.st_mode) and is_others
+
+
 def _wrong(message: str, near: str | None = None) -> Finding:
-    hint = f"did you mean {near}? " if near else ""
+    hint = f"{near}. " if near and " " in near else f"did you mean {near}? " if near else ""
     return Finding("error", "SET001", message, hint=f"{hint}The keys are {', '.join(KEYS)}: docs/security.md")
 
 

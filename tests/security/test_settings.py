@@ -49,6 +49,20 @@ def test_wrong_settings_are_a_finding_with_the_line_and_the_keys(
     assert hint in str(finding.hint)
 
 
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_settings_that_others_can_write_allow_nothing(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = _write(tmp_path, f"trusted_folders: [{tmp_path}]", monkeypatch)
+    file.chmod(mode)
+    with pytest.raises(ConfigError, match="others can write it") as refused:
+        settings.settings()
+    assert str(refused.value.findings[0].hint).startswith(f"chmod go-w {file}. ")
+    file.chmod(0o644)
+    settings.begin()
+    assert settings.settings().trusts(str(tmp_path))
+
+
 def test_everything_that_the_file_allows_has_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = _write(
         tmp_path, f"trusted_folders: [{tmp_path}]\nallowed_env: [REGION, MY_*]\nhub_token: true\nfetch: no", monkeypatch

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.convert.importing.reading import version_in
 from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
@@ -55,7 +57,7 @@ def images() -> tuple[Image, ...]:
 def image_of(plan: Plan) -> Image | None:
     """Returns the image for a plan's release and hardware: ``launch.image`` if set, else the table's, or None.
 
-    Raises ConfigError (EXP003) for an invalid ``launch.image``."""
+    Raises ConfigError for an invalid ``launch.image`` (EXP003) and for one of another release (IMP019)."""
     wanted = plan.nodes.launch.image
     known = _in_table(plan.engine.version, plan.gpu.vendor, _capability(plan), _arch(plan))
     if wanted is None:
@@ -65,6 +67,10 @@ def image_of(plan: Plan) -> Image | None:
         example = known.image if known is not None else images()[0].image
         hint = f"launch.image={example}, or with @sha256:... for one build"
         raise ConfigError(Finding("error", "EXP003", message, ("launch.image",), hint))
+    holds = version_in([wanted])
+    if holds is not None and not same_release(holds, plan.engine.version):
+        message = f"launch.image={wanted} holds SGLang {holds}, and the plan is for {plan.engine.version}"
+        raise ConfigError(Finding("error", "IMP019", message, ("launch.image",), f"engine.version={holds}"))
     # A user's own image starts the server as the release does everywhere.
     entry = known.entry if known and without_digest(wanted) == without_digest(known.image) else LAUNCH_SERVER
     return Image(plan.engine.version, plan.gpu.vendor, None, None, (), wanted, entry, None, "launch.image")

@@ -34,7 +34,7 @@ from sglang_hydra.planning.recorded.input_files import WHOLE, ReadOthers
 from sglang_hydra.show.verdicts import judged
 from sglang_hydra.text.budget import yaml_nodes
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Level
 from sglang_hydra.text.words import short
 
 _IN_LIST = r"[ \t]*(?:#[^\n]*)?\n[ \t]*-[ \t]+|\s*,\s*"
@@ -68,9 +68,12 @@ def changed_text(
         for edit in each:
             part = _outside_of_comments(part, edit)
         changed = changed[:first] + part + changed[last:]
-    held = {version_in([image]) for image in _images_in(file, text, composer)}
+    held = {image: version_in([image]) for image in _images_in(file, text, composer)}
     for one in made:
-        changed = _with_release(changed, one, {one.start.version, *filter(None, held)})
+        changed = _with_release(changed, one, {one.start.version, *filter(None, held.values())})
+    typed = made[0].plan.nodes.launch.image
+    for image in [image for image in held if held[image] is None and typed is not None]:
+        changed = _outside_of_comments(changed, partial(re.compile(_whole(image)).sub, lambda _: str(typed)))
     _check(
         file,
         text,
@@ -83,17 +86,19 @@ def changed_text(
 
 
 def image_findings(file: Path, text: str, made: Sequence[Upgrade], composer: Composer) -> list[Finding]:
-    """Returns an error for each image of the changed ``text`` with another release than its flags, and a warning for
-    each with an unknown release (UPG008)."""
-    new = made[0].version
+    """Returns an error for each image of the changed ``text`` with another release than its flags, and for one build of
+    an unknown release (a digest); a warning for each tag of an unknown release (UPG008). An image that was typed holds
+    the new release."""
+    new, typed = made[0].version, made[0].plan.nodes.launch.image
     hint = f"launch.image=REPOSITORY:TAG, an image of SGLang {new}; {_TAGS} has what is published"
     found = []
     for image in _images_in(file, text, composer):
         holds = version_in([image])
-        if holds is None:
+        if holds is None and image != typed:
             message = f"the image {short(image)} does not say which SGLang it holds: it must be {new} from now on"
-            found.append(Finding("warning", "UPG008", message, ("launch.image",), hint))
-        elif not same_release(holds, new):
+            level: Level = "error" if "@" in image else "warning"  # one build stays what it is
+            found.append(Finding(level, "UPG008", message, ("launch.image",), hint))
+        elif holds is not None and not same_release(holds, new):
             message = f"the image {short(image)} holds SGLang {holds}, and the flags would be those of {new}"
             found.append(Finding("error", "UPG008", message, ("launch.image",), hint))
     return found
@@ -101,7 +106,8 @@ def image_findings(file: Path, text: str, made: Sequence[Upgrade], composer: Com
 
 def _images_in(file: Path, text: str, composer: Composer) -> list[str]:
     launches = launches_of(Source(str(file), text), composer)
-    return [*dict.fromkeys(word for launch in launches for word in launch.mentions if _IMAGE.fullmatch(word))]
+    words = dict.fromkeys(word for launch in launches for word in launch.mentions)
+    return [word for word in words if _IMAGE.fullmatch(word) or word.removeprefix(_HUB) == _PUBLISHER[:-1]]
 
 
 def refusals(
@@ -116,6 +122,11 @@ def refusals(
         for name, verdict in verdicts
         if verdict.launchable is False
     ]
+
+
+def _whole(image: str) -> str:
+    """Returns a pattern for this image, as a whole reference."""
+    return rf"(?<![\w./-]){re.escape(image)}(?![\w.:@/-])"
 
 
 def _images_of(version: str) -> str:

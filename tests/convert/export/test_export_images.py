@@ -99,10 +99,10 @@ def test_a_host_with_an_arm_processor_gets_no_other_image() -> None:
 @pytest.mark.parametrize(
     "image",
     [
-        "lmsysorg/sglang:v0.5.2-cu126",
+        "lmsysorg/sglang:v0.5.23-cu130",
         "lmsysorg/sglang",
         "registry.example.com:5000/team/sglang_x:1.0",
-        f"lmsysorg/sglang:v0.5.2-cu126{DIGEST}",
+        f"lmsysorg/sglang:v0.5.23-cu130{DIGEST}",
         f"lmsysorg/sglang{DIGEST}",
     ],
 )
@@ -111,6 +111,12 @@ def test_an_image_of_ones_own_is_taken_also_by_digest(format: str, image: str) -
     made = artifact(format, "gpu=h200", "model=qwen3_8b", "engine.version=0.5.23", f'launch.image="{image}"')
     assert image in made.text
     assert "EXP002" not in [finding.id for finding in made.findings]
+
+
+@pytest.mark.parametrize("image", ["lmsysorg/sglang:v0.5.2-cu126", f"lmsysorg/sglang:v0.5.22{DIGEST}"])
+def test_an_image_of_another_release_is_not_exported(image: str) -> None:
+    with pytest.raises(ConfigError, match="IMP019"):
+        artifact("k8s", "gpu=h200", "model=qwen3_8b", "engine.version=0.5.23", f'launch.image="{image}"')
 
 
 @pytest.mark.parametrize(

@@ -137,3 +137,25 @@ def test_an_image_for_other_gpus_is_not_replaced(run: Run, tmp_path: Path) -> No
     done = run("upgrade", "--to", "0.5.21", "--in-place", file.name, "gpu=h200")
     assert (done.code, file.read_text()) == (2, before)
     assert "error UPG008" in done.err
+
+
+@pytest.mark.parametrize("kept", ["lmsysorg/sglang@sha256:" + "1" * 64, "me/sglang:mine@sha256:" + "1" * 64])
+def test_a_build_of_an_unknown_release_is_replaced_or_nothing_is_written(kept: str, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "group.yaml"
+    file.write_text(before := OF_A_TEMPLATE.replace("IMAGE", kept))
+    done = run("upgrade", "--to", "0.5.23", "--in-place", file.name, "gpu=h200")
+    assert (done.code, file.read_text()) == (2, before)
+    assert "error UPG008" in done.err
+    new = "lmsysorg/sglang@sha256:" + "2" * 64
+    assert run("upgrade", "--to", "0.5.23", "--in-place", file.name, "gpu=h200", f"launch.image={new}").code == 0
+    words = "--cuda-graph-max-bs-decode"
+    assert file.read_text() == before.replace(kept, new).replace("--cuda-graph-max-bs", words)
+
+
+@pytest.mark.parametrize("kept", ["lmsysorg/sglang", "docker.io/lmsysorg/sglang:latest"])
+def test_a_typed_image_replaces_one_that_does_not_say_what_it_holds(kept: str, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "group.yaml"
+    file.write_text(before := OF_A_TEMPLATE.replace("IMAGE", kept))
+    image = "me/sglang:v0.5.23"
+    assert run("upgrade", "--to", "0.5.23", "--in-place", file.name, "gpu=h200", f"launch.image={image}").code == 0
+    assert file.read_text() == before.replace(kept, image).replace("--cuda-graph-max-bs", "--cuda-graph-max-bs-decode")

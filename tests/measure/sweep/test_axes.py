@@ -249,7 +249,8 @@ def test_no_sweep_lists_more_points_than_the_limit(typed: list[str]) -> None:
 def test_a_file_gives_fewer_points_than_typed_lists(place: str) -> None:
     of_file = axis_of(Request(f"port=range(0,{MOST_OF_FILES})", place, KEPT), lambda group: ())
     one_more = axis_of(Request(f"port=range(0,{MOST_OF_FILES + 1})", place, KEPT), lambda group: ())
-    assert of_file is not None and one_more is not None
+    assert of_file is not None
+    assert one_more is not None
     check_points([of_file, axis("tp_size=1,2")])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match=f"more than {MOST_OF_FILES:,} points of a file"):
         check_points([one_more])

@@ -26,7 +26,7 @@ from sglang_hydra.text.words import short
 _ASK_ONCE = frozenset(("plan", "check", "fit", "export", "explain"))
 """Verbs that end with their screen: machine and hub are asked once for all their plans."""
 _LIMITED = frozenset((*_ASK_ONCE, "import", "diff", "diagnose", "upgrade"))
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def entry(argv: Sequence[str] | None = None) -> int:

@@ -145,17 +145,20 @@ def settings_folder() -> str | None:
 
 def use_release(version: str | None) -> str:
     """Writes the preferred release into the settings file, or removes it (None); other lines stay. Returns the path.
-    Raises ConfigError (SET001) without a settings file, or where the new file would be invalid."""
+    Raises ConfigError (SET001) without a settings file, or where the new file would be invalid or cannot be written."""
     file = settings_file(_sources.environment)
     if file is None:
         raise ConfigError(_wrong(f"{FILE_VARIABLE} is empty: there is no file to write"))
     before = Path(file).read_text(encoding="utf-8") if os.path.exists(file) else ""
     kept = [line for line in before.splitlines() if not _RELEASE_LINE.match(line)]
     made = "".join(f"{line}\n" for line in [*kept, *([] if version is None else [f"release: {version}"])])
-    os.makedirs(os.path.dirname(file), exist_ok=True)
-    with draft(Path(file), made) as written:
-        _read({FILE_VARIABLE: str(written)}, {})
-        written.replace(file)
+    try:
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with draft(Path(file), made) as written:
+            _read({FILE_VARIABLE: str(written)}, {})
+            written.replace(file)
+    except OSError as failure:
+        raise ConfigError(_wrong(f"{file} cannot be written: {failure.strerror}")) from failure
     _sources.settings = None
     return file
 

@@ -144,3 +144,13 @@ def test_a_plan_that_needs_no_decision_reads_no_settings(
 ) -> None:
     monkeypatch.setenv(settings.FILE_VARIABLE, str(tmp_path / "there_is_none.yaml"))
     assert entry(["plan", "gpu=h200", "model=qwen3_8b", "engine.version=0.5.2"]) == 0
+
+
+def test_settings_that_cannot_be_written_are_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(settings.FILE_VARIABLE, str(tmp_path / "file" / "settings.yaml"))
+    monkeypatch.setattr("sys.argv", ["sglang-hydra", "release", "use", "0.5.20"])
+    assert entry() == 2
+    assert "settings.yaml cannot be written" in " ".join(capsys.readouterr().err.split())

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 
 from sglang_hydra.arguments.tables.order import same_release
-from sglang_hydra.convert.importing.reading import version_in
 from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
@@ -67,6 +66,8 @@ def image_of(plan: Plan) -> Image | None:
         example = known.image if known is not None else images()[0].image
         hint = f"launch.image={example}, or with @sha256:... for one build"
         raise ConfigError(Finding("error", "EXP003", message, ("launch.image",), hint))
+    from sglang_hydra.convert.importing.reading import version_in
+
     holds = version_in([wanted])
     if holds is not None and not same_release(holds, plan.engine.version):
         message = f"launch.image={wanted} holds SGLang {holds}, and the plan is for {plan.engine.version}"

@@ -17,7 +17,7 @@ from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.rules.answer import Answer
 from sglang_hydra.rules.rule import Change, Facts, Notice, Refusal, Restated, Rule
-from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.findings import Finding, Level, Remedy
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 from sglang_hydra.text.words import program, typed
 
@@ -210,27 +210,15 @@ def _apply(
 
 
 def _overridden(field: str, before: object, change: Change, rule: Rule) -> Finding:
-    return Finding(
-        level="info" if isinstance(change, Restated) else "warning",
-        id=rule.id,
-        message=f"{field}={typed(before)} was set, and SGLang makes it {typed(change.values[field])}: {change.reason}",
-        fields=(field,),
-        stage=rule.stage,
-        upstream=rule.lines,
-    )
+    message = f"{field}={typed(before)} was set, and SGLang makes it {typed(change.values[field])}: {change.reason}"
+    level: Level = "info" if isinstance(change, Restated) else "warning"
+    return Finding(level, rule.id, message, (field,), None, rule.stage, rule.lines)
 
 
 def finding_of(outcome: Refusal, rule: Rule) -> Finding:
     """Converts a refusal or a notice of ``rule`` to a finding."""
-    return Finding(
-        level="warning" if isinstance(outcome, Notice) else "error",
-        id=rule.id,
-        message=outcome.message,
-        fields=outcome.fields,
-        stage=rule.stage,
-        upstream=rule.lines,
-        remedies=outcome.remedies,
-    )
+    level: Level = "warning" if isinstance(outcome, Notice) else "error"
+    return Finding(level, rule.id, outcome.message, outcome.fields, outcome.remedies, rule.stage, rule.lines)
 
 
 def uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, object]) -> Finding:
@@ -241,16 +229,10 @@ def uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, object]) -
         name: problem for name, value in intent.items() if name in FIELDS and (problem := check_value(name, value))
     }
     why = "; ".join(problems.values()) or f"{type(failure).__name__}: {failure}"
-    return Finding(
-        level="error",
-        id=rule.id,
-        message=f"{rule.name.replace('_', ' ')} cannot be computed from these values ({why}); "
-        "SGLang fails at the same place",
-        fields=tuple(problems),
-        hint=f"{program()} explain {rule.id} names the arguments it reads",
-        stage=rule.stage,
-        upstream=rule.lines,
-    )
+    name = rule.name.replace("_", " ")
+    message = f"{name} cannot be computed from these values ({why}); SGLang fails at the same place"
+    hint = f"{program()} explain {rule.id} names the arguments it reads"
+    return Finding("error", rule.id, message, tuple(problems), hint, rule.stage, rule.lines)
 
 
 def _unknown_or_missing(intent: Mapping[str, object], values: Mapping[str, object]) -> list[Finding]:
@@ -258,28 +240,14 @@ def _unknown_or_missing(intent: Mapping[str, object], values: Mapping[str, objec
     for name in intent:
         if name not in values:
             near = difflib.get_close_matches(name, values, n=1)
-            findings.append(
-                Finding(
-                    level="error",
-                    id="ARG001",
-                    message=f"{name!r} is not an argument of SGLang 0.5.2",
-                    fields=(name,),
-                    hint=Remedy.meant(near[0]) if near else f"{program()} --help WORD finds arguments",
-                    stage="post_init",
-                )
-            )
+            hint = Remedy.meant(near[0]) if near else f"{program()} --help WORD finds arguments"
+            message = f"{name!r} is not an argument of SGLang 0.5.2"
+            findings.append(Finding("error", "ARG001", message, (name,), hint, "post_init"))
     if "model_path" not in intent:
-        findings.append(
-            Finding(
-                level="error",
-                id="ARG002",
-                message="no model was named: model_path has no default",
-                fields=("model_path",),
-                hint="model=org/name, model=./folder or model_path=... names yours",
-                stage="post_init",
-                offers=("model=llama_3_1_8b", "model=llama_3_1_8b gpu=h100"),
-            )
-        )
+        message = "no model was named: model_path has no default"
+        advice = "model=org/name, model=./folder or model_path=... names yours"
+        offers = ("model=llama_3_1_8b", "model=llama_3_1_8b gpu=h100")
+        findings.append(Finding("error", "ARG002", message, ("model_path",), advice, "post_init", offers=offers))
     return findings
 
 

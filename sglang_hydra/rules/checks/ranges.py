@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.checks.releases import Arguments, arguments_of
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
-from sglang_hydra.text.json_types import Json
+from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 from sglang_hydra.text.words import nearest, short, typed
 
-# The least and the largest sensible value of each: a larger one has a digit too many.
-_SIZES = "tp_size pp_size dp_size ep_size nnodes attn_dp_size attn_cp_size moe_dp_size dcp_size"
-_RANGES = {
-    **dict.fromkeys(f"{_SIZES} detokenizer_worker_num tokenizer_worker_num".split(), (1, 2**16)),
-    **dict.fromkeys(["context_length", "max_running_requests", "max_prefill_tokens", "stream_interval"], (1, 2**31)),
-    **dict.fromkeys(("cuda_graph_max_bs", "cuda_graph_max_bs_decode", "cuda_graph_max_bs_prefill"), (1, 2**20)),
-    **dict.fromkeys(("cuda_graph_bs", "cuda_graph_bs_decode", "cuda_graph_bs_prefill", "page_size"), (1, 2**20)),
-    "max_total_tokens": (1, 2**40),
-    "chunked_prefill_size": (-1, 2**31),
-}
+_TABLE: JsonObject = json_beside(__file__)
+_RANGES: Mapping[str, Sequence[int]] = {name: limits for names, *limits in _TABLE["ranges"] for name in names.split()}
+"""The least and the largest sensible value of each: a larger one has a digit too many."""
 _ANY_NUMBER = (-(2**63), 2**63)  # 64 bit integers
-_PORTS = ("port", "nccl_port", "disaggregation_bootstrap_port")
-_USUAL_PORTS = {"port": "30000", "nccl_port": "null", "disaggregation_bootstrap_port": "8998"}
+_USUAL_PORTS: Mapping[str, str] = _TABLE["usual_ports"]
 _LAST_PORT = 65535
 _NO_DEVICES = ("gpu", "nvidia", "amd", "rocm", "hip")
-_LEVELS = ("critical", "fatal", "error", "warning", "warn", "info", "debug", "notset")
-_LEVELS_OF_UVICORN = ("critical", "error", "warning", "info", "debug", "trace")
-_LEVELS_MEANT = {
-    "warn": "warning",
-    "verbose": "debug",
-    "trace": "debug",
-    "fatal": "critical",
-    "quiet": "error",
-    "silent": "error",
-}
 
 
 @rule("ARG020", stage="plan")
@@ -60,7 +44,7 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
     Why: Inferred: SGLang's command line takes any number, and the server fails when it listens.
     Upstream: none.
     Example: port=70000 -> refused"""
-    wrong = [name for name in _PORTS if not _is_port(getattr(args, name), lowest=int(name != "port"))]
+    wrong = [name for name in _USUAL_PORTS if not _is_port(getattr(args, name), lowest=int(name != "port"))]
     if not wrong:
         return None
     named = ", ".join(f"{name}={short(str(getattr(args, name)), 20)}" for name in wrong)
@@ -96,10 +80,10 @@ def check_words(args: ServerArgs, facts: Facts) -> Outcome:
     if str(args.device).lower() in _NO_DEVICES:
         return Refusal(f"device={args.device} is no device of torch", "device", offers=("device=cuda", "device=null"))
     of_uvicorn = "log_level_http" if args.log_level_http else "log_level"
-    for name, known in (("log_level", _LEVELS), (of_uvicorn, _LEVELS_OF_UVICORN)):
+    for name, known in (("log_level", _TABLE["levels"]), (of_uvicorn, _TABLE["levels_of_uvicorn"])):
         level = getattr(args, name)
         if isinstance(level, str) and level.lower() not in known:
-            meant = _LEVELS_MEANT.get(level.lower()) or nearest(level, known)
+            meant = _TABLE["levels_meant"].get(level.lower()) or nearest(level, known)
             offers = f"{name}={meant}" if meant else ()
             return Refusal(f"{name}={short(level, 20)} is not one of {', '.join(known)}", name, offers=offers)
     return None
@@ -121,7 +105,7 @@ def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-def _is_in(limits: tuple[int, int], value: object) -> bool:
+def _is_in(limits: Sequence[int], value: object) -> bool:
     """Returns whether a number, or each number of a list, is within ``limits``; True for other types."""
     if isinstance(value, list):
         return all(_is_in(limits, item) for item in value)

@@ -19,22 +19,19 @@ from sglang_hydra.rules.checks.model_config import (
 from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
-from sglang_hydra.text.json_types import JsonDict, json_beside
+from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 
 _BLOCK_METHODS = ("fp8", "blockwise_int8", "blockwise-int8", "awq", "awq_marlin", "gptq", "gptq_marlin")
 _FP8_METHODS = ("fp8", "compressed-tensors", "compressed_tensors")
-# Files of models/ in 0.5.2 that compare tp_size with the number of experts.
-_COUNTS_EXPERTS = (
-    *("DeepseekForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4MoeForCausalLM"),
-    *("HunYuanMoEV1ForCausalLM", "LongcatFlashForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"),
-    *("Step3VLForConditionalGeneration", "XverseMoeForCausalLM"),
-)
 # Offers name at most this number of ranks. SGLang accepts any number, even a mistyped one.
 _MOST_RANKS = 4096
 # Classes that pass hidden states of several layers to an EAGLE-3 draft, also by inheritance, by the first release
 # (set_eagle3_layers_to_capture in srt/models of each), and classes that lost it.
-_FEEDS_EAGLE3: Mapping[str, Sequence[str]] = json_beside(__file__)["feeds_eagle3"]
-_FEEDS_NO_MORE: Mapping[str, Sequence[str]] = json_beside(__file__)["feeds_it_no_more"]
+_TABLE: JsonObject = json_beside(__file__)
+_FEEDS_EAGLE3: Mapping[str, Sequence[str]] = _TABLE["feeds_eagle3"]
+_FEEDS_NO_MORE: Mapping[str, Sequence[str]] = _TABLE["feeds_it_no_more"]
+# Classes of files of models/ in 0.5.2 that compare tp_size with the number of experts.
+_COUNTS_EXPERTS: Sequence[str] = _TABLE["counts_experts"]
 # The first release with kernels for each format of compressed-tensors, by its compressed_tensors.py.
 _PACKED_SINCE, _BLOCKS_SINCE, _FP4_SINCE = "0.5.4", "0.5.6.post1", "0.5.7"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sglang_hydra.arguments.fields import FIELDS, Arg, Field
-from sglang_hydra.arguments.fields.check import MOST_LISTED
+from sglang_hydra.arguments.fields.check import MOST_LISTED, not_among
 from sglang_hydra.arguments.parser import HELP, WANTED, Option, Parser, Word, first_with_flag, parser_of
 from sglang_hydra.arguments.secrets import holds_secret
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
@@ -285,11 +285,7 @@ class _Reader:
                 self._misfit("ARG013", typed, option, text, f"{WANTED.get(option.reader, 'JSON')} is wanted")
             return _UNREADABLE
         if option.choices is not None and value not in option.choices:
-            few = len(option.choices) <= MOST_LISTED
-            listed = (
-                f"one of {', '.join(map(str, option.choices))}" if few else f"among its {len(option.choices)} values"
-            )
-            self._misfit("ARG014", typed, option, text, f"is not {listed}")
+            self._misfit("ARG014", typed, option, text, not_among(option.choices))
             return _UNREADABLE
         return value
 

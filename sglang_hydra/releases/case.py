@@ -101,8 +101,9 @@ def case_for(
         name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret(name, value)
     }
     host = host_facts() if gpu.device == "cpu" and gpu.memory_mib is None else {}  # the plan is for this machine
-    devices = _typed_devices(flags)
-    facts = {**machine_facts(gpu, variables, _cuda_of(version), seed=SEED), **host, **devices, **plain(declared)}
+    known, devices = nearest_known(version), _typed_devices(flags)
+    cuda = release(known).needs["cuda"] if known else None
+    facts = {**machine_facts(gpu, variables, cuda, seed=SEED), **host, **devices, **plain(declared)}
     return Case(tuple(flags), facts, _models(model, values))
 
 
@@ -117,11 +118,6 @@ def folder_to_read(model: ModelFacts, values: Mapping[str, object]) -> str | Non
     trust_remote_code it would run the code in the folder: no question runs a model's own code."""
     folder = model.extra.get("folder")
     return None if folder is None or values["trust_remote_code"] else str(folder)
-
-
-def _cuda_of(version: str) -> str | None:
-    known = nearest_known(version)
-    return release(known).needs["cuda"] if known else None
 
 
 def _models(model: ModelFacts, values: Mapping[str, object]) -> dict[str, object]:

@@ -69,7 +69,7 @@ def fetch_parts(
     if wait_s and _was_unreached:
         raise not_fetched(wanted[0], f"{_UNREACHED}, as a moment ago")
     rows = [
-        parts.wheel_row(each.name, each.version, [file.name for file in each.files], _tags(each)) for each in wanted
+        {**each._asdict(), "files": [file.name for file in each.files], "tags": list(_tags(each))} for each in wanted
     ]
     asked = {"wheels": rows, "read": sorted(read), "folder": str(folder), "wait_s": wait_s}
     program = Path(parts.__file__).read_text(encoding="utf-8")

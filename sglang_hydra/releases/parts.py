@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
@@ -146,11 +146,6 @@ def runs(path: str, read: Collection[str]) -> list[tuple[int, int]]:
 def is_wanted(name: str, read: Collection[str]) -> bool:
     """Returns whether a file of a wheel is to be read, or describes the wheel itself."""
     return name in read or name.endswith(_ENDS)
-
-
-def wheel_row(name: str, version: str, files: Collection[str], tags: Collection[str]) -> Mapping[str, Any]:
-    """Returns a wheel in the form that the program reads."""
-    return {"name": name, "version": version, "files": list(files), "tags": list(tags)}
 
 
 if __name__ == "__main__":

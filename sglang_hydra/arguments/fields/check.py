@@ -72,11 +72,13 @@ def _check_one(field: Field, kind: str, value: Any) -> str | None:
         hint = _json_hint(field, value) if field.arg.json else ""
         return f"{_assignment(field, value)} is not {_a(kind)}{hint}"
     choices = field.arg.choices
-    if choices is not None and value not in choices:
-        few = len(choices) <= MOST_LISTED
-        listed = f"one of {', '.join(map(str, choices))}" if few else f"among its {len(choices)} values"
-        return f"{_assignment(field, value)} is not {listed}"
-    return None
+    return f"{_assignment(field, value)} {not_among(choices)}" if choices is not None and value not in choices else None
+
+
+def not_among(choices: Sequence[object]) -> str:
+    """Returns the clause on a value that is not among an argument's choices."""
+    few = len(choices) <= MOST_LISTED
+    return f"is not one of {', '.join(map(str, choices))}" if few else f"is not among its {len(choices)} values"
 
 
 def is_number(value: Any) -> bool:

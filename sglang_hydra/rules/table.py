@@ -14,6 +14,7 @@ with the condition) and a ``hint``. ``{name}`` in a text is a value."""
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from sglang_hydra.arguments.fields import ServerArgs
@@ -65,6 +66,23 @@ def _fits(value: Json, wanted: Json, args: ServerArgs) -> bool:
     return value is None if wanted is None else bool(value == _value(wanted, args))
 
 
+def _condition(names: str, wanted: Json) -> Callable[[ServerArgs, Facts], bool]:
+    """Makes the test of one entry of ``when``. Most compare one argument with a constant, in every resolve."""
+    if "|" in names:
+        several = [_condition(name, wanted) for name in names.split("|")]
+        return lambda args, facts: any(one(args, facts) for one in several)
+    if "." in names or names == "architecture":
+        return lambda args, facts: _fits(_read(names, args, facts), wanted, args)
+    read: Callable[[ServerArgs], Json] = operator.attrgetter(names)
+    if isinstance(wanted, bool):
+        return lambda args, facts: bool(read(args)) is wanted
+    if wanted is None or isinstance(wanted, int) or (isinstance(wanted, str) and wanted[0] != "$"):
+        return lambda args, facts: bool(read(args) == wanted)
+    if isinstance(wanted, list) and all(isinstance(one, str) and one[0] != "$" for one in wanted):
+        return lambda args, facts: read(args) in wanted
+    return lambda args, facts: _fits(read(args), wanted, args)
+
+
 def _change(row: JsonObject, words: _Words) -> Change:
     kind, stated = (Restated, row["restates"]) if "restates" in row else (Change, row["sets"])
     values = {name: _value(value, words.args) for name, value in stated.items()}
@@ -82,12 +100,13 @@ def _refusal(row: JsonObject, words: _Words) -> Refusal:
 def _rule(id: str, row: JsonObject) -> Rule:
     made = _change if "because" in row else _refusal
 
+    conditions = [_condition(names, wanted) for names, wanted in row["when"].items()]
+
     def apply(args: ServerArgs, facts: Facts) -> Outcome:
-        applies = all(
-            any(_fits(_read(name, args, facts), wanted, args) for name in names.split("|"))
-            for names, wanted in row["when"].items()
-        )
-        return made(row, _Words(args, facts)) if applies else None
+        for holds in conditions:
+            if not holds(args, facts):
+                return None
+        return made(row, _Words(args, facts))
 
     apply.__name__ = row["name"].replace(" ", "_")
     apply.__doc__ = f"What: {row['what']}\nWhy: {row['why']}\nExample: {row['example']}"

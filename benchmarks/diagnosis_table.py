@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
-from sglang_hydra.run.diagnose import UNKNOWN, diagnose  # noqa: E402
+from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, diagnose  # noqa: E402
 from sglang_hydra.run.diagnose.lines import read_lines  # noqa: E402
 
 INDEX = ROOT / "tests" / "data" / "diagnosis" / "index.json"

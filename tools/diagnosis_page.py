@@ -16,8 +16,8 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from generated import write_or_check  # noqa: E402
 
-from sglang_hydra.run.diagnose import UNKNOWN, diagnose  # noqa: E402
 from sglang_hydra.run.diagnose.classes import failure_classes  # noqa: E402
+from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, diagnose  # noqa: E402
 from sglang_hydra.run.diagnose.failure_class import FailureClass  # noqa: E402
 from sglang_hydra.run.diagnose.pages import known_by  # noqa: E402
 from tests.run.diagnose.recent import lines_of, rows  # noqa: E402

@@ -38,8 +38,8 @@ from sglang_hydra.measure.bench.prompts import file_prompts
 from sglang_hydra.measure.bench.trace import read_trace
 from sglang_hydra.planning.recorded.input_files import documents, read_document
 from sglang_hydra.planning.recorded.saved import NotAPlan, OtherSchema, parse_plan
-from sglang_hydra.run.diagnose import diagnose
 from sglang_hydra.run.diagnose.classes import failure_classes
+from sglang_hydra.run.diagnose.diagnosis import diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.text import user_settings
 from sglang_hydra.text.errors import SglangHydraError

@@ -53,7 +53,7 @@ def run(invocation: Invocation) -> int:
         return 2
     if grid.settings["dry_run"]:
         return 0
-    from sglang_hydra.measure.sweep.required_packages import check_packages
+    from sglang_hydra.measure.sweep.settings_checks import check_packages
 
     check_packages("bench", "httpx")
     from sglang_hydra.measure.sweep.runner import run as take_points

@@ -8,12 +8,13 @@ Hydra. Hydra composes a multirun, ``--cfg`` and ``--info`` first; its refusals g
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, NoReturn
 
 from hydra.errors import HydraException
@@ -44,8 +45,7 @@ _starting: list[tuple[Composer, list[str]]] = []
 def spell_no_choice(words: list[str]) -> None:
     """Replaces ``gpu=null`` and ``gpu@server.gpu=`` by the option that means none, because Hydra fails on null."""
     for position, word in enumerate(words):
-        match = _NO_OPTION.fullmatch(word)
-        if match:
+        if match := _NO_OPTION.fullmatch(word):
             words[position] = f"{match['key']}={NO_CHOICE[match['group']]}"
 
 
@@ -70,8 +70,6 @@ def check_app(search_path: ConfigSearchPath) -> None:
     args, config_name = app.args, str(app.config_name).removesuffix(".yaml")
     folders = [element.path for element in search_path.get_path() if element.provider not in ("hydra", "schema")]
     folders += [f"file://{args.config_dir}"] if args.config_dir else []
-    from sglang_hydra.compose.composer import Composer
-
     composer = None
     requests: list[Request] = []
     try:
@@ -127,12 +125,10 @@ def _key_of(word: str) -> str:
 def _first_points(words: Sequence[str]) -> Iterator[str]:
     """Yields the overrides; a sweep is reduced to its first value."""
     for word in words:
-        try:
+        override = None
+        with contextlib.suppress(Refused):
             override = parsed(word, word)
-        except Refused:
-            yield word
-            continue
-        if not override.is_sweep_override():
+        if override is None or not override.is_sweep_override():
             yield word
         elif not override.is_interval_sweep():
             yield f"{word.partition('=')[0]}={next(override.sweep_string_iterator())}"
@@ -140,11 +136,7 @@ def _first_points(words: Sequence[str]) -> Iterator[str]:
 
 def _needs_the_run(failure: BaseException | None) -> bool:
     """Returns whether the failure comes from ``${hydra:...}``, which only a run of Hydra resolves."""
-    while failure is not None:
-        if "HydraConfig was not set" in str(failure):
-            return True
-        failure = failure.__cause__
-    return False
+    return failure is not None and ("HydraConfig was not set" in str(failure) or _needs_the_run(failure.__cause__))
 
 
 def _as_hydra_takes_them(composer: Composer, words: Sequence[str]) -> list[str]:
@@ -198,12 +190,8 @@ def as_typed(finding: Finding, requests: Sequence[Request]) -> Finding:
         match = chose.fullmatch(request.text)
         if match is not None and f"{group}={match['option']} " in f"{message} ":
             message = f"{request.place}: {message.partition(': ')[2]}".replace(f"{group}=", f"{match['key']}=", 1)
-            finding = finding.reworded(partial(_replaced, f"{group}=", f"{match['key']}="))
+            finding = finding.reworded(methodcaller("replace", f"{group}=", f"{match['key']}="))
     return replace(finding, message=message)
-
-
-def _replaced(old: str, new: str, text: str) -> str:
-    return text.replace(old, new)
 
 
 def checked(config_name: str, words: Sequence[str]) -> Composer | None:

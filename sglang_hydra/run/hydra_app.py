@@ -59,9 +59,8 @@ def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hy
     the job) before the task is called; with ``@sglang_hydra.main(strict=False)`` the task is called anyway. Raises
     TypeError for a task with another number of arguments."""
     if of_hydra:
-        raise TypeError(
-            f"@sglang_hydra.main takes no {', '.join(of_hydra)}: @hydra.main(...) above it takes what Hydra's takes"
-        )
+        names = ", ".join(of_hydra)
+        raise TypeError(f"@sglang_hydra.main takes no {names}: @hydra.main(...) above it takes what Hydra's takes")
     if task is None:
         return functools.partial(main, strict=strict)
     takes_config, takes_plans = _takes(task)
@@ -107,9 +106,8 @@ def _planned(composer: Composer, requests: Sequence[Request], config: DictConfig
 def _one_of(mounts: Sequence[Sequence[str]]) -> Finding:
     nodes = ", ".join(".".join(mount) or "the root" for mount in mounts)
     message = f"this app holds {len(mounts)} servers ({nodes}), and its task gets the plan of one"
-    return Finding(
-        "error", "CLI032", message, (), "def run(config, plans): plans has the plan of each node, by its name"
-    )
+    hint = "def run(config, plans): plans has the plan of each node, by its name"
+    return Finding("error", "CLI032", message, (), hint)
 
 
 def typed_words(running: Any) -> list[str]:

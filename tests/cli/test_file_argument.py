@@ -256,7 +256,7 @@ def test_a_sweep_of_a_file_is_made_again_from_its_folder_alone(run: Run, monkeyp
         return 0
 
     monkeypatch.setattr(sweeps, "run", begin)
-    monkeypatch.setattr("sglang_hydra.measure.sweep.required_packages.check_packages", lambda *names: None)
+    monkeypatch.setattr("sglang_hydra.measure.sweep.settings_checks.check_packages", lambda *names: None)
     monkeypatch.delenv("SGLANG_HYDRA_API_KEY", raising=False)
     assert run("bench", "-m", "key.yaml", "tp_size=1,2", "sweep.folder=sweep").code == 0
     kept = Path("sweep/sweep.json").read_text()

@@ -104,9 +104,8 @@ def _trace(node: Mapping[str, object]) -> Iterator[Finding]:
         yield _error("BEN002", message, "dataset", "bench.dataset=random", "trace")
     if node["concurrency"] == LADDER:
         message = f"bench.concurrency={LADDER} tries loads, and bench.trace is one"
-        yield _error(
-            "BEN002", message, "concurrency", "bench.concurrency=null; bench.request_rate=N scales a trace", "trace"
-        )
+        hint = "bench.concurrency=null; bench.request_rate=N scales a trace"
+        yield _error("BEN002", message, "concurrency", hint, "trace")
     from sglang_hydra.measure.bench.trace import read_trace
 
     yield from _asked(read_trace, node["trace"], node["num_prompts"])

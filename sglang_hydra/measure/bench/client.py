@@ -89,14 +89,11 @@ def run_load(
             raise
 
 
-class LoadProcesses:
+class LoadProcesses(contextlib.AbstractContextManager["LoadProcesses"]):
     """The processes that send and read. They live across runs: a start takes as long as a short request."""
 
     def __init__(self) -> None:
         self._running: list[_Process] = []
-
-    def __enter__(self) -> LoadProcesses:
-        return self
 
     def __exit__(self, *reason: object) -> None:
         self.close()
@@ -219,7 +216,8 @@ class _Driver:
         self._load, self._supply, self._processes = load, supply, processes
         self._ahead = [0] * len(processes)
         self._next = 0
-        self._slots = [_share(load.concurrency, number, len(processes)) for number in range(len(processes))]
+        each, rest = divmod(load.concurrency or 0, len(processes))
+        self._slots = [each + (number < rest) if load.concurrency else None for number in range(len(processes))]
         rate = (load.request_rate or 0.0) / len(processes)
         self._most = [max(slots or 0, math.ceil(rate * _AHEAD_S)) + _FEW for slots in self._slots]
         if load.trace is not None:  # many may arrive at once
@@ -227,12 +225,10 @@ class _Driver:
         self._samples: list[Sample] = []
         self._ended: list[Own] = []
         self._begin = self._until = math.inf
-        self._waits = CoreWaits(target.url)
+        self._waits, trusted = CoreWaits(target.url), authorities(target.url)
         for process, slots in zip(processes, self._slots, strict=True):
             opened = 1 if load.request_rate is not None else min(slots or 1, len(supply.ready))
-            process.send(
-                Setup(target.url, authorities(target.url), target.wire, load.stream, load.timeout, slots, opened)
-            )
+            process.send(Setup(target.url, trusted, target.wire, load.stream, load.timeout, slots, opened))
 
     def run(self) -> Run:
         for process in self._processes:
@@ -293,21 +289,18 @@ class _Driver:
 
     def _has_room(self) -> bool:
         """Returns whether a process lacks requests; ``_next`` becomes that process."""
-        for step in range(len(self._processes)):
-            number = (self._next + step) % len(self._processes)
-            if self._ahead[number] < self._most[number]:
-                self._next = number
-                return True
-        return False
+        count = len(self._processes)
+        turns = ((self._next + step) % count for step in range(count))
+        found = next((number for number in turns if self._ahead[number] < self._most[number]), None)
+        self._next = self._next if found is None else found
+        return found is not None
 
     def _result(self, ended: float) -> Run:
         total = Own()
         for own in self._ended:
-            total.lag.merge(own.lag)
-            total.send.merge(own.send)
-            total.wait.merge(own.wait)
-            total.reads += own.reads
-            total.stamped += own.stamped
+            for whole, part in ((total.lag, own.lag), (total.send, own.send), (total.wait, own.wait)):
+                whole.merge(part)
+            total.reads, total.stamped = total.reads + own.reads, total.stamped + own.stamped
         record = {
             "processes": len(self._processes),
             "kernel_times": total.stamped / total.reads if total.reads else None,
@@ -321,11 +314,6 @@ class _Driver:
         self._samples.sort(key=lambda sample: sample.asked_at)
         busiest = max(own.cpu for own in self._ended)
         return Run(self._samples, busiest, window=(self._begin, ended), own=record)
-
-
-def _share(whole: int | None, number: int, count: int) -> int | None:
-    """Returns the share of process ``number`` out of ``count``."""
-    return None if whole is None else whole // count + (number < whole % count)
 
 
 def _count_processes(load: Load) -> int:

@@ -5,6 +5,7 @@ work here: the usual read is one complete chunk. The content is parsed when noth
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -245,12 +246,9 @@ class Addresses:
     def choose_address(self, timeout: float) -> None:
         """Keeps the first of several addresses (localhost has two) that accepts a connection."""
         for address in self.addresses if len(self.addresses) > 1 else ():
-            with socket.socket(address[0], socket.SOCK_STREAM) as trial:
+            with contextlib.suppress(OSError), socket.socket(address[0], socket.SOCK_STREAM) as trial:
                 trial.settimeout(timeout)
-                try:
-                    trial.connect(address[4])
-                except OSError:
-                    continue
+                trial.connect(address[4])
                 self.addresses = [address]
                 return
 

@@ -320,7 +320,12 @@ class LoadRun:
             self._unread.append((request, content, arrival, None))
             self._unread_bytes += len(content)
         if connection.framing.ended:
-            self._ended(connection, request, arrival)
+            connection.request = None
+            if connection.framing.keeps and not connection.out:
+                self._idle.append(connection)
+            else:
+                self._close(connection)
+            self._end(request, None, arrival)
 
     def _arrival(self, stamp: float | None) -> Arrival:
         now = clock()
@@ -335,31 +340,19 @@ class LoadRun:
         self.own.wait.add(now - (at if is_exact else self._seen))
         return Arrival(at, min(self._seen, at), is_exact)
 
-    def _ended(self, connection: Connection, request: Exchange, arrival: Arrival) -> None:
-        connection.request = None
-        if connection.framing.keeps and not connection.out:
-            self._idle.append(connection)
-        else:
-            self._close(connection)
-        self._end(request, None, arrival)
-
     def _failed(self, connection: Connection, why: str) -> None:
         request, connection.request = connection.request, None
         self._close(connection)
         if request is not None and request.again and connection.framing.is_empty:
-            self._send_again(request)
+            # Sent again, because the server silently closed the kept connection as it was sent. Its time continues.
+            request.content, request.again = request.again, b""
+            try:
+                self._give(self._open(), request)
+            except OSError as failure:
+                self._end(request, f"ConnectError: {failure}")
         elif request is not None:
             request.answer.status = 200
             self._end(request, why)
-
-    def _send_again(self, request: Exchange) -> None:
-        """Sends a request again on a new connection, because the server silently closed the kept one as the request was
-        sent. Its time continues."""
-        request.content, request.again = request.again, b""
-        try:
-            self._give(self._open(), request)
-        except OSError as failure:
-            self._end(request, f"ConnectError: {failure}")
 
     def _end(self, request: Exchange, why: str | None, arrival: Arrival | None = None) -> None:
         now = clock()

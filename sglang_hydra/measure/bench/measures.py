@@ -88,7 +88,7 @@ def measure(
     unknown number (no completed request, no streaming) is None."""
     done = [sample for sample in samples if sample.completed]
     duration = max(sample.end for sample in done) - min(sample.sent for sample in samples) if done else 0.0
-    inputs, outputs = _total(done, "input_tokens"), _total(done, "output_tokens")
+    inputs, outputs, cached = (_total(done, f"{name}_tokens") for name in ("input", "output", "cached"))
     both = None if inputs is None or outputs is None else inputs + outputs
     numbers: JsonDict = {
         "requests": len(samples),
@@ -102,28 +102,23 @@ def measure(
         "output_throughput": _rate(outputs, duration),
         "total_throughput": _rate(both, duration),
         "concurrency": _rate(sum(sample.in_flight for sample in done), duration),
-        "cache_hit_rate": _hit_rate(done),
+        "cache_hit_rate": cached / inputs if cached is not None and inputs else None,
         "ttft_ms": spread(sample.ttft for sample in done),
         "itl_ms": spread(gap for sample in done for gap in sample.gaps),
         "tpot_ms": spread(sample.tpot for sample in done if streamed),
         "e2e_ms": spread(sample.e2e for sample in done),
-        "from_sent": _from_sent(done) if any(sample.due is not None for sample in samples) else None,
+        "from_sent": None,
     }
+    if any(sample.due is not None for sample in samples):
+        # An open loop, counted from sending: without the time that a concurrency bound held requests back.
+        ttft = spread(None if sample.first is None else sample.first - sample.sent for sample in done)
+        numbers["from_sent"] = {"ttft_ms": ttft, "e2e_ms": spread(sample.in_flight for sample in done)}
     median = numbers["tpot_ms"]["p50"]
     numbers["interactivity"] = 1000 / median if median else None
     if gpus:
         for name in ("input_throughput", "output_throughput", "total_throughput"):
             numbers[f"{name}_per_gpu"] = None if numbers[name] is None else numbers[name] / gpus
     return {**numbers, **_goodput(samples, duration, slo or {})}
-
-
-def _from_sent(samples: Sequence[Sample]) -> dict[str, dict[str, float | None]]:
-    """Returns the latencies of an open loop counted from sending: without the time that a concurrency bound held
-    requests back."""
-    return {
-        "ttft_ms": spread(None if sample.first is None else sample.first - sample.sent for sample in samples),
-        "e2e_ms": spread(sample.in_flight for sample in samples),
-    }
 
 
 def spread(seconds: Iterable[float | None]) -> dict[str, float | None]:
@@ -153,10 +148,8 @@ def meets(sample: Sample, slo: Mapping[str, float | None]) -> bool:
         return False
     mean_gap = math.fsum(sample.gaps) / len(sample.gaps) if sample.gaps else None
     found = {"ttft_ms": sample.ttft, "itl_ms": mean_gap, "e2e_ms": sample.e2e}
-    return all(
-        (limit := slo.get(name)) is None or seconds is None or seconds * 1000 <= limit
-        for name, seconds in found.items()
-    )
+    both = ((slo.get(name), seconds) for name, seconds in found.items())
+    return all(limit is None or seconds is None or seconds * 1000 <= limit for limit, seconds in both)
 
 
 def _goodput(samples: Sequence[Sample], duration: float, slo: Mapping[str, float | None]) -> dict[str, object]:
@@ -175,11 +168,6 @@ def _total(samples: Sequence[Sample], name: str) -> int | None:
 
 def _rate(count: float | None, duration: float) -> float | None:
     return None if count is None or duration <= 0 else count / duration
-
-
-def _hit_rate(samples: Sequence[Sample]) -> float | None:
-    cached, prompts = _total(samples, "cached_tokens"), _total(samples, "input_tokens")
-    return cached / prompts if cached is not None and prompts else None
 
 
 LEAST_TTFT_MS = 10.0

@@ -52,10 +52,9 @@ class Histogram:
 
     def spread_ms(self) -> dict[str, float | None]:
         """Returns mean, percentiles and maximum in milliseconds, named as in ``measures.spread``."""
-        if not self.count:
-            return dict.fromkeys(("mean", "p50", "p90", "p99", "max"))
         shares = {f"p{share}": self.percentile(share) * 1000 for share in (50, 90, 99)}
-        return {"mean": self.total / self.count * 1000, **shares, "max": self.largest * 1000}
+        found = {"mean": self.total / max(1, self.count) * 1000, **shares, "max": self.largest * 1000}
+        return dict(found) if self.count else dict.fromkeys(found)
 
 
 _LENGTH = struct.Struct("!Q")

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -197,10 +198,7 @@ class GpuWatch:
         self._opened.close()
         seen = {index: inside(samples, self.window) for index, samples in self._samples.items() if samples}
         self.record = [_summary(index, samples) for index, samples in seen.items()]
-        found = 0
-        for samples in seen.values():
-            for sample in samples:
-                found |= sample.reasons
+        found = reduce(or_, (sample.reasons for samples in seen.values() for sample in samples), 0)
         self.throttled = tuple(words for bit, words in _REASONS.items() if found & bit)
 
     def _look(self, nvml: Any) -> None:

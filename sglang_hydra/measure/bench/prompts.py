@@ -89,10 +89,8 @@ def _from_trace(load: Load, count: int, seed: int, vocab_size: int, start: int) 
     """Returns requests of a trace from number ``start`` on, with its lengths and shared blocks."""
     lowest = min(_LOWEST_ID, vocab_size // 2)
     arrivals = read_trace(str(load.trace), load.num_prompts).arrivals[start : start + count]
-    return [
-        Prompt(each.output_len, tokens_of(each, seed, number, vocab_size, lowest), None, each.input_len)
-        for number, each in enumerate(arrivals, start)
-    ]
+    made = ((each, tokens_of(each, seed, number, vocab_size, lowest)) for number, each in enumerate(arrivals, start))
+    return [Prompt(each.output_len, tokens, None, each.input_len) for each, tokens in made]
 
 
 def _from_file(load: Load, count: int, seed: int, start: int) -> list[Prompt]:
@@ -180,9 +178,8 @@ class TextMaker:
 
     def texts(self, prompts: Sequence[Prompt], seed: int) -> list[Prompt]:
         made = self._answer({"seed": seed, "lengths": [len(prompt.ids) for prompt in prompts]})
-        return [
-            Prompt(prompt.output_len, (), text, tokens) for prompt, (text, tokens) in zip(prompts, made, strict=True)
-        ]
+        both = zip(prompts, made, strict=True)
+        return [Prompt(prompt.output_len, (), text, tokens) for prompt, (text, tokens) in both]
 
     def close(self) -> None:
         if self._running is not None:

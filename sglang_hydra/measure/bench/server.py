@@ -197,13 +197,9 @@ def logged_retractions(lines: Iterable[str]) -> int | None:
 
     The server's metrics are late: 0.5.2 updates them only at every ``decode_log_interval``-th step, so the last
     retractions of a point would count in the next one."""
-    found = None
-    for line in lines:
-        if _BATCH in line:
-            found = found or 0
-        elif (match := _RETRACTED.search(line)) is not None:
-            found = (found or 0) + int(match[1])
-    return found
+    found = [_BATCH in line or _RETRACTED.search(line) for line in lines]
+    counts = [0 if each is True else int(each[1]) for each in found if each]
+    return sum(counts) if counts else None
 
 
 def inside(seen: Sequence[tuple[float, Seen]], window: Window | None) -> list[Seen]:
@@ -220,14 +216,10 @@ def _summary(before: Mapping[str, float], after: Mapping[str, float], seen: Iter
         retracted = 0.0
     prompts, cached = counted.get("prompt_tokens_total"), counted.get("cached_tokens_total", 0.0)
     seen = list(seen)
-    gauges = {}
-    for name in GAUGES:
-        values = [item[name] for item in seen if name in item]
-        if values:
-            gauges[name] = {"mean": sum(values) / len(values), "max": max(values)}
+    values = {name: [item[name] for item in seen if name in item] for name in GAUGES}
     return {
         "counted": counted,
-        "gauges": gauges,
+        "gauges": {name: {"mean": sum(of) / len(of), "max": max(of)} for name, of in values.items() if of},
         "retracted": None if retracted is None else int(retracted),
         "cache_hit_rate": cached / prompts if prompts else None,
     }

@@ -57,10 +57,9 @@ def read_trace(name: str, count: int | None = None) -> Trace:
     path = Path(name).expanduser()
     try:
         seen = path.stat()
-        made = _read(str(path), (seen.st_mtime_ns, seen.st_size), count)
+        return _read(str(path), (seen.st_mtime_ns, seen.st_size), count)
     except OSError as failure:
         raise ConfigError(_bad(f"bench.trace={path} cannot be read: {failure.strerror}")) from None
-    return made
 
 
 def tokens_of(arrival: Arrival, seed: int, number: int, vocab_size: int, lowest: int) -> tuple[int, ...]:

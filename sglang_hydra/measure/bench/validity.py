@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.measures import Moved, Sample, most_moved
@@ -61,11 +62,8 @@ def other_lengths(seen: Seen) -> str | None:
         return "the server does not say how many tokens it wrote"
     if not wrong:
         return None
-    first = wrong[0]
-    return (
-        f"{len(wrong)} of {len(known)} answers have another length than requested, "
-        f"first: {first.output_tokens} tokens for {first.asked_tokens}"
-    )
+    first = f"first: {wrong[0].output_tokens} tokens for {wrong[0].asked_tokens}"
+    return f"{len(wrong)} of {len(known)} answers have another length than requested, {first}"
 
 
 def missing_tokens(seen: Seen) -> str | None:
@@ -96,10 +94,8 @@ def late_client(seen: Seen) -> str | None:
     sent = [sample for sample in seen.samples if sample.due is not None]
     if seen.load.request_rate is None or len(sent) < 2:
         return None
-    planned = max(sample.due for sample in sent if sample.due is not None) - min(
-        sample.due for sample in sent if sample.due is not None
-    )
-    taken = max(sample.sent for sample in sent) - min(sample.sent for sample in sent)
+    due, times = [sample.due for sample in sent if sample.due is not None], [sample.sent for sample in sent]
+    planned, taken = max(due) - min(due), max(times) - min(times)
     if planned <= 0 or taken * SHORTFALL <= planned:
         return None
     reached = seen.load.request_rate * planned / taken
@@ -148,11 +144,10 @@ def throttled_clocks(seen: Seen) -> str | None:
 
 
 def wrong_answers(seen: Seen) -> str | None:
-    if seen.quality is None or seen.quality["passed"]:
+    found = seen.quality
+    if found is None or found["passed"]:
         return None
-    return (
-        f"{seen.quality['right']} of {seen.quality['asked']} fixed questions were answered right: {seen.quality['why']}"
-    )
+    return f"{found['right']} of {found['asked']} fixed questions were answered right: {found['why']}"
 
 
 RULES: tuple[Callable[[Seen], str | None], ...] = (
@@ -180,8 +175,4 @@ def _mean_in_flight(samples: Sequence[Sample], asked: int) -> float:
         inside = sum(max(0.0, min(sample.end, end) - max(sample.sent, begin)) for sample in samples)
         return inside / (end - begin)
     steps = sorted([(sample.sent, 1) for sample in samples] + [(sample.end, -1) for sample in samples])
-    most = current = 0
-    for _, step in steps:
-        current += step
-        most = max(most, current)
-    return float(most)
+    return float(max(accumulate(step for _, step in steps)))

@@ -80,9 +80,11 @@ class Generate:
         # Without a tokenizer it answers only with ids. Otherwise ids may come before their text is complete.
         has_content = bool(data["text"] if "text" in data else data.get("output_ids"))
         counts = (meta.get("completion_tokens"), meta.get("prompt_tokens"), meta.get("cached_tokens"))
-        aborted = _aborted(meta.get("finish_reason"))
+        reason, error = meta.get("finish_reason"), None
+        if isinstance(reason, dict) and reason.get("type") == "abort":
+            error = _error_text(reason.get("message") or reason)
         content = data.get("output_ids") or data.get("text") or ""
-        return Answered(has_content, *counts, meta.get("num_retractions"), aborted, content)
+        return Answered(has_content, *counts, meta.get("num_retractions"), error, content)
 
 
 class Completions:
@@ -104,13 +106,6 @@ class Completions:
         return Answered(bool(text), usage.get("completion_tokens"), usage.get("prompt_tokens"), content=text)
 
 
-def _aborted(reason: object) -> str | None:
-    """Returns why the server aborted a request; None for a finished one."""
-    if not isinstance(reason, dict) or reason.get("type") != "abort":
-        return None
-    return _error_text(reason.get("message") or reason)
-
-
 def _error_text(error: object) -> str:
     text = error.get("message", error) if isinstance(error, dict) else error
     return " ".join(str(text).split())[:LONGEST_ERROR] or "the server reports an error without words"
@@ -119,6 +114,7 @@ def _error_text(error: object) -> str:
 _DATA = b"data:"
 _UNREADABLE = (ValueError, AttributeError, TypeError, KeyError, RecursionError)
 _NO_DELAY_S = 1e-6
+_COUNTS = ("output_tokens", "input_tokens", "cached_tokens", "retractions")
 _COMPARED = 16  # parts of ids that are compared with the one before
 
 
@@ -200,14 +196,9 @@ class Answer:
         sample = self.sample
         before = sample.output_tokens or 0
         sample.error = part.error or sample.error
-        if part.output_tokens is not None:
-            sample.output_tokens = part.output_tokens
-        if part.input_tokens is not None:
-            sample.input_tokens = part.input_tokens
-        if part.cached_tokens is not None:
-            sample.cached_tokens = part.cached_tokens
-        if part.retractions is not None:
-            sample.retractions = part.retractions
+        for name in _COUNTS:
+            if (count := getattr(part, name)) is not None:
+                setattr(sample, name, count)
         self._arrived.add(part.content)
         if not part.has_content:
             return

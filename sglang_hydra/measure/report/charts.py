@@ -76,7 +76,8 @@ class _Scale(NamedTuple):
 def scatter(marks: Sequence[Mark], x: Axis, y: Axis, is_log: bool = False) -> str:
     """Draws the marks with a line for each ``line``, a broad one along each sweep's front, and the noise of each mark.
     Logarithmic axes need positive numbers."""
-    svg = _svg(WIDTH, HEIGHT, f"{y.words} against {x.words}")
+    svg = Element("svg", {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img"})
+    _titled(svg, f"{y.words} against {x.words}")
     make = _log_scale if is_log else _even_scale
     x_scale = make([mark.x for mark in marks], _LEFT, WIDTH - _RIGHT)
     y_scale = make([mark.y for mark in marks], HEIGHT - _BOTTOM, _TOP)
@@ -89,10 +90,8 @@ def scatter(marks: Sequence[Mark], x: Axis, y: Axis, is_log: bool = False) -> st
         _joined(svg, line, x_scale, y_scale, f"server {line[0].kind}", {"data-s": str(line[0].series)})
     for mark in sorted(marks, key=lambda mark: (-mark.older, mark.on_front)):
         _mark(svg, mark, x_scale, y_scale)
-    labelled = [
-        mark for mark in marks if mark.label and not mark.older and (mark.on_front or mark.series < _COLOURS - 1)
-    ]
-    _labels(svg, labelled, x_scale, y_scale)
+    current = (mark for mark in marks if mark.label and not mark.older)
+    _labels(svg, [mark for mark in current if mark.on_front or mark.series < _COLOURS - 1], x_scale, y_scale)
     return _written(svg)
 
 
@@ -113,10 +112,8 @@ def _frame(svg: Element, x: Axis, y: Axis, x_scale: _Scale, y_scale: _Scale) -> 
     _text(svg, (_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, x.words, "axis", "middle")
     label = _text(svg, 0, 0, y.words, "axis", "middle")
     label.set("transform", f"translate(13 {(_TOP + HEIGHT - _BOTTOM) / 2:g}) rotate(-90)")
-    if x.more_is_better:
-        _text(svg, WIDTH - _RIGHT, HEIGHT - 8, "better \u2192", "better", "end")
-    else:
-        _text(svg, _LEFT, HEIGHT - 8, "\u2190 better", "better", "start")
+    better = (WIDTH - _RIGHT, "better \u2192", "end") if x.more_is_better else (_LEFT, "\u2190 better", "start")
+    _text(svg, better[0], HEIGHT - 8, better[1], "better", better[2])
 
 
 def _joined(
@@ -142,14 +139,12 @@ def _mark(svg: Element, mark: Mark, x: _Scale, y: _Scale) -> None:
     data = {"data-s": str(mark.series), "data-p": str(mark.point)}
     at_x, at_y = x.of(mark.x), y.of(mark.y)
     # A whisker ends at the plot's edge, so that one with few repeats does not dominate it.
-    for noise, is_x in ((mark.x_noise, True), (mark.y_noise, False)):
-        if noise is not None:
-            ends = (
-                (x.within(noise[0]), at_y, x.within(noise[1]), at_y)
-                if is_x
-                else (at_x, y.within(noise[0]), at_x, y.within(noise[1]))
-            )
-            _line(svg, *ends, f"noise {mark.kind}", data)
+    if mark.x_noise is not None:
+        left, right = map(x.within, mark.x_noise)
+        _line(svg, left, at_y, right, at_y, f"noise {mark.kind}", data)
+    if mark.y_noise is not None:
+        low, high = map(y.within, mark.y_noise)
+        _line(svg, at_x, low, at_x, high, f"noise {mark.kind}", data)
     kind = f"mark {mark.kind}" + ("" if mark.on_front else " behind") + (" missed" if mark.missed else "")
     place = _outline(mark.series, at_x, at_y, 5.0 if mark.on_front else 3.5)
     # Only marks on the front are reachable by keyboard; thousands of others would be too many.
@@ -206,12 +201,6 @@ def _outline(series: int, x: float, y: float, size: float) -> str:
         return f"M{x - size:.1f},{y:.1f}{half} {2 * size:g},0{half} {-2 * size:g},0z"
     corners = _CORNERS[shape - 1]
     return "M" + "L".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in corners) + "z"
-
-
-def _svg(width: float, height: float, title: str) -> Element:
-    svg = Element("svg", {"viewBox": f"0 0 {width:g} {height:g}", "role": "img"})
-    ElementTree.SubElement(svg, "title").text = printable(title)
-    return svg
 
 
 def _even_scale(values: Sequence[float], begin: float, end: float) -> _Scale:

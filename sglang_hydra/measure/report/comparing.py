@@ -96,9 +96,8 @@ def throughput_of(groups: Sequence[Group]) -> Metric:
 
 def pareto(groups: Sequence[Group], x: Metric, y: Metric) -> list[Group]:
     """Returns the groups that no other beats in both metrics, sorted by x. Of equal groups the first one stays."""
-    points = [
-        (group, gx, gy) for group in groups if (gx := group.mean(x)) is not None and (gy := group.mean(y)) is not None
-    ]
+    means = ((group, group.mean(x), group.mean(y)) for group in groups)
+    points = [(group, gx, gy) for group, gx, gy in means if gx is not None and gy is not None]
     best_first = sorted(points, key=lambda item: (_cost(x, item[1]), _cost(y, item[2])))
     front: list[tuple[Group, float, float]] = []
     for item in best_first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -128,31 +129,24 @@ class Report:
 
 def latency_note(sweeps: Sequence[SweepResults]) -> str:
     """Says from when the latencies count: in open loops from the due time."""
-    rows = [row for sweep in sweeps for row in sweep.rows if row.state == "valid"]
-    found = {latency_from(row.record) for row in rows}
-    if found == {"due"}:
-        return "TTFT and end-to-end count from when a request was due; 'from sending', from when it was sent."
-    if "due" in found:
-        return "TTFT and end-to-end count from when a request was due where a request rate was asked for."
-    return "TTFT and end-to-end count from when a request was sent." if rows else ""
+    found = {latency_from(row.record) for sweep in sweeps for row in sweep.valid}
+    where = " where a request rate was asked for." if "sent" in found else "; 'from sending', from when it was sent."
+    since = f"due{where}" if "due" in found else "sent."
+    return f"TTFT and end-to-end count from when a request was {since}" if found else ""
 
 
 def make_report(sweeps: Sequence[SweepResults], slo: Mapping[str, float] | None = None) -> Report:
     """Makes the report of these sweeps. ``slo`` are limits in ms to judge the points by afterwards."""
-    rows = [row for sweep in sweeps for row in sweep.rows]
-    valid = [row for row in rows if row.state == "valid"]
-    groups = grouped(rows)
-    keys = varying(valid)
+    valid = [row for sweep in sweeps for row in sweep.valid]
+    groups = grouped(valid)
     throughput = throughput_of(groups)
-    fronts = tuple(_fronts(groups, throughput))
-    columns = tuple(metric for metric in COLUMNS if any(group.mean(metric) is not None for group in groups))
     return Report(
         sweeps=tuple(sweeps),
         groups=tuple(groups),
-        keys=tuple(keys),
-        columns=columns,
+        keys=tuple(varying(valid)),
+        columns=tuple(metric for metric in COLUMNS if any(group.mean(metric) is not None for group in groups)),
         winners=tuple(_winners(sweeps, groups, throughput)),
-        fronts=fronts,
+        fronts=tuple(_fronts(groups, throughput)),
         changes=tuple(_changes(sweeps, groups, throughput)),
         throughput=throughput,
         workloads=tuple(
@@ -178,10 +172,8 @@ def number_cell(metric: Metric, mean: float | None) -> str:
 
 def shown(value: object) -> str:
     """Formats a setting's value as a user types it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -230,19 +222,12 @@ def slo_of(group: Group) -> str:
 def _fronts(groups: Sequence[Group], throughput: Metric) -> Iterator[Front]:
     for x in (TTFT, ITL, INTERACTIVITY):
         known = tuple(group for group in groups if group.mean(x) is not None and group.mean(throughput) is not None)
-        if not known:
-            continue
-        names = dict.fromkeys(group.first.sweep for group in known)
-        best_ids = {
-            id(group)
-            for name in names
-            for group in pareto([group for group in known if group.first.sweep == name], x, throughput)
-        }
-        yield Front(x, throughput, known, frozenset(best_ids))
-
-
-def _label(group: Group, key: str) -> str:
-    return shown(group.first.settings.get(key))
+        of_sweep: dict[str, list[Group]] = {}
+        for group in known:
+            of_sweep.setdefault(group.first.sweep, []).append(group)
+        unbeaten = (id(group) for own in of_sweep.values() for group in pareto(own, x, throughput))
+        if known:
+            yield Front(x, throughput, known, frozenset(unbeaten))
 
 
 def _changes(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput: Metric) -> Iterator[Changed]:
@@ -265,9 +250,13 @@ def same_points(before: Sequence[Group], after: Sequence[Group]) -> Iterator[tup
     comparison."""
     typed = _unique(before, lambda group: group.first.words)
     keys = sorted({*varying([group.first for group in before]), *varying([group.first for group in after])})
-    alike = _unique(before, lambda group: tuple(_label(group, key) for key in keys))
+
+    def label(group: Group) -> tuple[str, ...]:
+        return tuple(shown(group.first.settings.get(key)) for key in keys)
+
+    alike = _unique(before, label)
     for group in after:
-        found = typed.get(group.first.words) or alike.get(tuple(_label(group, key) for key in keys))
+        found = typed.get(group.first.words) or alike.get(label(group))
         if found is not None:
             yield found, group
 

@@ -107,8 +107,7 @@ def _judged(old: Group, now: Group, limit: float, count: int) -> Iterator[Judged
         sign = -1 if metric.more_is_better else 1
         loss = sign * (is_now / was - 1)
         moved = difference(old.values(metric), now.values(metric), count)
-        ends = sorted(sign * end / was for end in moved) if moved is not None else None
-        interval = None if ends is None else Interval(*ends)
+        interval = Interval(*sorted(sign * end / was for end in moved)) if moved is not None else None
         state = "good"
         if loss > limit:
             state = "unknown" if interval is None else "fell" if interval.low > 0 else "noise"
@@ -131,10 +130,7 @@ def markdown(made: Gate) -> str:
     lines = [f"### sglang-hydra report: {verdict}", ""]
     lines += [f"{_plain(made.name)} against {_plain(made.base)}, at most {made.limit:.1%} worse", ""]
     lines += [f"{made.power}.".capitalize(), ""] if made.power else []
-    lines += [
-        "| point | measure | before | after | change | 95 % (all rows) | |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    lines += ["| point | measure | before | after | change | 95 % (all rows) | |", "| --- " * 7 + "|"]
     worst = sorted(made.judged, key=lambda item: -item.loss)
     for item in worst[:_MOST_ROWS]:
         between = "" if item.interval is None else f"{item.interval.low:+.1%} to {item.interval.high:+.1%}"

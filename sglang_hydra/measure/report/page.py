@@ -123,13 +123,10 @@ def dates(report: Report) -> str:
 
 
 def counts(report: Report) -> str:
-    rows = [row for sweep in report.sweeps for row in sweep.rows]
+    found = Counter(row.state for sweep in report.sweeps for row in sweep.rows)
     refused = sum(int(item["count"]) for sweep in report.sweeps for item in sweep.refused)
-    parts = [plural(len(rows), "point")]
-    for state in ("valid", "invalid", "failed", "open"):
-        count = sum(row.state == state for row in rows)
-        if count:
-            parts.append(f"{count} {state}")
+    parts = [plural(found.total(), "point")]
+    parts += [f"{found[state]} {state}" for state in ("valid", "invalid", "failed", "open") if found[state]]
     return ", ".join([*parts, *([f"{refused} refused before anything started"] if refused else [])])
 
 
@@ -161,9 +158,8 @@ class _Drawn:
         self._server = servers_of(report.groups)
         names = list(dict.fromkeys(self._server.values()))
         titles = Counter(self._name(winner.verdict.best) for each in report.workloads for winner in each.winners)
-        unbeaten = Counter(
-            self._name(each) for front in report.fronts for each in front.groups if id(each) in front.best
-        )
+        fronts = ((each, front.best) for front in report.fronts for each in front.groups)
+        unbeaten = Counter(self._name(each) for each, best in fronts if id(each) in best)
         best = sorted(names, key=lambda name: (-titles[name], -unbeaten[name]))[:_COLOURED]
         self._coloured = [name for name in names if name in best]
         rest = len(names) - len(best)
@@ -265,17 +261,16 @@ class _Drawn:
         return "\n".join(printable(line) for line in lines if line)
 
     def row(self, group: Group) -> JsonDict:
-        numbers = []
-        for metric in self._report.columns:
-            mean = group.mean(metric)
-            numbers.append(
-                {
-                    "words": number_cell(metric, mean),
-                    "spread": "" if mean is None else spelled(group.interval(metric)),
-                    "value": "" if mean is None else repr(mean),
-                    "share": min(mean, 100.0) if metric is LIMIT_SHARE and mean is not None else None,
-                }
-            )
+        means = [(metric, group.mean(metric)) for metric in self._report.columns]
+        numbers = [
+            {
+                "words": number_cell(metric, mean),
+                "spread": "" if mean is None else spelled(group.interval(metric)),
+                "value": "" if mean is None else repr(mean),
+                "share": min(mean, 100.0) if metric is LIMIT_SHARE and mean is not None else None,
+            }
+            for metric, mean in means
+        ]
         fronts = [front for workload in self._report.workloads for front in workload.fronts]
         return {
             "point": self._points[id(group)],
@@ -304,8 +299,10 @@ def _limit_of(metric: Metric, slo: Mapping[str, float]) -> float | None:
 
 
 def _change(item: Changed) -> dict[str, str]:
-    verdict = {None: "repeats are needed to tell", True: "noise", False: "changed"}[item.noise]
     better = (item.change > 0) == item.metric.more_is_better
+    verdict, kind = ("better", "sure") if better else ("worse", "failed")
+    if item.noise is not False:
+        verdict, kind = "noise" if item.noise else "repeats are needed to tell", "unsure"
     return {
         "words": item.words,
         "metric": item.metric.words,
@@ -313,8 +310,8 @@ def _change(item: Changed) -> dict[str, str]:
         "after": short(item.after),
         "change": f"{item.change:+.1%}",
         "interval": spelled(item.interval),
-        "verdict": verdict if item.noise is not False else "better" if better else "worse",
-        "kind": "unsure" if item.noise is not False else "sure" if better else "failed",
+        "verdict": verdict,
+        "kind": kind,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -12,7 +12,7 @@ from typing import Any
 
 from sglang_hydra.fit.forecast_own import Point
 from sglang_hydra.measure.sweep.files import read_json
-from sglang_hydra.measure.sweep.required_packages import check_packages
+from sglang_hydra.measure.sweep.settings_checks import check_packages
 from sglang_hydra.measure.sweep.store import DONE, FAILED, NoSweep, Store
 from sglang_hydra.planning.choosing.forecast import measured_error, measured_share, point_of
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
@@ -129,7 +129,10 @@ def _read(folder: Path, name: str) -> SweepResults:
         except _SHAPE_ERRORS as failure:
             problems.append(_unreadable(store.point(point_id) / "result.json", failure))
     measured = dict.fromkeys(row.server_id for row in rows if row.record.get("measures"))
-    problems += [_without_plan(store, server_id) for server_id in measured if plans.is_missing(server_id)]
+    for file in (store.server(server_id) / "plan.json" for server_id in measured):
+        if not file.exists():  # an unreadable one is already a problem
+            message = f"{file} is not there: the points of this server are shown without its settings"
+            problems.append(Finding("error", "STO002", message, hint="was the folder copied whole?"))
     return SweepResults(
         folder,
         name,
@@ -167,12 +170,6 @@ def _unreadable(file: Path, failure: Exception) -> Finding:
     return Finding("error", "STO002", f"{file} cannot be read: {problem}", hint=hint)
 
 
-def _without_plan(store: Store, server_id: str) -> Finding:
-    file = store.server(server_id) / "plan.json"
-    message = f"{file} is not there: the points of this server are shown without its settings"
-    return Finding("error", "STO002", message, hint="was the folder copied whole?")
-
-
 class _Plans:
     """The plans of a sweep's servers, each read once. An unreadable plan becomes a problem, and its points are shown
     without their server's settings."""
@@ -181,10 +178,6 @@ class _Plans:
         self._store = store
         self.found: dict[str, Mapping[str, object]] = {}
         self.problems: list[Finding] = []
-
-    def is_missing(self, server_id: str) -> bool:
-        """Returns whether the file is missing; an unreadable one is already a problem."""
-        return not (self._store.server(server_id) / "plan.json").exists()
 
     def of(self, server_id: str) -> JsonObject:
         if server_id not in self.found:
@@ -201,13 +194,12 @@ class _Plans:
 
 def _row(store: Store, name: str, point_id: str, point: JsonObject, plan: JsonObject) -> Row:
     state, record = store.state(point_id)
-    record = record or {}
+    record, shown, reasons = record or {}, state, list[str]()
     if state == DONE:
-        shown, reasons = record["state"], tuple(record["reasons"])
+        shown, reasons = record["state"], record["reasons"]
     elif state == FAILED:
-        shown, reasons = state, tuple(_failure_reasons(record))
-    else:
-        shown, reasons = state, ()
+        findings = (f"{finding['id']}: {finding['message']}" for finding in record.get("findings", ()))
+        reasons = [str(record.get("kind", "unknown")), *findings]
     workload, measures = record.get("workload") or {}, record.get("measures") or {}
     return Row(
         name,
@@ -217,7 +209,7 @@ def _row(store: Store, name: str, point_id: str, point: JsonObject, plan: JsonOb
         point["repeat"],
         tuple(point["words"]),
         shown,
-        reasons,
+        tuple(reasons),
         {**_server_settings(plan), **_load_settings(workload), "latency_from": latency_from(record)},
         {**measures, **measured_share(plan, workload, measures), **measured_error(plan, workload, measures)},
         record,
@@ -227,12 +219,6 @@ def _row(store: Store, name: str, point_id: str, point: JsonObject, plan: JsonOb
 def latency_from(record: JsonObject) -> str:
     """Returns the start of a result's latencies: ``due`` or ``sent``."""
     return str((record.get("client") or {}).get("latency_from") or "sent")
-
-
-def _failure_reasons(failure: JsonObject) -> Iterator[str]:
-    yield str(failure.get("kind", "unknown"))
-    for finding in failure.get("findings", ()):
-        yield f"{finding['id']}: {finding['message']}"
 
 
 def _server_settings(plan: JsonObject) -> JsonDict:
@@ -245,43 +231,30 @@ def _server_settings(plan: JsonObject) -> JsonDict:
 
 
 def _load_settings(workload: Mapping[str, object]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, value in workload.items():
-        if name in _NOT_COMPARED:
-            continue
-        if isinstance(value, Mapping):
-            found.update({f"bench.{name}.{inner}": item for inner, item in value.items()})
-        else:
-            found[f"bench.{name}"] = value
-    return found
+    return flat({name: value for name, value in workload.items() if name not in _NOT_COMPARED}, "bench.")
 
 
 def _environment(plans: Mapping[str, JsonObject], rows: Sequence[Row]) -> JsonDict:
     """Returns the facts of all servers and points of a sweep: a sorted list of values for each fact."""
     found: dict[str, set[str]] = {}
-    for plan in plans.values():
-        if not plan:
-            continue
+    facts: list[tuple[str, object]] = []
+    for plan in filter(None, plans.values()):
         engine, gpu = plan["engine"], plan["gpu"]
-        found.setdefault("engine", set()).add(f"{engine['name']} {engine['version']}")
         memory = f", {gpu['memory_mib']:g} MiB" if gpu.get("memory_mib") else ""
-        found.setdefault("gpu", set()).add(f"{gpu['name']}{memory}")
-        found.setdefault("model", set()).add(str(plan["values"]["model_path"]))
-        for name, value in {**plan.get("inherited", {}), **plan.get("environment", {})}.items():
-            found.setdefault(name, set()).add(str(value))
-    for row in rows:
-        for name, value in (row.record.get("machine") or {}).items():
-            if value is not None:
-                found.setdefault(name, set()).add(str(value))
+        facts += [("engine", f"{engine['name']} {engine['version']}"), ("gpu", f"{gpu['name']}{memory}")]
+        facts += [("model", plan["values"]["model_path"])]
+        facts += {**plan.get("inherited", {}), **plan.get("environment", {})}.items()
+    machines = (row.record.get("machine") or {} for row in rows)
+    facts += [(name, value) for machine in machines for name, value in machine.items() if value is not None]
+    for name, value in facts:
+        found.setdefault(name, set()).add(str(value))
     return {name: sorted(values) for name, values in found.items()}
 
 
 def _short_names(folders: Sequence[Path]) -> list[str]:
     """Returns the last part of each path, or the whole paths if two parts are equal."""
     names = [folder.resolve().name for folder in folders]
-    if len(set(names)) == len(names):
-        return names
-    return [str(folder) for folder in folders]
+    return names if len(set(names)) == len(names) else list(map(str, folders))
 
 
 _INFERENCEX: Mapping[str, Mapping[str, str]] = json_beside(__file__)
@@ -298,15 +271,12 @@ def results(*folders: str | Path) -> Any:
     check_packages("results", "pandas", extra="notebook")
     rows = [row for sweep in read_sweeps([Path(folder) for folder in folders]) for row in sweep.rows]
     keys = [key for key in varying(rows) if key not in _INFERENCEX["settings"].values()]
-    return import_module("pandas").DataFrame(
-        [
-            {**ids_of(row), **_what(row), **{key: row.settings.get(key) for key in keys}, **_measured(row)}
-            for row in rows
-        ]
-    )
+    varied = [{key: row.settings.get(key) for key in keys} for row in rows]
+    cells = [ids_of(row) | _named(row) | own | _measured(row) for row, own in zip(rows, varied, strict=True)]
+    return import_module("pandas").DataFrame(cells)
 
 
-def _what(row: Row) -> dict[str, object]:
+def _named(row: Row) -> dict[str, object]:
     found = {name: row.settings.get(key) for name, key in _INFERENCEX["settings"].items()}
     framework, _, release = str(found.pop("framework") or "").partition(" ")
     return {**found, "gpus": row.gpus, "framework": framework or None, "release": release or None}
@@ -324,8 +294,7 @@ def _measured(row: Row) -> JsonDict:
 
 def ids_of(row: Row) -> dict[str, object]:
     """Returns the identity and state of a row as table cells."""
-    names = ("sweep", "point_id", "server_id", "repeat", "state")
-    own = {name: getattr(row, name) for name in names}
+    own = {name: getattr(row, name) for name in ("sweep", "point_id", "server_id", "repeat", "state")}
     return {**own, "reasons": "; ".join(row.reasons), "words": " ".join(row.words)}
 
 

@@ -65,8 +65,7 @@ def needed(sweeps: Sequence[SweepResults], rate: float) -> list[Needed]:
     every repeat met it."""
     best: dict[object, Needed] = {}
     for group in grouped(row for sweep in sweeps for row in sweep.rows):
-        slo = slo_of(group)
-        sustained = group.mean(REQUESTS)
+        slo, sustained = slo_of(group), group.mean(REQUESTS)
         if not sustained or (slo and not meets_slo(group)):
             continue
         shape = {key: repr(value) for key, value in group.first.settings.items() if key.startswith("bench.")}

@@ -76,15 +76,11 @@ def axis_of(request: Request, options: Options) -> Axis | None:
         raise _error("SWP002", message, key)
     if len(parts) > 1 and override.value_type is not None and override.value_type.name == "SIMPLE_CHOICE_SWEEP":
         return _listed(key, parts, request)
-    return _kept(
-        Axis(
-            keys=(_bare(key),),
-            place=request.place,
-            values=lambda: _of_function(key, override, request, options),
-            size=_size_of_range(override.value()),
-            typed=request.text,
-        )
-    )
+
+    def values() -> Iterator[tuple[Request, ...]]:
+        return _of_function(key, override, request, options)
+
+    return _kept(Axis((_bare(key),), request.place, values, _size_of_range(override.value()), request.text))
 
 
 def axis_of_params(key: str, values: object, place: str, options: Options) -> Axis:
@@ -111,9 +107,8 @@ def zipped(axes: Sequence[Axis], together: Sequence[Json]) -> list[Axis]:
         together = [together]
     for keys in together:
         if not isinstance(keys, (list, tuple)) or not all(isinstance(key, str) for key in keys):
-            raise _error(
-                "SWP003", f"sweep.zip has {keys!r}, which is no list of keys", "sweep.zip", "[[tp_size,dp_size]]"
-            )
+            message = f"sweep.zip has {keys!r}, which is no list of keys"
+            raise _error("SWP003", message, "sweep.zip", "[[tp_size,dp_size]]")
     by_key = {key: axis for axis in axes for key in axis.keys}
     named = [_bare(key) for keys in together for key in keys]
     for key in named:
@@ -123,12 +118,8 @@ def zipped(axes: Sequence[Axis], together: Sequence[Json]) -> list[Axis]:
             raise _error("SWP003", message, "sweep.zip", f"did you mean {near}?" if near else f"{key}=A,B")
         if named.count(key) > 1:
             raise _error("SWP003", f"sweep.zip names {key} twice", "sweep.zip")
-    result = [axis for axis in axes if axis.keys[0] not in named]
-    for keys in together:
-        members = [by_key[_bare(key)] for key in keys]
-        if members:
-            result.append(_zipped(members))
-    return result
+    alone = [axis for axis in axes if axis.keys[0] not in named]
+    return [*alone, *(_zipped([by_key[_bare(key)] for key in keys]) for keys in together if keys)]
 
 
 def check_points(axes: Sequence[Axis]) -> None:
@@ -251,9 +242,7 @@ def _is_plain(text: str) -> bool:
         override = parsed(f"x={text}", "x")
     except Refused:
         return False
-    if override.is_sweep_override():
-        return False
-    value = override.value()
+    value = None if override.is_sweep_override() else override.value()
     return bool(value == text or (type(value) in (int, float) and str(value) == text))
 
 

@@ -117,22 +117,16 @@ class Claims:
         if owner is None or "runner" not in owner:
             # Not yet written, or its runner died before: the lease decides.
             return self._stands_still(f"{what}/{number}", None)
-        return _life(owner) is Life.GONE or self._stands_still(
-            str(owner["runner"]), self._life_of(str(owner["runner"]))
-        )
+        runner = str(owner["runner"])
+        shown = _read(self._runner_file(runner)) or {}
+        return _life(owner) is Life.GONE or self._stands_still(runner, shown.get("count"))
 
     def _stands_still(self, key: str, sign: object) -> bool:
         """Returns whether this runner has seen the same ``sign`` for the whole lease."""
         now = time.monotonic()
         before, since = self._seen.get(key, (self, now))
-        if before != sign or key not in self._seen:
-            self._seen[key] = (sign, now)
-            return False
-        return now - since >= self._lease_s
-
-    def _life_of(self, runner: str) -> object:
-        record = _read(self._runner_file(runner))
-        return record.get("count") if record else None
+        self._seen[key] = (sign, since if before == sign else now)
+        return before == sign and now - since >= self._lease_s
 
     def _beat(self) -> None:
         with contextlib.suppress(OSError):  # a full or vanished disk: the lease runs, and the next beat tries again

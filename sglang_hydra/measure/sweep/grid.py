@@ -97,7 +97,7 @@ def _refuse_doubled(varied: Sequence[tuple[Request, Axis | None]]) -> None:
     """Raises ConfigError for a key that was typed with a list and once more."""
     listed = {key: request for request, axis in varied if axis is not None for key in axis.keys}
     for request, _ in varied:
-        key = request.text.partition("=")[0].lstrip("+")
+        key = _key(request.text)
         other = listed.get(key, request)
         if request.is_word and other is not request:
             message = f"{key} was typed twice, and varies"
@@ -109,14 +109,10 @@ def _axes(
 ) -> list[Axis]:
     """Returns the axes, those of servers first: of typed words, and of ``sweep.params`` for keys that no word sets."""
     typed = [axis for _, axis in varied if axis is not None]
-    fixed = {request.text.partition("=")[0].lstrip("+") for request, axis in varied if axis is None}
-    fixed |= {key for axis in typed for key in axis.keys}
+    fixed = {_key(request.text) for request, axis in varied if axis is None}.union(*(axis.keys for axis in typed))
     place = f"sweep={option}" if option else "sweep.params"
-    listed = [
-        axis_of_params(key, values, place, composer.options)
-        for key, values in _flat(settings["params"])
-        if key.lstrip("+") not in fixed
-    ]
+    params = ((key, values) for key, values in _flat(settings["params"]) if key.lstrip("+") not in fixed)
+    listed = [axis_of_params(key, values, place, composer.options) for key, values in params]
     return sorted(zipped([*listed, *typed], settings["zip"]), key=lambda axis: axis.is_client)
 
 
@@ -132,19 +128,17 @@ def _flat(params: JsonObject, path: str = "") -> Iterator[tuple[str, Json]]:
 
 def _check(settings: JsonObject) -> None:
     """Raises ConfigError for invalid settings."""
-    findings = []
+    wrong = []
     for name, unit in (("start_seconds", "seconds"), ("point_seconds", "seconds"), ("budget_gpu_hours", "hours")):
         if settings[name] is not None and not 0 <= settings[name] < math.inf:
-            message, key = f"sweep.{name}={settings[name]} is no number of {unit}", f"sweep.{name}"
-            findings.append(Finding("error", "SWP009", message, (key,), f"{key}=60"))
+            wrong.append((name, f"={settings[name]} is no number of {unit}", f"sweep.{name}=60"))
     if settings["name"] is not None and not _NAME.fullmatch(settings["name"]):
-        message = f"sweep.name={settings['name']!r} cannot name a folder"
-        findings.append(Finding("error", "SWP009", message, ("sweep.name",), "sweep.folder=FOLDER takes any path"))
+        wrong.append(("name", f"={settings['name']!r} cannot name a folder", "sweep.folder=FOLDER takes any path"))
     if settings["prune"] not in (None, FORECAST):
-        message = f"sweep.prune={settings['prune']} is not {FORECAST}"
-        findings.append(Finding("error", "SWP009", message, ("sweep.prune",), f"sweep.prune={FORECAST}"))
-    if findings:
-        raise ConfigError(*findings)
+        wrong.append(("prune", f"={settings['prune']} is not {FORECAST}", f"sweep.prune={FORECAST}"))
+    keys = ((f"sweep.{name}", why, hint) for name, why, hint in wrong)
+    if wrong:
+        raise ConfigError(*(Finding("error", "SWP009", key + why, (key,), hint) for key, why, hint in keys))
 
 
 def _with_one_release(
@@ -162,9 +156,8 @@ def _with_one_release(
             composition = composer.compose(requests)
             if not is_open(composition, plan_engine(composition.nodes.engine)):
                 return common, ()
-            model, _ = model_facts(
-                composition.nodes.plain["model"], composition, os.environ, composer.model_presets(requests)
-            )
+            node, presets = composition.nodes.plain["model"], composer.model_presets(requests)
+            model, _ = model_facts(node, composition, os.environ, presets)
         except ConfigError:  # the point reports it
             continue
         needed.append(needed_by(composition, model, os.environ))
@@ -202,13 +195,8 @@ def as_words(composer: Composer, requests: Sequence[Request]) -> list[Request]:
 
     Raises ConfigError for a value that only a file can spell, and for a secret that the folder would keep."""
     typed = {_key(request.text) for request in requests if request.is_word}
-    words = []
-    for request in requests:
-        if request.is_word:
-            words.append(request)
-        elif _key(request.text) not in typed:
-            words.append(_as_word(composer, request))
-    return words
+    kept = (request for request in requests if request.is_word or _key(request.text) not in typed)
+    return [request if request.is_word else _as_word(composer, request) for request in kept]
 
 
 def _as_word(composer: Composer, request: Request) -> Request:

@@ -121,11 +121,11 @@ def check_plugins(config: Any) -> None:
 
     findings = []
     for part, kind in (("launcher", Launcher), ("sweeper", Sweeper)):
-        target = OmegaConf.select(config, f"hydra.{part}._target_")
+        key = f"hydra.{part}._target_"
+        target = OmegaConf.select(config, key)
         known = sorted(f"{found.__module__}.{found.__qualname__}" for found in Plugins.instance().discover(kind))
         if target not in known:
-            message = f"hydra.{part}._target_={target} is not one of the {part}s that are installed: {', '.join(known)}"
-            key = f"hydra.{part}._target_"
+            message = f"{key}={target} is not one of the {part}s that are installed: {', '.join(known)}"
             findings.append(Finding("error", "SWP021", message, (key,), f"hydra/{part}=NAME chooses an installed one"))
     if findings:
         raise ConfigError(*findings)
@@ -148,19 +148,17 @@ def sweep_app(running: HydraRun, arguments: Sequence[str], settings: Mapping[str
         sys.exit(ConfigError.exit_code)
     if outcome.grid.settings["dry_run"]:
         return []
-    jobs = [
-        [*(request.text for request in outcome.grid.common), *point.words]
-        for group in outcome.groups
-        for point in group.points
-    ]
-    return _launched(running, jobs)
+    common = [request.text for request in outcome.grid.common]
+    return _launched(running, [[*common, *point.words] for group in outcome.groups for point in group.points])
 
 
 def _planned(running: HydraRun, arguments: Sequence[str], settings: JsonObject) -> Outcome:
     from omegaconf import OmegaConf
 
     requests = [Request(text, f"override {number}") for number, text in enumerate(arguments, 1)]
-    composer, *beside = _composers_of(running.config.hydra, requests)
+    composer = composer_of_app(running.config.hydra)
+    common = [item for item in requests if axis_of(item, composer.options) is None]
+    beside = [composer_of_app(running.config.hydra, mount) for mount in composer.mounts(common)[1:]]
     given = {
         name: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
         for name, value in settings.items()
@@ -168,13 +166,6 @@ def _planned(running: HydraRun, arguments: Sequence[str], settings: JsonObject) 
     }
     grid = read_grid(composer, requests, given, measured=False)
     return plan_sweep(composer, grid, random.randint(0, 1 << 30), merges=False, beside=beside)
-
-
-def _composers_of(hydra: object, requests: Sequence[Request]) -> list[Composer]:
-    """Returns a composer for each server in the app's config."""
-    first = composer_of_app(hydra)
-    common = [item for item in requests if axis_of(item, first.options) is None]
-    return [first, *(composer_of_app(hydra, mount) for mount in first.mounts(common)[1:])]
 
 
 def _for_app(finding: Finding) -> Finding:
@@ -192,17 +183,15 @@ def _launched(running: HydraRun, jobs: Sequence[Sequence[str]]) -> Any:
 
     from sglang_hydra.compose.hydra_internals import error_of
 
-    launcher = Plugins.instance().instantiate_launcher(
-        hydra_context=running.context, task_function=running.task_function, config=running.config
-    )
+    context, task = running.context, running.task_function
+    launcher = Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=running.config)
     returns = launcher.launch([list(job) for job in jobs], initial_job_idx=0)
     failed = [result for result in returns if result.status != JobStatus.COMPLETED]
     for result in failed:
-        words = " ".join(map(str, result.overrides or ()))
-        error = error_of(result)
+        words, error = " ".join(map(str, result.overrides or ())), error_of(result)
         print(printable(f"{words}: {type(error).__name__}: {error}"), file=sys.stderr)
-    for result in failed[:1]:
-        _ = result.return_value  # raises what the task raised
+    if failed:
+        _ = failed[0].return_value  # raises what the task raised
     return returns
 
 

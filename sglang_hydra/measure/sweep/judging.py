@@ -47,7 +47,9 @@ def room_of(plan: Plan) -> Room:
     """Returns the tightest limit of a request on this server: the planned context or the KV cache."""
     ours = plan.engine.name == "sglang"
     kept_back = _KEPT_BACK if ours else 0
-    asked, longest = (plan.values["context_length"] if ours else None), _model_context(plan)
+    view = view_of(plan.model, plan.values["json_model_override_args"] if ours else "{}")
+    longest = None if view is None else derived_context_length(text_config(view))
+    asked = plan.values["context_length"] if ours else None
     rooms = []
     if asked is not None:
         more = f"context_length=N up to {longest}" if longest and longest > asked else None
@@ -57,10 +59,9 @@ def room_of(plan: Plan) -> Room:
     most = plan.values["max_total_tokens"] if ours else None
     if most is not None:
         rooms.append(Room(int(most) - kept_back, f"max_total_tokens={most}", "a larger max_total_tokens", kept_back))
-    elif plan.fit is not None and plan.fit.kv is not None and plan.fit.kv_tokens and plan.fit.kv.bytes_per_token:
-        fit, kv = plan.fit, plan.fit.kv
+    elif (fit := plan.fit) is not None and fit.kv is not None and fit.kv_tokens and fit.kv.bytes_per_token:
         # The estimate may be wrong, so only loads beyond the largest possible KV cache are refused.
-        cache = int(plan.fit.kv_tokens + (fit.error or 0.0) / float(kv.bytes_per_token or 1))
+        cache = int(fit.kv_tokens + (fit.error or 0.0) / float(fit.kv.bytes_per_token))
         hint = "a larger mem_fraction_static or tp_size"
         rooms.append(Room(cache - kept_back, f"a KV cache of at most {cache} tokens", hint, kept_back))
     return min(rooms, key=lambda room: room.tokens or 0, default=Room())
@@ -69,8 +70,18 @@ def room_of(plan: Plan) -> Room:
 def load_problems(plan: Plan, room: Room, bench: Mapping[str, object]) -> Iterator[Finding]:
     """Yields every reason why this server cannot take this load; assumes a valid ``bench``."""
     yield from _too_long(room, bench)
-    yield from _no_completions(plan)
-    yield from _no_text(plan, bench)
+    mode = plan.values["disaggregation_mode"]
+    if plan.values["is_embedding"]:
+        message = "is_embedding=true: the server makes embeddings, and bench measures answers"
+        yield Finding("error", "BEN015", message, ("is_embedding",), "is_embedding=false")
+    if mode != "null":
+        message = f"disaggregation_mode={mode}: such a server answers only together with one of the other kind"
+        yield Finding("error", "BEN015", message, ("disaggregation_mode",), "disaggregation_mode='null'")
+    texts = {"dataset": bench["dataset"] == "file", "quality": bool(bench["quality"])}
+    for name in (name for name, sends in texts.items() if sends and plan.values["skip_tokenizer_init"]):
+        message = f"skip_tokenizer_init=true: the server takes token ids, and bench.{name}={bench[name]} sends text"
+        fields = ("skip_tokenizer_init", f"bench.{name}")
+        yield Finding("error", "BEN015", message, fields, "skip_tokenizer_init=false")
 
 
 def _too_long(room: Room, bench: JsonObject) -> Iterator[Finding]:
@@ -85,8 +96,7 @@ def _too_long(room: Room, bench: JsonObject) -> Iterator[Finding]:
     if room.tokens is None or input_len + output_len <= room.tokens:
         return
     kept = f", of which SGLang leaves {room.kept_back} unused" if room.kept_back else ""
-    asked = f"bench.input_len={input_len} and bench.output_len={output_len}" if input_len else ""
-    asked = asked or f"bench.output_len={output_len}"
+    asked = f"bench.input_len={input_len} and " * bool(input_len) + f"bench.output_len={output_len}"
     message = f"{asked} make requests of {input_len + output_len} tokens; {room.what} is all there is{kept}"
     hints = [room.hint]
     if input_len > 0 and output_len < room.tokens:
@@ -97,56 +107,24 @@ def _too_long(room: Room, bench: JsonObject) -> Iterator[Finding]:
     yield Finding("error", "BEN014", message, fields, hints)
 
 
-def _no_completions(plan: Plan) -> Iterator[Finding]:
-    values = plan.values
-    if values["is_embedding"]:
-        message = "is_embedding=true: the server makes embeddings, and bench measures answers"
-        yield Finding("error", "BEN015", message, ("is_embedding",), "is_embedding=false")
-    mode = values["disaggregation_mode"]
-    if mode != "null":
-        message = f"disaggregation_mode={mode}: such a server answers only together with one of the other kind"
-        yield Finding("error", "BEN015", message, ("disaggregation_mode",), "disaggregation_mode='null'")
-
-
-def _no_text(plan: Plan, bench: Mapping[str, object]) -> Iterator[Finding]:
-    if not plan.values["skip_tokenizer_init"]:
-        return
-    texts = {"dataset": bench["dataset"] == "file", "quality": bool(bench["quality"])}
-    for name in (name for name, sends in texts.items() if sends):
-        message = f"skip_tokenizer_init=true: the server takes token ids, and bench.{name}={bench[name]} sends text"
-        hint = "skip_tokenizer_init=false"
-        yield Finding("error", "BEN015", message, ("skip_tokenizer_init", f"bench.{name}"), hint)
-
-
-def _model_context(plan: Plan) -> int | None:
-    """Returns the model's own context length in tokens; None without a known config."""
-    overrides = plan.values["json_model_override_args"] if plan.engine.name == "sglang" else "{}"
-    view = view_of(plan.model, overrides)
-    return None if view is None else derived_context_length(text_config(view))
-
-
 NODE_LAUNCHER = "submitit_slurm"
 _CLIENT_NODES = ("bench", "sweep")
 
 
 @dataclass(frozen=True)
 class PlannedServer:
-    """The plan for a point's server. ``gpus`` counts those of all its nodes, ``errors`` are the reasons not to start
-    it, ``verdict`` is the plan's; with several servers (``topology``) all count together."""
+    """The plan for a point's server. ``gpus`` counts those of all its nodes, ``gpus_of_node`` those of the node with
+    the most, ``errors`` are the reasons not to start it, ``verdict`` is the plan's; with several servers (``topology``)
+    all count together."""
 
     plan: Plan
     server_id: str
     gpus: int
     nodes: int
+    gpus_of_node: int
     errors: tuple[Finding, ...]
     verdict: Verdict
     room: Room = field(default_factory=Room)
-    fullest: int | None = None
-
-    @property
-    def gpus_of_node(self) -> int:
-        """Returns the GPUs of the node with the most of them."""
-        return self.gpus // max(1, self.nodes) if self.fullest is None else self.fullest
 
     def group(self, requests: Sequence[Request]) -> ServerGroup:
         """Returns the server to start, without points."""
@@ -243,7 +221,8 @@ class Judge:
         if not (self._measured and plan.nodes.bench.url):  # a running server is not judged
             errors = () if forced else self._with_offers(plan.errors, words)
             errors = (*errors, *self._carried(nodes, "nnodes"), *self._launched_otherwise(plan))
-        return PlannedServer(plan, plan.server_id, gpus_of(plan), nodes, errors, plan.verdict, room_of(plan))
+        gpus, room = gpus_of(plan), room_of(plan)
+        return PlannedServer(plan, plan.server_id, gpus, nodes, gpus // nodes, errors, plan.verdict, room)
 
     def _with_offers(self, errors: Sequence[Finding], words: Sequence[Request]) -> tuple[Finding, ...]:
         """Adds planned remedies to ``errors``, only for the first point with each id."""
@@ -277,7 +256,7 @@ class Judge:
         errors = (*errors, *self._carried(topology.nodes, "topology.nodes"), *self._launched_otherwise(common))
         fullest = max(Counter(node for node, _ in gpus).values(), default=0)
         id, verdict = topology.topology_id, topology.verdict
-        return PlannedServer(common, id, len(gpus), topology.nodes, errors, verdict, fullest=fullest)
+        return PlannedServer(common, id, len(gpus), topology.nodes, fullest, errors, verdict)
 
     def _left_out(self, plan: Plan, bench: Mapping[str, object], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Returns why ``sweep.where`` leaves a point out, before its errors: a refused point may lack values."""
@@ -287,8 +266,9 @@ class Judge:
         try:
             if where.holds(lambda key: value_of(key, plan, bench)):
                 return ()
-            values = ", ".join(f"{key} is {_shown(value_of(key, plan, bench))}" for key in where.keys)
-            why = f"sweep.where leaves it out: {values}"
+            known = {key: value_of(key, plan, bench) for key in where.keys}
+            values = (f"{key} is {'not known' if value is None else value}" for key, value in known.items())
+            why = f"sweep.where leaves it out: {', '.join(values)}"
         except Uncomputable as failure:
             if errors:
                 return ()
@@ -313,7 +293,3 @@ def _same_server(one: Composition, other: Composition) -> bool:
             one.nodes.plain[name] == value for name, value in other.nodes.plain.items() if name not in _CLIENT_NODES
         )
     )
-
-
-def _shown(value: object) -> str:
-    return "not known" if value is None else str(value)

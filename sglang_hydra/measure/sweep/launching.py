@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,16 @@ class Round:
             self._report_failure()
 
     def _goes_on(self) -> bool:
-        queued = self._in_slurm
-        return self._thread.is_alive() if queued is None else queued
+        """Returns whether a job of this round waits or runs in Slurm; before the first one, and without Slurm, whether
+        the launcher runs. A silent Slurm has jobs."""
+        jobs = self._slurm_jobs() - self._before
+        if not jobs:
+            return self._thread.is_alive()
+        asked = run_slurm("squeue", "--noheader", "--jobs", ",".join(sorted(jobs)), "--format", "%T")
+        if asked is None or asked.stdout.strip():
+            return True
+        # Slurm's controller forgets a job some minutes after its end.
+        return asked.returncode != 0 and "Invalid job id" not in asked.stderr
 
     def _launch(self) -> None:
         running = self._sweep.running
@@ -110,21 +118,6 @@ class Round:
             return {match[1] for match in found if match}
         return set()
 
-    @property
-    def _in_slurm(self) -> bool | None:
-        """Returns whether a job of this round waits or runs in Slurm; None before the first one, and without Slurm."""
-        jobs = self._slurm_jobs() - self._before
-        return _in_queue(jobs) if jobs else None
-
-
-def _in_queue(jobs: Collection[str]) -> bool:
-    """Returns whether any of these jobs waits or runs in Slurm; True if Slurm does not answer."""
-    asked = run_slurm("squeue", "--noheader", "--jobs", ",".join(sorted(jobs)), "--format", "%T")
-    if asked is None or asked.stdout.strip():
-        return True
-    # Slurm's controller forgets a job some minutes after its end.
-    return asked.returncode != 0 and "Invalid job id" not in asked.stderr
-
 
 _STALLED_ROUNDS = 2
 
@@ -155,7 +148,11 @@ class GroupJob:
         group = next(item for item in self.sweep.groups if item.server_id == self.groups[number])
         store = Store(self.sweep.folder)
         stop = Stop()
-        stop_at = began + self.minutes * 60 - _reserve_s(self.sweep, self.minutes) if self.minutes else None
+        stop_at = None
+        if self.minutes:
+            # Time for a point and its server's stop: at most half of the job, so that a short one measures at all.
+            reserve_s = min(float(self.sweep.settings["point_seconds"]) * 1.5 + 30, self.minutes * 30)
+            stop_at = began + self.minutes * 60 - reserve_s
         policy = policy_of(self.sweep, stop, stop_at)
         with (
             writing_to(store),
@@ -209,8 +206,9 @@ def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
     assert sweep.running is not None
     minutes = sweep.running.config.hydra.launcher.get("timeout_min")
     silent = "joblib" in type(launcher).__name__.lower()  # submitit writes the output of its jobs to files
-    carried = replace(sweep, running=None, folder=sweep.folder.resolve())
-    carried = replace(carried, source=replace(carried.source, config_dirs=_absolute(carried.source.config_dirs)))
+    folders = (folder if "://" in folder else str(Path(folder).resolve()) for folder in sweep.source.config_dirs)
+    source = replace(sweep.source, config_dirs=tuple(folders))
+    carried = replace(sweep, running=None, folder=sweep.folder.resolve(), source=source)
     stop, stalled = Stop(), 0
     with Claims(store.folder / "claims") as claims, stopping_on_signals(stop, "the sweep"), FolderScreen(sweep, store):
         while stalled < _STALLED_ROUNDS and not stop.asked:
@@ -244,11 +242,9 @@ def _slot(sweep: Sweep, claims: Claims, policy: Policy) -> Iterator[None]:
     """Holds one of ``sweep.max_jobs`` slots; no limit without it. A launcher's own limit may be higher."""
     claim: Claim | None = None
     while sweep.settings["max_jobs"] and claim is None and not policy.over:
-        for number in range(sweep.settings["max_jobs"]):
-            claim = claims.take(f"slots/{number}")
-            if claim is not None:
-                break
-        else:
+        taken = (claims.take(f"slots/{number}") for number in range(sweep.settings["max_jobs"]))
+        claim = next(filter(None, taken), None)
+        if claim is None:
             time.sleep(LOOK_S)
     try:
         yield
@@ -292,15 +288,5 @@ def _stopping_on_warning(stop: Stop) -> Iterator[None]:
         signal.signal(signal.SIGUSR2, previous)
 
 
-def _reserve_s(sweep: Sweep, minutes: float) -> float:
-    """Returns the seconds of a job reserved at its end: a point's assumed time and its server's stop. At most half of
-    the job, so that a short job measures points at all."""
-    return min(float(sweep.settings["point_seconds"]) * 1.5 + 30, minutes * 30)
-
-
 def _failed(store: Store, group: ServerGroup) -> int:
     return sum(store.standing(point.point_id).state == FAILED for point in group.points)
-
-
-def _absolute(folders: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(folder if "://" in folder else str(Path(folder).resolve()) for folder in folders)

@@ -46,9 +46,8 @@ def with_server(requests: Sequence[Request]) -> list[Request]:
     beside = [item.name for item in requests if item.name in EVERY or item.name in ("model", "engine.version")]
     if beside:
         message = f"{beside[0]} is what the server of {KEY} says of itself"
-        raise ConfigError(
-            Finding("error", "BEN018", message, (beside[0], KEY), f"{KEY}=... gpu=h200 bench.concurrency=1,8")
-        )
+        hint = f"{KEY}=... gpu=h200 bench.concurrency=1,8"
+        raise ConfigError(Finding("error", "BEN018", message, (beside[0], KEY), hint))
     try:
         info = asked(url)
     except NoServerInfo as failure:
@@ -85,12 +84,8 @@ def still_the_same(plan: Plan) -> None:
         info = asked(url)
     except NoServerInfo as failure:
         raise MachineError(Finding("error", "BEN019", f"{url} does not answer: {failure}", (KEY,))) from failure
-    typed = dict(plan.intent)
-    changed = [
-        name
-        for name, value in typed.items()
-        if name in info and name not in NOT_IDENTITY and comparable(name, value) != comparable(name, info[name])
-    ]
+    told = {name: value for name, value in plan.intent.items() if name in info and name not in NOT_IDENTITY}
+    changed = [name for name, value in told.items() if comparable(name, value) != comparable(name, info[name])]
     if changed:
         message = f"{url} is another server than at first: {', '.join(changed[:5])} changed"
         raise ServerError(Finding("error", "BEN020", message, tuple(changed[:5]), "begin the sweep again"))

@@ -148,9 +148,8 @@ class Outcome:
         settings = self.grid.settings
         if settings["folder"]:
             return Path(settings["folder"]).expanduser()
-        identity = f"{self.identity:016x} {self.kept}"
-        digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
-        return _ROOT / f"{settings['name']}-{digest}"
+        digest = hashlib.sha256(f"{self.identity:016x} {self.kept}".encode()).hexdigest()
+        return _ROOT / f"{settings['name']}-{digest[:8]}"
 
     def take(self, own: tuple[Request, ...], judged: Judged, *, merges: bool = True) -> None:
         """Counts a combination, and keeps its launchable points. Without ``merges``, differently typed words are
@@ -159,7 +158,10 @@ class Outcome:
         self.total += judged.repeats
         keeps_all = not self.grid.settings["dry_run"]
         if judged.refused or judged.server is None or judged.workload is None:
-            self._count_refused(words, judged)
+            first = judged.refused[0]
+            before = self._refused.get(first.id)
+            before = before or Refused(first.id, 0, words, first.message, first.hint, judged.who)
+            self._refused[first.id] = replace(before, count=before.count + judged.repeats)
             if keeps_all:
                 self.left_out.append((words, tuple(dict.fromkeys(finding.id for finding in judged.refused))))
             return
@@ -198,17 +200,9 @@ class Outcome:
         """Returns each server with its points: first those with the highest forecast of output tokens/s per GPU, the
         others in typed order. Repeats follow after a whole round of points, so that a drift in time affects all points
         alike."""
-        return tuple(
-            replace(empty, points=tuple(sorted(points, key=lambda point: point.repeat)))
-            for _, (empty, points) in sorted(self._of_server.items(), key=lambda item: -self._most.get(item[0], 0.0))
-        )
-
-    def _count_refused(self, words: tuple[str, ...], judged: Judged) -> None:
-        first = judged.refused[0]
-        before = self._refused.get(first.id)
-        count = judged.repeats + (before.count if before else 0)
-        example = before or Refused(first.id, 0, words, first.message, first.hint, judged.who)
-        self._refused[first.id] = replace(example, count=count)
+        ids = sorted(self._of_server, key=lambda id: -self._most.get(id, 0.0))
+        found = (self._of_server[id] for id in ids)
+        return tuple(replace(empty, points=tuple(sorted(own, key=lambda point: point.repeat))) for empty, own in found)
 
 
 def judge_of(composer: Composer, grid: Grid, seed: int | None = None, env: Mapping[str, str] | None = None) -> Judge:
@@ -275,9 +269,8 @@ def verdict_on(outcome: Outcome) -> Finding | None:
     if outcome.kept == 0:
         reasons = ", ".join(f"{item.count} {item.id}" for item in outcome.refused)
         whole = "the one point cannot" if outcome.total == 1 else f"none of the {outcome.total} points can"
-        message = f"{whole} be launched: {reasons}"
         hint = "plan -m with the same words shows every point"
-        return Finding("error", "SWP007", message, ("sweep",), hint)
+        return Finding("error", "SWP007", f"{whole} be launched: {reasons}", ("sweep",), hint)
     budget, needed = outcome.grid.settings["budget_gpu_hours"], outcome.estimate.gpu_hours
     if budget is not None and needed > budget:
         message = f"the sweep takes about {needed:.2f} GPU hours, and sweep.budget_gpu_hours={budget:g} are allowed"

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan, digest
 from sglang_hydra.text.json_types import JsonObject
 
@@ -49,23 +51,20 @@ class Source:
     config_name: str = PRIMARY_NAME
     seed: int = 0
 
-    def plan(self, requests: Sequence[Request]) -> Plan:
-        """Returns the plan with these overrides added. Raises ConfigError as composing does."""
-        from sglang_hydra.compose.composer import Composer
-        from sglang_hydra.planning.making.make import make_plan
-
+    def _composer(self) -> Composer:
         composer = Composer(self.config_dirs, self.config_name)
         composer.for_start = True
-        return make_plan(composer, [*self.requests, *requests], seed=self.seed)
+        return composer
+
+    def plan(self, requests: Sequence[Request]) -> Plan:
+        """Returns the plan with these overrides added. Raises ConfigError as composing does."""
+        return make_plan(self._composer(), [*self.requests, *requests], seed=self.seed)
 
     def topology(self, requests: Sequence[Request], is_free: Callable[[int], bool]) -> Topology:
         """Returns the servers behind a router for these overrides. Raises ConfigError as composing does."""
-        from sglang_hydra.compose.composer import Composer
         from sglang_hydra.planning.topology.plan import plan_topology
 
-        composer = Composer(self.config_dirs, self.config_name)
-        composer.for_start = True
-        return plan_topology(composer, [*self.requests, *requests], seed=self.seed, is_free=is_free)
+        return plan_topology(self._composer(), [*self.requests, *requests], seed=self.seed, is_free=is_free)
 
 
 @dataclass(frozen=True, slots=True)

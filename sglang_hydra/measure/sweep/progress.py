@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -16,7 +17,7 @@ from sglang_hydra.measure.sweep.claims import Claims, Holder
 from sglang_hydra.measure.sweep.job import Watcher
 from sglang_hydra.measure.sweep.points import Point, Sweep
 from sglang_hydra.measure.sweep.search import search_of
-from sglang_hydra.measure.sweep.store import DONE, FAILED, Store, answer_of
+from sglang_hydra.measure.sweep.store import DONE, FAILED, State, Store, answer_of
 from sglang_hydra.run.launch.display import harmless
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.json_types import JsonDict, JsonObject
@@ -74,12 +75,10 @@ class Tally:
             if search is not None:
                 self._note_steps(point, search.id)
             state = search.state(self._store) if search else self._store.standing(point.point_id)
-            if state.state == DONE and state.record is not None:
+            failed += state.state == FAILED
+            if self._note(point, state) and state.record is not None:
                 del self._left[point.point_id]
                 self._take(point, state.record)
-            else:
-                failed += state.state == FAILED
-                self._note_failure(point, state.record)
         return Progress(self._total, self._done, self._invalid, failed, self._best)
 
     def news(self) -> list[News]:
@@ -90,7 +89,6 @@ class Tally:
     def _take(self, point: Point, record: JsonObject) -> None:
         self._done += 1
         self._invalid += record["state"] != "valid"
-        self._note_result(point, record)
         reached = record["measures"].get("output_throughput")
         if counts(record) and reached is not None and (self._best is None or reached > self._best[1]):
             self._best = (named(record.get("words", point.words)), reached)
@@ -99,26 +97,23 @@ class Tally:
         """Reports the steps of a search as they come; they are not planned points and do not count."""
         record = self._store.read_search(search_id)
         for id, step in (record["steps"] if record else {}).items():
-            if id in self._steps:
-                continue
-            point, state = replace(searched, point_id=id, words=tuple(step["words"])), self._store.standing(id)
-            if state.state == DONE and state.record is not None:
+            point = replace(searched, point_id=id, words=tuple(step["words"]))
+            if id not in self._steps and self._note(point, self._store.standing(id)):
                 self._steps.add(id)
-                self._note_result(point, state.record)
-            else:
-                self._note_failure(point, state.record)
 
-    def _note_result(self, point: Point, record: JsonObject) -> None:
-        detail = "; ".join(record.get("reasons", ())) or numbers(record)
-        self._news.append(News(point, record["state"], detail))
-
-    def _note_failure(self, point: Point, record: JsonObject | None) -> None:
-        if record is None or self._failures.get(point.point_id) == record:
-            return
-        self._failures[point.point_id] = record
-        detail = "; ".join(finding["message"] for finding in record.get("findings", ())[:1])
-        again = "" if record["final"] else " (it is tried again)"
-        self._news.append(News(point, FAILED, f"{record['kind']}: {detail}{again}"))
+    def _note(self, point: Point, state: State) -> bool:
+        """Reports a result or a new failure. Returns whether the point has a result."""
+        record, id = state.record, point.point_id
+        if record is not None and state.state == DONE:
+            detail = "; ".join(record.get("reasons", ())) or numbers(record)
+            self._news.append(News(point, record["state"], detail))
+            return True
+        if record is not None and self._failures.get(id) != record:
+            self._failures[id] = record
+            detail = "; ".join(finding["message"] for finding in record.get("findings", ())[:1])
+            again = "" if record["final"] else " (it is tried again)"
+            self._news.append(News(point, FAILED, f"{record['kind']}: {detail}{again}"))
+        return False
 
 
 def numbers(record: JsonObject) -> str:
@@ -127,10 +122,9 @@ def numbers(record: JsonObject) -> str:
     parts = []
     if measures.get("output_throughput") is not None:
         parts.append(f"{measures['output_throughput']:.1f} output tokens/s")
-    for name, words in (("ttft_ms", "TTFT"), ("tpot_ms", "TPOT")):
-        if (measures.get(name) or {}).get("p50") is not None:
-            parts.append(f"{words} {measures[name]['p50']:.1f} ms (p99 {measures[name]['p99']:.1f})")
-    return ", ".join(parts)
+    spreads = {"TTFT": measures.get("ttft_ms") or {}, "TPOT": measures.get("tpot_ms") or {}}
+    known = ((words, of) for words, of in spreads.items() if of.get("p50") is not None)
+    return ", ".join([*parts, *(f"{words} {of['p50']:.1f} ms (p99 {of['p99']:.1f})" for words, of in known)])
 
 
 class Printed(Watcher):
@@ -193,8 +187,8 @@ class LiveScreen(Watcher):
         self._report(point, state, detail)
 
     def _report(self, point: Point, state: str, detail: str) -> None:
-        counted = f"{self._progress.ended}/{self._progress.total}"
-        line = f"{counted} {state} {named(point.words)}{f': {detail}' if detail else ''}"
+        counted, more = f"{self._progress.ended}/{self._progress.total}", f": {detail}" if detail else ""
+        line = f"{counted} {state} {named(point.words)}{more}"
         if self._live is None:
             self._lines.write(line)
         else:
@@ -266,8 +260,7 @@ def named(words: Iterable[str]) -> str:
 def holders(claims: Claims, server_ids: Iterable[str]) -> Iterator[tuple[str, Holder]]:
     """Yields the servers that a runner holds, with that runner."""
     for server_id in server_ids:
-        holder = claims.holder(f"servers/{server_id}")
-        if holder is not None:
+        if (holder := claims.holder(f"servers/{server_id}")) is not None:
             yield server_id, holder
 
 
@@ -340,20 +333,16 @@ def _lines(record: JsonObject) -> list[Line]:
         line = f"  best so far: {best['output_throughput']:.1f} output tokens/s, {named(best['words'])}"
         lines.append([text(line, "green")])
     lines += [[text(f"  {answer_of(item)}", "green")] for item in record["searches"]]
-    rows = [
-        [text(""), text(item["kind"], "red"), text(short(named(item["words"]), 60)), text(short(item["message"]))]
-        for item in record["failures"][:_SHOWN]
-    ]
-    lines += columns(rows)
+    failed = ((item["kind"], short(named(item["words"]), 60), short(item["message"])) for item in record["failures"])
+    lines += columns([[text(""), text(kind, "red"), *map(text, rest)] for kind, *rest in islice(failed, _SHOWN)])
     lines += [[text(f"  damaged: {message}", "yellow")] for message in record["damaged"]]
     if len(record["failures"]) > _SHOWN:
         lines.append([text(f"  and {len(record['failures']) - _SHOWN} more that failed", "dim")])
+    hints = []
     if record["open"] and not any(item["alive"] for item in record["running"]):
-        lines.append([text(f"  {program()} resume {record['folder']} takes what is open", "dim")])
+        hints.append(f"resume {record['folder']} takes what is open")
     elif not record["open"] and record["done"]:
-        lines.append([text(f"  {program()} report {record['folder']} shows and compares them", "dim")])
+        hints.append(f"report {record['folder']} shows and compares them")
     if record["failed"] and not record["open"]:
-        lines.append(
-            [text(f"  {program()} resume {record['folder']} sweep.rerun=[failed] takes what failed again", "dim")]
-        )
-    return lines
+        hints.append(f"resume {record['folder']} sweep.rerun=[failed] takes what failed again")
+    return [*lines, *([text(f"  {program()} {hint}", "dim")] for hint in hints)]

@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sglang_hydra.arguments.secrets import hide_typed_keys
@@ -17,7 +17,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.job import Stop
 from sglang_hydra.measure.sweep.launching import launcher_of, run_launched
-from sglang_hydra.measure.sweep.points import Sweep
+from sglang_hydra.measure.sweep.points import ServerGroup, Sweep
 from sglang_hydra.measure.sweep.progress import LiveScreen, Tally
 from sglang_hydra.measure.sweep.search import search_of
 from sglang_hydra.measure.sweep.server_points import CLAIM_S, policy_of, run_group, writing_to
@@ -59,19 +59,17 @@ def _writing_alone(claims: Claims) -> Iterator[None]:
 def _begin(sweep: Sweep, store: Store) -> None:
     """Records the plan, and sets aside the results to measure again."""
     store.begin(sweep)
-    wanted = sweep.settings["rerun"]
-    _reopen(store, [point.point_id for point in sweep.points()], wanted)
+    wanted = {FAILED, "invalid"}.intersection(sweep.settings["rerun"])
+
+    def reopen(point_ids: Iterable[str]) -> None:
+        for point_id in point_ids:
+            if store.standing(point_id).outcome in wanted:
+                store.reopen(point_id)
+
+    reopen(point.point_id for point in sweep.points() if wanted)
     for search in filter(None, (search_of(sweep.settings, point) for point in sweep.points() if wanted)):
-        _reopen(store, (store.read_search(search.id) or {"steps": ()})["steps"], wanted)
+        reopen((store.read_search(search.id) or {"steps": ()})["steps"])
         store.reopen_search(search.id)
-
-
-def _reopen(store: Store, point_ids: Iterable[str], wanted: Collection[str]) -> None:
-    """Sets aside the results to measure again, once for this run."""
-    for point_id in point_ids:
-        state = store.standing(point_id).outcome
-        if state in wanted and state in (FAILED, "invalid"):
-            store.reopen(point_id)
 
 
 def _run_here(sweep: Sweep, store: Store) -> bool:
@@ -102,17 +100,15 @@ def _run_here(sweep: Sweep, store: Store) -> bool:
 def _without_keys(sweep: Sweep) -> Sweep:
     """Replaces every typed API key in the sweep by its reference, because files keep words and a job may carry them
     elsewhere. Puts the key itself into this process's environment, which jobs inherit."""
-    source = replace(sweep.source, requests=tuple(_without_key(request) for request in sweep.source.requests))
-    groups = tuple(
-        replace(
-            group,
-            requests=tuple(_without_key(request) for request in group.requests),
-            points=tuple(replace(point, words=_hidden(point.words)) for point in group.points),
-        )
-        for group in sweep.groups
-    )
+
+    def hidden(group: ServerGroup) -> ServerGroup:
+        points = tuple(replace(point, words=_hidden(point.words)) for point in group.points)
+        return replace(group, requests=tuple(map(_without_key, group.requests)), points=points)
+
+    source = replace(sweep.source, requests=tuple(map(_without_key, sweep.source.requests)))
     left_out = tuple((_hidden(words), ids) for words, ids in sweep.left_out)
-    return replace(sweep, source=source, groups=groups, words=_hidden(sweep.words), left_out=left_out)
+    words, groups = _hidden(sweep.words), tuple(map(hidden, sweep.groups))
+    return replace(sweep, source=source, groups=groups, words=words, left_out=left_out)
 
 
 def _hidden(words: tuple[str, ...]) -> tuple[str, ...]:

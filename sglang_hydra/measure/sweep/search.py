@@ -179,10 +179,8 @@ def search_of(settings: JsonObject, point: Point) -> Search | None:
     if settings["search"] != BISECT:
         return None
     key = settings["search_key"]
-    whole = key == "bench.concurrency"
-    low = settings["search_min"] or 1
-    high = settings["search_max"] or HIGHEST
-    return Search(point, BISECT, key, Bisection(low, high, settings["search_steps"], whole))
+    ends = settings["search_min"] or 1, settings["search_max"] or HIGHEST
+    return Search(point, BISECT, key, Bisection(*ends, settings["search_steps"], key == "bench.concurrency"))
 
 
 def _tried(value: float, state: State) -> Tried:

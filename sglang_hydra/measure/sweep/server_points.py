@@ -19,7 +19,7 @@ from sglang_hydra.measure.sweep.job import Policy, Stop, Watcher, Work
 from sglang_hydra.measure.sweep.points import Point, ServerGroup, Sweep
 from sglang_hydra.measure.sweep.search import search_of
 from sglang_hydra.measure.sweep.serving import take_points
-from sglang_hydra.measure.sweep.store import OPEN, Store, failure_record
+from sglang_hydra.measure.sweep.store import OPEN, State, Store, failure_record
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.servers import Topology
@@ -48,12 +48,9 @@ class GpuSets:
 
     def take(self, count: int) -> tuple[tuple[int, ...], list[Claim]] | None:
         """Returns ``count`` neighbouring free GPUs with their claims, or None; the empty set for 0."""
-        for first in range(0, len(self._visible) - count + 1, max(1, count)):
-            wanted = self._visible[first : first + count]
-            held = self._take_all(wanted)
-            if held is not None:
-                return wanted, held
-        return None
+        firsts = range(0, len(self._visible) - count + 1, max(1, count))
+        sets = (self._visible[first : first + count] for first in firsts)
+        return next(((wanted, held) for wanted in sets if (held := self._take_all(wanted)) is not None), None)
 
     def give_back(self, held: Sequence[Claim]) -> None:
         """Releases the GPUs."""
@@ -88,10 +85,8 @@ def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
     unknown."""
     try:
         with nvml_library() as nvml:
-            known = [
-                text_of(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))) or ""
-                for number in range(nvml.nvmlDeviceGetCount())
-            ]
+            handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+            known = [text_of(nvml.nvmlDeviceGetUUID(handle)) or "" for handle in handles]
     except NoNvml:
         return None
     found = [[number for number, uuid in enumerate(known) if uuid.startswith(word)] for word in uuids]
@@ -151,13 +146,13 @@ def writing_to(store: Store) -> Iterator[None]:
 
 def open_points(sweep: Sweep, store: Store, group: ServerGroup) -> list[Point]:
     """Returns the unmeasured points of a server."""
-    found = []
-    for point in group.points:
-        search = search_of(sweep.settings, point)
-        state = search.state(store) if search else store.standing(point.point_id)
-        if state.state == OPEN:
-            found.append(point)
-    return found
+    return [point for point in group.points if state_of(sweep, store, point).state == OPEN]
+
+
+def state_of(sweep: Sweep, store: Store, point: Point) -> State:
+    """Returns the state of a point, or of its search."""
+    search = search_of(sweep.settings, point)
+    return search.state(store) if search else store.standing(point.point_id)
 
 
 def run_group(
@@ -185,7 +180,13 @@ def run_group(
             work = Work(store, plan, points, policy, watcher, gpus, group.gpus or None)
             work.holds = lambda: claims.holds(claim)
             work.search = lambda point: search_of(sweep.settings, point)
-            work.settle = lambda: _wait_for_memory(baseline, group, watcher, policy)
+
+            def settle() -> None:
+                left = wait_for_memory(baseline, _MEMORY_S, over=lambda: policy.stop.asked)
+                if left and not policy.stop.asked:
+                    watcher.server(group.server_id, f"memory that was not released, in MiB by GPU: {left}")
+
+            work.settle = settle
             work.plan_again = lambda: _plan_here(sweep, group, gpus)
             return take_points(work)
     except SglangHydraError as error:
@@ -254,9 +255,3 @@ def _gpus_of(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -
         if found:
             with contextlib.suppress(OSError):
                 sets.give_back(found[1])
-
-
-def _wait_for_memory(baseline: dict[int, float], group: ServerGroup, watcher: Watcher, policy: Policy) -> None:
-    left = wait_for_memory(baseline, _MEMORY_S, over=lambda: policy.stop.asked)
-    if left and not policy.stop.asked:
-        watcher.server(group.server_id, f"memory that was not released, in MiB by GPU: {left}")

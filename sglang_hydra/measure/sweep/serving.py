@@ -100,11 +100,10 @@ def _server_of(work: Work) -> Iterator[_Running]:
             raise _NotUpError(None)
         try:
             local.start()
-            seconds = local.wait_ready()
+            if (seconds := local.wait_ready()) is None:
+                raise _NotUpError(None)
         except SglangHydraError as error:
             raise _NotUpError(_failed(local, error, fatal=True)) from None
-        if seconds is None:
-            raise _NotUpError(None)
         display.note(f"ready after {seconds:.1f} s")
         server = _bench_server(work, local.launch.url, lambda: local.pid is not None)
         yield _Running(local, server, _seen_of(work, local))
@@ -264,19 +263,16 @@ def _next_is_a_measurement(work: Work) -> bool:
     has a result by now (as a step of another search). Returns whether the first point is to be measured."""
     point = work.points[0]
     search = work.search(point)
-    if search is None:
-        if work.store.standing(point.point_id).state != DONE:
-            return True
-        work.points.pop(0)
-        return False
-    step = search.next_step(work.store)
-    if step is None:
-        work.points.pop(0)
-        state, detail = search.finish(work.store)
-        work.watcher.point(point, state, detail)
-        return False
-    work.points.insert(0, step)
-    return True
+    if search is None and work.store.standing(point.point_id).state != DONE:
+        return True
+    step = search.next_step(work.store) if search is not None else None
+    if step is not None:
+        work.points.insert(0, step)
+        return True
+    work.points.pop(0)
+    if search is not None:
+        work.watcher.point(point, *search.finish(work.store))
+    return False
 
 
 def _take(work: Work, running: _Running, client: Builtin, load: Load, point: Point) -> Failed | None:
@@ -325,9 +321,8 @@ def _note_failure(work: Work, failed: Failed) -> None:
         tried = work.attempts[point.point_id] = work.attempts.get(point.point_id, 0) + 1
         final = not failed.retryable or tried > work.policy.retries
         work.failed = work.failed or final
-        record = failure_record(
-            point, failed.kind, failed.error, retryable=failed.retryable, final=final, log_tail=log_tail
-        )
+        state = {"retryable": failed.retryable, "final": final}
+        record = failure_record(point, failed.kind, failed.error, **state, log_tail=log_tail)
         work.store.add_failure(point.point_id, record)
         again = "" if final else " (it is tried again)"
         work.watcher.point(point, "failed", f"{failed.kind}: {failed.error.findings[0].message}{again}")

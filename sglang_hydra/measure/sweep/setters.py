@@ -42,13 +42,11 @@ def who_set(finding: Finding, *known: SetBy) -> str | None:
 
 def with_setters(findings: Sequence[Finding], *known: SetBy) -> list[Finding]:
     """Appends to each finding's message who set its keys, once."""
-    result = []
-    for finding in findings:
-        who = who_set(finding, *known)
-        result.append(
-            replace(finding, message=f"{finding.message} ({who})") if who and who not in finding.message else finding
-        )
-    return result
+    who = [who_set(finding, *known) for finding in findings]
+    return [
+        replace(finding, message=f"{finding.message} ({words})") if words and words not in finding.message else finding
+        for finding, words in zip(findings, who, strict=True)
+    ]
 
 
 @contextlib.contextmanager

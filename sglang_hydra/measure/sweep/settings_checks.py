@@ -4,25 +4,34 @@ the extra ``bench``, because a plan of a sweep works without it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 from sglang_hydra.compose.settings.bench import LADDER
 from sglang_hydra.compose.settings.sweep import BISECT
 from sglang_hydra.measure.sweep.points import Sweep, has_slo
 from sglang_hydra.measure.sweep.search import HIGHEST
 from sglang_hydra.measure.sweep.store import FAILED
-from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import install_command
 
 _RERUN = (FAILED, "invalid")
 _KEYS = ("bench.concurrency", "bench.request_rate")
 
 
+def check_packages(verb: str, *names: str, extra: str = "bench") -> None:
+    """Raises MachineError if one of the packages, which ``extra`` installs, is missing."""
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        message = f"{verb} needs {' and '.join(missing)}, which this environment does not have"
+        raise MachineError(Finding("error", "RNR007", message, hint=install_command(extra)))
+
+
 def check_settings(sweep: Sweep) -> None:
     """Raises ConfigError for settings of the ``sweep`` node that no run can follow."""
     settings = sweep.settings
-    findings = [
-        Finding("error", "RNR005", message, tuple(fields), hint) for message, hint, *fields in _search_problems(sweep)
-    ]
+    problems = _search_problems(sweep)
+    findings = [Finding("error", "RNR005", message, tuple(fields), hint) for message, hint, *fields in problems]
     invalid = [state for state in settings["rerun"] if state not in _RERUN]
     if invalid:
         message = f"sweep.rerun names {invalid[0]!r}; it may name {', '.join(_RERUN)}"

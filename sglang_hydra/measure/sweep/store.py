@@ -21,6 +21,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,35 +106,35 @@ class Store:
         sweep.json, one of another release, and a broken one."""
         record = self._planned()
         points = dict(record["points"])
-        for file in sorted((self.folder / "searches").glob("*.json")):
-            search = self.read_search(file.stem)
-            if search is not None:
-                points.pop(search["planned"], None)
-                points.update(search["steps"])
+        for search in self._searches():
+            points.pop(search["planned"], None)
+            points.update(search["steps"])
         return {**record, "points": points}
 
     def search_answers(self) -> list[JsonDict]:
         """Returns the answer of each finished search: ``search`` and ``key`` identify it, ``words`` are those of its
         best point, None without a good one."""
-        files = sorted((self.folder / "searches").glob("*.json"))
-        ended = [record for file in files if (record := self.read_search(file.stem)) is not None and record["over"]]
-        points = [(record, record["steps"].get(record.get("best"))) for record in ended]
+        points = [(record, record["steps"].get(record.get("best"))) for record in self._searches() if record["over"]]
         return [
             {"search": str(record.get("search")), "key": record.get("key"), "words": best and list(best["words"])}
             for record, best in points
         ]
 
-    def search_file(self, id: str) -> Path:
+    def _searches(self) -> list[JsonDict]:
+        files = sorted((self.folder / "searches").glob("*.json"))
+        return [record for file in files if (record := self.read_search(file.stem)) is not None]
+
+    def _search_file(self, id: str) -> Path:
         return self.folder / "searches" / f"{id}.json"
 
     def read_search(self, id: str) -> JsonDict | None:
         """Returns the steps of a search so far; None before the first one and for an unreadable file, because the
         results hold the measurements. Raises ConfigError for another release's file."""
-        return self._tolerant(self.search_file(id), SEARCH_SCHEMA)
+        return self._tolerant(self._search_file(id), SEARCH_SCHEMA)
 
     def keep_search(self, id: str, record: Mapping[str, object]) -> None:
         """Writes the steps of a search; sets an unreadable file aside first."""
-        file = self.search_file(id)
+        file = self._search_file(id)
         if self.damaged.pop(file, None) is not None:
             set_aside(file)
         write_below(file, _dumped(record))
@@ -161,12 +162,10 @@ class Store:
 
     def _points_there(self) -> JsonDict:
         """Returns the points with a record, in the format of sweep.json."""
-        found: dict[str, object] = {}
-        for folder in sorted((self.folder / "points").glob("*")):
-            record = self.standing(folder.name).record
-            if record is not None and all(key in record for key in PLANNED):
-                found[folder.name] = {key: record[key] for key in PLANNED}
-        return found
+        names = sorted(folder.name for folder in (self.folder / "points").glob("*"))
+        known = ((name, self.standing(name).record) for name in names)
+        whole = ((id, record) for id, record in known if record is not None and all(key in record for key in PLANNED))
+        return {id: {key: record[key] for key in PLANNED} for id, record in whole}
 
     def server(self, server_id: str) -> Path:
         return self.folder / "servers" / server_id
@@ -235,10 +234,7 @@ class Store:
 
     def add_failure(self, point_id: str, failure: Mapping[str, object]) -> None:
         """Writes a failed attempt beside the earlier ones."""
-        record = _dumped({"schema": FAILURE_SCHEMA, "point_id": point_id, **failure})
-        number = 1
-        while not publish(self.point(point_id) / "failed" / f"{number}.json", record):
-            number += 1
+        _publish_next(self.point(point_id) / "failed", {"schema": FAILURE_SCHEMA, "point_id": point_id, **failure})
 
     def tidy(self, point_id: str) -> None:
         """Removes unfinished files of a killed writer. Only the holder of the point's claim may call it."""
@@ -251,9 +247,7 @@ class Store:
         self.set_aside_damaged(point_id)
         record = read_json(folder / "result.json")
         if record is not None:
-            number = 1
-            while not publish(folder / "superseded" / f"{number}.json", _dumped(record)):
-                number += 1
+            number = _publish_next(folder / "superseded", record)
             if (folder / "raw").is_dir():
                 (folder / "raw").rename(folder / "superseded" / f"raw-{number}")
             (folder / "result.json").unlink()
@@ -267,12 +261,15 @@ class Store:
 _AGAIN = "the bench -m command that made it, with this sweep.folder, makes it again from the points that are there"
 
 
+def _publish_next(folder: Path, record: Mapping[str, object]) -> int:
+    """Writes a record beside the earlier ones of a folder; returns its number."""
+    return next(number for number in count(1) if publish(folder / f"{number}.json", _dumped(record)))
+
+
 def set_aside(file: Path) -> Path:
     """Renames an unreadable file instead of deleting it, and returns its new name."""
-    number = 1
-    while (aside := file.with_name(f"{file.name}.damaged-{number}")).exists():
-        number += 1
-    return file.rename(aside)
+    names = (file.with_name(f"{file.name}.damaged-{number}") for number in count(1))
+    return file.rename(next(aside for aside in names if not aside.exists()))
 
 
 def _is_begun(name: str) -> bool:

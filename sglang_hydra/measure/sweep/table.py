@@ -21,11 +21,8 @@ def outcome_lines(outcome: Outcome, *, ours: bool = True, done: int = 0) -> list
     unknown. ``done`` points already have results."""
     keys = ", ".join(outcome.grid.keys)
     heading = f"Sweep of {plural(outcome.total, 'point')}" + (f" over {keys}" if keys else "; nothing varies")
-    lines: list[Line] = [
-        [text(heading, "bold")],
-        *columns(_counts(outcome, done)[: None if ours and outcome.kept else -2]),
-        [],
-    ]
+    counted = columns(_counts(outcome, done)[: None if ours and outcome.kept else -2])
+    lines: list[Line] = [[text(heading, "bold")], *counted, []]
     if outcome.refused:
         lines += [[text("Left out", "bold")], *_refused_lines(outcome.refused), []]
     if outcome.groups:
@@ -51,7 +48,7 @@ def outcome_record(outcome: Outcome, findings: Sequence[Finding] = ()) -> dict[s
         },
         "budget_gpu_hours": settings["budget_gpu_hours"],
         "folder": str(outcome.folder),
-        "servers": [_server_record(group) for group in outcome.groups] if outcome.listed else None,
+        "servers": list(map(_server_record, outcome.groups)) if outcome.listed else None,
         "findings": [finding.to_json() for finding in findings],
     }
 
@@ -101,9 +98,8 @@ def _server_lines(groups: Sequence[ServerGroup]) -> list[Line]:
     for group in groups[:_SHOWN_SERVERS]:
         own = " ".join(item.text for item in group.requests if not item.text.startswith(("bench.", "bench/")))
         gpus = str(group.gpus) if group.nodes == 1 else f"{group.gpus} on {group.nodes} nodes"
-        rows.append(
-            [text(group.server_id), text(gpus), text(str(len(group.points))), text(short(own, _SHOWN_WORDS), "dim")]
-        )
+        cells = map(text, (group.server_id, gpus, str(len(group.points))))
+        rows.append([*cells, text(short(own, _SHOWN_WORDS), "dim")])
     lines = columns(rows)
     if len(groups) > _SHOWN_SERVERS:
         lines.append([text(f"  and {len(groups) - _SHOWN_SERVERS} more", "dim")])
@@ -111,21 +107,10 @@ def _server_lines(groups: Sequence[ServerGroup]) -> list[Line]:
 
 
 def _server_record(group: ServerGroup) -> dict[str, object]:
-    return {
-        "server_id": group.server_id,
-        "gpus": group.gpus,
-        "nodes": group.nodes,
-        "words": [request.text for request in group.requests],
-        "points": [
-            {
-                "point_id": point.point_id,
-                "workload_id": point.workload_id,
-                "repeat": point.repeat,
-                "words": list(point.words),
-            }
-            for point in group.points
-        ],
-    }
+    names = ("point_id", "workload_id", "repeat")
+    points = [{**{name: getattr(point, name) for name in names}, "words": list(point.words)} for point in group.points]
+    own = {"server_id": group.server_id, "gpus": group.gpus, "nodes": group.nodes}
+    return {**own, "words": [request.text for request in group.requests], "points": points}
 
 
 def _hours(hours: float) -> str:

@@ -10,6 +10,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from sglang_hydra.arguments.every import EVERY
@@ -79,10 +80,6 @@ class Where:
         if not isinstance(value, bool):
             raise Uncomputable(f"it gives {value!r}, neither true nor false")
         return value
-
-    def refusal(self, key: str, why: str, hint: str | None = None) -> ConfigError:
-        """Returns the error for a key of the constraint."""
-        return _error(self.text, self.keys[key], why, hint)
 
 
 def read_where(text: str) -> Where:
@@ -165,13 +162,11 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
     if isinstance(node, ast.BinOp):
         return _computed(*_ARITHMETIC[type(node.op)], _value(node.left, lookup), _value(node.right, lookup))
     if isinstance(node, ast.Compare):
-        before = _value(node.left, lookup)
-        for kind, part in zip(node.ops, node.comparators, strict=True):
-            after = _value(part, lookup)
-            if not _compared(*_COMPARED[type(kind)], before, after):
-                return False
-            before = after
-        return True
+        parts = pairwise([node.left, *node.comparators])
+        return all(
+            _compared(*_COMPARED[type(kind)], _value(before, lookup), _value(after, lookup))
+            for kind, (before, after) in zip(node.ops, parts, strict=True)
+        )
     key = _key(node)
     return _NAMED[key.lower()] if key.lower() in _NAMED else lookup(key)
 
@@ -266,10 +261,9 @@ _FIT: Mapping[str, Callable[[Fit], Any]] = {
 
 def check_keys(where: Where) -> None:
     """Raises ConfigError for a key that no plan has."""
-    for key in where.keys:
-        problem = _problem(key)
-        if problem:
-            raise where.refusal(key, *problem)
+    for key, column in where.keys.items():
+        if problem := _problem(key):
+            raise _error(where.text, column, *problem)
 
 
 def value_of(key: str, plan: Plan, bench: Mapping[str, object]) -> Any:
@@ -279,20 +273,15 @@ def value_of(key: str, plan: Plan, bench: Mapping[str, object]) -> Any:
     node, *rest = key.split(".")
     if node == "fit" and rest[0] in _FIT:
         return None if plan.fit is None else _FIT[rest[0]](plan.fit)
+    if key == "gpu.compute_capability":
+        capability = plan.gpu.compute_capability
+        return float(f"{capability[0]}.{capability[1]}") if capability else None
     if node == "gpu":
-        return _of_gpu(rest[0], plan)
+        more = plan.gpu.extra.get(rest[0], getattr(plan.nodes.gpu, rest[0], None))
+        return getattr(plan.gpu, rest[0], more)
     if node == "model" and rest[0] == "config":
         return value_at({"model": {"config": plan.model.config}}, key)
     return value_at({**plan.nodes.plain, "bench": bench}, key)
-
-
-def _of_gpu(name: str, plan: Plan) -> object:
-    if name == "compute_capability":
-        capability = plan.gpu.compute_capability
-        return float(f"{capability[0]}.{capability[1]}") if capability else None
-    if hasattr(plan.gpu, name):
-        return getattr(plan.gpu, name)
-    return plan.gpu.extra.get(name, getattr(plan.nodes.gpu, name, None))
 
 
 def _problem(key: str) -> tuple[str, str | None] | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.tables.successors import name_in
@@ -73,10 +74,8 @@ def _with_cost(part: str, kind: str) -> str:
 
 @cache
 def _costs() -> Mapping[str, Mapping[str, str]]:
-    costs: Mapping[str, Mapping[str, str]] = quick_load(
-        Path(__file__).with_name("costs.yaml").read_text(encoding="utf-8")
-    )
-    return costs
+    text = Path(__file__).with_name("costs.yaml").read_text(encoding="utf-8")
+    return cast("Mapping[str, Mapping[str, str]]", quick_load(text))
 
 
 def _better(part: str, args: Mapping[str, object], numbers: LogNumbers) -> str | None:
@@ -85,14 +84,16 @@ def _better(part: str, args: Mapping[str, object], numbers: LogNumbers) -> str |
         return part
     name, advised, rest = found[1], found[2].rstrip("."), found[3]
     value = _number(advised)
+    ranks = _whole(args.get("tp_size"))
     if name == _FRACTION and value is not None:
         return _better_fraction(part, value, args.get(name), rest, numbers)
     if name == "context_length" and (longest := numbers.tokens if "KV cache" in rest else numbers.derived):
         return f"context_length={longest}{rest}"
-    if name == "tp_size" and value is not None and (more := numbers.ranks_beyond(_whole(args.get("tp_size")))):
+    if name == "tp_size" and value is not None and (more := numbers.ranks_beyond(ranks)):
         return f"tp_size={more[0]}, with weights of {more[1]:.1f} GB for each GPU"
     if name == "hicache_size" and numbers.host_free_gb:
-        return f"hicache_size={int(numbers.host_free_gb * 0.8 / _ranks(args)) or 1}{rest}"
+        here = max(1, ranks // _whole(args.get("nnodes")))  # ranks that share the host memory of a node
+        return f"hicache_size={int(numbers.host_free_gb * 0.8 / here) or 1}{rest}"
     if name not in args:
         return part
     had = args[name]
@@ -121,11 +122,6 @@ def _better_fraction(part: str, advised: float, had: object, rest: str, numbers:
     if other is None or not numbers.possible(other):
         return None
     return part if other == advised else f"{_FRACTION}={other:.2f}".rstrip("0") + rest
-
-
-def _ranks(args: Mapping[str, object]) -> int:
-    """Returns the number of ranks on one node, which share its host memory."""
-    return max(1, _whole(args.get("tp_size")) // _whole(args.get("nnodes")))
 
 
 def _whole(value: object) -> int:

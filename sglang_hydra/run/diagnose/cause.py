@@ -82,10 +82,9 @@ def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | N
 
 def _defaults(names: Sequence[str], args: Mapping[str, object], table: Mapping[str, Argument]) -> Iterator[Change]:
     """Yields each argument with a non-default value, reset to its default."""
-    for name in names:
-        argument = table.get(name)
-        is_given = argument is not None and not argument.required and argument.computed is None and name in args
-        if argument is not None and is_given and name not in _KEPT and args[name] != argument.default:
+    for name in (name for name in names if name in table and name in args and name not in _KEPT):
+        argument = table[name]
+        if not argument.required and argument.computed is None and args[name] != argument.default:
             yield {name: argument.default}
 
 
@@ -132,21 +131,9 @@ def _plain(value: object) -> Json:
     return value.casefold() if isinstance(value, str) else value
 
 
-_COMPARED: Mapping[str, Callable[[Json, Json], Json]] = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
-_COUNTED: Mapping[str, Callable[[Json, Json], Json]] = {
-    "+": add,
-    "-": sub,
-    "*": mul,
-    "//": floordiv,
-    "/": truediv,
-    "%": mod,
-}
-_OPERATIONS: Mapping[str, Callable[[Json, Json], Json]] = {
-    **_COMPARED,
-    **_COUNTED,
-    "in": lambda left, right: left in right,
-    "notin": lambda left, right: left not in right,
-}
+_OPERATIONS: dict[str, Callable[[Json, Json], Json]] = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_OPERATIONS |= {"+": add, "-": sub, "*": mul, "//": floordiv, "/": truediv, "%": mod}
+_OPERATIONS |= {"in": lambda left, right: left in right, "notin": lambda left, right: left not in right}
 
 
 def _changes(guards: Sequence[Term], values: Mapping[str, object], table: Mapping[str, Argument]) -> Iterator[Change]:
@@ -180,11 +167,15 @@ def _candidates(guard: Term, name: str, values: Mapping[str, object], argument: 
         pool += [-(-had // one) * one for one in numbers if one > 1]
     pool += [argument.default, None]
     for value in dict.fromkeys(one for one in pool if not isinstance(one, list)):
-        if value == had or isinstance(value, bool) or (value is None and "None" not in argument.type):
+        if isinstance(value, bool):
             continue
-        if argument.choices and value is not None and value not in argument.choices:
-            continue
-        if value is None or (isinstance(value, str) == (kind == "str") and (value != "" and not _is_below(value))):
+        if value is None:
+            fits = "None" in argument.type
+        else:
+            is_below = isinstance(value, (int, float)) and value < 0
+            fits = isinstance(value, str) == (kind == "str") and value != "" and not is_below
+            fits = fits and (not argument.choices or value in argument.choices)
+        if fits and value != had:
             yield value
 
 
@@ -192,10 +183,6 @@ def _compares(term: object) -> bool:
     if not isinstance(term, list) or not term or term[0] in ("?", "c"):
         return False
     return term[0] == "a" or any(map(_compares, term[1:]))
-
-
-def _is_below(value: object) -> bool:
-    return isinstance(value, (int, float)) and value < 0
 
 
 def _constants(term: object, values: Mapping[str, object]) -> Iterator[object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.releases.refusals import cannot_raise
@@ -90,61 +89,42 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
     Reads ``lines`` once, in bounded memory. Accepts any content and always returns a Diagnosis, with the class
     ``unknown`` when nothing explains the failure."""
     reader = LogReader().read(lines)
-    return judged(reader, exit_code)
-
-
-def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
-    """Returns the diagnosis of a log after it was read."""
     args = next((life.server_args for life in reversed(reader.lives) if life.server_args is not None), None)
-    version = reader.version or _version(args)
+    version = reader.version
+    if version is None and args is not None:
+        version = version_of([name for name in args if name != CUT], whole=CUT not in args)
     verdict, cause = Verdict(None, 0.0), None
     if reader.others.name is None:
         verdict, cause = judged_by_code(decide(reader.lives, exit_code), reader.lives, version, args)
-    found = verdict.found
-    advised = _advised(found, reader, nearest_release(version), args)
-    state = "failed" if verdict.failure is not None else _state(reader, exit_code)
+    failure, found = verdict.failure, verdict.found
+    kind = failure.kind if failure else UNKNOWN
+    own = found.signature.retryable if found else None
+    heard = [line for life in reader.lives for line in life.advised]
+    advised = tuple(advice_near(found.line.number, heard, nearest_release(version), args)) if found else ()
+    state = "failed" if failure else _state(reader, exit_code)
+    finding = _finding(verdict, reader, version, args, cause, advised) if failure else _nothing_failed(state, reader)
     return Diagnosis(
-        kind=_kind(verdict),
+        kind=kind,
         confidence=verdict.confidence,
         line=_shown(found.line) if found else None,
         line_number=found.line.number if found else None,
         version=version,
         server_args={key: value for key, value in args.items() if key != CUT} if args is not None else None,
-        finding=_finding(verdict, reader, args, cause, advised)
-        if state == "failed"
-        else _nothing_failed(state, reader),
+        finding=finding,
         cause=cause,
         advised=advised,
         stage=found.stage.name.lower() if found and found.stage else None,
         rank=(found.line.rank or None) if found else None,
         ready=reader.life.ready,
         state=state,
-        retryable=_retryable(verdict),
+        retryable=bool(failure and failure.retryable) if own is None else own,
         gpu=reader.devices.name,
         gpu_memory_mib=reader.devices.capacity_mib,
-        also=tuple(dict.fromkeys(kind for other in verdict.also if (kind := other.failure.kind) != _kind(verdict))),
+        also=tuple(dict.fromkeys(other.failure.kind for other in verdict.also if other.failure.kind != kind)),
         numbers=reader.numbers,
         lines=reader.count,
         last_lines=tuple((number, without_secrets(text.rstrip("\r\n"))) for number, text in reader.last),
     )
-
-
-def _version(args: JsonObject | None) -> str | None:
-    if args is None:
-        return None
-    return version_of([name for name in args if name != CUT], whole=CUT not in args)
-
-
-def _kind(verdict: Verdict) -> str:
-    return verdict.failure.kind if verdict.failure else UNKNOWN
-
-
-def _retryable(verdict: Verdict) -> bool:
-    """Returns whether the same command may succeed next time: by the signature, else by the class."""
-    if verdict.failure is None:
-        return False
-    own = verdict.found.signature.retryable if verdict.found else None
-    return verdict.failure.retryable if own is None else own
 
 
 def _shown(line: Line) -> str:
@@ -172,51 +152,32 @@ def _was_stopped(life: Life) -> bool:
 
 
 def _finding(
-    verdict: Verdict, reader: LogReader, args: JsonObject | None, cause: Cause | None, advised: Sequence[Advice]
+    verdict: Verdict,
+    reader: LogReader,
+    version: str | None,
+    args: JsonObject | None,
+    cause: Cause | None,
+    advised: Sequence[Advice],
 ) -> Finding:
+    """Returns the finding on a failure. Its advice is adapted to this server: checked against its log, with costs, in
+    the names of its release."""
     failure, found = verdict.failure, verdict.found
     assert failure is not None
-    detail = (
-        failure.detail(_shown(found.line)) if found else f"ended by signal {verdict.signal}, and the log says no more"
-    )
-    advice = (found.signature.advice if found else None) or failure.advice
-    what = (found.signature.what if found else None) or failure.what
-    fields = failure.fields
+    detail: str | None = f"ended by signal {verdict.signal}, and the log says no more"
+    advice, what, fields = failure.advice, failure.what, failure.fields
+    if found is not None:
+        detail = found.place if found.weight == Weight.FAULT else failure.detail(_shown(found.line))
+        advice, what = found.signature.advice or advice, found.signature.what or what
+        reader.numbers.read(found.line.text)
     if cause is not None:
-        advice = (*_accepted(cause), *advice)
-        fields = cause.reads or fields
+        accepted = (f"{name}={shown(value)}" for change in cause.changes for name, value in change.items())
+        advice, fields = (*accepted, *advice), cause.reads or fields
         if failure.kind == FAULT and not cause.found[0].names:
             what = f"{what}; its condition reads no argument"
-    if found is not None and found.weight == Weight.FAULT:
-        detail = found.place
-    hint = _hint(advice, failure.kind, found, reader, args)
-    message = f"{what}: {detail}" if detail else what
+    hint = in_release(with_costs(fitted(advice, args, reader.numbers), failure.kind), version)
     named = {part.partition("=")[0] for part in advice}  # with values, which say more than "raise" or "lower"
     said = [one.text for one in advised if one.changes or not one.names or not named.issuperset(one.names)]
-    return Finding("error", failure.id, message, fields, [*said, *hint])
-
-
-def _advised(
-    found: Evidence | None, reader: LogReader, version: str | None, args: JsonObject | None
-) -> tuple[Advice, ...]:
-    lines = [line for life in reader.lives for line in life.advised]
-    near = advice_near(found.line.number, lines, version, args) if found is not None else []
-    return tuple(one._replace(text=without_secrets(one.text)) for one in near)
-
-
-def _accepted(cause: Cause) -> Sequence[str]:
-    """Returns the changes that avoid the failing condition, as overrides to type."""
-    return [f"{name}={shown(value)}" for change in cause.changes for name, value in change.items()]
-
-
-def _hint(
-    advice: Sequence[str], kind: str, found: Evidence | None, reader: LogReader, args: JsonObject | None
-) -> Sequence[str]:
-    """Returns the advice adapted to this server: checked against its log, with costs, in the names of its release."""
-    numbers = reader.numbers
-    if found is not None:
-        numbers.read(found.line.text)
-    return in_release(with_costs(fitted(advice, args, numbers), kind), reader.version or _version(args))
+    return Finding("error", failure.id, f"{what}: {detail}" if detail else what, fields, [*said, *hint])
 
 
 def _nothing_failed(state: str, reader: LogReader) -> Finding:
@@ -234,11 +195,9 @@ def _nothing_failed(state: str, reader: LogReader) -> Finding:
     if state == "foreign":
         message = f"this is a log of {reader.others.name}, not of SGLang: it is not diagnosed"
         return Finding("error", UNKNOWN_ID, message, (), "diagnose the log of the SGLang server, from its beginning")
-    message = "the log is empty"
-    if reader.count:
-        read = "1 line was read, and it is shown" if reader.count == 1 else f"{reader.count} lines were read"
-        shown = "" if reader.count == 1 else ", and the last ones are shown"
-        message = f"no class of failures fits; {read}{shown}"
+    read = f"{reader.count} lines were read, and the last ones" if reader.count > 1 else "1 line was read, and it"
+    verb = "are" if reader.count > 1 else "is"
+    message = f"no class of failures fits; {read} {verb} shown" if reader.count else "the log is empty"
     hint = "diagnose the log of every rank, from its beginning", "start again with --log-level debug"
     return Finding("error", UNKNOWN_ID, message, (), hint)
 
@@ -252,34 +211,31 @@ _PYTHONS = re.compile(
 _ROOMS, _OF_ARGUMENTS = LOG_LINES["rooms"], LOG_LINES["of_arguments"]
 
 
-class Judged(NamedTuple):
-    """A verdict, and the place in the code that supports it, or None."""
-
-    verdict: Verdict
-    cause: Cause | None = None
-
-
-def judged_by_code(verdict: Verdict, lives: Iterable[Life], version: str | None, args: JsonObject | None) -> Judged:
+def judged_by_code(
+    verdict: Verdict, lives: Sequence[Life], version: str | None, args: JsonObject | None
+) -> tuple[Verdict, Cause | None]:
     """Compares the verdict with the source of the release. Adds the place that raised the exception, uses the place's
     class when the verdict is weak, and drops a weak verdict on an exception that the release cannot raise."""
-    raised = _decisive(verdict, list(lives))
+    raised = _decisive(verdict, lives)
     if raised is None:
-        return Judged(verdict)
+        return verdict, None
     release = nearest_release(version)
     cause = cause_of(raised, release, args)
     weak = verdict.failure is None or (verdict.found is not None and verdict.found.weight >= Weight.FAULT)
     if cause is not None and weak and (kind := _finding_kind(cause, raised, verdict)) is not None:
-        return Judged(_by_room(kind, cause, raised, verdict), cause)
-    if cause is None and weak and verdict.found is not None and _is_unheard_of(raised, release):
-        return Judged(Verdict(None, 0.0, signal=verdict.signal, also=verdict.also))
-    return Judged(verdict, cause)
+        return _by_room(kind, cause, raised, verdict), cause
+    if cause is None and weak and verdict.found is not None and raised.place and not _PYTHONS.match(raised.text):
+        kind = raised.text.partition(":")[0].rpartition(".")[2]
+        if cannot_raise(release, kind, raised.place):
+            return Verdict(None, 0.0, signal=verdict.signal, also=verdict.also), None
+    return verdict, cause
 
 
-def _decisive(verdict: Verdict, lives: list[Life]) -> Raised | None:
+def _decisive(verdict: Verdict, lives: Sequence[Life]) -> Raised | None:
     """Returns the exception behind the verdict. Without one, returns the first exception that ended a process."""
     found = verdict.found
-    everything = [raised for life in lives for raised in life.raised]
     if found is not None:
+        everything = (raised for life in lives for raised in life.raised)
         exact = next((raised for raised in everything if raised.line.number == found.line.number), None)
         if exact is not None or found.weight < Weight.FAULT:
             return exact
@@ -307,11 +263,4 @@ def _by_room(kind: str, cause: Cause, raised: Raised, verdict: Verdict) -> Verdi
     signature = Signature(("Error",), weight=Weight.GENERAL)
     failure = classes_by_kind()[kind]
     evidence = Evidence(failure, signature, raised.line, stage, exception, work, raised.fatal, cause.place)
-    also = (*((found,) if found is not None else ()), *verdict.also)
-    return Verdict(failure, sure, evidence, verdict.signal, also)
-
-
-def _is_unheard_of(raised: Raised, release: str | None) -> bool:
-    """Returns whether neither Python nor any statement in the named file can raise this exception."""
-    kind = raised.text.partition(":")[0].rpartition(".")[2]
-    return raised.place is not None and not _PYTHONS.match(raised.text) and cannot_raise(release, kind, raised.place)
+    return Verdict(failure, sure, evidence, verdict.signal, (*((found,) if found else ()), *verdict.also))

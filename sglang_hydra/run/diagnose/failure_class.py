@@ -94,9 +94,8 @@ class Signature:
         if len(line) > _NEAR:  # the time that a pattern takes may grow with the square of what it searches
             start = max(0, line.find(needle) - _NEAR // 4)
             line = line[start : start + _NEAR]
-        return (self.pattern is None or _compiled(self.pattern).search(line) is not None) and (
-            self.unless is None or _compiled(self.unless).search(line) is None
-        )
+        fits = self.pattern is None or _compiled(self.pattern).search(line) is not None
+        return fits and (self.unless is None or _compiled(self.unless).search(line) is None)
 
     def fits_trace(self, frames: Sequence[str]) -> bool:
         """Returns whether the traceback has the required frame, if any. ``^$`` requires a log without frames."""

@@ -51,13 +51,9 @@ def _opened(lines: Iterable[str]) -> Iterator[str]:
 def _column(line: str) -> int | None:
     """Returns the number of the column with the log lines if ``line`` is the header of a CSV table, else None."""
     names = [name.strip().strip('"').casefold() for name in line.strip().lstrip("\ufeff").split(",")]
-    if (
-        len(names) < 2
-        or len(line) > _LONGEST_HEAD
-        or not all(name.replace(" ", "").isidentifier() or name[:1] == "@" for name in names)
-    ):
-        return None
-    return next((at for at, name in enumerate(names) if name in _MESSAGE), None)
+    plain = all(name.replace(" ", "").isidentifier() or name[:1] == "@" for name in names)
+    is_head = plain and len(names) > 1 and len(line) <= _LONGEST_HEAD
+    return next((at for at, name in enumerate(names) if name in _MESSAGE), None) if is_head else None
 
 
 def _of_table(head: str, rest: Iterable[str], column: int) -> Iterator[str]:
@@ -73,11 +69,12 @@ def _of_table(head: str, rest: Iterable[str], column: int) -> Iterator[str]:
 
 
 def _joined(lines: Iterator[str]) -> Iterator[str]:
-    """Joins lines that a terminal or a page of fixed width broke."""
+    """Joins lines that a terminal or a page broke at its width: at the longest length, if many lines have it."""
     first = list(islice(lines, _LOOKED_AT))
-    width = _width(first)
+    lengths = Counter(len(line.rstrip("\r\n")) for line in first if isinstance(line, str))
+    width = max(lengths, default=0)
     rest = chain(first, lines)
-    if width is None:
+    if width not in _WIDTHS or lengths[width] < _LEAST_FULL:
         yield from rest
         return
     begun = ""
@@ -93,13 +90,6 @@ def _joined(lines: Iterator[str]) -> Iterator[str]:
         yield begun
 
 
-def _width(lines: Iterable[str]) -> int | None:
-    """Returns the width at which a terminal broke the lines: the longest length, reached often. Else None."""
-    lengths = Counter(len(line.rstrip("\r\n")) for line in lines if isinstance(line, str))
-    longest = max(lengths, default=0)
-    return longest if longest in _WIDTHS and lengths[longest] >= _LEAST_FULL else None
-
-
 def _texts(line: str) -> list[str]:
     """Splits a whole log that came as one line. Returns an empty list for an ordinary line."""
     if not line.startswith(_OPENS) or (line.count("\\n") < _LEAST_ENDS and not line.startswith('["')):
@@ -107,7 +97,8 @@ def _texts(line: str) -> list[str]:
     try:
         found = list(_of_json(read_json(line, "argument")))
     except (ValueError, RecursionError):
-        found = [] if line[0] in "[{" else [_unescaped(line)]
+        ends = line.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t")
+        found = [] if line[0] in "[{" else [ends.replace('\\"', '"').replace("\\'", "'").strip("b\"'")]
     return [part for text in found for part in text.split("\n")]
 
 
@@ -115,27 +106,16 @@ def _of_json(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for one in value:
-            yield from _of_json(one)
+        yield from chain.from_iterable(map(_of_json, value))
     elif isinstance(value, dict):
         yield max((one for one in value.values() if isinstance(one, str)), key=len, default="")
 
 
-def _unescaped(line: str) -> str:
-    ends = line.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t")
-    return ends.replace('\\"', '"').replace("\\'", "'").strip("b\"'")
-
-
 def _oldest_first(lines: Iterator[str]) -> Iterator[str]:
+    """Reverses the lines if their times only decrease."""
     first = list(islice(lines, _LOOKED_AT))
-    if not _falls(first):
-        return chain(first, lines)
-    kept = [*first, *islice(lines, _MOST_TURNED)]
-    return chain(reversed(kept), lines)
-
-
-def _falls(lines: Iterable[str]) -> bool:
-    """Returns whether the times of the lines only decrease."""
-    times = [found[0] for line in lines if isinstance(line, str) and (found := _TIME.search(line[:_TIME_WITHIN]))]
+    times = [found[0] for line in first if isinstance(line, str) and (found := _TIME.search(line[:_TIME_WITHIN]))]
     pairs = [(one, other) for one, other in pairwise(times) if one != other]
-    return len(pairs) >= _LEAST_TIMES - 1 and all(one > other for one, other in pairs)
+    if len(pairs) < _LEAST_TIMES - 1 or any(one < other for one, other in pairs):
+        return chain(first, lines)
+    return chain(reversed([*first, *islice(lines, _MOST_TURNED)]), lines)

@@ -21,7 +21,7 @@ _ANSWERED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 200')
 _REFUSED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 4\d\d\b')
 # Units of work after which a failure is acquitted: of the server (False), of one request (True).
 _PATIENCE = {False: 25, True: 1}
-_LONGEST_EVIDENCE = 2000
+LONGEST_EVIDENCE = 2000
 _MOST_RAISED, _MOST_ADVISED = 32, 256
 
 
@@ -88,9 +88,8 @@ class Life:
         every rank once the server is ready, because only the first process reports it."""
         if self.ready:
             return Stage.SERVE
-        if not rank and len(self.stages) > 1:  # a line without a header, of any rank
-            return self.furthest
-        return self.stages.get(rank, self.furthest)
+        of_any = not rank and len(self.stages) > 1  # a line without a header
+        return self.furthest if of_any else self.stages.get(rank, self.furthest)
 
     def advance(self, line: Line) -> None:
         """Records a milestone, and acquits earlier failures of the same rank. A progress bar without SGLang's header
@@ -114,12 +113,11 @@ class Life:
         self.troubled = False
         if not self.ready:
             self.ready, self.furthest = True, Stage.SERVE
-        if self.evidence:
-            self._acquit(
-                lambda found: (
-                    self.work - found.work >= _PATIENCE[found.signature.request] and (scheduled or not found.fatal)
-                )
-            )
+
+        def outlived(found: Evidence) -> bool:
+            return self.work - found.work >= _PATIENCE[found.signature.request] and (scheduled or not found.fatal)
+
+        self._acquit(outlived)
 
     def refused(self, text: str) -> None:
         """Records a refused request, and acquits failures of single requests: the server survived them."""
@@ -138,13 +136,8 @@ class Life:
         key = (found.failure.kind, found.weight)
         had = self.evidence.get(key)
         if had is None or (found.time and found.time < had.time):
-            shortened = found.line._replace(text=found.line.text[:_LONGEST_EVIDENCE])
-            found.line = shortened
+            found.line = found.line._replace(text=found.line.text[:LONGEST_EVIDENCE])
             self.evidence[key] = found
-
-    def hear(self, number: int, text: str) -> None:
-        """Keeps a line that may advise something; only the latest ones are kept."""
-        self.advised.append((number, text[:_LONGEST_EVIDENCE]))
 
     def note(self, raised: Raised) -> None:
         """Keeps an exception while the list has capacity; fatal ones have more."""

@@ -57,42 +57,24 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
     """Yields the lines of a file of any size and content, each cut to ``LONGEST`` characters.
 
     Reads UTF-8, or UTF-16 after a byte order mark; replaces invalid bytes."""
-    encoding = "utf-8"
-    rest = b""
     chunk = file.read(_CHUNK)
-    if chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        yield from _read_wide(file, chunk)
-        return
-    dropping = False
+    # PowerShell redirects logs in UTF-16.
+    encoding = "utf-16" if chunk[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    decode = codecs.getincrementaldecoder(encoding)("replace").decode
     escaped = b"\n" not in chunk[:LONGEST] and chunk.count(b"\\n") > _LEAST_ENDS and len(chunk) > LONGEST
+    rest, dropping = "", False
     while chunk:
+        following = file.read(_CHUNK)
+        text = decode(chunk, not following)
         if escaped:  # a whole log in one text, longer than a line may be
-            chunk = chunk.replace(b"\\n", b"\n").replace(b'\\"', b'"')
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            if not dropping:
-                yield line[: LONGEST * 4].decode(encoding, "replace")[:LONGEST]
-            dropping = False
-        if len(rest) > LONGEST * 4:
-            if not dropping:
-                yield rest[: LONGEST * 4].decode(encoding, "replace")[:LONGEST]
-            rest, dropping = b"", True
-        chunk = file.read(_CHUNK)
-    if rest and not dropping:
-        yield rest.decode(encoding, "replace")[:LONGEST]
-
-
-def _read_wide(file: BinaryIO, chunk: bytes) -> Iterator[str]:
-    """Yields the lines of a UTF-16 file; PowerShell redirects logs in this encoding."""
-    decoder = codecs.getincrementaldecoder("utf-16")("replace")
-    rest = ""
-    while chunk:
-        *whole, rest = (rest + decoder.decode(chunk)).split("\n")
-        yield from (line[:LONGEST] for line in whole)
-        rest = rest[-LONGEST:]
-        chunk = file.read(_CHUNK)
-    if rest:
-        yield rest[:LONGEST]
+            text = text.replace("\\n", "\n").replace('\\"', '"')
+        *whole, rest = (rest + text).split("\n")
+        yield from (line[:LONGEST] for line in whole[dropping:])
+        dropping = dropping and not whole
+        if len(rest) > LONGEST or (rest and not following):
+            yield from () if dropping else (rest[:LONGEST],)
+            rest, dropping = "", True
+        chunk = following
 
 
 class Cleaner:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.arguments.tables.table import Argument, known_versions, release
 from sglang_hydra.text.json_types import Json, JsonObject
 
@@ -87,7 +88,7 @@ def _of(sentence: str, version: str | None, args: Mapping[str, object]) -> Advic
         if args.get(argument.name) == wanted:
             return None
         changes[argument.name] = wanted
-    return Advice(SAID + sentence[:_LONGEST], changes, tuple(names))
+    return Advice(without_secrets(SAID + sentence[:_LONGEST]), changes, tuple(names))
 
 
 def _value(value: str, argument: Argument) -> Json:
@@ -100,15 +101,8 @@ def _value(value: str, argument: Argument) -> Json:
             return (int if kind == "int" else float)(value.rstrip("."))
         except ValueError:
             return None
-    return (
-        value if value and not _WORDS.fullmatch(value) and (not argument.choices or value in argument.choices) else None
-    )
-
-
-def changes_of(advice: Sequence[Advice]) -> Iterator[Mapping[str, object]]:
-    """Yields each change that the advice asks for, one argument at a time."""
-    for one in advice:
-        yield from ({name: value} for name, value in one.changes.items())
+    fits = value and not _WORDS.fullmatch(value) and (not argument.choices or value in argument.choices)
+    return value if fits else None
 
 
 _GB = r"(\d{1,6}(?:\.\d{1,4})?)"

@@ -19,11 +19,8 @@ _NEAR = 0.9
 
 def stated_version(text: str) -> str | None:
     """Returns the release in a line: a package's version, an image's tag or an installed path; None without one."""
-    for pattern in _STATED:
-        found = pattern.search(text[:4000])
-        if found:
-            return found["version"]
-    return None
+    found = filter(None, (pattern.search(text[:4000]) for pattern in _STATED))
+    return next((match["version"] for match in found), None)
 
 
 def version_of(names: Collection[str], *, whole: bool = True) -> str | None:
@@ -35,10 +32,7 @@ def version_of(names: Collection[str], *, whole: bool = True) -> str | None:
     releases = _releases()
     if not given:
         return None
-    if whole:
-        exact = [version for version, fields in releases if fields == given]
-    else:
-        exact = [version for version, fields in releases if fields >= given]
+    exact = [version for version, fields in releases if fields == given or (not whole and fields > given)]
     if exact:
         return exact[0] if len(exact) == 1 else f"{exact[0]} to {exact[-1]}"
     version, fields = min(releases, key=lambda release: len(release[1] ^ given))

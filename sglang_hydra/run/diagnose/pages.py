@@ -50,8 +50,5 @@ def _text(failure: FailureClass) -> str:
         f"Again: {'the same command may succeed next time' if failure.retryable else 'the same command fails again'}.",
         f"Known by: {', '.join(known_by(failure))}" if known_by(failure) else "",
     ]
-    return "\n".join(
-        textwrap.fill(part, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        for part in parts
-        if part
-    )
+    wrapper = textwrap.TextWrapper(_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(wrapper.fill, filter(None, parts)))

@@ -11,7 +11,7 @@ from functools import cache
 from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Signature, Stage, Weight
 from sglang_hydra.run.diagnose.forms import as_written
-from sglang_hydra.run.diagnose.life import MILESTONES, STARTED, WORK, Evidence, Life, Raised
+from sglang_hydra.run.diagnose.life import LONGEST_EVIDENCE, MILESTONES, STARTED, WORK, Evidence, Life, Raised
 from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
 from sglang_hydra.run.diagnose.log_advice import LogNumbers, may_advise
 from sglang_hydra.run.diagnose.log_origin import Devices, Others, stated_version
@@ -105,7 +105,9 @@ class LogReader:
             return
         if _TRACEBACK in text:
             self._judge(line)
-            self._begin_trace(line)
+            chained = line.stream in self._chained and not line.headed
+            self._chained.clear() if len(self._chained) > _MOST_LIVES else self._chained.discard(line.stream)
+            self._traces.begin(line.stream, line.rank, chained=chained, fatal=_ITS_OWN_END in text)
             return
         if text.startswith(_CHAINED):
             self._chained.add(line.stream)
@@ -113,7 +115,7 @@ class LogReader:
             self.life.advance(line)
             self.numbers.read(text)
         if may_advise(text):
-            self.life.hear(line.number, text)
+            self.life.advised.append((line.number, text[:LONGEST_EVIDENCE]))
         if self.version is None and "glang" in text:
             self.version = stated_version(text)
         self.devices.read(text)
@@ -121,11 +123,6 @@ class LogReader:
         self._judge(line)
         if _ENDING.search(text) or text.strip() in ("Killed", "Aborted"):
             self.life.end(line)
-
-    def _begin_trace(self, line: Line) -> None:
-        chained = line.stream in self._chained and not line.headed
-        self._chained.clear() if len(self._chained) > _MOST_LIVES else self._chained.discard(line.stream)
-        self._traces.begin(line.stream, line.rank, chained=chained, fatal=_ITS_OWN_END in line.text)
 
     def _start(self, line: Line) -> None:
         """Begins another life of the server, unless another node writes its arguments for the same start."""
@@ -148,50 +145,36 @@ class LogReader:
     def _judge(self, line: Line) -> None:
         text = line.text
         trace, ends = self._traces.of(line.stream, text, headed=line.headed)
-        if self._traces.within(line.stream) and not line.headed:
+        if trace.open:
             return  # frames and their source
-        if ends and trace is not None and trace.code and text.strip() in _WITHOUT_WORDS:
+        if ends and trace.code and text.strip() in _WITHOUT_WORDS:
             text = f"{text.strip()}: {trace.code}"
         exception = ends or looks_like_exception(text)
         shown, wrapper = text, _WRAPPER.match(text)
         if wrapper is not None:
             text = f"{wrapper[0]}RuntimeError: {text[wrapper.end() :]}"
-        needles = list(_needles_in(text))
-        if exception:
-            self.life.broken = self.life.broken or (trace is not None and trace.in_scheduler)
-        ends_process = trace is not None and trace.ends_process
-        if _HARMLESS.search(text) and not (exception and ends_process):
+        fatal = exception and trace.ends_process
+        self.life.broken = self.life.broken or (exception and trace.in_scheduler)
+        if _HARMLESS.search(text) and not fatal:
             return
+        rank = trace.rank or line.rank
         if exception and wrapper is None:
-            self._note(line, text, trace)
+            self._note(line._replace(rank=rank), text, trace)
         self.life.troubled = self.life.troubled or exception
-        if not needles:
+        entries = [entry for needle in _needles_in(text) for entry in _by_needle()[needle]]
+        if not entries:
             return
-        rank = trace.rank if trace is not None else line.rank
-        stage = self._stage(text, trace.stage if trace is not None else None, rank)
-        frames = trace.shown if trace is not None else ()
-        best: Entry | None = None
-        signatures = _by_needle()
-        for needle in needles:
-            for entry in signatures[needle]:
-                signature = entry[2]
-                if best is not None and _rank(entry) >= _rank(best):
-                    continue
-                if line.warning and not signature.in_warning and not exception:
-                    continue
-                if signature.exception and not exception:
-                    continue
-                if signature.stage is not None and signature.stage != stage:
-                    continue
-                if signature.fits_trace(frames) and signature.fits(text, needle):
-                    best = entry
-        if best is not None:
-            _, failure, signature, _ = best
-            line = line._replace(rank=rank, text=shown)
-            place = trace.place if trace is not None else ""
-            fatal = exception and ends_process
-            time = self._time(line)
-            self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work, fatal, place, time))
+        stage = Stage.GRAPHS if "graph failed" in text else trace.stage or self.life.stage_of(rank)
+        frames = trace.shown
+        for _, failure, signature, needle in sorted(entries, key=_rank):
+            warned = line.warning and not signature.in_warning
+            if (warned or signature.exception) and not exception:
+                continue
+            if signature.stage in (None, stage) and signature.fits_trace(frames) and signature.fits(text, needle):
+                line = line._replace(rank=rank, text=shown)
+                work, time = self.life.work, self._time(line)
+                self.life.add(Evidence(failure, signature, line, stage, exception, work, fatal, trace.place, time))
+                return
 
     def _time(self, line: Line) -> str:
         """Returns the time of a line: from its header or text, else from the previous line of its writer."""
@@ -203,19 +186,12 @@ class LogReader:
             self._times[line.stream] = last = written[0]
         return (line.time or last).replace("T", " ").replace(",", ".")
 
-    def _note(self, line: Line, text: str, trace: Trace | None) -> None:
+    def _note(self, line: Line, text: str, trace: Trace) -> None:
         """Keeps an exception with its place, to compare it with SGLang's source."""
         begins = None if _EXCEPTION.match(text) else _EXCEPTION_AT.search(text)
         text = text[begins.start() :] if begins is not None else text
-        place, at, fatal = (trace.raised_at, trace.at, trace.ends_process) if trace is not None else (None, 0, False)
-        rank = trace.rank if trace is not None else line.rank
-        short = line._replace(text=line.text[:_KEPT], rank=rank)
-        self.life.note(Raised(short, text[:_KEPT], place, at, fatal))
-
-    def _stage(self, text: str, traced: Stage | None, rank: str) -> Stage:
-        if "graph failed" in text:
-            return Stage.GRAPHS
-        return traced if traced is not None else self.life.stage_of(rank)
+        short = line._replace(text=line.text[:_KEPT])
+        self.life.note(Raised(short, text[:_KEPT], trace.raised_at, trace.at, trace.ends_process))
 
 
 def _rank(entry: Entry) -> tuple[bool, int, int, int]:
@@ -226,11 +202,7 @@ def _rank(entry: Entry) -> tuple[bool, int, int, int]:
 
 
 def _needles_in(text: str) -> Iterator[str]:
-    for stem, needles in _by_stem():
-        if stem in text:
-            for needle in needles:
-                if needle in text:
-                    yield needle
+    return (needle for stem, needles in _by_stem() if stem in text for needle in needles if needle in text)
 
 
 @cache
@@ -271,7 +243,7 @@ _CUT = re.compile(
 _PACKAGES = re.compile(r"^.*/(?:(?:site|dist)-packages/|sglang/(?=srt/|multimodal_gen/))")
 _OWN_FILE = re.compile(r"^.*/sglang/((?:srt|kernels|jit_kernel|cli)/.*\.py)$")
 _EXCEPTION_AT = re.compile(r"(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception): ")
-_RAISES = ("raise ", "assert ")
+_RAISES, _ERRORS = ("raise ", "assert "), ("Error", "Exception", "Interrupt", ".error:")
 _MOST_FRAMES, _MOST_WRITERS, _FOLLOWING, _LONGEST_CODE = 96, 64, 40, 300
 
 _STAGES = tuple((Stage[name.upper()], re.compile("|".join(found))) for name, found in LOG_LINES["frames"].items())
@@ -338,10 +310,11 @@ class Trace:
     @property
     def stage(self) -> Stage | None:
         """Returns the stage that the frames show, or None."""
-        for stage, pattern in _STAGES:
-            if any(pattern.search(frame) for frame in self.frames):
-                return stage
-        return None
+        shown = (stage for stage, pattern in _STAGES if any(pattern.search(frame) for frame in self.frames))
+        return next(shown, None)
+
+
+_NO_TRACE = Trace()
 
 
 class Traces:
@@ -377,16 +350,14 @@ class Traces:
         trace.source = text.startswith("File")
         return True
 
-    def of(self, stream: str, text: str, *, headed: bool) -> tuple[Trace | None, bool]:
-        """Returns the traceback that a line belongs to, or None, and whether the line is its last one.
+    def of(self, stream: str, text: str, *, headed: bool) -> tuple[Trace, bool]:
+        """Returns the traceback that a line belongs to, or an empty one, and whether the line is its last one.
 
         Further lines of the message belong to it too, until its writer begins another line of its log."""
-        trace = self._traces.get(stream)
-        if trace is None:
-            return None, False
-        if headed:
+        trace = self._traces.get(stream, _NO_TRACE)
+        if headed or trace is _NO_TRACE:
             trace.open = False
-            return None, False
+            return _NO_TRACE, False
         if trace.open and trace.source and not looks_like_exception(text):
             trace.source = False
             trace.code = text.strip()[:_LONGEST_CODE]
@@ -397,9 +368,7 @@ class Traces:
         if trace.open and text[:1].isspace() and text.strip(" ^~"):
             trace.code = text.strip()[:_LONGEST_CODE]
         trace.following += 1
-        if trace.following > _FOLLOWING:
-            return None, False
-        return trace, False
+        return trace if trace.open or trace.following <= _FOLLOWING else _NO_TRACE, False
 
     def left_open(self) -> list[tuple[str, str]]:
         """Returns the writers of unfinished tracebacks, each with the exception above the frames or the last source
@@ -407,14 +376,7 @@ class Traces:
         open_ones = ((stream, trace.above or trace.code) for stream, trace in self._traces.items() if trace.open)
         return [(one, text) for one, text in open_ones if looks_like_exception(text) or text.startswith(_RAISES)]
 
-    def within(self, stream: str) -> bool:
-        """Returns whether a traceback of this writer is open: its frames are being listed."""
-        trace = self._traces.get(stream)
-        return trace is not None and trace.open
-
 
 def looks_like_exception(text: str) -> bool:
     """Returns whether a line alone looks like the end of a traceback."""
-    return _EXCEPTION.match(text) is not None and any(
-        word in text for word in ("Error", "Exception", "Interrupt", ".error:")
-    )
+    return _EXCEPTION.match(text) is not None and any(word in text for word in _ERRORS)

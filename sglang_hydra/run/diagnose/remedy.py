@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from typing import NamedTuple
 
 from sglang_hydra.arguments.layout import arguments_saying
@@ -22,7 +23,7 @@ from sglang_hydra.rules.rule import Facts
 from sglang_hydra.run.diagnose.advice import with_costs
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import FailureClass
-from sglang_hydra.run.diagnose.log_advice import SAID, LogNumbers, changes_of
+from sglang_hydra.run.diagnose.log_advice import SAID, LogNumbers
 from sglang_hydra.run.diagnose.replan import Replanned, replan
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.errors import ConfigError
@@ -39,6 +40,7 @@ _LEAST_STEP = 0.01
 _TRIED = 12
 _ARGUMENT = re.compile(r"[a-z][a-z0-9_.]*=")
 
+_ABSENT = object()
 _COMMAND = "the whole command"
 _PLACE = "the log"
 
@@ -81,14 +83,15 @@ def _with_changes(diagnosis: Diagnosis, planned: Replanned, composer: Composer) 
 def _by_code(diagnosis: Diagnosis) -> Iterator[Offer]:
     """Yields the changes that the log asks for, then those that make the failing condition false."""
     cause = diagnosis.cause
-    asked = list(changes_of(diagnosis.advised))
-    accepted = [change for change in (cause.changes if cause is not None else ()) if change not in asked]
+    asked: list[Change] = [{name: value} for one in diagnosis.advised for name, value in one.changes.items()]
     for change in asked[:MOST_OFFERED]:
         yield Offer(change, f"{_typed(change)} (the log advises it)")
-    for change in accepted[:MOST_OFFERED]:
-        yield Offer(change, f"{_typed(change)} (a condition at {cause.place if cause else ''} is then false)")
-    for change in cause.defaults[:MOST_OFFERED] if cause is not None and not asked else ():
-        yield Offer(change, f"{_typed(change)} (its default: a condition at {cause.place if cause else ''} reads it)")
+    if cause is None:
+        return
+    for change in [change for change in cause.changes if change not in asked][:MOST_OFFERED]:
+        yield Offer(change, f"{_typed(change)} (a condition at {cause.place} is then false)")
+    for change in () if asked else cause.defaults[:MOST_OFFERED]:
+        yield Offer(change, f"{_typed(change)} (its default: a condition at {cause.place} reads it)")
 
 
 def _typed(change: Change) -> str:
@@ -118,10 +121,8 @@ def _planned_offers(
 def _typed_only(plan: Plan) -> list[str]:
     """Returns the plan's command without a randomly drawn seed."""
     words = list(plan.command)
-    if plan.seed_drawn and "--random-seed" in words:
-        at = words.index("--random-seed")
-        del words[at : at + 2]
-    return words
+    at = words.index("--random-seed") if plan.seed_drawn and "--random-seed" in words else len(words)
+    return [*words[:at], *words[at + 2 :]]
 
 
 def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Sequence[Request]) -> Diagnosis:
@@ -183,8 +184,8 @@ def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, com
     """Returns the changes whose plan is clean on every possible GPU class of the log, as text to type."""
     first = planned.plans[0]
     found: list[Offer] = []
-    for tried, change in enumerate(_candidates(failure, diagnosis, first, composer)):
-        if len(found) == MOST_OFFERED or tried == _TRIED:
+    for change in islice(_candidates(failure, diagnosis, first, composer), _TRIED):
+        if len(found) == MOST_OFFERED:
             break
         cleans = [_clean(composer, requests, change, fitted=failure.memory) for requests in planned.requests]
         plans = [plan for plan in cleans if plan is not None]
@@ -203,11 +204,13 @@ def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, compose
         sources += [_fractions(failure, plan), _memory_changes(failure, plan), _fit_remedies(plan, composer)]
     if failure.kind == "oom_load":
         sources.append(_larger_sizes(plan))
-    for source in sources:
-        for change in (_smallest(_in_release(change, plan), plan) for change in source):
-            if change and change not in seen and not _makes_it_worse(failure, change, plan):
-                seen.append(change)
-                yield change
+    for whole in chain(*sources):
+        # Without the values that the plan already has.
+        own = _in_release(whole, plan).items()
+        change = {name: value for name, value in own if plan.values.get(name, _ABSENT) != value}
+        if change and change not in seen and not _makes_it_worse(failure, change, plan):
+            seen.append(change)
+            yield change
 
 
 def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
@@ -239,11 +242,6 @@ def _in_release(change: Change, plan: Plan) -> Change:
     return {new: change[name] for name, new in names.items() if new is not None}
 
 
-def _smallest(change: Change, plan: Plan) -> Change:
-    """Removes from ``change`` the values that the plan already has."""
-    return {name: value for name, value in change.items() if name not in plan.values or plan.values[name] != value}
-
-
 def _declared(failure: FailureClass) -> Iterator[Change]:
     for text in failure.changes:
         name, _, value = text.partition("=")
@@ -256,17 +254,14 @@ def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
     used = plan.values.get("mem_fraction_static")
     if interval is None or interval.empty or not isinstance(used, float) or failure.kind == "oom_load":
         return
+    middle = (interval.low + interval.high) / 2
     if failure.kind == "mem_fraction_too_low":
-        targets = (used + _STEP, (interval.low + interval.high) / 2, interval.high - _LEAST_STEP)
-        wanted = [target for target in targets if target > used]
+        wanted = [target for target in (used + _STEP, middle, interval.high - _LEAST_STEP) if target > used]
     else:
-        targets = (used - _STEP, used - 2 * _STEP, (interval.low + interval.high) / 2)
-        wanted = [target for target in targets if target < used]
-    for target in wanted:
-        fraction = round(min(max(target, interval.low), interval.high), 2)
-        if fraction in interval and fraction != round(used, 2):
-            yield {"mem_fraction_static": fraction}
-            return
+        wanted = [target for target in (used - _STEP, used - 2 * _STEP, middle) if target < used]
+    found = (round(min(max(target, interval.low), interval.high), 2) for target in wanted)
+    good = (fraction for fraction in found if fraction in interval and fraction != round(used, 2))
+    yield from ({"mem_fraction_static": fraction} for fraction in islice(good, 1))
 
 
 def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
@@ -311,12 +306,9 @@ def _larger_sizes(plan: Plan) -> Iterator[Change]:
 
 def _parallel_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
     """Yields other tensor parallel sizes, the nearest first."""
-    size = int(plan.values.get("tp_size") or 1)
-    others = sorted(
-        (other for other in (1, 2, 4, 8, 16) if other != size), key=lambda other: (abs(other - size), other)
-    )
-    here = plan.gpu.count or 8
-    yield from ({"tp_size": other, "nnodes": max(1, other // here)} for other in others)
+    size, here = int(plan.values.get("tp_size") or 1), plan.gpu.count or 8
+    nearest = sorted((1, 2, 4, 8, 16), key=lambda other: (abs(other - size), other))
+    yield from ({"tp_size": other, "nnodes": max(1, other // here)} for other in nearest if other != size)
 
 
 def _smaller_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:

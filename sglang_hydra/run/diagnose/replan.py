@@ -71,7 +71,7 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
         rest = {name: value for name, value in values.items() if name not in typed and name != "model_path"}
         try:
             plan, requests = _minimal(composer, [*model, *chosen], rest, overrides, remarks)
-            ranks = _ranks_of_a_node(plan)
+            ranks = -(-plan.layout.gpus // plan.layout.nodes)  # of a node
             if "gpu" not in typed and (plan.gpu.count or 0) < ranks:
                 chosen.append(Request(f"gpu.count={ranks}", _PLACE, "experiment"))
                 plan, requests = _minimal(composer, [*model, *chosen], rest, overrides, remarks)
@@ -114,11 +114,6 @@ def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
     return found, f"the log names no release, and {found} {why}"
 
 
-def _ranks_of_a_node(plan: Plan) -> int:
-    """Returns the number of GPUs per node: one for each rank there, rounded up."""
-    return -(-plan.layout.gpus // plan.layout.nodes)
-
-
 def _typed_release(overrides: Sequence[Request]) -> str:
     words = [request.text.partition("=") for request in overrides]
     return next((value for name, _, value in reversed(words) if name == "engine.version"), default_release())
@@ -149,14 +144,13 @@ def _model_requests(
     snapshot = _SNAPSHOT.search(path)
     if snapshot is not None:
         path = f"{snapshot[1]}/{snapshot[2]}"
-    if not os.path.exists(path):
-        preset = _preset_of(path, composer)
-        if preset is not None:
-            if preset.path != path:
-                remarks.append(f"{path} is taken for model={preset.name}, by its name")
-            yield Request(f"model={preset.name}", _PLACE, "experiment")
-            return
-    yield Request.typed("model_path", path, _PLACE, "experiment")
+    preset = None if os.path.exists(path) else _preset_of(path, composer)
+    if preset is None:
+        yield Request.typed("model_path", path, _PLACE, "experiment")
+        return
+    if preset.path != path:
+        remarks.append(f"{path} is taken for model={preset.name}, by its name")
+    yield Request(f"model={preset.name}", _PLACE, "experiment")
 
 
 def _preset_of(path: str, composer: Composer) -> Model | None:
@@ -164,14 +158,8 @@ def _preset_of(path: str, composer: Composer) -> Model | None:
     from sglang_hydra.planning.choosing.catalog import models
 
     name = path.rstrip("/").rpartition("/")[2].lower()
-    return next(
-        (
-            preset
-            for preset in models(composer)
-            if not preset.path.startswith("${") and preset.path.rpartition("/")[2].lower() == name
-        ),
-        None,
-    )
+    fixed = (preset for preset in models(composer) if not preset.path.startswith("${"))
+    return next((preset for preset in fixed if preset.path.rpartition("/")[2].lower() == name), None)
 
 
 def gpu_classes_of(diagnosis: Diagnosis, composer: Composer, remarks: list[str]) -> list[str | None]:

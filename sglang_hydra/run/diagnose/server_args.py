@@ -21,6 +21,7 @@ _START = re.compile(r"server_args=(?:ServerArgs\(|\{)")
 _NAME = re.compile(r"\s*(?:([A-Za-z_]\w{0,120})=|(['\"])([A-Za-z_]\w{0,120})\2: )")
 _ENUM = re.compile(r"<[\w.]{1,80}: (.{1,80})>")
 _WRAPPED = re.compile(r"(?:Posix|Windows)?Path\((['\"].*['\"])\)|(?:torch\.)(\w{1,20})", re.DOTALL)
+_TEXT = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'" + r'|"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _LONGEST_VALUE = 20_000
 _CONSTANTS: Mapping[str, object] = {"None": None, "True": True, "False": False}
@@ -34,9 +35,10 @@ def parse_server_args(text: str) -> dict[str, object] | None:
     begin = _START.search(text)
     if begin is None:
         return None
-    values: dict[str, object] = {}
-    for name, written in _items(text, begin.end()):
-        values[name] = HIDDEN if written != "None" and is_secret_name(name) else _value(written)
+    values: dict[str, object] = {
+        name: HIDDEN if written != "None" and is_secret_name(name) else _value(written)
+        for name, written in _items(text, begin.end())
+    }
     if not values:
         return None
     if text.rstrip()[-1:] != (")" if begin[0].endswith("(") else "}"):
@@ -93,7 +95,8 @@ def _end_of_value(text: str, start: int) -> tuple[int, bool]:
     while at < len(text):
         char = text[at]
         if char in "'\"":
-            at = _end_of_text(text, at)
+            quoted = _TEXT.match(text, at)
+            at = quoted.end() if quoted else len(text)
             continue
         if closing and char == closing[-1]:
             closing.pop()
@@ -103,19 +106,6 @@ def _end_of_value(text: str, start: int) -> tuple[int, bool]:
             return at, True
         at += 1
     return len(text), False
-
-
-def _end_of_text(text: str, start: int) -> int:
-    """Returns the position after a quoted Python string."""
-    at = start + 1
-    while at < len(text):
-        if text[at] == "\\":
-            at += 2
-        elif text[at] == text[start]:
-            return at + 1
-        else:
-            at += 1
-    return len(text)
 
 
 def _value(written: str) -> Json:

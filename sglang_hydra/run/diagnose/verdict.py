@@ -84,9 +84,7 @@ def _came_before(found: Evidence, cause: Evidence) -> bool:
 
 def signal_of(exit_code: int | None) -> int | None:
     """Returns the signal that ended a process, from Python's exit code (-9) or a shell's (137); None for no signal."""
-    if exit_code is None:
-        return None
-    number = -exit_code if exit_code < 0 else exit_code - 128
+    number = 0 if exit_code is None else -exit_code if exit_code < 0 else exit_code - 128
     return number if 0 < number <= signal.NSIG else None
 
 
@@ -117,9 +115,6 @@ def _disputes(other: Evidence, first: Evidence) -> bool:
 
 def _by_signal(life: Life, number: int | None) -> Verdict:
     """Returns the verdict from the exit code alone. SIGKILL proves nothing after SGLang killed its own processes."""
-    if number is None or (number == signal.SIGKILL and life.quit):
-        return Verdict(None, 0.0, signal=number)
-    for failure in failure_classes():
-        if number in failure.signals:
-            return Verdict(failure, _BY_SIGNAL_ALONE, signal=number)
-    return Verdict(None, 0.0, signal=number)
+    proves = not (number == signal.SIGKILL and life.quit)
+    failure = next((each for each in failure_classes() if number in each.signals and proves), None)
+    return Verdict(failure, _BY_SIGNAL_ALONE if failure else 0.0, signal=number)

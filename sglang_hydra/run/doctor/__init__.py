@@ -22,7 +22,8 @@ def examine(env: Mapping[str, str], request: Request) -> list[Examination]:
     Writes nothing, and starts only short queries to the request's interpreter and the vendors' tools. Never raises for
     a missing or broken part: that becomes a finding."""
     from sglang_hydra.run.doctor.checks import CHECKS
+    from sglang_hydra.run.doctor.network import check_rdma
     from sglang_hydra.run.doctor.observe import observe
 
     world = observe(env, request)
-    return [check(world) for check in CHECKS if request.transfer or check.name != "check_rdma"]
+    return [check(world) for check in CHECKS if request.transfer or check is not check_rdma]

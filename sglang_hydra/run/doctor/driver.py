@@ -45,7 +45,7 @@ class Need(NamedTuple):
 
 
 def driver_for(cuda: Version) -> Need:
-    return Need(TOOLKIT_DRIVERS.get((cuda[0], cuda[1] if len(cuda) > 1 else 0)), FAMILY_DRIVERS.get(cuda[0]))
+    return Need(TOOLKIT_DRIVERS.get((*cuda, 0)[:2]), FAMILY_DRIVERS.get(cuda[0]))
 
 
 @check("DOC001", "NVIDIA driver")
@@ -72,40 +72,34 @@ def check_driver(world: World) -> Verdict:
         return _before_torch(world, shown, values)
     need = driver_for(wanted)
     values |= {"driver_needed": need.full, "driver_least": need.least}
-    built = f"torch is built for CUDA {values['torch_cuda']}"
-    fix = f"install driver {need.full or 'for CUDA ' + str(values['torch_cuda'])} or newer"
-    fix += ", or a torch built for an older CUDA"
+    found = f"{shown}; torch is built for CUDA {values['torch_cuda']}"
+    newer = need.full or f"for CUDA {values['torch_cuda']}"
+    fix = f"install driver {newer} or newer, or a torch built for an older CUDA"
     if _runs(nvidia.cuda, wanted) or _at_least(nvidia.driver, need.full):
-        return verdict("ok", f"{shown}; {built}")
+        return verdict("ok", found)
     if nvidia.cuda is None and read_version(nvidia.driver) is None:
-        return verdict("unknown", f"{shown}; {built}")
+        return verdict("unknown", found)
     if (nvidia.cuda is not None and nvidia.cuda[0] == wanted[0]) or _at_least(nvidia.driver, need.least):
         limits = "kernels compiled at run time from PTX and newer driver functions fail"
-        return verdict("warning", f"{shown}; {built}: it runs by minor version compatibility, but {limits}", fix)
-    asked = f", which needs driver {need.least} or newer" if need.least else ""
-    return verdict("error", f"{shown}; {built}{asked}", fix)
+        return verdict("warning", f"{found}: it runs by minor version compatibility, but {limits}", fix)
+    return verdict("error", found + (f", which needs driver {need.least} or newer" if need.least else ""), fix)
 
 
 def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Verdict:
     """Compares the driver with the torch that SGLang would install, when no torch for CUDA is installed."""
-    version, torch, cuda = _brought(world)
-    wanted = read_version(cuda)
+    version = world.interpreter.versions.get("sglang") or default_release()
+    needs = release(nearest_known(version) or newest_release()).needs
+    wanted = read_version(needs["cuda"])
     if wanted is None or (nvidia := world.nvidia).cuda is None:
         return Verdict("ok", f"{shown}; no torch for CUDA is installed to compare it with", values=values)
     need = driver_for(wanted)
     values |= {"driver_needed": need.full, "driver_least": need.least}
-    found = f"{shown}; SGLang {version} brings torch {torch} for CUDA {cuda}"
+    torch = needs["packages"]["torch"].removeprefix("==")
+    found = f"{shown}; SGLang {version} brings torch {torch} for CUDA {needs['cuda']}"
     if _runs(nvidia.cuda, wanted) or _at_least(nvidia.driver, need.least):
         return Verdict("ok", found, values=values)
     fix = f"install driver {need.full or need.least} or newer before SGLang"
     return Verdict("warning", f"{found}, which needs driver {need.least} or newer", fix, values=values)
-
-
-def _brought(world: World) -> tuple[str, str, str | None]:
-    """Returns the installed SGLang (else the default release), its torch, and the CUDA of that torch."""
-    version = world.interpreter.versions.get("sglang") or default_release()
-    needs = release(nearest_known(version) or newest_release()).needs
-    return version, needs["packages"]["torch"].removeprefix("=="), needs["cuda"]
 
 
 def _without_gpu(world: World, values: dict[str, str | None]) -> Verdict:
@@ -114,17 +108,9 @@ def _without_gpu(world: World, values: dict[str, str | None]) -> Verdict:
         return Verdict("ok", "no NVIDIA GPU is on this machine's PCI bus, so none is needed", values=values)
     there = f"{nvidia.on_bus} NVIDIA GPU(s) on the PCI bus"
     problem = nvidia.problem or "the driver lists none of them"
-    fix = "sudo nvidia-smi, to see what the driver says; install NVIDIA's driver if there is none"
-    if "mismatch" in problem.lower():
-        fix = "sudo reboot: the driver was upgraded and its old kernel module is still loaded"
-    elif world.container in ("docker", "podman"):
-        fix = "docker run --gpus all ..., with NVIDIA's container toolkit installed on the host"
-    elif world.container == "kubernetes":
-        fix = "resources: {limits: {nvidia.com/gpu: N}} in the pod"
-    elif world.container == "apptainer":
-        fix = "apptainer run --nv ..."
-    elif world.job:
-        fix = "ask the scheduler for GPUs (sbatch --gres=gpu:N), or sudo nvidia-smi to see what the driver says"
+    fixes = _TABLE["without_gpu"]
+    place = world.container if world.container in fixes else "job" if world.job else "host"
+    fix = fixes["mismatch" if "mismatch" in problem.lower() else place]
     return Verdict("error", f"{there}, but the driver does not answer: {problem}", fix, values=values)
 
 
@@ -145,12 +131,9 @@ def check_torch_build(world: World) -> Verdict:
         found = "torch is not installed in the engine's environment"
         needed = world.interpreter.versions.get("sglang") is not None
         return verdict("error" if needed else "unknown", found, _install_torch(world) if needed else None)
-    kinds = [
-        f"{label} {build[name]}"
-        for name, label in (("cuda", "CUDA"), ("hip", "ROCm"), ("xpu", "XPU"))
-        if build.get(name)
-    ]
-    shown = f"torch {version or '(version unknown)'} is built for {' and '.join(kinds) or 'the CPU alone'}"
+    labels = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
+    kinds = " and ".join(f"{label} {build[name]}" for name, label in labels.items() if build.get(name))
+    shown = f"torch {version or '(version unknown)'} is built for {kinds or 'the CPU alone'}"
     wanted = {"nvidia": "cuda", "amd": "hip", "intel": "xpu"}.get(vendor)
     if wanted is not None and not build.get(wanted):
         return verdict("error", f"{shown}, but the accelerator here is {vendor}'s", _install_torch(world))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sglang_hydra.text.json_types import JsonDict, JsonObject
@@ -33,9 +35,7 @@ class Examination:
     values: JsonObject = field(default_factory=dict)
 
     def to_json(self) -> JsonDict:
-        record = asdict(self)
-        record["details"] = list(self.details)
-        return record
+        return {**asdict(self), "details": list(self.details)}
 
 
 class Verdict(NamedTuple):
@@ -60,25 +60,16 @@ class Check:
     look: Look
 
     @property
-    def name(self) -> str:
-        return self.look.__name__
-
-    @property
     def page(self) -> str:
         return self.look.__doc__ or ""
 
     def __call__(self, world: World) -> Examination:
-        verdict = self.look(world)
-        return Examination(self.id, self.subject, *verdict)
+        return Examination(self.id, self.subject, *self.look(world))
 
 
 def check(id: str, subject: str) -> Callable[[Look], Check]:
     """Turns a function into a check. Its docstring is its page: what, why, source, example."""
-
-    def decorate(function: Look) -> Check:
-        return Check(id, subject, function)
-
-    return decorate
+    return partial(Check, id, subject)
 
 
 _GIB = 1 << 30
@@ -102,13 +93,9 @@ def gib(count: float | None) -> float | None:
 
 def numbers(places: Iterable[int]) -> str:
     """Joins sorted numbers, with ranges: ``0-3, 5``."""
-    runs: list[list[int]] = []
-    for place in sorted(set(places)):
-        if runs and place == runs[-1][1] + 1:
-            runs[-1][1] = place
-        else:
-            runs.append([place, place])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    runs = groupby(enumerate(sorted(set(places))), lambda item: item[1] - item[0])
+    ends = [(run[0][1], run[-1][1]) for _, found in runs if (run := list(found))]
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def several(places: Sequence[int], word: str = "GPU") -> str:

@@ -46,9 +46,8 @@ def check_accelerators(world: World) -> Verdict:
     if not seen:
         hidden = f"of {plural(len(every), 'GPU')} here none is visible: {_variable(world)}"
         return verdict("error", hidden, "unset CUDA_VISIBLE_DEVICES")
-    kinds = Counter(
-        f"{gpu.name or 'unnamed'}, {mib(gpu.total_mib)}, compute capability {dotted(gpu.capability)}" for gpu in seen
-    )
+    known = ((gpu.name or "unnamed", mib(gpu.total_mib), dotted(gpu.capability)) for gpu in seen)
+    kinds = Counter(f"{name}, {memory}, compute capability {capability}" for name, memory, capability in known)
     found = "; ".join(f"{count} x {kind}" for kind, count in kinds.items())
     if len(seen) < len(every):
         found += f" (visible of {len(every)})"
@@ -56,23 +55,23 @@ def check_accelerators(world: World) -> Verdict:
         return verdict("warning", f"{found}: {_variable(world)}", "unset CUDA_VISIBLE_DEVICES")
     old = [gpu.number for gpu in seen if gpu.capability is not None and gpu.capability < _OLDEST]
     if old:
-        return verdict(
-            "error", f"{found}: {several(old)} too old, SGLang needs compute capability 7.5", _other(world, old)
-        )
+        rest = ",".join(str(gpu.number) for gpu in seen if gpu.number not in old)
+        fix = f"CUDA_VISIBLE_DEVICES={rest}" if rest else "engine=transformers serves on any GPU that torch supports"
+        return verdict("error", f"{found}: {several(old)} too old, SGLang needs compute capability 7.5", fix)
     if len(kinds) > 1:
-        return verdict("warning", f"{found}: among different GPUs, the smallest decides for all", _same(seen))
+        most = Counter(gpu.name for gpu in seen).most_common(1)[0][0]
+        fix = f"CUDA_VISIBLE_DEVICES={','.join(str(gpu.number) for gpu in seen if gpu.name == most)}"
+        return verdict("warning", f"{found}: among different GPUs, the smallest decides for all", fix)
     return verdict("ok", found)
 
 
 def _other_accelerators(world: World) -> Verdict:
-    probe = world.other
+    probe, wanted = world.other, world.request.gpu
     tried = probe.tried if probe else ()
+    values: dict[str, object] = {"count": probe.total if probe else 0, "visible": 0}
     if probe is not None and probe.device == "cpu":
-        values: dict[str, object] = {"count": probe.total, "visible": 0}
         return Verdict("ok", "none is used: SGLANG_USE_CPU_ENGINE=1 chooses SGLang's CPU engine", values=values)
     if probe is None or not probe.found:
-        values = {"count": probe.total if probe else 0, "visible": 0}
-        wanted = world.request.gpu
         if world.request.device == "cpu":
             return Verdict("ok", f"none was found, and gpu={wanted} needs none", values=values)
         if wanted is not None:
@@ -88,9 +87,8 @@ def _other_accelerators(world: World) -> Verdict:
         "memory_mib": probe.memory_mib,
         "compute_capability": dotted(probe.compute_capability) if probe.compute_capability else None,
     }
-    verdict = partial(Verdict, values=values)
     found = f"{probe.count} x {probe.name or 'unnamed'}, {mib(probe.memory_mib)} ({probe.vendor})"
-    return verdict("ok", found, details=tried)
+    return Verdict("ok", found, None, tried, values)
 
 
 @check("DOC003", "GPU memory")
@@ -106,13 +104,13 @@ def check_gpu_memory(world: World) -> Verdict:
     seen = [gpu for gpu in world.visible if not gpu.problem]
     if not seen:
         return Verdict("unknown" if world.accelerated else "ok", "no NVIDIA GPU to ask")
+    holders = [(gpu, holder) for gpu in seen for holder in gpu.holders or ()]
     values = {
         "free_mib": [_rounded(gpu.free_mib) for gpu in seen],
         "used_mib": [_rounded(gpu.used_mib) for gpu in seen],
         "holders": [
-            {"gpu": gpu.number, "pid": holder.pid, "name": holder.name, "memory_mib": _rounded(holder.memory_mib)}
-            for gpu in seen
-            for holder in gpu.holders or ()
+            {"gpu": gpu.number, "pid": one.pid, "name": one.name, "memory_mib": _rounded(one.memory_mib)}
+            for gpu, one in holders
         ],
     }
     verdict = partial(Verdict, values=values)
@@ -162,18 +160,3 @@ def named(holder: Holder) -> str:
 def _variable(world: World) -> str:
     value = world.env.get("CUDA_VISIBLE_DEVICES") or "''"
     return f"CUDA_VISIBLE_DEVICES={value}: {world.seen.note or 'no GPU is visible'}"
-
-
-def _other(world: World, old: Sequence[int]) -> str:
-    rest = [str(gpu.number) for gpu in world.visible if gpu.number not in old]
-    return (
-        f"CUDA_VISIBLE_DEVICES={','.join(rest)}"
-        if rest
-        else "engine=transformers serves on any GPU that torch supports"
-    )
-
-
-def _same(seen: Sequence[Gpu]) -> str:
-    kinds = Counter(gpu.name for gpu in seen)
-    most = kinds.most_common(1)[0][0]
-    return f"CUDA_VISIBLE_DEVICES={','.join(str(gpu.number) for gpu in seen if gpu.name == most)}"

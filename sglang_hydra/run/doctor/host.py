@@ -8,9 +8,8 @@ from sglang_hydra.releases.records import default_release
 from sglang_hydra.run.doctor.examination import Verdict, check, gib, size
 from sglang_hydra.run.doctor.machine_state import World
 
-_GIB = 1 << 30
 _SEGMENT = 9637888  # bytes that NCCL asks for in its well-known failure: "shared memory segment ... (size 9637888)"
-_SHM_ASKED = 1 * _GIB  # the size in NVIDIA's NCCL guide
+_SHM_ASKED = 1 << 30  # the size in NVIDIA's NCCL guide
 _SHM_TYPED = "32g"  # the size in SGLang's documented docker commands
 
 
@@ -28,22 +27,14 @@ def check_shared_memory(world: World) -> Verdict:
         if ranks > 1:
             return Verdict("error", f"there is none, and {ranks} GPUs need it", _grow(world))
         return Verdict("unknown", "there is none, as on systems other than Linux")
-    values = {
-        "total_gib": gib(shm.total_bytes),
-        "free_gib": gib(shm.free_bytes),
-        "writable": shm.writable,
-        "gpus": ranks,
-    }
-    verdict = partial(Verdict, values=values)
+    sizes = {"total_gib": gib(shm.total_bytes), "free_gib": gib(shm.free_bytes)}
+    verdict = partial(Verdict, values={**sizes, "writable": shm.writable, "gpus": ranks})
     if shm.free_bytes is None:
         return verdict("unknown", "its size cannot be read")
     found = f"{size(shm.free_bytes)} free of {size(shm.total_bytes)}"
     if shm.writable is False:
-        return verdict(
-            "error" if ranks > 1 else "warning",
-            f"{found}, but this user may not write there",
-            "sudo chmod 1777 /dev/shm",
-        )
+        found, fix = f"{found}, but this user may not write there", "sudo chmod 1777 /dev/shm"
+        return verdict("error" if ranks > 1 else "warning", found, fix)
     if ranks > 1 and shm.free_bytes < _SEGMENT * ranks:
         need = size(_SEGMENT * ranks)
         return verdict("error", f"{found}; NCCL needs {need} at least for {ranks} GPUs", _grow(world))
@@ -72,9 +63,9 @@ def check_port(world: World) -> Verdict:
     Why: SGLang listens on its port only once the weights are loaded, and a taken one fails it then.
     Source: SGLang 0.5.2, server_args.py:2594-2653, searches for every other port until one is free.
     Example: port 30000 in use by process 4242 (python) -> error, port=30001"""
-    values = {"port": world.request.port}
-    if world.obstacle is not None:
-        return Verdict("error", world.obstacle.message, world.obstacle.hint, values=values)
+    values, obstacle = {"port": world.request.port}, world.obstacle
+    if obstacle is not None:
+        return Verdict("error", obstacle.message, obstacle.hint, values=values)
     return Verdict("ok", f"{world.request.host}:{world.request.port} is free", values=values)
 
 

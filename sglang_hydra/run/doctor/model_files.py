@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from sglang_hydra.facts.hub import OWN, Access, cached_folder, is_remote_url, read_config
@@ -18,14 +19,7 @@ _WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 # A pointer is three short lines; no weight file is as small.
 _POINTER_BYTES = 1024
 _POINTER_MARK = b"version https://git-lfs"
-_TOKENIZERS = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "vocab.json",
-    "tiktoken.model",
-    "tekken.json",
-    "tokenizer_config.json",
-)
+_TOKENIZER = re.compile(r"(?:tokenizer|tiktoken)\.model|(?:tokenizer|tokenizer_config|vocab|tekken)\.json")
 
 Ask = Callable[[str, Mapping[str, str]], HubAnswer]
 
@@ -88,7 +82,7 @@ def look_in_folder(folder: str, kind: str = "folder") -> ModelFiles:
         kind,
         folder,
         config_problem=problem,
-        tokenizer=any(name in names for name in _TOKENIZERS),
+        tokenizer=any(map(_TOKENIZER.fullmatch, names)),
         weight_bytes=weights_bytes(folder),
         missing=tuple(name for name in listed if name not in there) or (() if listed else ("the weights",)),
         pointers=tuple(name for name in there if _is_pointer(os.path.join(folder, name))),

@@ -22,9 +22,8 @@ def _port(path: Path) -> RdmaPort:
     kinds = {int(file.name): _read(file) for file in (path / "gid_attrs" / "types").glob("*")}
     gids = {index: _read(path / "gids" / str(index)) for index, kind in kinds.items() if kind == "RoCE v2"}
     usable = sorted(index for index, gid in gids.items() if gid.strip("0:") and not gid.startswith("fe80"))
-    return RdmaPort(
-        path.parents[1].name, path.name, "ACTIVE" in _read(path / "state"), _read(path / "link_layer"), tuple(usable)
-    )
+    active, link = "ACTIVE" in _read(path / "state"), _read(path / "link_layer")
+    return RdmaPort(path.parents[1].name, path.name, active, link, tuple(usable))
 
 
 def _read(path: Path) -> str:
@@ -80,19 +79,12 @@ def _problems(world: World, backend: str) -> Iterator[Problem]:
     used = [port for port in ports if port.device in names] or list(ports)
     active = [port for port in used if port.active]
     if down := sorted({port.device for port in used} - {port.device for port in active}):
-        others = ",".join(sorted({port.device for port in ports if port.active})) or "null"
-        yield (
-            "error" if names or not active else "warning",
-            f"{listed(down)} has no active port",
-            (f"disaggregation_ib_device={others}"),
-        )
+        fix = f"disaggregation_ib_device={','.join(sorted({port.device for port in ports if port.active})) or 'null'}"
+        yield "error" if names or not active else "warning", f"{listed(down)} has no active port", fix
     if backend == "nixl" and not names:
         first = (active or used)[0]
-        yield (
-            "warning",
-            "UCX_NET_DEVICES names no device for NIXL",
-            (f"engine.env.UCX_NET_DEVICES={first.device}:{first.number}"),
-        )
+        fix = f"engine.env.UCX_NET_DEVICES={first.device}:{first.number}"
+        yield "warning", "UCX_NET_DEVICES names no device for NIXL", fix
     yield from _gid_problems(env.get(_GID.get(backend, "")), _GID.get(backend), active)
     if world.visible and not world.peer_memory:
         yield "warning", "nvidia_peermem is not loaded: RDMA may not read GPU memory", "sudo modprobe nvidia_peermem"

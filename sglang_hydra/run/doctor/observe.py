@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -26,20 +27,15 @@ def space(path: str) -> Space:
     """Returns the disk under ``path``, and whether this user may write there, or in the nearest existing parent.
 
     Writes nothing: ``access`` reports both a read-only mount and missing rights."""
-    wanted = os.path.abspath(os.path.expanduser(path))
-    existing = wanted
+    wanted = existing = os.path.abspath(os.path.expanduser(path))
     while not os.path.exists(existing):
-        parent = os.path.dirname(existing)
-        if parent == existing:
-            return Space(wanted)
-        existing = parent
+        existing = os.path.dirname(existing)
     writable = os.path.isdir(existing) and os.access(existing, os.W_OK | os.X_OK)
     try:
-        figures = os.statvfs(existing)
-    except (OSError, AttributeError):
+        figures = shutil.disk_usage(existing)
+    except OSError:
         return Space(wanted, writable=writable)
-    unit = figures.f_frsize
-    return Space(wanted, figures.f_blocks * unit, figures.f_bavail * unit, writable)
+    return Space(wanted, figures.total, figures.free, writable)
 
 
 def shared_memory(path: str = _SHM) -> Space | None:
@@ -77,24 +73,19 @@ def observe(env: Mapping[str, str], request: Request) -> World:
     from sglang_hydra.facts.probe import probe_gpu
 
     nvidia = survey_nvidia()
-    # Only without an NVIDIA GPU: the probes of other vendors run their programs.
-    other = None if nvidia.gpus else probe_gpu(env, python=request.python)
-    model = request.model_path
+    model, ask = request.model_path, partial(model_files.ask_hub, access=request.access)
     return World(
         env=env,
         request=request,
         nvidia=nvidia,
-        other=other,
+        # Only without an NVIDIA GPU: the probes of other vendors run their programs.
+        other=None if nvidia.gpus else probe_gpu(env, python=request.python),
         shm=shared_memory(),
         container=container(env),
         job=job(env),
         interpreter=read_interpreter(request.python),
         weights=space(request.download_dir or cache_root(env)),
-        model=model_files.look_for_model(
-            model, env, request.download_dir, ask=partial(model_files.ask_hub, access=request.access)
-        )
-        if model
-        else None,
+        model=model_files.look_for_model(model, env, request.download_dir, ask=ask) if model else None,
         obstacle=port_obstacle(request.host, request.port),
         rdma=rdma_ports(_INFINIBAND) if request.transfer else (),
         peer_memory=_PEER_MEMORY.is_dir(),
@@ -118,7 +109,7 @@ _DISPLAY_CLASS = "0x03"  # display controllers, with and without an output
 
 def survey_nvidia(pci: Path = _PCI) -> Nvidia:
     """Finds the NVIDIA GPUs of this machine, regardless of CUDA_VISIBLE_DEVICES. Never raises."""
-    on_bus = count_on_bus(pci)
+    on_bus = sum(map(_is_nvidia_gpu, pci.glob("*")))
     try:
         with nvml_library() as nvml:
             return _survey(nvml, on_bus)
@@ -126,15 +117,8 @@ def survey_nvidia(pci: Path = _PCI) -> Nvidia:
         return Nvidia(str(failure), on_bus=on_bus)
 
 
-def count_on_bus(pci: Path = _PCI) -> int:
-    """Counts NVIDIA's graphics processors on the PCI bus, with or without a driver."""
-    try:
-        return sum(1 for device in pci.iterdir() if _is_nvidia_gpu(device))
-    except OSError:
-        return 0
-
-
 def _is_nvidia_gpu(device: Path) -> bool:
+    """Returns whether a PCI device is a graphics processor of NVIDIA, with or without a driver."""
     try:
         vendor = (device / "vendor").read_text().strip()
         return vendor == _NVIDIA_VENDOR and (device / "class").read_text().startswith(_DISPLAY_CLASS)
@@ -151,14 +135,9 @@ def _survey(nvml: Any, on_bus: int) -> Nvidia:
             gpus.append(Gpu(index, problem=str(failure)))
         else:
             gpus.append(_gpu(nvml, index, handle))
-    driver = ask_nvml(nvml, "nvmlSystemGetDriverVersion")
-    cuda = ask_nvml(nvml, "nvmlSystemGetCudaDriverVersion_v2")
-    return Nvidia(
-        driver=text_of(driver),
-        cuda=(cuda // 1000, cuda % 1000 // 10) if cuda else None,
-        gpus=tuple(gpus),
-        on_bus=on_bus,
-    )
+    number = ask_nvml(nvml, "nvmlSystemGetCudaDriverVersion_v2")
+    cuda = (number // 1000, number % 1000 // 10) if number else None
+    return Nvidia(None, text_of(ask_nvml(nvml, "nvmlSystemGetDriverVersion")), cuda, tuple(gpus), on_bus)
 
 
 def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:

@@ -30,28 +30,21 @@ def doctor_screen(examinations: Sequence[Examination]) -> list[Line]:
 def doctor_record(examinations: Sequence[Examination]) -> dict[str, object]:
     """Returns the record of ``doctor --json``. ``ok`` is True when no check ended in an error."""
     counts = _counts(examinations)
-    return {
-        "schema": "sglang_hydra.doctor/1",
-        "ok": not counts["error"],
-        "counts": counts,
-        "examinations": [item.to_json() for item in examinations],
-    }
+    found = [item.to_json() for item in examinations]
+    return {"schema": "sglang_hydra.doctor/1", "ok": not counts["error"], "counts": counts, "examinations": found}
 
 
 def _summary(examinations: Sequence[Examination]) -> Line:
     counts = _counts(examinations)
-    counted = (
-        f"{plural(counts['error'], 'error')}, {plural(counts['warning'], 'warning')}, {counts['unknown']} unknown: "
-    )
+    wrong = f"{plural(counts['error'], 'error')}, {plural(counts['warning'], 'warning')}"
     if counts["error"]:
         verdict = text("a server would fail here", "bold red")
     elif counts["warning"]:
         verdict = text("a server may start here; read the warnings", "yellow")
     else:
         verdict = text("no problems found", "bold green")
-    return [text(f"{len(examinations)} looked at; {counted}"), verdict]
+    return [text(f"{len(examinations)} looked at; {wrong}, {counts['unknown']} unknown: "), verdict]
 
 
 def _counts(examinations: Sequence[Examination]) -> dict[State, int]:
-    states: tuple[State, ...] = ("ok", "warning", "error", "unknown")
-    return {state: sum(item.state == state for item in examinations) for state in states}
+    return {state: sum(item.state == state for item in examinations) for state in _STYLES}

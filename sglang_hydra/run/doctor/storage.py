@@ -9,9 +9,8 @@ from sglang_hydra.run.doctor.examination import Verdict, check, gib, listed, siz
 from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, World
 from sglang_hydra.text.words import plural
 
-_GIB = 1 << 30
 # A judgement: when the size is unknown, a disk with less free space is too small for most models.
-_LITTLE = 20 * _GIB
+_LITTLE = 20 << 30
 
 
 @check("DOC011", "disk for weights")
@@ -25,22 +24,16 @@ def check_weights_disk(world: World) -> Verdict:
     if disk is None or disk.free_bytes is None:
         return Verdict("unknown", "its size cannot be read")
     wanted = model.weight_bytes if model else None
-    values = {
-        "path": disk.path,
-        "free_gib": gib(disk.free_bytes),
-        "total_gib": gib(disk.total_bytes),
-        "weights_gib": gib(wanted),
-    }
-    verdict = partial(Verdict, values=values)
+    sizes = {"free_gib": gib(disk.free_bytes), "total_gib": gib(disk.total_bytes), "weights_gib": gib(wanted)}
+    verdict = partial(Verdict, values={"path": disk.path, **sizes})
     found = f"{size(disk.free_bytes)} free on {disk.path}"
     if model is not None and model.complete:
         return verdict("ok", f"{found}; the weights are here already")
     fix = "download_dir=/another/disk, or export HF_HOME=/another/disk"
-    # A partial download is not subtracted, so this may ask for too much space.
-    if wanted is not None and wanted > disk.free_bytes:
-        return verdict("error", f"{found}, {size(wanted)} to download", fix)
     if wanted is not None:
-        return verdict("ok", f"{found}, {size(wanted)} to download")
+        # A partial download is not subtracted, so this may ask for too much space.
+        found, fits = f"{found}, {size(wanted)} to download", wanted <= disk.free_bytes
+        return verdict("ok", found) if fits else verdict("error", found, fix)
     if disk.free_bytes < _LITTLE:
         return verdict("warning", f"{found}, which is little for a model's weights", fix)
     return verdict("ok", found)
@@ -70,9 +63,8 @@ def check_model(world: World) -> Verdict:
     if model.kind == "missing" and name == str(tiny_path()):
         return verdict("ok", f"{name} is made when the server starts")
     if model.kind == "missing":
-        return verdict(
-            "error", f"{name} is not on this machine", "model_path=an existing folder, or a hub id (org/name)"
-        )
+        fix = "model_path=an existing folder, or a hub id (org/name)"
+        return verdict("error", f"{name} is not on this machine", fix)
     if model.kind == "remote":
         return verdict("unknown", f"{name} is read when the server starts")
     obstacle = _local_obstacle(model)
@@ -92,19 +84,14 @@ def check_model(world: World) -> Verdict:
 def _local_obstacle(model: ModelFiles) -> Verdict | None:
     """Returns the problem that prevents serving the local files, or None."""
     if model.unreadable:
-        first = model.unreadable[0]
-        return Verdict(
-            "error", f"this user may not read {listed(model.unreadable)}", f"sudo chmod a+r {model.folder}/{first}"
-        )
+        fix = f"sudo chmod a+r {model.folder}/{model.unreadable[0]}"
+        return Verdict("error", f"this user may not read {listed(model.unreadable)}", fix)
     if model.pointers:
         found = f"{plural(len(model.pointers), 'file')} of weights are Git LFS pointers: {listed(model.pointers)}"
         return Verdict("error", found, f"git -C {model.folder} lfs pull")
     if model.missing:
-        return Verdict(
-            "error",
-            f"{model.folder} lacks {listed(model.missing)}",
-            "download it again, or load_format=dummy to try without weights",
-        )
+        fix = "download it again, or load_format=dummy to try without weights"
+        return Verdict("error", f"{model.folder} lacks {listed(model.missing)}", fix)
     if model.config_problem:
         return Verdict("error", f"{model.folder}: {model.config_problem}", "download its config.json again")
     return None
@@ -122,18 +109,13 @@ def _from_hub(model: ModelFiles, name: str) -> Verdict:
         fix = f"ask for access at https://huggingface.co/{name}, then export HF_TOKEN=..."
         return Verdict("error", f"{part}it is gated{why}; {token}", fix)
     if answer.state == "absent":
-        fix = "model_path=org/name as the hub spells it" + (
-            "" if model.token else "; export HF_TOKEN=... for a private one"
-        )
-        return Verdict("error", f"{part}{answer.why}; {token}", fix)
+        private = "" if model.token else "; export HF_TOKEN=... for a private one"
+        return Verdict("error", f"{part}{answer.why}; {token}", f"model_path=org/name as the hub spells it{private}")
+    part = part or "it is not in the local cache; "
     if "OFFLINE" in answer.why:
         fix = f"unset {answer.why.split()[0]}, or download it first: hf download {name}"
-        return Verdict("error", f"{part or 'it is not in the local cache; '}the hub may not be asked{why}", fix)
+        return Verdict("error", f"{part}the hub may not be asked{why}", fix)
     if answer.state == "silent":
         fix = f"check the network (HF_ENDPOINT, HTTPS_PROXY), or hf download {name} elsewhere and copy the folder"
-        return Verdict("warning", f"{part or 'it is not in the local cache; '}the hub: {answer.why}", fix)
-    return Verdict(
-        "unknown",
-        f"{part or 'it is not in the local cache; '}the hub was not asked{why}; {token}",
-        f"hf download {name}",
-    )
+        return Verdict("warning", f"{part}the hub: {answer.why}", fix)
+    return Verdict("unknown", f"{part}the hub was not asked{why}; {token}", f"hf download {name}")

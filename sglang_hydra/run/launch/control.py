@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from sglang_hydra.run.launch.display import harmless
 from sglang_hydra.run.launch.listening import FOREIGN, port_owner
-from sglang_hydra.run.launch.log import LogTail, log_lines, opened_log
+from sglang_hydra.run.launch.log import LogTail, log_files, log_lines
 from sglang_hydra.run.launch.port import HEALTHY, health_of
 from sglang_hydra.run.launch.processes import Life
 from sglang_hydra.run.launch.server_info import written_comparison
@@ -74,21 +74,16 @@ def condition_of(record: ServerRecord) -> Condition:
         return Condition("gone", "it was killed, or the machine restarted")
     if record.state != READY:
         return Condition(record.state, record.milestone)
-    answer = _health(record)
-    if answer is not None and (taken_by := _other_process(record)):
-        return Condition("taken", f"its port is answered by {taken_by}")
+    place = urlsplit(record.url)
+    answer = health_of(place.hostname or "127.0.0.1", place.port, record.health, _HEALTH_S)
+    owner = port_owner(place.hostname or "127.0.0.1", place.port or 0, record.process.pid) if answer else None
+    if owner is not None and owner.whose == FOREIGN:
+        return Condition("taken", f"its port is answered by {owner.who}")
     if answer == HEALTHY:
         compared = _compared(record)
         return Condition("ready", compared["summary"] if compared else "")
     detail = f"{record.health} gives {answer}" if answer else f"{record.health} gives no answer within {_HEALTH_S:g} s"
     return Condition("busy", detail)
-
-
-def _other_process(record: ServerRecord) -> str | None:
-    """Returns the process that answers in place of a live server, or None if none is seen."""
-    place = urlsplit(record.url)
-    owner = port_owner(place.hostname or "127.0.0.1", place.port or 0, record.process.pid)
-    return owner.who if owner.whose == FOREIGN else None
 
 
 def _compared(record: ServerRecord) -> JsonDict | None:
@@ -110,10 +105,8 @@ def stop(words: Sequence[str], *, as_json: bool = False) -> int:
         ]
         print_json({"schema": "sglang_hydra.stop/1", "servers": stopped})
     else:
-        lines: list[Line] = [
-            [text(record.name, "bold"), text(f" {end.message}")] for record, end in zip(picked, ends, strict=True)
-        ]
-        write(lines or _none())
+        both = zip(picked, ends, strict=True)
+        write([[text(record.name, "bold"), text(f" {end.message}")] for record, end in both] or _none())
     codes = [end.exit_code for end in ends]
     return next((code for code in (ServerError.exit_code, MachineError.exit_code) if code in codes), 0)
 
@@ -127,13 +120,10 @@ def logs(words: Sequence[str], *, follow: bool = False) -> int:
         return 0 if not picked else 2
     record = picked[0]
     path = Path(record.log)
-    with opened_log(path) as files:
-        there = bool(files)
-    if not there:
+    if not log_files(path):
         message = f"{record.name} has no log any more: {path} is not there"
-        write(
-            finding_lines([Finding("error", "LCH011", message, hint=f"{program()} status {record.name}")]), sys.stderr
-        )
+        gone = Finding("error", "LCH011", message, hint=f"{program()} status {record.name}")
+        write(finding_lines([gone]), sys.stderr)
         return MachineError.exit_code
     if not follow:
         for whole in log_lines(path):
@@ -170,13 +160,9 @@ def _stop(record: ServerRecord) -> _End:
         return _End("ended", f"{how}; it is forgotten")
     try:
         # The second signal lets it kill the rest; the last one ends the supervisor and with it the server.
-        for number, patience_s in (
-            (signal.SIGTERM, record.stop_timeout + _EXTRA_S),
-            (signal.SIGTERM, _EXTRA_S),
-            (signal.SIGKILL, _EXTRA_S),
-        ):
+        for number, own_s in ((signal.SIGTERM, record.stop_timeout), (signal.SIGTERM, 0.0), (signal.SIGKILL, 0.0)):
             record.process.send(number)
-            if _ended(record, patience_s):
+            if _ended(record, own_s + _EXTRA_S):
                 seconds = time.monotonic() - begun
                 forget(record)
                 killed = number == signal.SIGKILL
@@ -197,11 +183,6 @@ def _ended(record: ServerRecord, patience_s: float) -> bool:
     return True
 
 
-def _health(record: ServerRecord) -> int | None:
-    place = urlsplit(record.url)
-    return health_of(place.hostname or "127.0.0.1", place.port, record.health, _HEALTH_S)
-
-
 def _none() -> list[Line]:
     """Says that no server exists, or that its file cannot be read."""
     return [[text("No detached server runs here.")], *finding_lines(damaged())]
@@ -216,19 +197,11 @@ def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition
         style = {"ready": "green", "starting": "cyan", "busy": "yellow"}.get(condition.state, "red")
         state = condition.state + (f": {condition.detail}" if condition.detail else "")
         since = record.ended_at or record.ready_at or record.started_at
-        cells = (record.name, record.server_id, record.url, str(record.process.pid))
-        rows.append(
-            [
-                *map(text, cells),
-                text(state, style),
-                text(_since(since)),
-                text(shown(record.model, width=48)),
-                text(record.run_folder, "dim"),
-            ]
-        )
-    failed = [record for record in picked if record.findings]
+        cells = map(text, (record.name, record.server_id, record.url, str(record.process.pid)))
+        model, folder = text(shown(record.model, width=48)), text(record.run_folder, "dim")
+        rows.append([*cells, text(state, style), text(_since(since)), model, folder])
     lines = columns(rows)
-    for record in failed:
+    for record in (record for record in picked if record.findings):
         lines += [[], [text(record.name, "bold")], *finding_lines(record.findings)]
     return lines
 

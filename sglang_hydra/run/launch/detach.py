@@ -121,7 +121,11 @@ def follow(
                     getattr(display, kind)(**event)
         finally:
             display.close()
-        return StartResult(name, INTERRUPTED if signals else 1, () if signals else (_crashed(folder),))
+        if signals:
+            return StartResult(name, INTERRUPTED)
+        message = "the supervisor of the server ended without a message; the server ended with it"
+        crashed = Finding("error", "LCH009", message, ("launch.detach",), f"see {folder / OWN_LOG}")
+        return StartResult(name, 1, (crashed,))
 
 
 @contextlib.contextmanager
@@ -142,7 +146,9 @@ def _supervisor(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             start_new_session=True,
         )
     except OSError as failure:
-        raise MachineError(_cannot_start(failure)) from failure
+        message = f"no process can be started: {failure.strerror or failure}"
+        hint = "ulimit -u shows how many this user may have"
+        raise MachineError(Finding("error", "LCH010", message, ("launch.detach",), hint)) from failure
     finally:
         if not isinstance(errors, int):
             errors.close()
@@ -175,13 +181,3 @@ def _how_to(name: str) -> list[Line]:
         [text(f"  {typed} stop {name}")],
         [],
     ]
-
-
-def _crashed(folder: Path) -> Finding:
-    message = "the supervisor of the server ended without a message; the server ended with it"
-    return Finding("error", "LCH009", message, ("launch.detach",), f"see {folder / OWN_LOG}")
-
-
-def _cannot_start(failure: OSError) -> Finding:
-    message = f"no process can be started: {failure.strerror or failure}"
-    return Finding("error", "LCH010", message, ("launch.detach",), "ulimit -u shows how many this user may have")

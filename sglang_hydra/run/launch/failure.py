@@ -14,7 +14,7 @@ from sglang_hydra.run.launch.signals import FOR_MEMORY
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
-    from sglang_hydra.run.diagnose import Diagnosis
+    from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 
 _LONGEST_QUOTE = 500
 NOT_READY = "not_ready"
@@ -37,20 +37,16 @@ def failure_of(
     """Explains the failure of a server that wrote ``lines`` and ended with ``exit_code`` (None: startup timeout).
 
     ``what`` describes the failure in words, ``advice`` helps in any case."""
-    from sglang_hydra.run.diagnose import UNKNOWN, diagnose
+    from sglang_hydra.run.diagnose.diagnosis import diagnose
+    from sglang_hydra.run.diagnose.failure_class import UNKNOWN
 
     found = diagnose(lines, exit_code)
     if found.kind != HOST_MEMORY:
         what = what.replace(FOR_MEMORY, "")  # SGLang ends its own processes by SIGKILL once one of them has failed
     last = "" if found.known else last_words(lines)
     place = f"its output is in {log}" if log else "its output is above"
-    happened = Finding(
-        level="error",
-        id=id,
-        message=f"{what}; its last line: {last}" if last else what,
-        fields=("engine",),
-        hint=f"{advice}; {place}" if advice else place,
-    )
+    message = f"{what}; its last line: {last}" if last else what
+    happened = Finding("error", id, message, ("engine",), f"{advice}; {place}" if advice else place)
     if found.known:
         return Failure(found.kind, (happened, found.finding), found, exit_code)
     return Failure(NOT_READY if exit_code is None else UNKNOWN, (happened,), None, exit_code)
@@ -76,7 +72,7 @@ def with_smallest_change(
 
 def diagnosis_of(log: Path, exit_code: int | None) -> Diagnosis | None:
     """Diagnoses a server that somebody else ran, by its log; None for an unknown failure."""
-    from sglang_hydra.run.diagnose import diagnose
+    from sglang_hydra.run.diagnose.diagnosis import diagnose
 
     found = diagnose((line.decode("utf-8", "replace") for line in log_lines(log)), exit_code)
     return found if found.known else None

@@ -8,6 +8,7 @@ import secrets
 import socket
 import struct
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.passing.nodes import Head, head_of
@@ -89,8 +90,6 @@ def is_free(port: int) -> bool:
 
 def _must_be_free(head: Head) -> None:
     """Checks that the port is free on every address: torch's store listens on all of node 0's addresses."""
-    from dataclasses import replace
-
     obstacle = port_obstacle("0.0.0.0", head.port)
     if obstacle is not None:
         hint = f"dist_init_addr={Head(head.host, head.port + 1).address} on every node, or stop the other server"
@@ -107,14 +106,8 @@ def _must_lead_here(head: Head) -> None:
         if is_own_address(head.host) or _comes_back(head):
             return
         why = "a message sent there does not come back"
-    except socket.gaierror as failure:
-        why = failure.strerror or str(failure)
     except OSError as failure:
-        why = (
-            f"no answer in {_CONNECT_S:.0f} s"
-            if isinstance(failure, TimeoutError)
-            else failure.strerror or str(failure)
-        )
+        why = _reason(failure)
     message = f"node 0 is this machine, and dist_init_addr={head.address} does not lead to it: {why}"
     own = Head(own_address(), head.port).address
     hint = f"dist_init_addr={own} on every node; or node_rank=1 if this is another node"
@@ -147,6 +140,11 @@ def _comes_back(head: Head) -> bool:
                 return theirs.recv(len(word), socket.MSG_WAITALL) == word
 
 
+def _reason(failure: OSError) -> str:
+    late = isinstance(failure, TimeoutError)
+    return f"no answer in {_CONNECT_S:.0f} s" if late else failure.strerror or str(failure)
+
+
 def _must_be_reachable(head: Head) -> None:
     """Checks that the head's host answers. A refused connection is fine: torch tries again."""
     try:
@@ -154,7 +152,6 @@ def _must_be_reachable(head: Head) -> None:
     except ConnectionRefusedError:
         return
     except OSError as failure:
-        why = f"no answer in {_CONNECT_S:.0f} s" if isinstance(failure, TimeoutError) else failure.strerror
-        message = f"node 0 cannot be reached: host {head.host}, port {head.port}: {why or failure}"
+        message = f"node 0 cannot be reached: host {head.host}, port {head.port}: {_reason(failure)}"
         hint = "dist_init_addr=HOST:PORT as node 0 shows it; firewalls must let the nodes reach each other"
         raise MachineError(Finding("error", "NOD008", message, ("dist_init_addr",), hint)) from failure

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sglang_hydra.compose.grammar import as_override, quoted
+from sglang_hydra.compose.overrides import is_hydras
 from sglang_hydra.compose.schema import PAIR, PRIMARY_NAME
 from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.show.findings import finding_lines
@@ -95,10 +96,8 @@ def ask_hydra(asked: LaunchRequest) -> int:
     finally:
         FOLDERS.reset(token)
         sys.argv = before
-        if full_error is None:
-            os.environ.pop(_FULL_ERROR, None)
-        else:
-            os.environ[_FULL_ERROR] = full_error
+        os.environ.pop(_FULL_ERROR, None)
+        os.environ.update({_FULL_ERROR: full_error} if full_error is not None else {})
     return 0
 
 
@@ -146,7 +145,7 @@ def write_in_run_folder(path: Path, content: str) -> None:
 
 def _words(asked: LaunchRequest) -> list[str]:
     """Returns the overrides for Hydra: ours in canonical form, Hydra's own as typed."""
-    own = [_at_home(request.text) for request in asked.requests if _is_hydras(request.text)]
+    own = [_at_home(request.text) for request in asked.requests if is_hydras(request.text)]
     return [*asked.composer.canonical(asked.requests), *own]
 
 
@@ -158,7 +157,7 @@ def _at_home(word: str) -> str:
 
 def _marked_folder(asked: LaunchRequest, mark: str) -> list[str]:
     """Returns an override for Hydra's default run folder plus ``mark``; nothing with a named folder or config."""
-    named = any(_is_hydras(request.text) and ".run" in request.text for request in asked.requests)
+    named = any(is_hydras(request.text) and ".run" in request.text for request in asked.requests)
     if named or not mark or asked.config_name or asked.config_dirs:
         return []
     return ["hydra.run.dir=outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}" + f"-{mark}"]
@@ -169,10 +168,6 @@ def with_our_sweeper(words: Sequence[str]) -> list[str]:
     because other apps include that config below their own nodes."""
     named = any(word.lstrip("+").startswith("hydra/sweeper=") for word in words)
     return [*words, *([] if named else ["hydra/sweeper=sglang"])]
-
-
-def _is_hydras(word: str) -> bool:
-    return word.lstrip("+~").startswith(("hydra.", "hydra/"))
 
 
 def setup_error(failure: Exception) -> ConfigError:

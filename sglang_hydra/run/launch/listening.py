@@ -7,7 +7,7 @@ import ipaddress
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sglang_hydra.run.launch.processes import tree_of
@@ -96,25 +96,19 @@ def answering(host: str, sockets: Sequence[Socket]) -> list[Socket]:
     """Returns the sockets that get the connections to ``host``: those of the exact address, else those on every
     address. No other server of the same family runs beside a server on every address."""
     found: list[Socket] = []
-    for address in _addresses(host):
-        if address.is_unspecified:
-            found += [each for each in sockets if each.address.version == address.version] or [
-                each for each in sockets if each.address.is_unspecified
-            ]
-            continue
-        exact = [each for each in sockets if each.address == address]
-        same = [each for each in sockets if each.address.is_unspecified and each.address.version == address.version]
-        # A socket on :: accepts IPv4 too, unless an option forbids it.
-        dual = [each for each in sockets if each.address.is_unspecified] if address.version == 4 else []
-        found += exact or same or dual
-    return list(dict.fromkeys(found))
-
-
-def _addresses(host: str) -> Iterator[Address]:
-    with contextlib.suppress(OSError, UnicodeError):
+    try:
         infos = socket.getaddrinfo(host or "0.0.0.0", None, type=socket.SOCK_STREAM)
-        for address in dict.fromkeys(str(info[4][0]).partition("%")[0] for info in infos):
-            yield ipaddress.ip_address(address)
+    except (OSError, UnicodeError):
+        return found
+    everywhere = [each for each in sockets if each.address.is_unspecified]
+    for text in dict.fromkeys(str(info[4][0]).partition("%")[0] for info in infos):
+        address = ipaddress.ip_address(text)
+        exact = [each for each in sockets if each.address == address and not address.is_unspecified]
+        among = sockets if address.is_unspecified else everywhere
+        same = [each for each in among if each.address.version == address.version]
+        # A socket on :: accepts IPv4 too, unless an option forbids it.
+        found += exact or same or (everywhere if address.version == 4 or address.is_unspecified else [])
+    return list(dict.fromkeys(found))
 
 
 def _address(text: str) -> Address:

@@ -33,7 +33,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program
 
 if TYPE_CHECKING:
-    from sglang_hydra.run.diagnose import Diagnosis
+    from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 
 
 _POLL_S = 0.25
@@ -133,7 +133,9 @@ class LocalServer:
     def start(self) -> None:
         """Starts the server. Raises MachineError if it cannot listen or cannot run."""
         if os.name != "posix":
-            raise MachineError(_not_posix())
+            message = f"servers are started on Linux and macOS, this is {sys.platform}"
+            hint = f"{program()} plan works here; start the server where SGLang runs"
+            raise MachineError(Finding("error", "ENG011", message, ("launch",), hint))
         obstacle = None if self.launch.is_remote else port_obstacle(self.launch.host, self.launch.port)
         if obstacle is not None:
             raise MachineError(obstacle)
@@ -221,9 +223,7 @@ class LocalServer:
 
     def outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
         """Returns the outcome, with a finding about the log and the class of a failure."""
-        about_log = self.log_finding
-        found = (*findings, *([about_log] if about_log else []))
-        failed = self.failure
+        found, failed = (*findings, *filter(None, [self.log_finding])), self.failure
         if failed is None:
             return Outcome(exit_code, found)
         return Outcome(exit_code, found, failed.kind, failed.diagnosis, failed.exit_code)
@@ -324,10 +324,9 @@ class LocalServer:
     def _too_late(self) -> ServerError:
         limit_s = self.launch.ready_timeout_s
         self.stop()
+        stage = self._output.milestone if self._output is not None else ""
         what = f"the server was not ready after {limit_s:.0f} s and has been stopped"
-        assert self._output is not None
-        if self._output.milestone:
-            what += f"; its last stage: {self._output.milestone}"
+        what += f"; its last stage: {stage}" if stage else ""
         return self.failed("ENG009", what, advice=f"launch.ready_timeout={limit_s * 2:.0f} waits longer")
 
 
@@ -368,16 +367,6 @@ def run_until_end(
     return server.outcome(INTERRUPTED if signals else 0)
 
 
-def _not_posix() -> Finding:
-    return Finding(
-        level="error",
-        id="ENG011",
-        message=f"servers are started on Linux and macOS, this is {sys.platform}",
-        fields=("launch",),
-        hint=f"{program()} plan works here; start the server where SGLang runs",
-    )
-
-
 _GUARD = Path(__file__).with_name("guard.py")
 
 
@@ -387,7 +376,9 @@ def start_guarded(command: Command, stop_s: float) -> tuple[subprocess.Popen[byt
     watched, watch = (end.detach() for end in socket.socketpair())
     passed = [watched]
     # Python buffers output to a pipe, and the lines are needed at once.
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PATH": _search_path(command), **command.env}
+    # The folder of the engine's interpreter comes first, so that its tools (such as ninja) are found.
+    path = filter(None, (os.path.dirname(command.argv[0]), os.environ.get("PATH", os.defpath)))
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PATH": os.pathsep.join(path), **command.env}
     environment.pop(KEY_FD, None)
     if command.secret is not None:
         passed.append(_pipe_with(command.secret))
@@ -410,12 +401,6 @@ def start_guarded(command: Command, stop_s: float) -> tuple[subprocess.Popen[byt
         for end in passed:
             os.close(end)
     return process, watch
-
-
-def _search_path(command: Command) -> str:
-    """Puts the folder of the engine's interpreter first, so that its tools (such as ninja) are found."""
-    own, rest = os.path.dirname(command.argv[0]), os.environ.get("PATH", os.defpath)
-    return f"{own}{os.pathsep}{rest}" if own else rest
 
 
 def _pipe_with(secret: str) -> int:

@@ -41,11 +41,10 @@ class BoundedLog:
         self._attempt(b"")
 
     def write(self, line: bytes) -> None:
-        if self._file is None and time.monotonic() < self._retry_at:
-            self._drop()
-            return
-        if not self._attempt(line):
-            self._drop()
+        waits = self._file is None and time.monotonic() < self._retry_at
+        if waits or not self._attempt(line):
+            self.lost += 1
+            self._gap += 1
 
     def close(self) -> None:
         """Closes the log; later lines are dropped."""
@@ -80,8 +79,7 @@ class BoundedLog:
         self._flags &= ~os.O_TRUNC
         self._size = os.fstat(self._file.fileno()).st_size
         if self._gap:
-            note = f"\n[{self._gap} lines are missing here: {self.problem}]\n".encode()
-            self._put(note)
+            self._put(f"\n[{self._gap} lines are missing here: {self.problem}]\n".encode())
             self._gap = 0
 
     def _rotate(self) -> None:
@@ -100,10 +98,6 @@ class BoundedLog:
         self._size += written
         if written < len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def _drop(self) -> None:
-        self.lost += 1
-        self._gap += 1
 
 
 def older_files(path: Path) -> tuple[Path, Path]:

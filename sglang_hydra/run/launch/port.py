@@ -38,16 +38,14 @@ def port_obstacle(host: str, port: int, field: str = "port") -> Finding | None:
 def _listen_once_free(host: str, port: int) -> None:
     """Listens once the port is free. Retries a port that nobody listens on: a starting program may hold a socket that
     it inherited from this one between fork and exec. Raises OSError for a port in use."""
-    for attempt in range(_ATTEMPTS):
+    for left in reversed(range(_ATTEMPTS)):
         try:
             _listen(host, port)
+            return
         except OSError as failure:
-            last = attempt == _ATTEMPTS - 1
-            if last or failure.errno != errno.EADDRINUSE or listening(port):
+            if not left or failure.errno != errno.EADDRINUSE or listening(port):
                 raise
             time.sleep(_MOMENT_S)
-        else:
-            return
 
 
 def _listen(host: str, port: int) -> None:
@@ -92,14 +90,9 @@ def health_of(host: str, port: int | None, path: str, timeout_s: float) -> int |
 
 def _finding(host: str, port: int, failure: OSError, field: str) -> Finding:
     if failure.errno == errno.EADDRINUSE:
-        owner = _listener(port)
-        return Finding(
-            level="error",
-            id="ENG006",
-            message=f"port {port} is in use" + (f" by {owner}" if owner else ""),
-            fields=(field,),
-            hint=f"{_elsewhere(host, port, field)}, or {_end_of(port)}",
-        )
+        owner = next((f" by {named(each.pid)}" for each in listening(port) or () if each.pid is not None), "")
+        hint = f"{_elsewhere(host, port, field)}, or {_end_of(port)}"
+        return Finding("error", "ENG006", f"port {port} is in use{owner}", (field,), hint)
     if failure.errno == errno.EACCES:
         return _cannot(host, port, "this user may not listen on it", field, f"{field}=30000, or any above 1023")
     return _cannot(host, port, failure.strerror or str(failure), "host", "host=127.0.0.1 or host=0.0.0.0")
@@ -112,8 +105,8 @@ def _end_of(port: int) -> str:
 
     others = (record for record in records() if record.url.endswith(f":{port}") and record.process.pid != os.getpid())
     alive = [record for record in others if record.life is Life.ALIVE]
-    named = min(alive, key=lambda record: record.started_at, default=None)
-    return f"{program()} stop {named.name}" if named else "stop the other server"
+    oldest = min(alive, key=lambda record: record.started_at, default=None)
+    return f"{program()} stop {oldest.name}" if oldest else "stop the other server"
 
 
 def _elsewhere(host: str, port: int, field: str) -> str:
@@ -126,12 +119,4 @@ def _elsewhere(host: str, port: int, field: str) -> str:
 
 
 def _cannot(host: str, port: int, why: str, field: str, hint: str) -> Finding:
-    return Finding(
-        level="error", id="ENG007", message=f"no server can listen on {host}:{port}: {why}", fields=(field,), hint=hint
-    )
-
-
-def _listener(port: int) -> str | None:
-    """Returns the name and id of the process that listens on the port, or None if this user may not see it."""
-    pid = next((each.pid for each in listening(port) or () if each.pid is not None), None)
-    return named(pid) if pid is not None else None
+    return Finding("error", "ENG007", f"no server can listen on {host}:{port}: {why}", (field,), hint)

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.layout import names_of
+from sglang_hydra.facts.hub import cache_root
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.fit.result import Fit
 from sglang_hydra.planning.engines.base import Machine, read_machine
@@ -17,19 +18,14 @@ from sglang_hydra.planning.making.paths import missing_paths
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.placement import gpu_offsets
 from sglang_hydra.rules.rule import Facts
-from sglang_hydra.run.doctor.examination import mib, numbers
+from sglang_hydra.run.doctor import model_files, observe, storage
+from sglang_hydra.run.doctor.examination import Check, mib, numbers
 from sglang_hydra.run.doctor.gpus import BALANCE, HELD_MIB, LEFT, holder_lines, how_to_stop
-from sglang_hydra.run.doctor.machine_state import Gpu, World
-from sglang_hydra.run.doctor.observe import container
+from sglang_hydra.run.doctor.machine_state import Gpu, HubAnswer, Request, World
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import plural
-
-if TYPE_CHECKING:
-    from sglang_hydra.run.doctor.examination import Check
-    from sglang_hydra.run.doctor.machine_state import ModelFiles
-
 
 # These models need no file on this disk: they are remote or have random weights.
 _MODELS = ("model_path", "speculative_draft_model_path")
@@ -59,12 +55,7 @@ def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
 
 def port_findings(plan: Plan) -> list[Finding]:
     """Returns findings for the ports that the server needs on this node and somebody else uses."""
-    found = []
-    for key, host, port in _ports(plan):
-        obstacle = port_obstacle(host, port, key)
-        if obstacle is not None:
-            found.append(obstacle)
-    return found
+    return [found for key, host, port in _ports(plan) if (found := port_obstacle(host, port, key)) is not None]
 
 
 def path_findings(plan: Plan) -> list[Finding]:
@@ -104,7 +95,7 @@ def version_findings(plan: Plan) -> list[Finding]:
     from sglang_hydra.facts.installed import installed
 
     here = installed(plan.engine.python).versions.get("sglang")
-    if here is None or here == asked:
+    if here in (None, asked):
         return []
     message = f"the plan is made for SGLang {asked}, and the environment of engine.python has {here}"
     hint = f"engine.version={here} plans for the one that is there; engine.python=<an interpreter that has {asked}>"
@@ -119,31 +110,24 @@ def model_findings(plan: Plan, env: Mapping[str, str]) -> list[Finding]:
     # The tiny checkpoint is made when it is first needed.
     if values["load_format"] in _NO_WEIGHTS or values["model_path"] == str(tiny_path()):
         return []
-    found = _checkpoint_findings(plan, env, "model_path", values["revision"])
-    if values["speculative_draft_model_path"]:
-        found += _checkpoint_findings(
-            plan, env, "speculative_draft_model_path", values["speculative_draft_model_revision"]
-        )
-    return found
+    revisions = {"model_path": "revision", "speculative_draft_model_path": "speculative_draft_model_revision"}
+    named = [(field, values[revision]) for field, revision in revisions.items() if values[field]]
+    return [finding for own in named for finding in _checkpoint_findings(plan, env, *own)]
 
 
 def _checkpoint_findings(plan: Plan, env: Mapping[str, str], field: str, revision: str | None) -> list[Finding]:
-    from sglang_hydra.facts.hub import cache_root
-    from sglang_hydra.run.doctor import storage
-    from sglang_hydra.run.doctor.machine_state import Request, World
-    from sglang_hydra.run.doctor.model_files import look_for_model
-    from sglang_hydra.run.doctor.observe import space
-
     path, download_dir = str(plan.values[field]), plan.values["download_dir"]
-    if not path or "\0" in path:
+    if "\0" in path:
         return []
-    files = look_for_model(path, env, download_dir, ask=_not_asking, revision=revision)
+    files = model_files.look_for_model(path, env, download_dir, ask=_not_asking, revision=revision)
     disk = None
     if not files.complete and files.kind in ("hub", "cached"):
-        disk = space(download_dir or cache_root(env))
+        disk = observe.space(download_dir or cache_root(env))
         files = files._replace(weight_bytes=files.weight_bytes or _download_bytes(plan, field))
-    named = _without_tokenizer(plan, files)
-    world = World(env=env, request=Request(model_path=path, download_dir=download_dir), weights=disk, model=named)
+    elsewhere = plan.values["tokenizer_path"] not in (None, plan.values["model_path"])
+    if elsewhere or plan.values["skip_tokenizer_init"]:  # the server reads none from the checkpoint
+        files = files._replace(tokenizer=True)
+    world = World(env=env, request=Request(model_path=path, download_dir=download_dir), weights=disk, model=files)
     found = list(_judged(storage.check_model, world, field))
     if disk is not None:
         found += _judged(storage.check_weights_disk, world, "download_dir")
@@ -154,25 +138,15 @@ def _checkpoint_findings(plan: Plan, env: Mapping[str, str], field: str, revisio
     return found
 
 
-def _not_asking(path: str, env: Mapping[str, str]) -> Any:
+def _not_asking(path: str, env: Mapping[str, str]) -> HubAnswer:
     """Returns whether the hub may be asked, without asking it."""
-    from sglang_hydra.run.doctor.machine_state import HubAnswer
-    from sglang_hydra.run.doctor.model_files import offline_variable
-
-    name = offline_variable(env)
+    name = model_files.offline_variable(env)
     return HubAnswer("not asked", f"{name} is set" if name else "the server asks it when it starts")
 
 
-def _without_tokenizer(plan: Plan, files: ModelFiles) -> ModelFiles:
-    """Ignores missing tokenizer files if the server reads none from the checkpoint."""
-    values = plan.values
-    elsewhere = values["tokenizer_path"] not in (None, values["model_path"])
-    return files._replace(tokenizer=True) if elsewhere or values["skip_tokenizer_init"] else files
-
-
-def _judged(check: Check, world: Any, field: str) -> Iterator[Finding]:
+def _judged(check: Check, world: World, field: str) -> Iterator[Finding]:
     """Yields the doctor's verdict as a finding about ``field``; nothing for ok or unknown."""
-    verdict = check.look(world)
+    verdict = check(world)
     if verdict.state == "error" or verdict.state == "warning":
         details = f": {'; '.join(verdict.details)}" if verdict.details else ""
         yield Finding(verdict.state, check.id, f"{verdict.found}{details}", (field,), verdict.fix)
@@ -186,7 +160,6 @@ def _download_bytes(plan: Plan, field: str) -> int | None:
     return checkpoint_bytes(plan.values, plan.gpu, plan.model)
 
 
-_MIB_PER_GIB = 1024
 _PLACING = [name for meaning in ("tp", "stages", "copies", "nodes", "first_gpu") for name in names_of(meaning)]
 """The arguments that decide which GPUs a server takes."""
 
@@ -204,10 +177,8 @@ def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Find
     if wanted and wanted[-1] >= probe.count:
         findings.append(_too_few(plan, wanted, probe))
     elif probe.vendor == "nvidia" and not probe.mig:
-        from sglang_hydra.run.doctor.observe import survey_nvidia
-
-        world = World(env=env, nvidia=survey_nvidia())
-        findings += memory_findings(plan, world.visible, wanted, in_container=container(env) is not None)
+        world = World(env=env, nvidia=observe.survey_nvidia())
+        findings += memory_findings(plan, world.visible, wanted, in_container=observe.container(env) is not None)
     return read_machine(plan.gpu.device, bytes_free), findings
 
 
@@ -262,7 +233,7 @@ def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
 
     env = {**plan.inherited, **plan.environment}
     facts = Facts(plan.gpu, plan.model, env, plan.values["random_seed"], plan.intent)
-    reserved = max(fit_settings(plan.nodes.fit)[0], used_mib / _MIB_PER_GIB)
+    reserved = max(fit_settings(plan.nodes.fit)[0], used_mib / 1024)
     try:
         return fit_of(plan.resolution, facts, reserved)
     except ConfigError:  # the checkpoint's files have changed since the plan was made
@@ -270,23 +241,18 @@ def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
 
 
 def _room_elsewhere(plan: Plan, visible: Sequence[Gpu], wanted: Sequence[int], held: Sequence[Gpu]) -> list[str]:
-    fixes = [how_to_stop(held)]
-    idle = [place for place, gpu in enumerate(visible) if (gpu.used_mib or 0.0) <= HELD_MIB]
-    if len(idle) >= len(wanted) and "CUDA_VISIBLE_DEVICES" not in os.environ:
-        chosen = ",".join(str(visible[place].number) for place in idle[: len(wanted)])
-        fixes.insert(0, f"CUDA_VISIBLE_DEVICES={chosen} {'with base_gpu_id=0 ' if wanted[0] else ''}takes idle ones")
-    return fixes
+    idle = [str(gpu.number) for gpu in visible if (gpu.used_mib or 0.0) <= HELD_MIB]
+    if len(idle) < len(wanted) or "CUDA_VISIBLE_DEVICES" in os.environ:
+        return [how_to_stop(held)]
+    first = "with base_gpu_id=0 " if wanted[0] else ""
+    return [f"CUDA_VISIBLE_DEVICES={','.join(idle[: len(wanted)])} {first}takes idle ones", how_to_stop(held)]
 
 
 def _other_vendor(plan: Plan, probe: GpuProbe) -> Finding:
     found = f"{probe.count} x {probe.name}" if probe.found else "no accelerator"
-    return Finding(
-        "error",
-        "GPU002",
-        f"the plan is for {_asked(plan)} ({plan.gpu.vendor}), and this machine has {found}: {'; '.join(probe.tried)}",
-        ("gpu",),
-        "start it on a machine that has one; plan works anywhere. gpu=cpu or model=tiny run here",
-    )
+    message = f"the plan is for {_asked(plan)} ({plan.gpu.vendor}), and this machine has {found}"
+    hint = "start it on a machine that has one; plan works anywhere. gpu=cpu or model=tiny run here"
+    return Finding("error", "GPU002", f"{message}: {'; '.join(probe.tried)}", ("gpu",), hint)
 
 
 def _is_other(plan: Plan, probe: GpuProbe) -> bool:
@@ -300,14 +266,11 @@ def _is_other(plan: Plan, probe: GpuProbe) -> bool:
 
 def _other_class(plan: Plan, probe: GpuProbe) -> Finding:
     locked = plan.nodes.lock is not None
-    return Finding(
-        "error" if locked else "warning",
-        "GPU003",
-        f"the {'lock' if locked else 'plan'} is for {_asked(plan)} ({plan.gpu.memory_mib:g} MiB), and this machine "
-        f"has {probe.name} ({probe.memory_mib:g} MiB): the server will resolve its own values",
-        ("gpu",),
-        "make a new lock on this machine" if locked else "gpu=auto plans for this machine",
-    )
+    there = f"this machine has {probe.name} ({probe.memory_mib:g} MiB)"
+    message = f"the {'lock' if locked else 'plan'} is for {_asked(plan)} ({plan.gpu.memory_mib:g} MiB), and {there}"
+    message += ": the server will resolve its own values"
+    hint = "make a new lock on this machine" if locked else "gpu=auto plans for this machine"
+    return Finding("error" if locked else "warning", "GPU003", message, ("gpu",), hint)
 
 
 def _too_few(plan: Plan, wanted: Sequence[int], probe: GpuProbe) -> Finding:
@@ -315,8 +278,7 @@ def _too_few(plan: Plan, wanted: Sequence[int], probe: GpuProbe) -> Finding:
     fields = [name for name in _PLACING if name in plan.intent]
     shown = f"{'GPU' if len(wanted) == 1 else 'GPUs'} {numbers(wanted)}"
     message = f"the plan takes {shown}, and {plural(probe.count, 'GPU')} can be seen here{hidden}"
-    least = wanted[0] + probe.count >= 1 and wanted[0] == 0
-    hints = [f"tp_size={1 << (probe.count.bit_length() - 1)}" if least and probe.count else "base_gpu_id=0"]
+    hints = ["base_gpu_id=0" if wanted[0] or not probe.count else f"tp_size={1 << (probe.count.bit_length() - 1)}"]
     if probe.total > probe.count:
         hints.append("make more GPUs visible in CUDA_VISIBLE_DEVICES")
     if plan.values["nnodes"] == 1:

@@ -36,7 +36,7 @@ from sglang_hydra.text.screen import Line, text, write
 from sglang_hydra.text.words import plural
 
 if TYPE_CHECKING:
-    from sglang_hydra.run.diagnose import Diagnosis
+    from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 
 Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
 
@@ -102,9 +102,8 @@ def serve_here(asked: LaunchRequest, plan: Plan) -> int:
     if not may_start(plan):
         return 2
     if is_stopped:
-        message = (
-            f"Not started: {plural(len(wrong), 'error')} of this machine; launch.force=true starts it all the same"
-        )
+        errors = plural(len(wrong), "error")
+        message = f"Not started: {errors} of this machine; launch.force=true starts it all the same"
         write([[text(message, "bold red")]])
         return MachineError.exit_code
     run = _run_detached if plan.nodes.launch.detach else _run
@@ -113,8 +112,7 @@ def serve_here(asked: LaunchRequest, plan: Plan) -> int:
         return with_smallest_change(findings, diagnosis, plan, asked.composer, asked.requests)
 
     node = f"-node{plan.values['node_rank']}" if plan.values["nnodes"] > 1 else ""
-    mark = f"{plan.values['port']}{node}"
-    return in_hydra(asked, lambda: run(plan, found.machine, explain), mark)
+    return in_hydra(asked, lambda: run(plan, found.machine, explain), f"{plan.values['port']}{node}")
 
 
 def _settle_engine(asked: LaunchRequest, plan: Plan, machine: Machine) -> Plan:

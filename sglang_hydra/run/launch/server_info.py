@@ -114,20 +114,16 @@ def compared_with_written_plan(launch: Launch, folder: Path, server: LocalServer
     started for that plan, is not the planned one."""
     from sglang_hydra.run.launch.as_planned import must_be_planned
 
-    plan = _written_plan(launch, folder)
-    compared = plan if isinstance(plan, Finding) else compared_with_plan(plan, launch.host, launch.port, folder)
-    if server is not None and not isinstance(plan, Finding):
-        must_be_planned(plan, compared, server.owner, server)
-    return compared
-
-
-def _written_plan(launch: Launch, folder: Path) -> Plan | Finding:
     try:
-        return written_plan(folder, launch.command.secret)[0]
+        plan, _ = written_plan(folder, launch.command.secret)
     except SglangHydraError as failure:
         return not_compared(str(failure))
     except Exception as failure:  # noqa: BLE001 - as above
         return not_compared(f"a mistake of this program: {type(failure).__name__}: {failure}")
+    compared = compared_with_plan(plan, launch.host, launch.port, folder)
+    if server is not None:
+        must_be_planned(plan, compared, server.owner, server)
+    return compared
 
 
 def written_plan(
@@ -157,7 +153,7 @@ def read_server_info(
 
     pages = [NEW_PAGE, OLD_PAGE] if at_least(version, _NEW_SINCE) else [OLD_PAGE, NEW_PAGE]
     pages.append(_MODELS)  # of a server with neither page: its owner
-    until = time.monotonic() + wait_s
+    until, late_words = time.monotonic() + wait_s, f"it did not answer within {wait_s:g} s"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     for page in pages:
@@ -174,14 +170,13 @@ def read_server_info(
             with connection.getresponse() as answer:
                 status, content = answer.status, _read(answer)
         except (OSError, http.client.HTTPException) as failure:
-            if isinstance(failure, TimeoutError) or time.monotonic() >= until:
-                raise _late(wait_s) from failure
-            raise NoServerInfo(f"{page}: {failure or type(failure).__name__}") from failure
+            is_late = isinstance(failure, TimeoutError) or time.monotonic() >= until
+            raise NoServerInfo(late_words if is_late else f"{page}: {failure or type(failure).__name__}") from failure
         finally:
             late.cancel()
             connection.close()
         if time.monotonic() >= until:
-            raise _late(wait_s)
+            raise NoServerInfo(late_words)
         if status == http.client.OK and page == _MODELS:
             raise _other_server(content)
         if status == http.client.OK:
@@ -216,10 +211,6 @@ def _other_server(content: bytes) -> NoServerInfo:
     except (NoServerInfo, LookupError, TypeError, AttributeError):
         who = f"{_MODELS} is all that it has"
     return NoServerInfo(f"it is no server of SGLang: {NEW_PAGE} is not there, and {who}", _NOT_OURS)
-
-
-def _late(wait_s: float) -> NoServerInfo:
-    return NoServerInfo(f"it did not answer within {wait_s:g} s")
 
 
 def _read(answer: Any) -> bytes:
@@ -265,15 +256,14 @@ def not_compared(why: str) -> Finding:
 
 def write_comparison(folder: Path, plan: Plan, compared: Comparison) -> None:
     """Writes ``actual.json`` to a run folder. Raises MachineError if it cannot be written."""
-    record = json.dumps(compared.to_json(plan), indent=2, allow_nan=False)
-    write_in_run_folder(folder / ACTUAL, record + "\n")
+    write_in_run_folder(folder / ACTUAL, json.dumps(compared.to_json(plan), indent=2, allow_nan=False) + "\n")
 
 
 def curl_line(plan: Plan, url: str, *, stream: bool = True) -> str:
     """Returns ``curl -N URL/v1/chat/completions ...`` for a server of ``plan`` at ``url``. The API key is ``$KEY``."""
     name = plan.values["served_model_name"] or plan.values["model_path"]
-    body: dict[str, object] = {"model": name, "messages": [{"role": "user", "content": "Hello!"}]}
-    body |= {"stream": True, "max_tokens": 32} if stream else {"max_tokens": 32}
+    body = {"model": name, "messages": [{"role": "user", "content": "Hello!"}], **({"stream": True} if stream else {})}
+    body["max_tokens"] = 32
     key = ' -H "Authorization: Bearer $KEY"' if plan.secrets else ""
     typed = f"-H 'Content-Type: application/json' -d {shell_word(json.dumps(body))}"
     return f"curl -N {url}/v1/chat/completions{key} {typed}"

@@ -104,12 +104,12 @@ def _out_of_bounds(content: JsonObject) -> str | None:
     for record, specs in looked_at:
         for name, value in record.items():
             spec = specs.get(name, {})
-            is_other = value not in spec.get("enum", (value,))
+            fits = value in spec.get("enum", (value,))
             if isinstance(value, str):
-                is_other = is_other or re.search(spec.get("pattern", ""), value) is None
+                fits = fits and re.search(spec.get("pattern", ""), value) is not None
             elif isinstance(value, int | float):
-                is_other = is_other or not spec.get("minimum", value) <= value <= spec.get("maximum", value)
-            if is_other:
+                fits = fits and spec.get("minimum", value) <= value <= spec.get("maximum", value)
+            if not fits:
                 return f"{name} is {value!r}"[:100]
     return None
 
@@ -143,21 +143,18 @@ _MOST_ALIKE = 1000
 
 def state_folder() -> Path:
     """Returns the state folder: SGLANG_HYDRA_STATE_DIR, else sglang_hydra below XDG_STATE_HOME."""
-    own = os.environ.get(STATE_DIR_VARIABLE)
-    if own:
-        return Path(own).expanduser().absolute()
-    base = os.environ.get("XDG_STATE_HOME")
+    own, base = os.environ.get(STATE_DIR_VARIABLE), os.environ.get("XDG_STATE_HOME", "")
     # The XDG specification says to ignore a relative path.
-    folder = Path(base) if base and os.path.isabs(base) else Path("~/.local/state").expanduser()
-    return folder / "sglang_hydra"
+    home = base if os.path.isabs(base) else "~/.local/state"
+    return Path(own or f"{home}/sglang_hydra").expanduser().absolute()
 
 
 def records() -> list[ServerRecord]:
     """Returns every server with a readable file, by name. ``damaged`` reports the others."""
-    found: list[ServerRecord | None] = []
+    found: list[ServerRecord] = []
     with contextlib.suppress(OSError):
-        found += map(_read, _files())
-    return [record for record in found if record is not None]
+        found += filter(None, map(_read, _files()))
+    return found
 
 
 def damaged() -> list[Finding]:
@@ -173,10 +170,9 @@ def damaged() -> list[Finding]:
         try:
             read_record(path)
         except NoRecord as failure:
-            if not os.path.lexists(path):
-                continue  # its server was stopped meanwhile
             hint = f"pgrep -af supervisor.py shows servers that live; then mv {_quoted(path)} {_quoted(path)}.old"
-            found.append(_damage(f"{path} is left out: {failure}", hint))
+            if os.path.lexists(path):  # else its server was stopped meanwhile
+                found.append(_damage(f"{path} is left out: {failure}", hint))
     return found
 
 
@@ -187,7 +183,9 @@ def claim(record: ServerRecord) -> ServerRecord:
         folder = _folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _alone(folder):
-            _forget_old()
+            for old in records():
+                if old.ended_at is not None and time.time() - old.ended_at > _FORGET_AFTER_S:
+                    forget(old)
             for number in range(1, _MOST_ALIKE):
                 named = replace(record, name=record.name if number == 1 else f"{record.name}-{number}")
                 path = _path(named.name)
@@ -252,11 +250,8 @@ def named(word: str, known: Sequence[ServerRecord]) -> list[ServerRecord]:
     exactly = [record for record in known if word in (record.name, record.url, record.url.rpartition(":")[2])]
     if exactly or not word:
         return exactly
-    return [
-        record
-        for record in known
-        if record.name.startswith(word) or (len(word) >= _SHORTEST_ID and record.server_id.startswith(word))
-    ]
+    id = word if len(word) >= _SHORTEST_ID else "no id"
+    return [record for record in known if record.name.startswith(word) or record.server_id.startswith(id)]
 
 
 def _no_such(word: str, known: Sequence[ServerRecord], verb: str) -> Finding:
@@ -267,11 +262,9 @@ def _no_such(word: str, known: Sequence[ServerRecord], verb: str) -> Finding:
         return Finding("error", "LCH007", f"{short(word)} cannot be reached: {broken.message}", hint=broken.remedies)
     names = [record.name for record in known]
     near = nearest(word, names)
-    there = (
-        f"there are {', '.join(names)}" if names else "none was started with launch.detach=true, or all were stopped"
-    )
-    hint = f"{verb} {near}" if near else None
-    return Finding("error", "LCH007", f"no detached server is named {short(word)!r}: {there}", hint=hint)
+    there = f"there are {', '.join(names)}" if names else "none was started with launch.detach=true, or all have ended"
+    message = f"no detached server is named {short(word)!r}: {there}"
+    return Finding("error", "LCH007", message, hint=f"{verb} {near}" if near else None)
 
 
 @contextlib.contextmanager
@@ -283,12 +276,6 @@ def _alone(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _forget_old() -> None:
-    for record in records():
-        if record.ended_at is not None and time.time() - record.ended_at > _FORGET_AFTER_S:
-            forget(record)
 
 
 def _files() -> list[Path]:

@@ -118,15 +118,13 @@ def supervise(launch: Launch, record: ServerRecord, events: Events, *, comparing
         events.emit("claimed", name=record.name)
         events.reached = lambda milestone: update(replace(record, milestone=milestone))
         outcome = serve(launch, events, on_ready=ready, loud=False)
-    except MachineError as failure:
+    except BaseException as failure:
         if claimed:
             forget(record)
+        if not isinstance(failure, MachineError):
+            raise
         events.end(failure.exit_code, failure.findings)
         return failure.exit_code
-    except BaseException:
-        if claimed:
-            forget(record)
-        raise
     if outcome.exit_code in (0, INTERRUPTED):
         forget(record)
     else:
@@ -166,8 +164,10 @@ def _asked_to_end(number: int, frame: FrameType | None) -> NoReturn:
 
 def main() -> int:
     orders = json.loads(_first_line(0))
-    launch, record = _launch_of(orders["launch"]), _record_of(orders["record"])
-    events = Events(1)
+    own = name_of(os.getpid())
+    assert own is not None
+    record = ServerRecord(process=own, started_at=time.time(), **orders["record"])
+    launch, events = _launch_of(orders["launch"]), Events(1)
     # The end of the session or terminal that started us must not end the server.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _asked_to_end)
@@ -175,13 +175,10 @@ def main() -> int:
     try:
         return supervise(launch, record, events, comparing=bool(orders.get("comparing")))
     finally:
-        _remove_if_empty(Path(record.run_folder) / OWN_LOG)
-
-
-def _remove_if_empty(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        if path.stat().st_size == 0:
-            path.unlink()
+        log = Path(record.run_folder) / OWN_LOG
+        with contextlib.suppress(OSError):
+            if log.stat().st_size == 0:
+                log.unlink()
 
 
 def _first_line(source: int) -> bytes:
@@ -201,12 +198,6 @@ def _launch_of(content: dict[str, Any]) -> Launch:
 
     log = content.pop("log_file")
     return Launch(command=Command(**content.pop("command")), log_file=Path(log) if log else None, **content)
-
-
-def _record_of(content: dict[str, Any]) -> ServerRecord:
-    own = name_of(os.getpid())
-    assert own is not None
-    return ServerRecord(process=own, started_at=time.time(), **content)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sglang_hydra.arguments.tables.order import at_least
@@ -26,7 +27,7 @@ from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.run.launch.preflight import Preflight, preflight
 from sglang_hydra.run.launch.serve import launch_of, stopped_lines
 from sglang_hydra.run.launch.server_info import after_start, curl_line
-from sglang_hydra.run.topology.server_group import Member, ServerGroup
+from sglang_hydra.run.topology.server_group import Member, ServerGroup, of_server
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.topology import topology_screen
 from sglang_hydra.text.errors import ConfigError, MachineError, ServerError
@@ -43,11 +44,13 @@ def serve_topology(asked: LaunchRequest, plan: Plan, in_slurm: Callable[[LaunchR
 
     ``plan`` is the plan of their shared settings; ``in_slurm`` runs them for launch=slurm. Returns the exit code.
     Raises ConfigError and MachineError before anything starts."""
-    requests = [*asked.requests, *_free_port(plan)]
-    if len(requests) > len(asked.requests):
+    node = plan.nodes.topology.router
+    key, port = ("port", plan.values["port"]) if node.port is None else ("topology.router.port", node.port)
+    if port == 0:
+        requests = [*asked.requests, Request.typed(key, free_port(), f"{key}=0: one that was free")]
         topology = plan_topology(asked.composer, requests, seed=plan.values["random_seed"], is_free=is_free)
     else:
-        topology = plan_topology(asked.composer, requests, common=plan, is_free=is_free)
+        topology = plan_topology(asked.composer, asked.requests, common=plan, is_free=is_free)
     write(topology_screen(topology, everything=asked.everything))
     if topology.launchable is False and not (topology.ok and plan.nodes.launch.force):
         return 2
@@ -68,12 +71,15 @@ def look_at_machine(topology: Topology) -> list[Preflight]:
     make_if_tiny(common.values["model_path"])
     checked = [preflight(server.plan) for server in topology.servers]
     choose("sglang", common.engine.python, checked[0].machine, None)
-    found: dict[Finding, list[Server]] = {}
+    found: dict[Finding, list[str]] = {}
     for server, look in zip(topology.servers, checked, strict=True):
         for finding in look.findings:
-            found.setdefault(finding, []).append(server)
+            found.setdefault(finding, []).append(server.name)
     every = len(topology.servers)
-    findings = [finding if len(who) == every else _of(who, finding) for finding, who in found.items()]
+    findings = [
+        finding if len(who) == every else replace(finding, message=f"{', '.join(who)}: {finding.message}")
+        for finding, who in found.items()
+    ]
     findings += filter(None, [absent(topology.router), *_router_ports(topology)])
     if any(finding.level == "error" for finding in findings):
         raise MachineError(*findings)
@@ -102,30 +108,21 @@ def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
     )
 
 
-def group_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> ServerGroup:
-    """Returns the unstarted processes of a topology. Logs go below ``folder``."""
-    members = members_of(topology, checked, folder)
-    router = router_launch(topology, folder / "router.log" if folder else None)
-    go_on = topology.common.nodes.topology.on_worker_exit == "continue"
-    return ServerGroup(members, router, display_for(), go_on=go_on)
-
-
 def members_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> list[Member]:
     """Returns the servers of a topology as launches on this machine."""
+    logs = [folder_of(folder, server) / "server.log" if folder else None for server in topology.servers]
     return [
-        Member(
-            server.name,
-            server.role,
-            launch_of(server.plan, look.machine, folder_of(folder, server) / "server.log" if folder else None),
-        )
-        for server, look in zip(topology.servers, checked, strict=True)
+        Member(server.name, server.role, launch_of(server.plan, look.machine, log))
+        for server, look, log in zip(topology.servers, checked, logs, strict=True)
     ]
 
 
 def _run(topology: Topology, checked: Sequence[Preflight]) -> int:
     """Writes the plans to Hydra's run folder, starts everything and waits for the end."""
     folder = leave_plans(topology)
-    group = group_of(topology, checked, folder)
+    members, router = members_of(topology, checked, folder), router_launch(topology, folder / "router.log")
+    go_on = topology.common.nodes.topology.on_worker_exit == "continue"
+    group = ServerGroup(members, router, display_for(), go_on=go_on)
 
     def ready(server: LocalServer, seconds: float) -> None:
         write([[], *_compared(topology, folder, group), *_ready_lines(topology, seconds)])
@@ -151,12 +148,6 @@ def folder_of(folder: Path, server: Server) -> Path:
     return folder / f"{server.role}-{server.index}"
 
 
-def _of(servers: Sequence[Server], finding: Finding) -> Finding:
-    from dataclasses import replace
-
-    return replace(finding, message=f"{', '.join(server.name for server in servers)}: {finding.message}")
-
-
 def _router_ports(topology: Topology) -> list[Finding | None]:
     router, node = topology.router, topology.common.nodes.topology.router
     key = "port" if node.port is None else "topology.router.port"
@@ -164,15 +155,6 @@ def _router_ports(topology: Topology) -> list[Finding | None]:
     if router.prometheus_port is not None:
         obstacles.append(port_obstacle(node.prometheus_host, router.prometheus_port, "topology.router.prometheus_port"))
     return obstacles
-
-
-def _free_port(plan: Plan) -> list[Request]:
-    """Returns, for ``port=0``, a request for a free port; else nothing."""
-    node = plan.nodes.topology.router
-    key = "port" if node.port is None else "topology.router.port"
-    if (plan.values["port"] if node.port is None else node.port) != 0:
-        return []
-    return [Request.typed(key, free_port(), f"{key}=0: one that was free")]
 
 
 def _compared(topology: Topology, folder: Path, group: ServerGroup) -> Iterator[Line]:
@@ -195,7 +177,7 @@ def compared_lines(topology: Topology, lines_of: Callable[[Server], list[Line]])
         try:
             lines = lines_of(server)
         except ServerError as failure:
-            raise ServerError(*(_of([server], finding) for finding in failure.findings)) from None
+            raise of_server(server.name, failure) from None
         names_by_lines.setdefault(tuple(tuple(line) for line in lines), []).append(server.name)
     for lines_of_all, names in names_by_lines.items():
         yield [text(", ".join(names), "bold")]

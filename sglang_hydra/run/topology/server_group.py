@@ -147,7 +147,7 @@ class ServerGroup(LocalServer):
             for wait in waits:
                 if wait.failure is not None and not self._stop_requested:
                     self.failure = self._one(wait.called).failure
-                    raise _named(wait.called, wait.failure)
+                    raise of_server(wait.called, wait.failure)
             for name in self._ended():
                 if name not in each:
                     raise self._gone(name)
@@ -166,7 +166,8 @@ class ServerGroup(LocalServer):
                     continue
                 missed.append(name)
                 gone = self._gone(name)
-                if name == ROUTER or not self._go_on or not self._can_serve():
+                alive = {self._roles[other] for other, server in self.servers.items() if server.pid is not None}
+                if name == ROUTER or not self._go_on or alive != set(self._roles.values()):
                     raise gone
                 left = ", ".join(other for other in self.servers if other not in missed)
                 with self._lock:
@@ -177,10 +178,6 @@ class ServerGroup(LocalServer):
         router = [ROUTER] if self._process is not None and super().pid is None else []
         return [*(name for name, server in self.servers.items() if server.pid is None), *router]
 
-    def _can_serve(self) -> bool:
-        alive = {self._roles[name] for name, server in self.servers.items() if server.pid is not None}
-        return alive == set(self._roles.values())
-
     def _one(self, name: str) -> LocalServer:
         return self if name == ROUTER else self.servers[name]
 
@@ -189,16 +186,15 @@ class ServerGroup(LocalServer):
         server = self._one(name)
         code = server.wait()
         if server.lost_port:
-            return _named(name, server.port_lost("it was stopped"))
+            return of_server(name, server.port_lost("it was stopped"))
         return server.failed("TOP022" if name == ROUTER else "TOP021", f"{name} ended: {describe_exit(code)}", code)
 
     def outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
         """Returns the outcome, with findings about all logs."""
         every = [*self.servers.values(), self]
-        about_logs = [server.log_finding for server in every]
+        about_logs = filter(None, (server.log_finding for server in every))
         kinds = [server.failure.kind for server in every if server.failure is not None]
-        kind = kinds[-1] if kinds and findings else None
-        return Outcome(exit_code, (*findings, *filter(None, about_logs)), kind)
+        return Outcome(exit_code, (*findings, *about_logs), kinds[-1] if kinds and findings else None)
 
 
 class _Wait(threading.Thread):
@@ -215,7 +211,8 @@ class _Wait(threading.Thread):
             self.failure = failure
 
 
-def _named(name: str, failure: ServerError) -> ServerError:
+def of_server(name: str, failure: ServerError) -> ServerError:
+    """Returns the error with the name of its server."""
     return ServerError(*(replace(finding, message=f"{name}: {finding.message}") for finding in failure.findings))
 
 

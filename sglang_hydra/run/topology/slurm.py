@@ -141,13 +141,8 @@ def parts_in_job(spec: TopologySpec, record: Record) -> tuple[list[Member], Laun
         for words in (command.argv, command.shown)
     )
     router = replace(spec.router, command=replace(command, argv=argv, shown=shown, secret=secrets.key))
-    record.update(
-        nodes=[node.name for node in nodes],
-        node=nodes[0].name,
-        address=addresses[0],
-        host=router.host,
-        port=router.port,
-    )
+    names = [node.name for node in nodes]
+    record.update(nodes=names, node=names[0], address=addresses[0], host=router.host, port=router.port)
     return members, router
 
 
@@ -159,18 +154,8 @@ def _launch(part: Part, nodes: Sequence[Node], addresses: Sequence[str], secrets
     address, port = addresses[part.nodes[0]], spec.request.port
     ports = [port, *follower_ports(own, port)] if len(own) > 1 else [port]
     head = Head(address, part.head_port).address if part.head_port is not None else None
-    Record(
-        spec.folder,
-        Account(
-            os.environ.get("SLURM_JOB_ID", ""),
-            nodes=names,
-            node=names[0],
-            address=address,
-            dist_init_addr=head,
-            host=spec.request.host,
-            port=port,
-        ),
-    )
+    job = Account(os.environ.get("SLURM_JOB_ID", ""), nodes=names, node=names[0], address=address, dist_init_addr=head)
+    Record(spec.folder, replace(job, host=spec.request.host, port=port))
     launch = launch_of_ranks(spec, ports, head, secrets)
     return launch if part.nodes[0] == 0 else replace(launch, host=address, is_remote=True)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sglang_hydra.run.diagnose import diagnose
 from sglang_hydra.run.diagnose.advice import fitted
 from sglang_hydra.run.diagnose.classes import failure_classes
+from sglang_hydra.run.diagnose.diagnosis import diagnose
 from sglang_hydra.run.diagnose.pages import page_of
 
 

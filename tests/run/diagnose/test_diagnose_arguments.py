@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.run.diagnose import diagnose
+from sglang_hydra.run.diagnose.diagnosis import diagnose
 from sglang_hydra.run.diagnose.log_origin import _releases, stated_version, version_of
 from sglang_hydra.run.diagnose.server_args import CUT, named, parse_server_args
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.run.diagnose import UNKNOWN, Diagnosis, diagnose
 from sglang_hydra.run.diagnose.classes import failure_classes
+from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, Diagnosis, diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
 
 DATA = Path(__file__).parents[2] / "data" / "diagnosis"

@@ -16,8 +16,8 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.releases.reading_refusals import Reader, Site, Term, names_in
 from sglang_hydra.releases.refusals import look_up, recorded, recorded_versions
-from sglang_hydra.run.diagnose import UNKNOWN, Diagnosis, diagnose
 from sglang_hydra.run.diagnose.cause import _candidates, _compares, _values, cause_of, evaluated
+from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, Diagnosis, diagnose
 from sglang_hydra.run.diagnose.forms import as_written
 from sglang_hydra.run.diagnose.life import Raised
 from sglang_hydra.run.diagnose.lines import Line, read_lines

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sglang_hydra.run.diagnose import diagnose
+from sglang_hydra.run.diagnose.diagnosis import diagnose
 
 SITE = "/usr/local/lib/python3.12/dist-packages/sglang/srt"
 # The line that decides, its class, and where it was raised. From the threads of tests/data/diagnosis/recent.yaml.

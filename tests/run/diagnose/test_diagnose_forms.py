@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.run.diagnose import UNKNOWN, diagnose
+from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, diagnose
 
 HIT = "[2026-06-11 08:15:11 TP0] Scheduler hit an exception: Traceback (most recent call last):"
 ASSERTED = "RuntimeError: Assertion error (csrc/apis/gemm.hpp:95): "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.run.diagnose import UNKNOWN, diagnose
+from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, diagnose
 
 ARGS = "[2025-06-11 08:14:02] server_args=ServerArgs(model_path='m', tp_size=2)"
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB."

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sglang_hydra.run.diagnose import diagnose
+from sglang_hydra.run.diagnose.diagnosis import diagnose
 from tests.run.diagnose.recent import SITE
 
 # The exception that ended rank TP1, its class, and where it was raised.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.run.diagnose import UNKNOWN, diagnose
+from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, diagnose
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB."
 READY = "[2025-06-11 08:16:00] The server is fired up and ready to roll!"

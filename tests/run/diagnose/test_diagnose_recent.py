@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.run.diagnose import UNKNOWN, diagnose
 from sglang_hydra.run.diagnose.classes import classes_by_kind
+from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, diagnose
 from tests.run.diagnose.recent import lines_of, rows
 
 RECENT = rows("recent")

@@ -13,7 +13,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.hub import offline
 from sglang_hydra.facts.installed import Packages
 from sglang_hydra.planning.making.make import make_plan
-from sglang_hydra.run.diagnose import Diagnosis, diagnose
+from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.remedy import with_plan, with_remedies
 from sglang_hydra.run.diagnose.replan import Replanned, release_of, replan
 from sglang_hydra.text.user_settings import begin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.arguments.secrets import without_secrets
-from sglang_hydra.run.diagnose import UNKNOWN, diagnose
+from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, diagnose
 from sglang_hydra.run.diagnose.verdict import signal_of
 from tests.security.attacks import SECRET_NAMES
 

@@ -58,11 +58,10 @@ def nodes_of_job(environ: Mapping[str, str] = os.environ, needed: int = 1) -> li
         message = f"{needed} nodes are needed, and this job has {len(names)}"
         raise MachineError(Finding("error", "SLM005", message, ("nnodes",), f"sbatch --nodes={needed}"))
     rows = ask_slurm("scontrol", "--oneliner", "show", "node", str(listed)) or ""
-    known = {words["NodeName"]: words for line in rows.splitlines() if "NodeName" in (words := _words(line))}
-    return [
-        Node(name, known.get(name, {}).get("NodeAddr", name), known.get(name, {}).get("NodeHostName", name))
-        for name in names
-    ]
+    nodes = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in rows.splitlines()]
+    known = {node.get("NodeName"): node for node in nodes}
+    found = ((name, known.get(name, {})) for name in names)
+    return [Node(name, node.get("NodeAddr", name), node.get("NodeHostName", name)) for name, node in found]
 
 
 def head_on(nodes: Sequence[Node], ports: int, http_port: int, wanted: int | None = None) -> Head:
@@ -102,10 +101,6 @@ def follower_ports(nodes: Sequence[Node], port: int) -> list[int]:
         ports.append(free_port_block(1, here) if here else port)
         here.append(ports[-1])
     return ports
-
-
-def _words(line: str) -> dict[str, str]:
-    return {name: value for word in line.split() for name, equals, value in [word.partition("=")] if equals}
 
 
 PROGRAMS = Path(__file__).parents[1]
@@ -203,14 +198,9 @@ def prepared(spec: ServerSpec, record: Record) -> Launch:
         address = head.address
     port = spec.request.port or free_port_block(1)
     ports = [port, *follower_ports(nodes, port)] if spec.nnodes > 1 else [port]
-    record.update(
-        nodes=[node.name for node in nodes],
-        node=nodes[0].name,
-        address=head.host if head else own_address(),
-        dist_init_addr=address,
-        host=spec.request.host,
-        port=port,
-    )
+    names, reached = [node.name for node in nodes], head.host if head else own_address()
+    place = {"address": reached, "dist_init_addr": address, "host": spec.request.host, "port": port}
+    record.update(nodes=names, node=names[0], **place)
     return launch_of_ranks(spec, ports, address, secrets)
 
 
@@ -237,13 +227,10 @@ def launch_of_ranks(spec: ServerSpec, ports: Sequence[int], head: str | None, se
 
 def rank_commands(spec: ServerSpec, ports: Sequence[int], head: str | None) -> list[list[str]]:
     """Returns each rank's command line, rank 0 first, without secrets. ``ports`` holds the HTTP port of each."""
-    commands = []
-    engine = engines()[spec.engine]
-    for intent, port in zip(node_intents(spec.request.intent, spec.nnodes, head), ports, strict=True):
-        asked = replace(spec.request, intent={**intent, "port": port}, port=port)
-        argv = list(engine.command(asked).argv)
-        commands.append([spec.python, *argv[1:]] if spec.python else argv)
-    return commands
+    intents = zip(node_intents(spec.request.intent, spec.nnodes, head), ports, strict=True)
+    asked = (replace(spec.request, intent={**intent, "port": port}, port=port) for intent, port in intents)
+    commands = [list(engines()[spec.engine].command(request).argv) for request in asked]
+    return [[spec.python or argv[0], *argv[1:]] for argv in commands]
 
 
 def orders_of(spec: ServerSpec, commands: Sequence[Sequence[str]]) -> dict[str, object]:

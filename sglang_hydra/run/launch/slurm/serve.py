@@ -158,13 +158,8 @@ def run_job(
     display = display_for()
     try:
         with stopping_on_signals(lambda: None, loud=False) as signals:
-            job = submit(
-                call(secrets),
-                options=options,
-                folder=folder / JOB_FOLDER,
-                setup=plan.nodes.launch.slurm.setup,
-                hidden=_hidden(plan),
-            )
+            setup, hidden = plan.nodes.launch.slurm.setup, _hidden(plan)
+            job = submit(call(secrets), options=options, folder=folder / JOB_FOLDER, setup=setup, hidden=hidden)
             with cancelled_with_us(job.id, secrets):
                 display.note(f"the job {job.id} was submitted; its files are in {folder}")
                 follower = Follower(job, folder, display, float(plan.nodes.launch.stop_timeout), logs)
@@ -191,12 +186,11 @@ def outcome_of(
     job: Job, account: Account | None, state: JobState | None, folder: Path, logs: Sequence[Path] = ()
 ) -> tuple[int, list[Finding]]:
     """Explains the end of a job that was not stopped here: the exit code and the findings."""
-    last = account if account is not None and account.phase == ENDED else None
     by_slurm = state is not None and state.state in _SLURM_ENDED_IT
-    if last is not None and not by_slurm:
-        if last.findings or last.exit_code == 0:
-            return int(last.exit_code or 0), list(last.findings)
-        if last.exit_code == INTERRUPTED:
+    if account is not None and account.phase == ENDED and not by_slurm:
+        if account.findings or account.exit_code == 0:
+            return int(account.exit_code or 0), list(account.findings)
+        if account.exit_code == INTERRUPTED:
             # A signal to the batch process alone, for which Slurm has no state.
             state = JobState("CANCELLED")
     ended = state or JobState("FAILED")
@@ -218,15 +212,14 @@ def reached_lines(plan: Plan, job: Job, account: Account) -> list[Line]:
     everywhere = account.host in _EVERYWHERE
     url = f"http://{host_and_port(str(account.address), account.port or 0)}" if everywhere else here
     where = "" if everywhere else f" on {account.node}"
-    lines: list[Line] = [[text(f"Ready after {account.elapsed_s:.1f} s at {url}{where}, job {job.id}", "bold green")]]
-    if not everywhere:
-        lines.append([text(f"  from here: ssh -N -L {account.port}:{account.host}:{account.port} {account.node}")])
-    lines += [
+    tunnel = f"  from here: ssh -N -L {account.port}:{account.host}:{account.port} {account.node}"
+    return [
+        [text(f"Ready after {account.elapsed_s:.1f} s at {url}{where}, job {job.id}", "bold green")],
+        *([] if everywhere else [[text(tunnel)]]),
         [text(f"  {curl_line(plan, url, stream=False)}")],
         [text("  Ctrl-C stops it and releases its nodes", "dim")],
         [],
     ]
-    return lines
 
 
 def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
@@ -251,8 +244,7 @@ def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
 
 
 def _hidden(plan: Plan) -> list[str]:
-    tokens = [value for name, value in plan.environment.items() if is_secret(name, value)]
-    return [*plan.secrets.values(), *tokens]
+    return [*plan.secrets.values(), *(value for name, value in plan.environment.items() if is_secret(name, value))]
 
 
 _LOOK_S = 0.3
@@ -337,8 +329,9 @@ class Follower:
             return self.account.milestone
         if self.state is None or not self.state.waiting:
             return f"the job {self.job.id} is starting"
-        why = f" ({self.state.reason})" if self.state.reason else ""
-        if str(self.state.reason).startswith(tuple(MESSAGES["waits_for_ever"])):
+        reason = self.state.reason or ""
+        why = f" ({reason})" if reason else ""
+        if reason.startswith(tuple(MESSAGES["waits_for_ever"])):
             self._note_once(f"this job would wait forever{why}: type Ctrl-C, and request less or another partition")
         return f"the job {self.job.id} is waiting for its turn{why}"
 
@@ -364,9 +357,8 @@ class Follower:
     def _given_up(self) -> bool:
         """Returns whether a cancelled job takes too long: Slurm cannot end it (a node does not answer), so the terminal
         leaves."""
-        if self._stopping_since is None or not self._cancelled:
-            return False
-        if time.monotonic() - self._stopping_since < self._stop_timeout_s + _CANCEL_EXTRA_S + _GIVE_UP_S:
+        limit_s = self._stop_timeout_s + _CANCEL_EXTRA_S + _GIVE_UP_S
+        if self._stopping_since is None or not self._cancelled or time.monotonic() - self._stopping_since < limit_s:
             return False
         self.display.note(f"the job {self.job.id} was cancelled and has not ended yet: squeue -j {self.job.id}")
         return True

@@ -16,7 +16,7 @@ MESSAGES: JsonObject = quick_load(Path(__file__).with_name("messages.yaml").read
 _ASK_S = 30.0
 # In scontrol's order. Names and comments may contain anything, but job names before this text are plain.
 _JOB = re.compile(r" JobState=(?P<state>[A-Z_]+) Reason=(?P<reason>\S*) Dependency=(?P<rest>.*)", re.DOTALL)
-_REST = {name: re.compile(rf"\s{name}=(\S*)") for name in ("ExitCode", "EndTime", "NodeList")}
+_REST = [re.compile(rf"\s{name}=(\S*)") for name in ("ExitCode", "NodeList", "EndTime")]
 
 
 class JobState(NamedTuple):
@@ -55,14 +55,8 @@ def read_scontrol(line: str) -> JobState | None:
     job = _JOB.search(line)
     if job is None:
         return None
-    found = {name: match[1] for name, pattern in _REST.items() if (match := pattern.search(job["rest"]))}
-    return JobState(
-        job["state"],
-        _known(job["reason"]),
-        _known(found.get("ExitCode")),
-        _known(found.get("NodeList")),
-        _known(found.get("EndTime")),
-    )
+    found = (_known(match[1]) if (match := pattern.search(job["rest"])) else None for pattern in _REST)
+    return JobState(job["state"], _known(job["reason"]), *found)
 
 
 def read_sacct(text: str) -> JobState | None:
@@ -77,10 +71,8 @@ def read_sacct(text: str) -> JobState | None:
 def ended_finding(job: str, state: JobState, folder: str) -> Finding:
     """Explains the end of a job that did not report why it ended."""
     id, why, field, hint = MESSAGES["ends"].get(state.state, MESSAGES["ends"]["FAILED"])
-    reason = (
-        f" ({state.reason})" if state.reason and state.reason.lower() != state.state.replace("_", "").lower() else ""
-    )
-    message = f"the job {job} ended as {state.state}{reason}: {why}"
+    is_said = (state.reason or "").lower() in ("", state.state.replace("_", "").lower())
+    message = f"the job {job} ended as {state.state}{'' if is_said else f' ({state.reason})'}: {why}"
     return Finding("error", id, message, (field,), hint.format(job=job, folder=folder))
 
 

@@ -131,19 +131,14 @@ def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> 
 def _refused(output: str) -> Finding:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     reason = "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)[:600]
-    for part, field, hint in MESSAGES["refusals"]:
-        if part in output.lower():
-            typed = _partitions() if hint == "{partitions}" else hint
-            return Finding("error", "SLM004", f"Slurm refused the job: {reason}", (field,), typed)
-    return Finding(
-        "error", "SLM004", f"Slurm refused the job: {reason}", ("launch.slurm",), "`sinfo` shows what there is"
-    )
+    known = ((field, hint) for part, field, hint in MESSAGES["refusals"] if part in output.lower())
+    field, hint = next(known, ("launch.slurm", "`sinfo` shows what there is"))
+    typed = _partitions() if hint == "{partitions}" else hint
+    return Finding("error", "SLM004", f"Slurm refused the job: {reason}", (field,), typed)
 
 
 def _partitions() -> list[str]:
     """Returns the overrides for existing partitions."""
-    answer = ask_slurm("sinfo", "--noheader", "-o", "%R")
-    if answer is None:
-        return ["launch.slurm.partition=NAME: `sinfo` lists them"]
-    names = sorted(set(re.findall(r"[\w.-]+", answer)))
-    return [f"launch.slurm.partition={name}" for name in names[:4]] or ["`sinfo` lists the partitions"]
+    names = sorted(set(re.findall(r"[\w.-]+", ask_slurm("sinfo", "--noheader", "-o", "%R") or "")))
+    found = [f"launch.slurm.partition={name}" for name in names[:4]]
+    return found or ["launch.slurm.partition=NAME: `sinfo` lists them"]

@@ -14,7 +14,6 @@ from sglang_hydra.convert.admission.reviews import Judge
 from sglang_hydra.convert.admission.server import Webhook
 from sglang_hydra.text import user_settings as settings
 from sglang_hydra.text.errors import ConfigError, MachineError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import program, short
 
@@ -29,7 +28,7 @@ def run(invocation: Invocation) -> int:
     port = _port(given["--port"])
     if not (given["--cert"] and given["--key"]):
         hint = f"{program()} admission --cert tls.crt --key tls.key; docs/admission.md makes both"
-        raise ConfigError(Finding("error", "CLI039", "a webhook needs a certificate and its key", hint=hint))
+        raise ConfigError.of("CLI039", "a webhook needs a certificate and its key", hint=hint)
     cert, key = os.path.abspath(given["--cert"]), os.path.abspath(given["--key"])
     settings.begin({**invocation.allowed, "fetch": ["false"]})
     composer = composer_of(invocation)
@@ -39,9 +38,7 @@ def run(invocation: Invocation) -> int:
         server = Webhook(given["--host"], port, cert, key, judge, _said)
     except (OSError, ssl.SSLError) as failure:
         message = f"the webhook cannot listen on port {port} with {short(cert)}: {failure.strerror or failure}"
-        raise MachineError(
-            Finding("error", "CLI039", message, hint="--port N; --cert FILE --key FILE, in PEM")
-        ) from None
+        raise MachineError.of("CLI039", message, hint="--port N; --cert FILE --key FILE, in PEM") from None
     with tempfile.TemporaryDirectory(prefix="sglang-hydra-") as empty, server:
         os.chdir(empty)  # a path that a manifest names leads to nothing
         write([[text(f"Listening on port {server.server_address[1]}. Ctrl-C ends it.")]])
@@ -63,7 +60,7 @@ def _given(invocation: Invocation) -> tuple[dict[str, str], list[Request]]:
         else:
             message = f"admission judges what a cluster sends, and takes no {short(word.text)}"
             hint = f"{program()} admission --port 8443 --cert tls.crt --key tls.key gpu=h100"
-            raise ConfigError(Finding("error", "CLI039", message, hint=hint))
+            raise ConfigError.of("CLI039", message, hint=hint)
     return given, overrides
 
 
@@ -75,4 +72,4 @@ def _port(stated: str) -> int:
     if stated.isascii() and stated.isdigit() and int(stated) < 65536:
         return int(stated)
     message = f"--port {short(stated)} is no port: 0 to 65535, and 0 takes any"
-    raise ConfigError(Finding("error", "CLI039", message, hint="--port 8443"))
+    raise ConfigError.of("CLI039", message, hint="--port 8443")

@@ -16,6 +16,8 @@ from sglang_hydra.cli.file_argument import read_file_argument
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.main import entry
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.corrections import gpus_meant
+from sglang_hydra.compose.override_errors import plain_name
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.make import make_plan
@@ -99,46 +101,21 @@ def taken_names(form: Mapping[str, str]) -> list[dict[str, str]]:
     return found
 
 
+def _gpu_named(typed: str) -> str | None:
+    """Returns the GPU class of a chip and words (``RTX 4090``, ``H100 SXM 80 GB``); None if it may be several."""
+    named = gpus_meant(typed, _composer().options("gpu"))
+    return named[0].removeprefix("gpu=") if len(named) == 1 and " " not in named[0] else None
+
+
 def _model_named(typed: str) -> str | None:
     """Returns the preset of a checkpoint, by hub id or its last part, or the only preset whose name begins so."""
-    flat = _flat(typed)
     paths = {preset.name: str(preset.node["model_path"]) for preset in _composer().presets("model")}
     if "/" in typed:
         return next((name for name, path in paths.items() if path.lower() == typed.lower()), None)
-    names = _composer().options("model")
-    same = [name for name in names if flat in (_flat(name), _flat(paths.get(name, "").rpartition("/")[2]))]
-    begun = [name for name in names if len(flat) > 3 and _flat(name).startswith(flat)]
+    flat, names = plain_name(typed), _composer().options("model")
+    same = [name for name in names if flat in (plain_name(name), plain_name(paths.get(name, "").rpartition("/")[2]))]
+    begun = [name for name in names if len(flat) > 3 and plain_name(name).startswith(flat)]
     return same[0] if same else begun[0] if len(begun) == 1 else None
-
-
-_MAKERS = ("nvidia", "amd", "intel", "huawei", "habana", "tesla", "geforce", "instinct")
-
-
-def _gpu_named(typed: str) -> str | None:
-    """Returns the GPU class for a typed chip and words (``RTX 4090``, ``H100 SXM 80 GB``); None if several match
-    equally."""
-    from sglang_hydra.planning.making.gpu_class import gpu_nodes
-
-    wanted = _words_of(typed)
-    chip = next((word for word in wanted if re.search(r"\d", word) and not word.endswith("gb")), None)
-    ranks: dict[str, tuple[int, int]] = {}
-    for name, node in gpu_nodes(_composer()).items():
-        own = _words_of(" ".join([name, *(node.get("device_names") or ())]))
-        if "".join(wanted) == _flat(name):
-            return name
-        if chip in own:
-            ranks[name] = (len({*wanted} & {*own}), -len(_words_of(name)))
-    best = [name for name, rank in ranks.items() if rank == max(ranks.values())]
-    return best[0] if len(best) == 1 else None
-
-
-def _words_of(name: str) -> list[str]:
-    words = re.findall(r"[a-z0-9]+", re.sub(r"(\d+)\s*gi?b\b", r"\1gb", name.lower().replace("_", " ")))
-    return [word for word in words if word not in _MAKERS]
-
-
-def _flat(name: str) -> str:
-    return "".join(filter(str.isalnum, name)).lower()
 
 
 def filled(form: Mapping[str, str], words: Sequence[str]) -> dict[str, str]:
@@ -161,7 +138,6 @@ def _fill(asked: JsonObject) -> dict[str, object]:
 
 
 def _options(asked: Mapping[str, object]) -> dict[str, object]:
-    """Returns the presets, with the user's own."""
     return {"gpus": _composer().options("gpu"), "models": _composer().options("model")}
 
 
@@ -177,7 +153,6 @@ def _words(asked: JsonObject) -> list[str]:
 
 
 def _verb(asked: JsonObject) -> JsonDict:
-    """Returns the output of a command line, and its exit code."""
     words = [*asked["verb"], *_words(asked), *(word for folder in _own() for word in ("--config-dir", folder))]
     if words[:1] == [] or words[0] not in VERBS:
         raise ValueError(f"{words[:1]} is not one of {', '.join(VERBS)}")
@@ -211,13 +186,8 @@ def _paste(asked: JsonObject) -> JsonDict:
 
 def _gpu_in(text: str) -> str | None:
     """Returns the GPU class in a log (``8x NVIDIA H100 80GB HBM3``); None unless it is exactly one."""
-    from sglang_hydra.planning.making.gpu_class import gpu_nodes
-
-    nodes = gpu_nodes(_composer())
-    own = (
-        word for name, node in nodes.items() for word in _words_of(" ".join([name, *(node.get("device_names") or ())]))
-    )
-    chips = {word for word in own if re.fullmatch(r"[a-z]+\d+[a-z]*|\d{4}", word) and not re.match(r"sxm|hbm|hl", word)}
+    words = (word for name in _composer().options("gpu") for word in name.split("_"))
+    chips = {word for word in words if re.fullmatch(r"[a-z]+\d+[a-z]*|\d{4}", word)}
     near = re.compile(rf"\b(?:{'|'.join(sorted(chips, key=len, reverse=True))})\b[\w. -]{{0,24}}", re.IGNORECASE)
     # The words after a chip may be its variant, or anything.
     named = {_gpu_named(found) or _gpu_named(re.split(r"[ _-]", found)[0]) for found in set(near.findall(text))}

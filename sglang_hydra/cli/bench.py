@@ -69,7 +69,6 @@ def run(invocation: Invocation) -> int:
 
 
 def _planned(composer: Composer, grid: Grid, invocation: Invocation, seed: int) -> tuple[Outcome, Sweep]:
-    """Plans every point and returns the outcome with the sweep."""
     with naming_setters(grid.set_by):
         with _progress() as show_progress:
             outcome = plan_sweep(composer, grid, seed, on_progress=show_progress)
@@ -106,6 +105,5 @@ def _taken_before(sweep: Sweep) -> int:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[Outcome], None]]:
-    """Shows the number of planned points in a progress line."""
     with progress_line() as show:
         yield lambda outcome: show(f"{outcome.total:,} points planned, {outcome.kept:,} to run")

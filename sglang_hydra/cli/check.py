@@ -7,8 +7,7 @@ from functools import partial
 
 from sglang_hydra.cli.corrected import corrected_file, corrected_lines
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.judged import is_good
-from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.cli.shared import composer_of, is_good
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.screen import print_json, write
 

@@ -114,7 +114,6 @@ def _search_path(before: Sequence[str]) -> Iterator[Path]:
 
 
 def _yaml_files(current: str) -> Iterator[str]:
-    """Yields the YAML files in the folder of the word being typed."""
     folder = os.path.dirname(current)
     if os.path.isdir(folder or "."):
         for name in os.listdir(folder or "."):
@@ -136,16 +135,14 @@ def main() -> None:
 
 
 def run(invocation: Invocation) -> int:
-    """Prints the completion script for a shell."""
     from sglang_hydra.text.errors import ConfigError
-    from sglang_hydra.text.findings import Finding
     from sglang_hydra.text.words import program
 
     shells = [request.text for request in invocation.requests]
     if len(shells) != 1 or shells[0] not in SHELLS:
         known = ", ".join(SHELLS)
         hint = f'eval "$({program()} completion bash)" in ~/.bashrc'
-        raise ConfigError(Finding("error", "CLI025", f"completion takes a shell: {known}", hint=hint))
+        raise ConfigError.of("CLI025", f"completion takes a shell: {known}", hint=hint)
     print(script(shells[0]), end="")
     return 0
 

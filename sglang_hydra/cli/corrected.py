@@ -15,6 +15,7 @@ from sglang_hydra.cli.shared import composer_of, config_flags
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
+from sglang_hydra.planning.making.make import make_plan, plan_composed
 from sglang_hydra.planning.making.replan import key_of, typed_in_place
 from sglang_hydra.releases.fetching import nothing_fetched
 from sglang_hydra.text.budget import LAST_S, OverBudget, allow_more
@@ -164,8 +165,6 @@ def _is_spelling(typed: str | None, value: str) -> bool:
 
 
 def _can_be_launched(composer: Composer, requests: Sequence[Request]) -> bool:
-    from sglang_hydra.planning.making.make import plan_composed
-
     try:
         made = plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
         if not has_several_servers(made.nodes):
@@ -223,8 +222,6 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
 def _launchable(line: Sequence[str]) -> list[Line]:
     """Returns the corrected command with what is missing for a plan that can be launched; without it if no remedy of
     its plan helps."""
-    from sglang_hydra.planning.making.make import make_plan
-
     shown = _shown_as(list(map(_shown, line, ["", *line])))
     try:
         invocation = read_invocation(line)

@@ -94,9 +94,7 @@ def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:
     except OverBudget as failure:
         reads = "zcat" if name.endswith(_PACKED) else "tail -c 100M"
         hint = f"{reads} {shlex.quote(short(name, 300))} | {program()} diagnose -"
-        raise ConfigError(
-            Finding("error", "DIA902", f"{short(name, 300)} cannot be read: {failure}", hint=hint)
-        ) from None
+        raise ConfigError.of("DIA902", f"{short(name, 300)} cannot be read: {failure}", hint=hint) from None
 
 
 def _sorted(requests: Sequence[Request]) -> tuple[list[str], int | None, list[Request]]:
@@ -114,7 +112,7 @@ def _sorted(requests: Sequence[Request]) -> tuple[list[str], int | None, list[Re
             overrides.append(request)
     if not files:
         hint = f"{program()} diagnose server.log", f"kubectl logs --previous POD | {program()} diagnose -"
-        raise ConfigError(Finding("error", "DIA901", "diagnose which log? A file, or - for standard input", hint=hint))
+        raise ConfigError.of("DIA901", "diagnose which log? A file, or - for standard input", hint=hint)
     return list(dict.fromkeys(files)), exit_code, overrides
 
 
@@ -123,7 +121,7 @@ def _code(value: str) -> int:
         return int(value)
     except ValueError:
         message = f"exit_code={short(value)} is no exit code"
-        raise ConfigError(Finding("error", "DIA901", message, hint="exit_code=137, or exit_code=-9")) from None
+        raise ConfigError.of("DIA901", message, hint="exit_code=137, or exit_code=-9") from None
 
 
 class _OneAfterAnother:

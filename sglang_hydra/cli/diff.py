@@ -24,7 +24,7 @@ from sglang_hydra.run.launch.drift import Drift, drift_of, is_saved_info, is_url
 from sglang_hydra.show.comparison import difference_lines, difference_rows
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.exit_codes import INVALID, MACHINE
-from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.findings import Remedy
 from sglang_hydra.text.screen import Line, columns, print_json, text, write
 from sglang_hydra.text.words import plural, program
 
@@ -67,9 +67,7 @@ def check_sides(words: Sequence[str]) -> None:
         message = f"diff compares two sides, and {len(words)} were given"
         hint = f"quote each side: {program()} diff 'gpu=h100 tp_size=8' 'gpu=h200'; a plan.json or a YAML works too"
         sides = _sides_meant(words)
-        raise ConfigError(
-            Finding("error", "DIF001", message, hint=None if sides else hint, typed=tuple(words), fix=sides)
-        )
+        raise ConfigError.of("DIF001", message, hint=None if sides else hint, typed=tuple(words), fix=sides)
 
 
 def _sides_meant(words: Sequence[str]) -> Remedy | None:
@@ -89,15 +87,13 @@ def _drift(invocation: Invocation, live: Sequence[Request]) -> int:
     if len(rest) != len(live) or is_url(planned.text):
         message = "diff compares a plan with servers: first the plan, as one quoted word, then addresses or files"
         hint = f"{program()} diff 'gpu=h200 model=qwen3_8b' http://127.0.0.1:30000"
-        raise ConfigError(Finding("error", "DIF001", message, hint=hint))
+        raise ConfigError.of("DIF001", message, hint=hint)
     composer = composer_of(invocation)
     side = _planned(composer, planned.text, "left", native_reader(composer, variables=invocation.variables))
     plan = side.made
     if not isinstance(plan, Plan):
         message = f"topology={plan.name} has several servers, and each address is one server"
-        raise ConfigError(
-            Finding("error", "DIF002", message, hint="name the plan of one server, as FILE#NAME or an export")
-        )
+        raise ConfigError.of("DIF002", message, hint="name the plan of one server, as FILE#NAME or an export")
     found = list(drift_of(plan, [item.text for item in live]))
     same = all(item.is_as_planned(plan) for item in found)
     if invocation.has("json"):
@@ -152,7 +148,7 @@ def _planned(composer: Composer, side: str, place: str, others: ReadOthers | Non
             found = named_documents(side, others)
             if len(found) > 1:
                 message = f"{side} starts {len(found)} servers, and each side of diff is one server"
-                raise ConfigError(Finding("error", "DIF001", message, hint=" or ".join(name for name, _ in found)))
+                raise ConfigError.of("DIF001", message, hint=" or ".join(name for name, _ in found))
             ((_, document),) = found
             recorded = document.recorded
             seed = recorded.seed if recorded else _SEED
@@ -164,7 +160,7 @@ def _planned(composer: Composer, side: str, place: str, others: ReadOthers | Non
         return Side(" ".join(map(masked_word, words)), _with_all_servers(composer, requests, plan))
     except ValueError as failure:
         message = f"the {place} side cannot be split into words: {failure}"
-        raise ConfigError(Finding("error", "DIF001", message, hint="close every quote")) from None
+        raise ConfigError.of("DIF001", message, hint="close every quote") from None
 
 
 def _with_all_servers(composer: Composer, requests: Sequence[Request], plan: Plan) -> Plan | Topology:
@@ -172,7 +168,6 @@ def _with_all_servers(composer: Composer, requests: Sequence[Request], plan: Pla
 
 
 def _screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Line]:
-    """Yields the two sides, a row for each difference, and the verdicts."""
     yield [text("left   "), text(left.name, "bold")]
     yield [text("right  "), text(right.name, "bold")]
     yield []

@@ -9,6 +9,7 @@ from sglang_hydra.arguments.every import canonical_name, first_with
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release
+from sglang_hydra.cli import topology as topologies
 from sglang_hydra.cli.id_pages import id_record, id_screen, known_ids
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show
@@ -19,12 +20,15 @@ from sglang_hydra.compose.schema import EngineNode
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA
 from sglang_hydra.compose.unknown_words import flagged
+from sglang_hydra.measure.report.reading import points_of
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.finding_meanings import title_of
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.releases.records import newest_release
 from sglang_hydra.show.argument import field_record, field_screen, is_argument
+from sglang_hydra.show.forecast import forecast_lines, forecast_record
 from sglang_hydra.show.key_help import GROUPS, key_of, keys
+from sglang_hydra.show.roofline import roofline_lines, roofline_record
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.flags import FILLERS
@@ -39,9 +43,7 @@ _TOPICS: Sequence[JsonObject] = json_beside(__file__)
 def run(invocation: Invocation) -> int:
     """Runs ``explain FIELD|KEY|GROUP|roofline|forecast [overrides]`` or ``explain ID``. Returns 0."""
     if not invocation.requests:
-        raise ConfigError(
-            Finding("error", "CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
-        )
+        raise ConfigError.of("CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
     subject, *rest = [item for item in invocation.requests if item.text not in _ASKING] or invocation.requests
     words = [item.text for item in (subject, *rest)]
     if (
@@ -64,8 +66,6 @@ def run(invocation: Invocation) -> int:
         return _limit_or_forecast(composer, invocation, name, rest)
     if name in GROUPS or key_of(name) is not None:
         return _own(composer, invocation, name, [subject, *rest] if given else rest)
-    from sglang_hydra.cli import topology as topologies
-
     if topologies.is_addressed(name):
         return topologies.explain(composer, invocation, name, rest)
     meant = _argument_meant(name)
@@ -87,8 +87,6 @@ def run(invocation: Invocation) -> int:
 def _argument(composer: Composer, invocation: Invocation, name: str, overrides: list[Request]) -> int:
     made = make_plan(composer, overrides) if overrides else None
     if made is not None and has_several_servers(made.nodes):
-        from sglang_hydra.cli import topology as topologies
-
         return topologies.explain(composer, invocation, name, overrides, made)
     version = made.engine.version if made else _release_of(name)
     if not is_argument(name, version):
@@ -127,14 +125,9 @@ def _limit_or_forecast(composer: Composer, invocation: Invocation, name: str, ov
     """Prints the hardware's limit of a plan or its forecast, or what is missing for it. Returns 0."""
     made = make_plan(composer, overrides)
     if name == "forecast":
-        from sglang_hydra.measure.report.reading import points_of
-        from sglang_hydra.show.forecast import forecast_lines, forecast_record
-
         points = points_of(made)
         show(invocation, lambda: forecast_record(made, points), lambda: forecast_lines(made, points))
         return 0
-    from sglang_hydra.show.roofline import roofline_lines, roofline_record
-
     show(invocation, lambda: roofline_record(made), lambda: roofline_lines(made))
     return 0
 
@@ -175,7 +168,6 @@ def _option_or_value(name: str, composer: Composer) -> str | None:
 
 
 def _nothing(name: str, composer: Composer) -> Finding:
-    """Returns the error for an unknown word, with the nearest name."""
     plain = name.lstrip("-").replace("-", "_")
     message = f"{short(name)!r} is neither an argument, one of our keys nor the id of a finding"
     if name in composer.groups():

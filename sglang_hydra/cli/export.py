@@ -9,24 +9,28 @@ from pathlib import Path
 
 from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.judged import code_of
 from sglang_hydra.cli.output_files import print_content, reason_of
-from sglang_hydra.cli.shared import composer_of, config_flags
+from sglang_hydra.cli.shared import code_of, composer_of, config_flags
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.convert.export.job import Artifact, Job, job_of
 from sglang_hydra.convert.export.registry import check_format, render
+from sglang_hydra.convert.export.several import export_topology, members_of
+from sglang_hydra.convert.export.several_slurm import export as export_slurm
 from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.passing.passed import flags_of_nodes, keyword_arguments
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.topology.plan import plan_topology
+from sglang_hydra.planning.topology.servers import Topology
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
+from sglang_hydra.show.topology import summary as summary_of_all
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
-from sglang_hydra.text.screen import Line, text, write
+from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.whole_file import write_whole
 
 
@@ -36,57 +40,42 @@ def run(invocation: Invocation) -> int:
     composer = composer_of(invocation)
     words = [request.text for request in invocation.requests]
     if " ".join(words[:2]) == "docker compose":
-        raise ConfigError(Finding("error", "EXP012", "the format is called compose", typed=("docker",), fix=""))
+        raise ConfigError.of("EXP012", "the format is called compose", typed=("docker",), fix="")
     format = check_format(words[0] if words and "=" not in words[0] else None)
     plan = _plan_for_sglang(composer, invocation.requests[1:])
-    remade = _remade_from(invocation)
-    if has_several_servers(plan.nodes):
-        return _export_topology(composer, invocation, format, plan, remade)
-    refused = _refusals(plan.errors, plan, invocation.has("upstream_only"))
-    if refused:
-        corrected = corrected_lines(invocation, plan.findings, composer)
-        return _refuse(invocation, [*finding_lines(refused, plan), [], summary(plan), *corrected], refused)
-    job = job_of(plan, remade)
-    artifact = render(format, job)
-    make_if_tiny(plan.values["model_path"])  # the artifact runs without this package, which makes it
-    _write(invocation, artifact, record(format, plan.server_id, [job], artifact))
-    _say(invocation, plan.findings, artifact, plan)
-    return code_of(invocation, plan, _without_refusable(plan.findings))
-
-
-def _export_topology(
-    composer: Composer, invocation: Invocation, format: str, common: Plan, remade: Sequence[str]
-) -> int:
-    """Exports several servers behind a router."""
-    from sglang_hydra.convert.export.several import export_topology, members_of
-    from sglang_hydra.convert.export.several_slurm import export as export_slurm
-    from sglang_hydra.planning.topology.plan import plan_topology
-    from sglang_hydra.show.topology import summary as summary_of_all
-
-    requests = invocation.requests[1:]
-    chosen = requests if common.nodes.engine.name == "auto" else _with_sglang(composer, requests)
-    topology = plan_topology(composer, chosen, common=common)
-    refused = _refusals(
-        [finding for finding in topology.findings if finding.level == "error"], common, invocation.has("upstream_only")
-    )
-    if refused:
-        return _refuse(invocation, [*finding_lines(refused, common), [], summary_of_all(topology)], refused)
-    if format == "slurm":
-        artifact = export_slurm(topology, remade)
-    else:
-        artifact = export_topology(format, topology, remade)
-    make_if_tiny(common.values["model_path"])
-    jobs = [member.job for member in members_of(topology)]
-    _write(invocation, artifact, record(format, topology.topology_id, jobs, artifact))
-    _say(invocation, topology.findings, artifact, common)
-    return code_of(invocation, topology, _without_refusable(topology.findings))
-
-
-def _refuse(invocation: Invocation, screen: Sequence[Line], refused: Sequence[Finding]) -> int:
-    if invocation.has("json"):
+    made = _all_servers(composer, invocation, plan)
+    # launch.force=true or --upstream-only leaves only the errors of SGLang itself.
+    forced = bool(plan.nodes.launch.force) or invocation.has("upstream_only")
+    refused = [item for item in made.findings if item.level == "error" and not (forced and item.ours)]
+    if refused and invocation.has("json"):
         raise ConfigError(*refused)
-    write(screen, sys.stderr)
-    return 2
+    if refused:
+        corrected = corrected_lines(invocation, plan.findings, composer) if made is plan else []
+        verdict = summary(made) if isinstance(made, Plan) else summary_of_all(made)
+        write([*finding_lines(refused, plan), [], verdict, *corrected], sys.stderr)
+        return 2
+    jobs, artifact = _exported(format, made, _remade_from(invocation))
+    make_if_tiny(plan.values["model_path"])  # the artifact runs without this package, which makes it
+    id = made.server_id if isinstance(made, Plan) else made.topology_id
+    _write(invocation, artifact, record(format, id, jobs, artifact))
+    _say(invocation, made.findings, artifact, plan)
+    return code_of(invocation, made, [item for item in made.findings if item.level != "error"])  # those were forced
+
+
+def _all_servers(composer: Composer, invocation: Invocation, plan: Plan) -> Plan | Topology:
+    if not has_several_servers(plan.nodes):
+        return plan
+    requests = invocation.requests[1:]
+    chosen = requests if plan.nodes.engine.name == "auto" else _with_sglang(composer, requests)
+    return plan_topology(composer, chosen, common=plan)
+
+
+def _exported(format: str, made: Plan | Topology, remade: Sequence[str]) -> tuple[list[Job], Artifact]:
+    if isinstance(made, Plan):
+        job = job_of(made, remade)
+        return [job], render(format, job)
+    artifact = export_slurm(made, remade) if format == "slurm" else export_topology(format, made, remade)
+    return [member.job for member in members_of(made)], artifact
 
 
 def _say(invocation: Invocation, findings: Sequence[Finding], artifact: Artifact, plan: Plan) -> None:
@@ -103,24 +92,12 @@ def _plan_for_sglang(composer: Composer, requests: Sequence[Request]) -> Plan:
         return plan
     if plan.nodes.engine.name != "auto":
         message = f"engine={plan.engine.name}: exports start SGLang"
-        raise ConfigError(Finding("error", "EXP018", message, ("engine",), "engine=sglang"))
+        raise ConfigError.of("EXP018", message, "engine", hint="engine=sglang")
     return make_plan(composer, _with_sglang(composer, requests))
 
 
 def _with_sglang(composer: Composer, requests: Sequence[Request]) -> list[Request]:
     return composer.with_choice(requests, "engine", "sglang", "exports start SGLang")
-
-
-def _refusals(errors: Sequence[Finding], plan: Plan, upstream_only: bool) -> list[Finding]:
-    """Returns the errors that prevent writing. ``launch.force=true`` or ``--upstream-only`` leaves only those of SGLang
-    itself."""
-    forced = bool(plan.nodes.launch.force) or upstream_only
-    return [finding for finding in errors if not (forced and finding.ours)]
-
-
-def _without_refusable(findings: Sequence[Finding]) -> list[Finding]:
-    """Returns the findings without the errors, which can only be forced ones here."""
-    return [finding for finding in findings if finding.level != "error"]
 
 
 def _remade_from(invocation: Invocation) -> list[str]:
@@ -161,6 +138,5 @@ def _write(invocation: Invocation, artifact: Artifact, record: str) -> None:
         write_whole(path.resolve(), content, mode=0o777 if runs else 0o666)
     except (OSError, ValueError) as failure:
         hint = "-o FILE in a folder that is there"
-        message = f"{path} cannot be written: {reason_of(failure)}"
-        raise ConfigError(Finding("error", "EXP017", message, hint=hint)) from failure
+        raise ConfigError.of("EXP017", f"{path} cannot be written: {reason_of(failure)}", hint=hint) from failure
     write([[text(f"Written to {path}")]])

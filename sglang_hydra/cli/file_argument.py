@@ -8,20 +8,24 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.corrections import path_meant
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.planning.recorded.input_files import (
+    Document,
+    content_of,
+    is_ours,
+    is_record,
+    named_documents,
+    read_document,
+)
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.locations import conf_dir, file_of
 from sglang_hydra.text.screen import write
 from sglang_hydra.text.words import nearest, program, short
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.recorded.input_files import Document
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _TAKE = frozenset(("serve", "plan", "fit", "explain", "export", "bench", "doctor"))
@@ -55,7 +59,7 @@ def read_file_argument(invocation: Invocation) -> None:
     typed = [request for request in invocation.requests if request is not file]
     if invocation.verb == "explain" and not typed:
         message, hint = f"explain what of {short(file.text)}?", f"explain mem_fraction_static {short(file.text)}"
-        raise ConfigError(Finding("error", "CLI015", message, hint=hint))
+        raise ConfigError.of("CLI015", message, hint=hint)
     invocation.file = file.text
     from_file = _read(file.text, invocation, typed).requests
     head: list[Request] = []
@@ -121,14 +125,6 @@ def _beside(files: Sequence[Request]) -> list[str]:
 def _read(word: str, invocation: Invocation, typed: Sequence[Request]) -> Document:
     """Returns the experiment in a file, or the only server in a foreign file. Raises ConfigError, with what to type
     instead, if there is none."""
-    from sglang_hydra.planning.recorded.input_files import (
-        content_of,
-        is_ours,
-        is_record,
-        named_documents,
-        read_document,
-    )
-
     verb, path = invocation.verb, Path(file_of(word))
     if path.is_dir():
         raise ConfigError(_folder(path, word, verb))
@@ -141,7 +137,7 @@ def _read(word: str, invocation: Invocation, typed: Sequence[Request]) -> Docume
     if verb not in _TAKE_OTHERS:
         message = f"{short(word)} is no experiment, and {verb} takes nothing else"
         hint = f"{program()} import {short(word)} -o mine.yaml makes one of what it starts, then {verb} mine.yaml"
-        raise ConfigError(Finding("error", "CLI017", message, hint=hint))
+        raise ConfigError.of("CLI017", message, hint=hint)
     from sglang_hydra.convert.importing.native import native_reader
     from sglang_hydra.show.findings import finding_lines
 
@@ -149,7 +145,7 @@ def _read(word: str, invocation: Invocation, typed: Sequence[Request]) -> Docume
     found = named_documents(word, others)
     if len(found) > 1:
         message = f"{short(word)} starts {len(found)} servers, and {verb} takes one: {', '.join(dict(found))}"
-        raise ConfigError(Finding("error", "CLI004", message, hint=f"{verb} {short(found[0][0])}"))
+        raise ConfigError.of("CLI004", message, hint=f"{verb} {short(found[0][0])}")
     ((_, document),) = found
     if any(finding.level == "error" for finding in document.findings):
         raise ConfigError(*document.findings)
@@ -165,8 +161,6 @@ def _folder(path: Path, word: str, verb: str) -> Finding:
 
 
 def _json(path: Path, word: str, verb: str) -> Finding:
-    from sglang_hydra.planning.recorded.input_files import read_document
-
     try:
         read_document(path)
     except ConfigError as failure:
@@ -181,9 +175,7 @@ def _several(verb: str, files: Sequence[Request]) -> ConfigError:
     names = " ".join(short(request.text) for request in files)
     message = f"{verb} takes one file, and {len(files)} were given: {names}"
     diff = f"{program()} diff {names} compares them" if len(files) == 2 else None
-    return ConfigError(
-        Finding("error", "CLI004", message, hint=(f"{program()} check {names} judges each of them", diff))
-    )
+    return ConfigError.of("CLI004", message, hint=(f"{program()} check {names} judges each of them", diff))
 
 
 def _names_in(folder: str) -> Iterator[str]:

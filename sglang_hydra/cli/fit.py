@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.judged import code_of
-from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.cli.shared import code_of, composer_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
@@ -22,7 +21,7 @@ from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.first_lines import first_lines
 from sglang_hydra.show.memory import memory_lines, table_head, table_row, verdict
 from sglang_hydra.show.roofline import LIMIT_TITLES, limit_cells
-from sglang_hydra.text.screen import Line, folded, print_json, room, table, text, write
+from sglang_hydra.text.screen import Line, folded, print_json, table, text, write
 
 
 def run(invocation: Invocation) -> int:
@@ -100,8 +99,8 @@ def _fit_lines(plan: Plan) -> list[Line]:
     interval = plan.fit.interval
     if interval is not None:
         for reason in (interval.low_reason, interval.high_reason):
-            lines += folded([text(f"  mem_fraction_static {reason}", "dim")], room())
-    last = folded([text(f"{plan.gpu.name}: {verdict(plan.fit, _wanted(plan))}{by_estimate(plan)}", "bold")], room())
+            lines += folded([text(f"  mem_fraction_static {reason}", "dim")])
+    last = folded([text(f"{plan.gpu.name}: {verdict(plan.fit, _wanted(plan))}{by_estimate(plan)}", "bold")])
     return [*lines, [], *finding_lines(shown, plan), *last]
 
 
@@ -134,12 +133,12 @@ def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
         )
     lines = table(rows)
     for note in dict.fromkeys(f"{name}{mark}" for name, plan in plans if (mark := by_estimate(plan))):
-        lines += folded([text(note, "yellow")], room())
+        lines += folded([text(note, "yellow")])
     load = known_limit(plans[0][1]).load if plans else None
     if load is not None:
         size = f"{load.input_len:,.0f} + {load.output_len:,.0f} tokens a request"
         note = f"with {size} (bench.*): explain forecast; limit: what the hardware allows: explain roofline"
-        lines += folded([text(note, "dim")], room())
+        lines += folded([text(note, "dim")])
     return lines
 
 

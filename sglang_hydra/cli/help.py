@@ -13,8 +13,9 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.releases.records import default_release, newest_release
+from sglang_hydra.show.key_help import GROUPS, below, key_of, keys
+from sglang_hydra.show.keys import rows_of, screen
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import FLAGS, TASKS, VERBS
 from sglang_hydra.text.screen import Line, columns, room, shown, text, write
 from sglang_hydra.text.words import nearest, program
@@ -37,7 +38,6 @@ _NODES_OF = {"serve": ("launch",), "bench": ("bench", "sweep"), "resume": ("swee
 
 
 def flags() -> list[tuple[str, str]]:
-    """Returns the lines about flags in the help."""
     return [*((flag.shown, flag.about) for flag in FLAGS if flag.about), _ARGV]
 
 
@@ -86,7 +86,8 @@ def of_verb(verb: str) -> list[Line]:
     going = [flag for flag in FLAGS if flag.about and verb in (flag.verbs or _EVERYWHERE.get(flag.sets, (verb,)))]
     lines += [[text("Flags", "bold")], *columns([[text(each.shown, "cyan"), text(each.about)] for each in going]), []]
     for group in _NODES_OF.get(verb, ()):
-        lines += _node_lines(group)
+        keys = [key.name for key in below(group) if key.name not in (f"{group}.name", f"{group}.args")]
+        lines += _group_lines("keys", keys, "dim")
         lines += [[text(f"  {called} explain {group}: explains each of them", "dim")], []]
     return [*lines, [text(f"{called} --help shows every verb and group, --help WORD finds arguments by a word", "dim")]]
 
@@ -110,12 +111,10 @@ def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
         lines += _formats("export")
     lines += _own(words, composer)
     own = _arguments()
+    every = {**own, **EVERY, **own}.values()
+    texts = [(one, f"{one.name} {' '.join(one.flags)} {one.arg.help}".lower()) for one in every]
     found = sorted(
-        (
-            field
-            for field in {**own, **EVERY, **own}.values()
-            if all(word.lower() in _searched(field) for word in words)
-        ),
+        (field for field, all_text in texts if all(word.lower() in all_text for word in words)),
         key=lambda field: (
             field.name not in words,
             field.name not in own,
@@ -123,11 +122,9 @@ def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
         ),
     )
     if not found and not lines:
-        from sglang_hydra.show.key_help import keys
-
         near = nearest("_".join(words), [*EVERY, *keys()])
         hint = f"{program()} --help {near}" if near else f"{program()} --help shows the groups"
-        raise ConfigError(Finding("error", "CLI016", f"no argument matches {' '.join(words)!r}", hint=hint))
+        raise ConfigError.of("CLI016", f"no argument matches {' '.join(words)!r}", hint=hint)
     lines += [[]] if lines and found else []
     for field in found:
         lines += _field_lines(field)
@@ -137,14 +134,11 @@ def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
 
 def _own(words: Sequence[str], composer: Composer) -> Iterator[Line]:
     """Yields the lines of the group or key with this name, else of every key of ours that matches all words."""
-    from sglang_hydra.show.key_help import GROUPS, key_of, keys
-    from sglang_hydra.show.keys import key_rows, rows_of, screen
-
     name = words[0] if len(words) == 1 else ""
     if name in composer.groups():
         yield from _group_lines(name, composer.options(name))
     if name in GROUPS:
-        yield from key_rows(name)
+        yield from rows_of(below(name))
     elif key_of(name) is not None:
         yield from screen(name, composer)
     elif name not in EVERY and name not in composer.groups():
@@ -158,22 +152,9 @@ def _arguments() -> Mapping[str, Field]:
     return fields_of(nearest_known(default_release()) or newest_release())
 
 
-def _searched(field: Field) -> str:
-    return f"{field.name} {' '.join(field.flags)} {field.arg.help}".lower()
-
-
-def _group_lines(group: str, options: Sequence[str]) -> Iterator[Line]:
+def _group_lines(group: str, options: Sequence[str], style: str = "cyan") -> Iterator[Line]:
     for row, part in enumerate(textwrap.wrap(", ".join(options), room() - 12) or [""]):
-        yield [text(f"  {group if not row else '':10}", "cyan"), text(part)]
-
-
-def _node_lines(group: str) -> Iterator[Line]:
-    """Yields the names of the keys in a node."""
-    from sglang_hydra.show.key_help import below
-
-    keys = [key.name for key in below(group) if key.name not in (f"{group}.name", f"{group}.args")]
-    for row, part in enumerate(textwrap.wrap(", ".join(keys), room() - 12)):
-        yield [text(f"  {'keys' if not row else '':10}", "dim"), text(part)]
+        yield [text(f"  {group if not row else '':10}", style), text(part)]
 
 
 def _field_lines(field: Field) -> Iterator[Line]:

@@ -36,7 +36,7 @@ def settle_hydra_words(invocation: Invocation) -> None:
         if key == "hydra.mode":
             if value.upper() not in _MODES:
                 message = f"{request.text}: Hydra's modes are {', '.join(_MODES)}"
-                raise ConfigError(Finding("error", "CLI023", message, ("hydra.mode",), "hydra.mode=MULTIRUN, or -m"))
+                raise ConfigError.of("CLI023", message, "hydra.mode", hint="hydra.mode=MULTIRUN, or -m")
             invocation.requests.remove(request)
             if value.upper() == "MULTIRUN":
                 invocation.given["multirun"] = True

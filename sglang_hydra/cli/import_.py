@@ -20,7 +20,6 @@ from sglang_hydra.convert.importing.vllm import from_vllm
 from sglang_hydra.planning.recorded.input_files import is_experiment
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, print_json, text, write
 from sglang_hydra.text.words import program, shell_word, short
 
@@ -33,7 +32,7 @@ def run(invocation: Invocation) -> int:
     if source.name and is_experiment(Path(source.name), source.text):
         message = f"{short(source.name)} is an experiment of this package, which every command takes as it is"
         words = [shell_word(item.text) for item in invocation.requests]
-        raise ConfigError(Finding("error", "IMP001", message, hint=f"{program()} plan {' '.join(words)}"))
+        raise ConfigError.of("IMP001", message, hint=f"{program()} plan {' '.join(words)}")
     composer = composer_of(invocation)
     theirs = None if "sglang" in source.text else from_vllm(source.text)
     source = replace(source, text=theirs[0]) if theirs else source
@@ -60,7 +59,6 @@ def run(invocation: Invocation) -> int:
 
 
 def _next(path: Path) -> str:
-    """Returns what to type to use the file."""
     if path.suffix not in SUFFIXES:
         return f"as {path.stem}.yaml it can be planned and served"
     word = shlex.quote(str(path))
@@ -74,6 +72,6 @@ def _source(invocation: Invocation) -> tuple[Source, list[Request]]:
         return Source("", line, typed=True), list(invocation.requests)
     if not invocation.requests:
         hint = f"{program()} import serve.sh; import -; import 'python -m sglang.launch_server --model-path ...'"
-        raise ConfigError(Finding("error", "IMP001", f"import what? Looked for {LOOKED_FOR}", hint=hint))
+        raise ConfigError.of("IMP001", f"import what? Looked for {LOOKED_FOR}", hint=hint)
     first, *rest = invocation.requests
     return read_source(first.text), rest

@@ -12,7 +12,6 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import reason_of
 from sglang_hydra.cli.shared import typed_words
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import program
 
@@ -54,4 +53,4 @@ def _requirement() -> str:
 
 
 def _refused(message: str, hint: str) -> ConfigError:
-    return ConfigError(Finding("error", "CLI040", message, hint=hint))
+    return ConfigError.of("CLI040", message, hint=hint)

@@ -73,7 +73,6 @@ class Invocation:
     given: dict[str, str | bool] = field(default_factory=dict)
 
     def has(self, flag: str) -> bool:
-        """Returns whether a flag of the table was typed."""
         return self.given.get(BY_VALUE[flag].sets) not in (None, False) or bool(getattr(self, flag, None))
 
     def value(self, flag: str) -> str | None:
@@ -88,7 +87,6 @@ class Invocation:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Returns the variables set with ``--env``."""
         return dict(word.partition("=")[::2] for word in self.env)
 
     @property
@@ -128,8 +126,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         elif flag is not None and not has_value and not is_word:
             invocation.given[flag.sets] = True
         elif flag is not None and not is_word:
-            message = f"{name} is a switch and takes no value"
-            raise ConfigError(Finding("error", "CLI012", message, typed=(word,), fix=name))
+            raise ConfigError.of("CLI012", f"{name} is a switch and takes no value", typed=(word,), fix=name)
         elif name.startswith("-") and ((tool, name.lstrip("-")) in LEFT_TO_TOOLS or _key_of_tool(name, tool)):
             of_others.append(_of_tool(tool, word, rest))
         elif name in HYDRA_FLAGS and (name != "-p" or verb in (None, "serve")):  # docker's and sbatch's -p
@@ -149,11 +146,13 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         release := next((one for one in invocation.requests if one.text[:1].isdigit()), None)
     ):
         typed, fix = ("--version", release.text), f"engine.version={release.text}"
-        raise ConfigError(Finding("error", "CLI012", "--version takes no value", typed=typed, fix=fix))
+        raise ConfigError.of("CLI012", "--version takes no value", typed=typed, fix=fix)
     if of_others:
         raise ConfigError(*of_others)
-    if invocation.env:
-        _take_variables(invocation)
+    if invocation.env:  # the words NAME=VALUE beside it are variables too
+        beside = [item for item in invocation.requests if _VARIABLE.match(item.text)]
+        invocation.requests = [item for item in invocation.requests if item not in beside]
+        invocation.env += [item.text for item in beside]
     _check_primary(invocation)
     if verb == "help":
         invocation.given["help"] = True
@@ -165,15 +164,18 @@ def read_invocation(words: Sequence[str]) -> Invocation:
 
 
 def _take_value(invocation: Invocation, flag: Flag, typed: str, value: str) -> None:
-    if flag.sets == "config_dirs":
-        invocation.config_dirs.append(_existing_folder(typed, os.path.expanduser(value)))
-    elif flag.sets == "config_path":
-        invocation.config_dirs.insert(0, _existing_folder(typed, os.path.expanduser(value)))
-        invocation.given["config_path"] = invocation.config_dirs[0]
+    if flag.sets in ("config_dirs", "config_path", "trusted_folders"):
+        if not os.path.isdir(value := os.path.expanduser(value)):
+            raise ConfigError.of("CLI012", f"{typed} {value}: there is no such folder")
+        if flag.sets == "trusted_folders":
+            invocation.trusted_folders.append(os.path.abspath(value))
+        elif flag.sets == "config_path":
+            invocation.config_dirs.insert(0, value)
+            invocation.given["config_path"] = value
+        else:
+            invocation.config_dirs.append(value)
     elif flag.sets == "config_name":
         invocation.given["config_name"] = value.removesuffix(".yaml")
-    elif flag.sets == "trusted_folders":
-        invocation.trusted_folders.append(os.path.abspath(_existing_folder(typed, os.path.expanduser(value))))
     elif flag.sets == "env":
         invocation.env.append(value)
     elif flag.sets == "allowed_env":
@@ -183,20 +185,13 @@ def _take_value(invocation: Invocation, flag: Flag, typed: str, value: str) -> N
         invocation.given[flag.sets] = os.path.expanduser(value) if flag.sets in _PATHS else value
 
 
-def _take_variables(invocation: Invocation) -> None:
-    """Makes the words NAME=VALUE beside ``--env`` variables too."""
-    beside = [item for item in invocation.requests if _VARIABLE.match(item.text)]
-    invocation.requests = [item for item in invocation.requests if item not in beside]
-    invocation.env += [item.text for item in beside]
-
-
 def _check_primary(invocation: Invocation) -> None:
     """Raises ConfigError if the folder of --config-path, which replaces ours, has no primary config."""
     folder, name = invocation.value("config_path"), invocation.value("config_name") or PRIMARY_NAME
     if folder and not any(os.path.isfile(os.path.join(folder, f"{name}{suffix}")) for suffix in (".yaml", ".yml")):
         message = f"--config-path {folder}: there is no primary config {name}.yaml in it"
         hint = f"--config-dir {folder} adds its groups to ours; --config-name NAME takes NAME.yaml from there"
-        raise ConfigError(Finding("error", "CLI018", message, hint=hint))
+        raise ConfigError.of("CLI018", message, hint=hint)
 
 
 def _is_verb(word: str) -> bool:
@@ -205,7 +200,7 @@ def _is_verb(word: str) -> bool:
 
 
 def _lacks_value(typed: str, flag: Flag) -> str:
-    raise ConfigError(Finding("error", "CLI012", f"{typed} needs a value", hint=f"{typed} {flag.value}"))
+    raise ConfigError.of("CLI012", f"{typed} needs a value", hint=f"{typed} {flag.value}")
 
 
 def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
@@ -217,10 +212,10 @@ def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
     if fix == "diff" and any("," in request.text for request in behind):
         fix = "plan -m"  # several values of a key: a table, not two sides
     if word.lower() in NO_VERBS:
-        return ConfigError(Finding("error", "CLI014", message, hint=NO_VERBS[word.lower()]))
+        return ConfigError.of("CLI014", message, hint=NO_VERBS[word.lower()])
     verbs = f"verbs are {some_of(word, VERBS, f'{program()} --help')}"
     hints = verbs, "Values are typed as key=value: model=..., gpu=..., tp_size=8"
-    return ConfigError(Finding("error", "CLI014", message, hint=hints, typed=typed, fix=fix))
+    return ConfigError.of("CLI014", message, hint=hints, typed=typed, fix=fix)
 
 
 def _choice_of(word: str) -> str | None:
@@ -244,7 +239,7 @@ def _refuse_own_name(words: Sequence[str]) -> None:
     if count and (not {*before} - {"$", "%", ">", "python", "python3"} or (before[:1] == behind and "$" in before)):
         typed = tuple(words[:count])
         message = f"{' '.join(typed)!r} is this program's own name, typed twice"
-        raise ConfigError(Finding("error", "CLI004", message, typed=typed, fix=Remedy.fixed("", "leave it out")))
+        raise ConfigError.of("CLI004", message, typed=typed, fix=Remedy.fixed("", "leave it out"))
 
 
 def _refuse_remark(words: Sequence[str]) -> None:
@@ -253,7 +248,7 @@ def _refuse_remark(words: Sequence[str]) -> None:
     if at is not None:
         what = "a comment" if words[at] == "#" else "what a shell reads, and no part of this command"
         fix = Remedy.fixed("", "without it")
-        raise ConfigError(Finding("error", "CLI004", f"{words[at]!r} begins {what}", typed=tuple(words[at:]), fix=fix))
+        raise ConfigError.of("CLI004", f"{words[at]!r} begins {what}", typed=tuple(words[at:]), fix=fix)
 
 
 def _refuse_launch_command(words: Sequence[str]) -> None:
@@ -265,17 +260,15 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
         message = f"{second!r}: bench starts a server and measures it; bench.url measures a running one"
         is_sure = Remedy.fixed(f"bench.url={url}") if url == second else None
         hint = None if is_sure else f"{program()} bench bench.url={url} bench.concurrency=8"
-        raise ConfigError(
-            Finding("error", "CLI004", message, hint=hint, typed=(second,) if is_sure else (), fix=is_sure)
-        )
+        raise ConfigError.of("CLI004", message, hint=hint, typed=(second,) if is_sure else (), fix=is_sure)
     if head == "import" and second.partition("=")[0] in names_by_flag() and second.partition("=")[0] not in BY_NAME:
         meant = Remedy.fixed(shlex.quote(f"python -m sglang.launch_server {shlex.join(words[1:])}"))
         message = "import takes a command as one word, in quotes"
-        raise ConfigError(Finding("error", "CLI004", message, typed=tuple(words[1:]), fix=meant))
+        raise ConfigError.of("CLI004", message, typed=tuple(words[1:]), fix=meant)
     if head in ("import", "upgrade") and (second in (*_CONTAINERS, *_RUNNERS, "vllm", "sglang") and len(words) > 2):
         meant = Remedy.fixed(shlex.quote(shlex.join(words[1:])))
         message = f"{head} takes a command as one word, in quotes"
-        raise ConfigError(Finding("error", "CLI004", message, typed=tuple(words[1:]), fix=meant))
+        raise ConfigError.of("CLI004", message, typed=tuple(words[1:]), fix=meant)
     own = list(itertools.dropwhile(_VARIABLE.match, words))
     if own[:2] == ["vllm", "serve"] or own[:1] == ["vllm-serve"] or _VLLM in own[:3]:
         raise _of_vllm(words)
@@ -289,7 +282,7 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
         message = f"{f'{head} {second}'!r} begins a command of another program"
         file = next((word for word in words if word.endswith(_FILES)), None)
         hint = f"{program()} import 'COMMAND' reads what it starts" if file is None else f"{program()} check {file}"
-        raise ConfigError(Finding("error", "CLI004", message, hint=hint))
+        raise ConfigError.of("CLI004", message, hint=hint)
     if at is None or head in ("import", "upgrade"):
         return
     starts = (start for start in range(at) if words[start].rpartition("/")[2].startswith(("python", "sglang")))
@@ -297,7 +290,7 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     fix = "--" if head in VERBS else "plan --"
     message = f"{' '.join(typed)!r} begins a command of SGLang's, whose flags go after a bare --"
     instead = Remedy.fixed(fix, f"{fix} in its place")
-    raise ConfigError(Finding("error", "CLI004", message, typed=typed, fix=instead))
+    raise ConfigError.of("CLI004", message, typed=typed, fix=instead)
 
 
 def _of_program(name: str, words: Sequence[str]) -> ConfigError:
@@ -321,7 +314,7 @@ def _of_program(name: str, words: Sequence[str]) -> ConfigError:
             typed.append(f"{key}={shlex.quote(value)}")
     message = f"{name!r} begins a command of another program, whose other flags are not read here"
     message = message if len(typed) > 1 else message.replace("other flags", "flags")
-    return ConfigError(Finding("error", "CLI004", message, hint=f"{program()} {' '.join(typed)}"))
+    return ConfigError.of("CLI004", message, hint=f"{program()} {' '.join(typed)}")
 
 
 def _of_vllm(words: Sequence[str]) -> ConfigError:
@@ -339,8 +332,7 @@ def _of_vllm(words: Sequence[str]) -> ConfigError:
     notes = [f"{item.message}{f' ({item.hint})' if item.hint else ''}" for item in findings]
     typed = tuple(words)
     program_of = " ".join([word for word in words[: first + 1] if not _VARIABLE.match(word)][:2])
-    message = f"{program_of!r} begins a command of vLLM's"
-    return ConfigError(Finding("error", "CLI004", message, hint=notes, typed=typed, fix=fix))
+    return ConfigError.of("CLI004", f"{program_of!r} begins a command of vLLM's", hint=notes, typed=typed, fix=fix)
 
 
 def _refuse_foreign_signs(words: Sequence[str]) -> None:
@@ -348,10 +340,10 @@ def _refuse_foreign_signs(words: Sequence[str]) -> None:
     (a command to import)."""
     findings = []
     for word in words:
-        meant = as_meant(word)
+        plain = meant = as_meant(word)
         if "=" in meant and meant.partition("=")[0] not in BY_NAME and "--" not in words:
             meant = meant.lstrip("-")
-        if as_meant(word) != word and not re.search(r"[^\S\u3000\r]", word):
+        if plain != word and not re.search(r"[^\S\u3000\r]", word):
             message = f"{short(word)!r} has {foreign_sign(word)} in it, which a shell reads as a letter"
             fix = Remedy.fixed(shlex.quote(meant), meant)
             findings.append(Finding("error", "CLI031", message, typed=(word,), fix=fix))
@@ -367,7 +359,6 @@ def _key_of_tool(flag: str, tool: str) -> str | None:
 
 
 def _is_ours(word: str) -> bool:
-    """Returns whether a word sets one of our keys."""
     key, equals, _ = word.partition("=")
     return bool(equals) and key.partition(".")[0] in (*EVERY, *NODES, *NO_CHOICE)
 
@@ -406,11 +397,4 @@ def _stands_for(word: str, behind: str) -> ConfigError:
         wanted = f"engine.version={value}" if value[:1].isdigit() else f"engine.python={shlex.quote(program_of)}"
         fix = Remedy.fixed("" if value == "installed" else wanted, "")
     hint = INSTEAD[flag]["hint"].format(program=program())
-    message = f"{flag}: {INSTEAD[flag]['message']}"
-    return ConfigError(Finding("error", "CLI019", message, hint=hint, typed=typed, fix=fix))
-
-
-def _existing_folder(flag: str, path: str) -> str:
-    if not os.path.isdir(path):
-        raise ConfigError(Finding("error", "CLI012", f"{flag} {path}: there is no such folder"))
-    return path
+    return ConfigError.of("CLI019", f"{flag}: {INSTEAD[flag]['message']}", hint=hint, typed=typed, fix=fix)

@@ -7,7 +7,6 @@ from sglang_hydra.cli.shared import typed_words
 
 
 def run(invocation: Invocation) -> int:
-    """Shows the log of a detached server."""
     from sglang_hydra.run.launch import control
 
     return control.logs(typed_words(invocation), follow=invocation.has("follow"))

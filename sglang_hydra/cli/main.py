@@ -19,7 +19,7 @@ from sglang_hydra.text.budget import FINDINGS, LAST_S, OverBudget, allow_more, c
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import Line, print_json
+from sglang_hydra.text.screen import Line, print_json, write
 from sglang_hydra.text.version import VERSION
 from sglang_hydra.text.words import short
 
@@ -89,7 +89,7 @@ def over_budget(failure: OverBudget, words: Sequence[str]) -> ConfigError:
     """Returns the error of a command that took too long, with the files among its words."""
     named = ", ".join(short(word, 100) for word in words[:20] if os.path.exists(word)) or "the command line"
     hint = "name the files, or a folder with fewer of them" if any(map(os.path.isdir, words)) else None
-    return ConfigError(Finding("error", "CLI009", f"{named} cannot be planned: {failure}", hint=hint))
+    return ConfigError.of("CLI009", f"{named} cannot be planned: {failure}", hint=hint)
 
 
 def _send_no_more() -> None:
@@ -106,7 +106,6 @@ def _run(invocation: Invocation) -> int:
         return show_help(invocation)
     if invocation == Invocation() and sys.stdout.isatty():
         from sglang_hydra.cli.first_screen import first_screen
-        from sglang_hydra.text.screen import write
 
         write(first_screen())
         return 0
@@ -134,7 +133,6 @@ def _report(failure: SglangHydraError, as_json: bool, corrections: Callable[[], 
         print_json(record)
         return
     from sglang_hydra.show.findings import finding_lines
-    from sglang_hydra.text.screen import write
 
     write([*finding_lines(findings), *corrections()], sys.stderr)
 

@@ -23,7 +23,6 @@ from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.budget import OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import write
 from sglang_hydra.text.words import install_command, short, without_secret_forms
@@ -41,8 +40,7 @@ _MOST_WORDS = 1000
 def run(invocation: Invocation) -> int:
     """Serves until the client closes the streams. Raises ConfigError (CLI038) if the SDK is not installed."""
     if importlib.util.find_spec("mcp") is None:
-        hint = install_command("mcp")
-        raise ConfigError(Finding("error", "CLI038", "the SDK of the protocol is not installed here", hint=hint))
+        raise ConfigError.of("CLI038", "the SDK of the protocol is not installed here", hint=install_command("mcp"))
     server().run("stdio")
     return 0
 
@@ -117,9 +115,9 @@ def _parted(tool: str, words: Sequence[str]) -> tuple[Sequence[str], Sequence[st
     for word in words[:cut]:
         if word.startswith("-") and word.partition("=")[0] not in allowed:
             hint = f"flags of {tool}: {', '.join(allowed) or 'none'}; SGLang's own flags go after --"
-            raise ConfigError(Finding("error", "CLI012", f"{tool} takes no flag {short(word)}", hint=hint))
+            raise ConfigError.of("CLI012", f"{tool} takes no flag {short(word)}", hint=hint)
         if word.lstrip("+~").startswith("hydra"):
-            raise ConfigError(Finding("error", "SEC002", f"no tool takes {short(word)}, which only Hydra reads"))
+            raise ConfigError.of("SEC002", f"no tool takes {short(word)}, which only Hydra reads")
     if len(words) > _MOST_WORDS:
-        raise ConfigError(Finding("error", "CLI012", f"{len(words)} words are more than {_MOST_WORDS}"))
+        raise ConfigError.of("CLI012", f"{len(words)} words are more than {_MOST_WORDS}")
     return words[:cut], words[cut:]

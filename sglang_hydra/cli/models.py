@@ -10,7 +10,6 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.grammar import has_interpolation
 from sglang_hydra.planning.choosing.catalog import gpu_classes, models
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import FILLERS
 from sglang_hydra.text.screen import columns, print_json, text, write
 from sglang_hydra.text.words import number, program, some_of
@@ -46,7 +45,7 @@ def run(invocation: Invocation) -> int:
     if not shown:
         message = f"none of the {len(rows)} {verb} has {' '.join(asked)!r}"
         near = some_of(" ".join(asked), [str(row[0]) for row in rows], f"{program()} {verb}")
-        raise ConfigError(Finding("error", "CLI006", message, hint=f"there are {near}"))
+        raise ConfigError.of("CLI006", message, hint=f"there are {near}")
     if invocation.has("json"):
         records = [dict(zip(titles, row, strict=True)) for row in shown]
         print_json({"schema": "sglang_hydra.presets/1", "presets": records})

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import without_secret_forms
 
 
@@ -36,7 +35,7 @@ def refuse_existing(paths: Sequence[Path], id: str) -> None:
     there = [path for path in paths if os.path.lexists(path)]
     if there:
         message = f"{', '.join(map(str, there))} exists already; nothing was written"
-        raise ConfigError(Finding("error", id, message, hint="another -o FILE, or remove it first"))
+        raise ConfigError.of(id, message, hint="another -o FILE, or remove it first")
 
 
 def write_new(path: Path, content: str, id: str) -> None:
@@ -52,8 +51,7 @@ def write_new(path: Path, content: str, id: str) -> None:
             with contextlib.suppress(OSError, ValueError):
                 path.unlink()  # on a full disk: a part of it
         hint = f"mkdir -p {shlex.quote(str(path.parent))}, or -o FILE in a folder that is there"
-        message = f"{path} cannot be written: {reason_of(failure)}"
-        raise ConfigError(Finding("error", id, message, hint=hint)) from failure
+        raise ConfigError.of(id, f"{path} cannot be written: {reason_of(failure)}", hint=hint) from failure
 
 
 def print_content(content: str) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.judged import code_of
-from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.cli.shared import code_of, composer_of
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.show.plan import plan_screen

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 from sglang_hydra.cli.corrected import corrected_sweep
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.judged import is_good
-from sglang_hydra.cli.shared import composer_of
-from sglang_hydra.compose.overrides import Request
+from sglang_hydra.cli.shared import composer_of, is_good
 from sglang_hydra.measure.sweep.grid import read_grid
 from sglang_hydra.measure.sweep.judging import Judged
 from sglang_hydra.measure.sweep.planning import judge_of, judged_points
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.first_lines import verdict_span
+from sglang_hydra.show.verdicts import Checked, verdict_record
 from sglang_hydra.text.exit_codes import INVALID
 from sglang_hydra.text.screen import Line, Span, columns, print_json, text, write
 from sglang_hydra.text.words import plural, short
@@ -29,8 +28,8 @@ def run(invocation: Invocation) -> int:
     write(finding_lines(grid.remarks), sys.stderr)
     judge = judge_of(composer, grid)
     found = list(judged_points(grid, judge))
-    points = [(_name_of(own), judged) for own, judged in found]
-    good = all(_is_good(judged, invocation) for _, judged in points)
+    points = [(" ".join(request.text for request in own) or "the plan", judged) for own, judged in found]
+    good = all(is_good(invocation, *_checked(judged)) for _, judged in points)
     if invocation.has("json"):
         results = [_record(name, judged) for name, judged in points]
         print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
@@ -40,29 +39,15 @@ def run(invocation: Invocation) -> int:
     return 0 if good or invocation.verb == "plan" else INVALID
 
 
-def _is_good(judged: Judged, invocation: Invocation) -> bool:
-    """Returns whether a point is good, by its refusals and its plan's findings."""
+def _checked(judged: Judged) -> Checked:
+    """Returns a point's plan, with its refusals before the plan's findings."""
     made = judged.server.plan if judged.server else None
-    findings = dict.fromkeys((*judged.refused, *(made.findings if made else ())))
-    return is_good(invocation, made, list(findings))
-
-
-def _name_of(own: Sequence[Request]) -> str:
-    return " ".join(request.text for request in own) or "the plan"
+    return Checked(made, list(dict.fromkeys((*judged.refused, *(made.findings if made else ())))))
 
 
 def _record(name: str, judged: Judged) -> dict[str, object]:
-    """Returns a result in the schema of ``check``."""
-    plan = judged.server.plan if judged.server else None
-    findings = dict.fromkeys((*judged.refused, *(plan.findings if plan else ())))
-    return {
-        "name": name,
-        "ok": plan is not None and plan.ok,
-        "launchable": judged.verdict.launchable,
-        "why": judged.verdict.why,
-        "server_id": judged.server.server_id if judged.server else None,
-        "findings": [finding.to_json() for finding in findings],
-    }
+    verdict = {"launchable": judged.verdict.launchable, "why": judged.verdict.why}
+    return {**verdict_record(name, _checked(judged)), **verdict}
 
 
 def _lines(points: Sequence[tuple[str, Judged]]) -> list[Line]:

@@ -91,16 +91,16 @@ def _refuse_misplaced(invocation: Invocation) -> None:
     if invocation.once and (verb != "serve" or invocation.has("multirun")):
         typed_too = "-m for several" if invocation.has("multirun") else f"{verb} was typed"
         message = f"--run asks for one run of serve, and {typed_too}"
-        raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} serve ..., without --run"))
+        raise ConfigError.of("CLI019", message, hint=f"{program()} serve ..., without --run")
     if invocation.hydra and verb != "serve":
         message = f"Hydra's own flags go with serve, and {verb} runs without Hydra's run folder"
-        raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))
+        raise ConfigError.of("CLI019", message, hint=f"{program()} --cfg job ..., or plan --json")
     levels = [level for level in (invocation.value("fail_on") or "").split(",") if level]
     if wrong := next((level for level in levels if level not in FAIL_ON), None):
         fix = f"--fail-on={nearest(wrong, FAIL_ON) or ','.join(FAIL_ON)}"
         message = f"--fail-on={wrong}: an error always fails; you may add {' and '.join(FAIL_ON)}"
         typed = (f"--fail-on={invocation.value('fail_on')}",)
-        raise ConfigError(Finding("error", "CLI012", message, typed=typed, fix=fix))
+        raise ConfigError.of("CLI012", message, typed=typed, fix=fix)
     given = [flag for flag in FLAGS if invocation.has(flag.sets)]
     for flag in given:
         why = why_not(flag, verb, given)
@@ -108,7 +108,7 @@ def _refuse_misplaced(invocation: Invocation) -> None:
             known = {"verb": verb, "why": why, "program": program()}
             told = verb if verb in flag.elsewhere else "hint"
             message, hint = (flag.elsewhere[part].format(**known) for part in ("message", told))
-            raise ConfigError(Finding("error", flag.elsewhere["id"], message, hint=hint))
+            raise ConfigError.of(flag.elsewhere["id"], message, hint=hint)
 
 
 def _as_others_call_it(finding: Finding) -> Finding:

@@ -15,7 +15,6 @@ from sglang_hydra.compose.schema import EngineNode
 from sglang_hydra.planning.choosing.audit import Judged, Judging, judge_recipes, legend, legend_lines
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import FILLERS
 from sglang_hydra.text.screen import Line, print_json, shown, table, text, write
 from sglang_hydra.text.user_settings import settings
@@ -73,15 +72,14 @@ def filters(
             example = f"gpu={key}" if is_class else f"model={key}"
             typed = example if not equals and key.strip("-") == key != "" else "gpu=h200 model=deepseek"
             verb = "audit" if presets else "recipes"
-            raise ConfigError(Finding("error", "CLI021", message, hint=f"{program()} {verb} {typed}"))
+            raise ConfigError.of("CLI021", message, hint=f"{program()} {verb} {typed}")
         known = {str(getattr(recipe, key)) for recipe in published().values() if getattr(recipe, key)}
         names = sorted({*known, *(presets or {}).get(key, ())})
         if not any(matches(value, name, key) for name in names):
             near = nearest(value, names)
             fix = f"{key}={near}" if near else None
             hint = f"there are {some_of(value, names, f'{program()} recipes')}"
-            message = f"{request.text}: nothing was published for it"
-            raise ConfigError(Finding("error", "CLI021", message, (key,), hint, fix=fix))
+            raise ConfigError.of("CLI021", f"{request.text}: nothing was published for it", key, hint=hint, fix=fix)
         yield key, value
 
 

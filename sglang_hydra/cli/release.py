@@ -5,20 +5,31 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from sglang_hydra.arguments.accepted import unknown_version
 from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import typed_words
-from sglang_hydra.releases.records import default_release, newest_release, record_of, release_named
+from sglang_hydra.releases import wheels
+from sglang_hydra.releases.adopting import adopt, keep_table, said_of
+from sglang_hydra.releases.records import (
+    Record,
+    default_release,
+    newest_release,
+    not_recorded,
+    pinned_records,
+    record_of,
+    records,
+    release_named,
+)
+from sglang_hydra.releases.release import prepare
+from sglang_hydra.releases.trusted import PACKAGES, bundle, forget, pin, trust
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import columns, folded, print_json, room, text, write
+from sglang_hydra.text.screen import columns, folded, print_json, text, write
+from sglang_hydra.text.user_settings import KEYS, settings, use_release
 from sglang_hydra.text.words import nearest, program
-
-if TYPE_CHECKING:
-    from sglang_hydra.releases.records import Record
 
 _VERSION = re.compile(r"^(?:sglang[=@-]+)?v?(?=\d)")
 ACTIONS = ("list", "fetch", "remove", "bundle", "use", "adopt")
@@ -55,19 +66,18 @@ def run(invocation: Invocation) -> int:
         hint = f"{program()} release {action} {newest_release()}"
         raise _wrong(f"release {action} takes the releases to {action}", hint)
     if action == "remove" and versions == [STALE]:
-        return _remove_stale()
+        freed = wheels.remove_folders(wheels.stale_folders()) / _MIB
+        write([[text(f"Wheels that no release uses are removed: {freed:.0f} MiB")]])
+        return 0
     found = [_recorded(version) for version in versions]
     return _fetch(found) if action == "fetch" else _remove(found)
 
 
 def _wrong(message: str, hint: str | tuple[str, ...]) -> ConfigError:
-    return ConfigError(Finding("error", "REL006", message, hint=hint))
+    return ConfigError.of("REL006", message, hint=hint)
 
 
 def _list(versions: Sequence[str], *, as_json: bool) -> int:
-    from sglang_hydra.releases import wheels
-    from sglang_hydra.releases.records import pinned_records, records
-
     found = [_recorded(version) for version in versions] or [*records().values(), *pinned_records().values()]
     if as_json:
         print_json({"schema": "sglang_hydra.releases/1", "releases": [_row(record) for record in found]})
@@ -81,18 +91,16 @@ def _list(versions: Sequence[str], *, as_json: bool) -> int:
     write([*columns(rows), [text("")], [text(f"in {' and '.join(map(str, places))}")]])
     if not versions and (others := [version for version in known_versions() if record_of(version) is None]):
         message = f"known and not recorded: {', '.join(others)}; {program()} release fetch {TRUST} VERSION takes one"
-        write(folded([text(message)], room()))
+        write(folded([text(message)]))
     if stale := wheels.stale_folders():
         size = sum(map(wheels.bytes_of, stale)) / _MIB
         names = ", ".join(place.name for place in stale)
         message = f"not used by this version, {size:.0f} MiB: {names}; {program()} release remove {STALE} removes them"
-        write(folded([text(message)], room()))
+        write(folded([text(message)]))
     return 0
 
 
 def _row(record: Record) -> dict[str, object]:
-    from sglang_hydra.releases import wheels
-
     missing = wheels.missing(record)
     return {
         "version": record.version,
@@ -105,9 +113,6 @@ def _row(record: Record) -> dict[str, object]:
 
 
 def _fetch(found: Sequence[Record]) -> int:
-    from sglang_hydra.releases import wheels
-    from sglang_hydra.releases.release import prepare
-
     for record in found:
         wheels.fetch(record, lambda line: write([[text(line)]], sys.stderr))
         prepare(record.version)
@@ -116,10 +121,6 @@ def _fetch(found: Sequence[Record]) -> int:
 
 
 def _trust(action: str, named: Sequence[str]) -> int:
-    from sglang_hydra.releases import wheels
-    from sglang_hydra.releases.adopting import adopt, keep_table
-    from sglang_hydra.releases.trusted import pin, trust
-
     if action not in ("fetch", "adopt"):
         hint = f"{program()} release fetch {TRUST} {' '.join(named) or newest_release()}"
         raise _wrong(f"{TRUST} belongs to release fetch, not to release {action}", hint)
@@ -139,23 +140,15 @@ def _trust(action: str, named: Sequence[str]) -> int:
 def _say(version: str, row: Mapping[str, object], *, whole: bool) -> None:
     """Prints how a trusted release differs from the one before; ``whole`` with each name, which a person must decide on
     before the release is recorded."""
-    from sglang_hydra.releases.adopting import said_of
-
     said = [(title, names) for title, names in said_of(row) if names]
     counts = ", ".join(f"{len(names)} {title}" for title, names in said) or "its arguments are the same"
-    write(folded([text(f"SGLang {version} is not recorded; compared with {row['near']}: {counts}")], room()))
+    write(folded([text(f"SGLang {version} is not recorded; compared with {row['near']}: {counts}")]))
     for title, names in said if whole else ():
-        write([[text(f"{title}:")], *folded([text(f"  {', '.join(names)}")], room())])
+        write([[text(f"{title}:")], *folded([text(f"  {', '.join(names)}")])])
 
 
 def _bundle(named: Sequence[str]) -> int:
     """Runs ``release bundle DIR [VERSION...] [WHEEL...] [model=ORG/NAME...]``, for a machine without network."""
-    from pathlib import Path
-
-    from sglang_hydra.releases import wheels
-    from sglang_hydra.releases.records import pinned_records
-    from sglang_hydra.releases.trusted import PACKAGES, bundle
-
     if not named:
         hint = f"{program()} release bundle DIR {newest_release()} model=openai/gpt-oss-120b"
         raise _wrong("release bundle takes the folder to make", hint)
@@ -180,10 +173,6 @@ def _bundle(named: Sequence[str]) -> int:
 
 
 def _remove(found: Sequence[Record]) -> int:
-    from sglang_hydra.releases import wheels
-    from sglang_hydra.releases.adopting import keep_table
-    from sglang_hydra.releases.trusted import forget
-
     for record in found:
         forget(record.version)
         keep_table(record.version, None)
@@ -191,19 +180,8 @@ def _remove(found: Sequence[Record]) -> int:
     return 0
 
 
-def _remove_stale() -> int:
-    from sglang_hydra.releases import wheels
-
-    freed = wheels.remove_folders(wheels.stale_folders()) / _MIB
-    write([[text(f"Wheels that no release uses are removed: {freed:.0f} MiB")]])
-    return 0
-
-
 def _use(versions: Sequence[str], *, is_none: bool) -> int:
     """Runs ``release use VERSION``: sets the release for plans if none is named and none is installed."""
-    from sglang_hydra.arguments.accepted import unknown_version
-    from sglang_hydra.text.user_settings import KEYS, settings, use_release
-
     if len(versions) > 1 or (versions and is_none):
         hint = f"{program()} release use {versions[0]}", f"{program()} release use {NONE}"
         raise _wrong("release use takes one release", hint)
@@ -221,8 +199,6 @@ def _use(versions: Sequence[str], *, is_none: bool) -> int:
 
 
 def _recorded(version: str) -> Record:
-    from sglang_hydra.releases.records import not_recorded
-
     record = record_of(version)
     if record is None:
         raise ConfigError(not_recorded(version))

@@ -17,7 +17,6 @@ from sglang_hydra.measure.report.contents import Report, Winner, latency_note, m
 from sglang_hydra.measure.report.page import counts, page, rejected
 from sglang_hydra.measure.report.reading import Row, flat, ids_of, read_sweeps
 from sglang_hydra.text.errors import ConfigError, MachineError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.screen import Line, columns, print_json, printable, text, write
 from sglang_hydra.text.whole_file import write_whole
@@ -35,14 +34,12 @@ def run(invocation: Invocation) -> int:
     folders = [Path(request.text).expanduser() for request in invocation.requests]
     if not folders:
         hint = f"{program()} report multirun/SWEEP; several are compared with the first"
-        raise ConfigError(Finding("error", "REP001", "report of which sweep?", hint=hint))
+        raise ConfigError.of("REP001", "report of which sweep?", hint=hint)
     limits = invocation.value("slo")
     slo = {} if limits is None else read_slo(limits)
     if slo is None:
         hint = f"{program()} report multirun/SWEEP --slo ttft=500ms,itl=30ms,e2e=4s"
-        raise ConfigError(
-            Finding("error", "REP004", f"--slo={invocation.value('slo')} is no list of limits", hint=hint)
-        )
+        raise ConfigError.of("REP004", f"--slo={invocation.value('slo')} is no list of limits", hint=hint)
     if any((invocation.value("base"), invocation.value("max_regression"), invocation.value("format"))):
         return _gate(invocation, folders, slo)
     made = make_report(read_sweeps(folders), slo)
@@ -53,8 +50,7 @@ def run(invocation: Invocation) -> int:
     for name, content in (("report.html", page(made)), ("points.csv", points_csv(made))):
         if (why := _write_beside(folders[0] / name, content)) is not None:
             message = f"{folders[0] / name} cannot be written: {why}; the sweep is untouched"
-            hint = "the report is above; --json prints the whole report"
-            raise MachineError(Finding("error", "REP002", message, hint=hint))
+            raise MachineError.of("REP002", message, hint="the report is above; --json prints the whole report")
         write([[text(f"wrote {shown_path(str(folders[0] / name))}", "dim")]])
     return 0
 
@@ -79,7 +75,7 @@ def _gate(invocation: Invocation, folders: Sequence[Path], slo: Mapping[str, flo
     if limit is None or base is None or len(folders) != 1 or form not in ("text", "markdown", "json"):
         message = "--base compares one sweep with one base, with a limit in percent and a form (text, markdown, json)"
         hint = f"{program()} report multirun/NEW --base multirun/OLD --max-regression 3% --format markdown"
-        raise ConfigError(Finding("error", "REP003", message, hint=hint))
+        raise ConfigError.of("REP003", message, hint=hint)
     sweeps = read_sweeps([Path(base).expanduser(), *folders])
     made = gate(sweeps[0], sweeps[-1], limit)
     if form == "json":
@@ -177,7 +173,6 @@ def _cell(value: object) -> object:
 
 
 def to_json(made: Report) -> dict[str, object]:
-    """Returns the report for programs."""
     return {
         "schema": SCHEMA,
         "sweeps": [

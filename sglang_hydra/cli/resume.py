@@ -13,7 +13,6 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.compose.overrides import KEPT, Request, named_by
 from sglang_hydra.measure.sweep.store import Store
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program, short
 
 _KEY_REFERENCE = re.compile(r"(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=['\"]?\$\{oc\.env:(?P<variable>\w+)\}['\"]?")
@@ -29,7 +28,7 @@ def run(invocation: Invocation) -> int:
 
     if not invocation.requests:
         message = "resume takes the folder of a sweep"
-        raise ConfigError(Finding("error", "STO005", message, hint="resume multirun/SWEEP sweep.rerun=[failed]"))
+        raise ConfigError.of("STO005", message, hint="resume multirun/SWEEP sweep.rerun=[failed]")
     folder, *more = invocation.requests
     _refuse_files(more)
     record = Store(Path(folder.text).expanduser()).read_sweep()
@@ -54,7 +53,7 @@ def _folders(place: str, recorded: Sequence[str]) -> list[str]:
     named = next((short(str(folder)) for folder in recorded if "://" in str(folder)), None)
     if named is not None:
         message = f"{place}: {named} is not a folder, and a record may not name a package to import"
-        raise ConfigError(Finding("error", "SEC002", message, hint=f"{program()} resume ... --config-dir DIR"))
+        raise ConfigError.of("SEC002", message, hint=f"{program()} resume ... --config-dir DIR")
     return list(recorded)
 
 
@@ -70,7 +69,7 @@ def _with_known_key(word: str) -> str:
     hints = [f"export {API_KEY_VARIABLE}=..."]
     if found["variable"] != API_KEY_VARIABLE:
         hints.append(f"export {found['variable']}=... and --allow-env {found['variable']}")
-    raise ConfigError(Finding("error", "STO007", message, ("api_key",), hints))
+    raise ConfigError.of("STO007", message, "api_key", hint=hints)
 
 
 def _refuse_files(more: Sequence[Request]) -> None:
@@ -79,5 +78,4 @@ def _refuse_files(more: Sequence[Request]) -> None:
     file = next((short(request.text) for request in more if is_document(request.text)), None)
     if file is not None:
         message = f"{file}: resume continues with the recorded words of the sweep, and takes no other file"
-        hint = f"{program()} bench -m {file} ... begins a sweep from it"
-        raise ConfigError(Finding("error", "SWP010", message, hint=hint))
+        raise ConfigError.of("SWP010", message, hint=f"{program()} bench -m {file} ... begins a sweep from it")

@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 from sglang_hydra.cli.id_pages import id_record
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.judged import is_good
-from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.cli.shared import composer_of, is_good
 from sglang_hydra.convert.review.base import Tree, base_tree
 from sglang_hydra.convert.review.judging import Review, review
 from sglang_hydra.convert.review.markdown import comment, sentence
@@ -70,19 +69,19 @@ def _forms(invocation: Invocation) -> dict[str, str | None]:
         if form not in FORMATS:
             near = nearest(form, FORMATS)
             message = f"--format {short(form)} is not one of {', '.join(FORMATS)}"
-            raise ConfigError(Finding("error", "REV001", message, hint=f"--format {near or 'markdown'}"))
+            raise ConfigError.of("REV001", message, hint=f"--format {near or 'markdown'}")
     if any(file and form not in IN_FILES for form, file in forms.items()):
         message = f"only {', '.join(IN_FILES)} can be written to a file"
-        raise ConfigError(Finding("error", "REV001", message, hint="--format text,sarif=check.sarif"))
+        raise ConfigError.of("REV001", message, hint="--format text,sarif=check.sarif")
     on_screen = [form for form, file in forms.items() if file is None]
     on_screen += ["json"] if invocation.has("json") and "json" not in forms else []
     if len(on_screen) > 1:
         message = f"{' and '.join(on_screen)} cannot both go to the screen"
-        raise ConfigError(Finding("error", "REV001", message, hint=f"leave one out, or --format {asked}=FILE"))
+        raise ConfigError.of("REV001", message, hint=f"leave one out, or --format {asked}=FILE")
     if invocation.has("multirun"):
         message = "-m judges combinations of overrides; --format and --base judge files"
         hint = f"{program()} check --format markdown gpu=l40s FILES, once for each GPU class"
-        raise ConfigError(Finding("error", "REV001", message, hint=hint))
+        raise ConfigError.of("REV001", message, hint=hint)
     return forms
 
 
@@ -205,8 +204,7 @@ def _listed(findings: Sequence[tuple[Finding, Place | None]]) -> Iterator[str]:
 
 def _rule(id: str) -> dict[str, object]:
     page = (id_record(id) or {}).get("page") or id
-    about = {"shortDescription": {"text": title_of(id) or id}, "help": {"text": page}}
-    return {"id": id, **about}
+    return {"id": id, "shortDescription": {"text": title_of(id) or id}, "help": {"text": page}}
 
 
 def _result(finding: Finding, place: Place | None, rule: int) -> dict[str, object]:

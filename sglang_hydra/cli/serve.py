@@ -23,8 +23,7 @@ from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.serve import serve_here
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import ConfigError, MachineError
-from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import Line, text, write
+from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import program
 
 _LONGEST_S = 7 * 24 * 3600
@@ -57,8 +56,10 @@ def run(invocation: Invocation) -> int:
         return 0 if may_start(plan) else 2
     if not may_start(plan):
         corrected = corrected_lines(invocation, plan.findings, composer)
-        write([*plan_screen(plan, everything=invocation.has("all"), corrected=corrected), *_first_words(invocation)])
-        if _only_lacks_accelerator(plan):
+        where = [[text(f"{program()} --help shows everything, --help WORD searches it", "dim")]]
+        lines = plan_screen(plan, everything=invocation.has("all"), corrected=corrected)
+        write([*lines, *([] if invocation.requests else where)])
+        if plan.gpu.device is None and [finding.fields for finding in plan.errors] == [("device",)]:
             # No GPU here, and none was chosen: what is missing is an engine that needs none.
             if not any(one.kind == "shell" for finding in plan.errors for one in finding.remedies):
                 choose(plan.nodes.engine.name, plan.engine.python, read_machine(), None)
@@ -92,24 +93,12 @@ def _with_named_programs(composer: Composer, invocation: Invocation, plan: Plan)
     return make_plan(composer, invocation.requests, seed=plan.values["random_seed"]) if lines and lacked else plan
 
 
-def _first_words(invocation: Invocation) -> list[Line]:
-    """Returns a line on where to begin if nothing was typed; else empty."""
-    if invocation.requests:
-        return []
-    return [[text(f"{program()} --help shows everything, --help WORD searches it", "dim")]]
-
-
 def _check_settings(plan: Plan) -> None:
-    """Raises ConfigError for timeouts that are out of range."""
     for key in ("ready_timeout", "stop_timeout"):
         seconds = getattr(plan.nodes.launch, key)
         if not 0 < seconds < _LONGEST_S:
             message = f"launch.{key}={seconds} is no time in seconds to wait"
-            raise ConfigError(Finding("error", "CLI024", message, (f"launch.{key}",), f"launch.{key}=600"))
-
-
-def _only_lacks_accelerator(plan: Plan) -> bool:
-    return plan.gpu.device is None and [finding.fields for finding in plan.errors] == [("device",)]
+            raise ConfigError.of("CLI024", message, f"launch.{key}", hint=f"launch.{key}=600")
 
 
 def _settle_typed_port(invocation: Invocation) -> None:

@@ -1,16 +1,24 @@
-"""Contains what several verbs use: the composer of a command line, words that are names, printing."""
+"""Contains what several verbs use: the composer of a command line, words that are names, printing, the exit code of a
+judged plan (0 or 2 of plan, check, export and fit)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.verdict import what_is_missing
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.exit_codes import INVALID
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, print_json, write
 from sglang_hydra.text.words import nearest, program, short
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.topology.servers import Topology
 
 _OPTIONS = {
     "release": ("--json", "--trust"),
@@ -51,7 +59,7 @@ def typed_words(invocation: Invocation) -> list[str]:
             near = nearest(word.partition("=")[0], options)
             hint = f"{program()} {verb} {near}" if near else f"{program()} {verb} --help"
             message = f"{verb} has no option {short(word)}; it has {', '.join(options)}"
-            raise ConfigError(Finding("error", "CLI026", message, hint=hint))
+            raise ConfigError.of("CLI026", message, hint=hint)
     return words
 
 
@@ -63,3 +71,22 @@ def show(
         print_json(record())
     else:
         write(lines())
+
+
+def code_of(invocation: Invocation, made: Plan | Topology | None, findings: Sequence[Finding] | None = None) -> int:
+    return 0 if is_good(invocation, made, findings) else INVALID
+
+
+def is_good(invocation: Invocation, made: Plan | Topology | None, findings: Sequence[Finding] | None = None) -> bool:
+    """Returns whether ``made`` has no error in ``findings`` (by default its own), and nothing of ``--fail-on``; with
+    ``--upstream-only``, whether SGLang would accept it. False for None."""
+    levels = (invocation.value("fail_on") or "").split(",")
+    if made is None:
+        return False
+    plans = [made] if isinstance(made, Plan) else [server.plan for server in made.servers]
+    found = {finding.level for finding in (made.findings if findings is None else findings)}
+    if "warning" in levels and "warning" in found:
+        return False
+    if "unknown" in levels and any(map(what_is_missing, plans)):
+        return False
+    return made.ok if invocation.has("upstream_only") else "error" not in found

@@ -7,7 +7,6 @@ from sglang_hydra.cli.shared import typed_words
 
 
 def run(invocation: Invocation) -> int:
-    """Ends detached servers."""
     from sglang_hydra.run.launch import control
 
     return control.stop(typed_words(invocation), as_json=invocation.has("json"))

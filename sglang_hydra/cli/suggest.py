@@ -13,6 +13,7 @@ from sglang_hydra.compose.override_errors import ADDED_GROUPS
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.unknown_words import near_key
+from sglang_hydra.measure.report.reading import points_of, read_sweeps
 from sglang_hydra.planning.choosing.suggest import (
     COST,
     EQUAL,
@@ -61,14 +62,12 @@ def run(invocation: Invocation) -> int:
         meant = GOALS_MEANT.get(goal) or nearest(goal, GOALS)
         hint = f"goals: {', '.join(GOALS)}"
         instead = f"goal={meant}" if meant else None
-        raise ConfigError(Finding("error", "SUG001", f"goal={goal} is no goal", ("goal",), hint, fix=instead))
+        raise ConfigError.of("SUG001", f"goal={goal} is no goal", "goal", hint=hint, fix=instead)
     slo = Slo(_limit(_TTFT, own), _limit(_TPOT, own))
     context, users = (_size(name, own[name]) if name in own else None for name in (_CONTEXT, _CONCURRENCY))
     gpus = [request.text.partition("=")[2] for request in typed if request.text.startswith("gpu=")]
     classes = gpus[-1].strip("[]").split(",") if gpus and "," in gpus[-1] else []
     kept = [request for request in typed if not classes or not request.text.startswith("gpu=")]
-    from sglang_hydra.measure.report.reading import points_of
-
     composer = composer_of(invocation)
     requests = [*_load(context, users, kept), *kept]
     found = suggestions(composer, requests, classes, goal, slo, points_of)
@@ -110,7 +109,6 @@ def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Reque
     """Runs ``suggest results=multirun/SWEEP rate=200``: the replicas for an arrival rate. Returns 2 if unknown."""
     from pathlib import Path
 
-    from sglang_hydra.measure.report.reading import read_sweeps
     from sglang_hydra.measure.report.replicas import needed
 
     rate = _rate(own.get(_RATE, ""))
@@ -121,8 +119,7 @@ def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Reque
             message = f"rate={short(own[_RATE])}: a number of requests/s above 0 and below 1e9 is needed"
         elif typed:
             message += f": {short(typed[0].text)}"
-        hint = f"{program()} suggest results=multirun/SWEEP rate=200"
-        raise ConfigError(Finding("error", "SUG002", message, hint=hint))
+        raise ConfigError.of("SUG002", message, hint=f"{program()} suggest results=multirun/SWEEP rate=200")
     found = needed(read_sweeps(folders), rate)
     show(
         invocation,
@@ -141,7 +138,7 @@ def _limit(name: str, own: dict[str, str]) -> float | None:
     if limit is None:
         message = f"{name}={short(own[name])} is no time in ms above 0"
         seconds = _rate(typed.removesuffix("s"))
-        raise ConfigError(Finding("error", "SUG001", message, (name,), f"{name}={1000 * (seconds or 0.5):g}"))
+        raise ConfigError.of("SUG001", message, name, hint=f"{name}={1000 * (seconds or 0.5):g}")
     return limit
 
 
@@ -155,7 +152,7 @@ def _rate(typed: str) -> float | None:
 
 def _replica_lines(rate: float, found: Sequence[Needed]) -> list[Line]:
     if not found:
-        return folded([text("No valid point was measured that met its SLO.", "bold red")], room())
+        return folded([text("No valid point was measured that met its SLO.", "bold red")])
     titles = ("replicas", "GPUs", "requests/s of one", "95 %", "within", "point")
     rows = [[text(title, "bold") for title in titles]]
     for item in found:
@@ -170,7 +167,7 @@ def _replica_lines(rate: float, found: Sequence[Needed]) -> list[Line]:
         note += (
             " Points without bench.request_rate send a request when an answer ends; independent clients wait longer."
         )
-    return [*columns(rows), [], *folded([text(note, "dim")], room())]
+    return [*columns(rows), [], *folded([text(note, "dim")])]
 
 
 def _size(name: str, typed: str) -> int:
@@ -185,8 +182,7 @@ def _size(name: str, typed: str) -> int:
     others = [f"{name}={number}Ki", f"{name}={number}"] if unit else [f"{name}={number}k"]
     fix = None if re.search(r"\d\w*(?:\.\.|[:-])\d", typed) else f"{name}={number}{unit}"
     others[-1] += ": k is 1,000, Ki 1,024, M and Mi their squares"
-    message = f"{name}={typed} is no number above 0"
-    raise ConfigError(Finding("error", "SUG001", message, (name,), others, fix=fix))
+    raise ConfigError.of("SUG001", f"{name}={typed} is no number above 0", name, hint=others, fix=fix)
 
 
 def _load(context: int | None, users: int | None, typed: Sequence[Request]) -> list[Request]:
@@ -266,7 +262,7 @@ def _lines(
         hint = f"{program()} plan {' '.join(typed)} says what is missing"
         if longest is not None:
             hint = f"The model takes {longest:,} tokens at most; its authors state no extension: context={longest}"
-        return [*lines, *folded([text("No plan has the capacity. ", "bold red"), text(hint)], room())]
+        return [*lines, *folded([text("No plan has the capacity. ", "bold red"), text(hint)])]
     priced = any(item.cost for item in found)
     is_narrow = room() < _WIDE  # the interval of TTFT and the load when full are left to explain forecast
     titles = ["", "GPUs", "requests", "TPOT, forecast", "TTFT", "tok/s/GPU"]
@@ -287,7 +283,7 @@ def _lines(
     for rank, (item, own) in enumerate(zip(found, notes, strict=True), 1):
         rest = "; ".join(note for note in own if note not in shared)
         lines += with_command([text(f"{rank} ({rest}): " if rest else f"{rank}: ")], command_of(typed, item))
-    lines += [[], *folded([text(f"All {len(found)}: {'; '.join(shared)}")], room())] if shared else []
+    lines += [[], *folded([text(f"All {len(found)}: {'; '.join(shared)}")])] if shared else []
     for why in dict.fromkeys(item.plan.verdict.why for item in found if item.plan.launchable is None):
-        lines += [[], *folded([text(f"Not known: {why}", "yellow")], room())]
-    return [*lines, [], *folded([text(f"Ranked by {GOALS[goal]}. {NOTE}", "dim")], room())]
+        lines += [[], *folded([text(f"Not known: {why}", "yellow")])]
+    return [*lines, [], *folded([text(f"Ranked by {GOALS[goal]}. {NOTE}", "dim")])]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.judged import code_of
+from sglang_hydra.cli.shared import code_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA
@@ -17,7 +17,6 @@ from sglang_hydra.planning.topology.servers import Server, Topology
 from sglang_hydra.show.argument import field_record, field_screen
 from sglang_hydra.show.topology import topology_screen
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import print_json, text, write
 from sglang_hydra.text.words import program
 
@@ -48,7 +47,7 @@ def explain(
     if invocation.has("json"):
         if len(servers) > 1:
             hint = " or ".join(f"explain {server.role}.{name}" for server in servers)
-            raise ConfigError(Finding("error", "TOP020", f"{name} of which server?", (name,), hint))
+            raise ConfigError.of("TOP020", f"{name} of which server?", name, hint=hint)
         print_json({**field_record(name, servers[0].plan), "server": servers[0].name})
     else:
         for server in servers:
@@ -69,5 +68,5 @@ def _addressed(topology: Topology, word: str) -> tuple[list[Server], str]:
         there = ", ".join(server.name for server in topology.servers)
         hint = f"{program()} explain {topology.servers[-1].role}.{topology.servers[-1].index}.{name} ..."
         message = f"there is no server {address.replace('.', ' ')}; there are {there}"
-        raise ConfigError(Finding("error", "TOP020", message, (name,), hint))
+        raise ConfigError.of("TOP020", message, name, hint=hint)
     return found, name

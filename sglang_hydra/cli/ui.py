@@ -18,7 +18,6 @@ from sglang_hydra.cli.file_argument import files_of, no_such_file
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import file_of
 from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import install_command
@@ -54,7 +53,7 @@ def site_folder() -> Path:
         if (folder / "plan.html").is_file():
             return folder
     hint = f"make site, in a checkout; {install_command('ui')}, when its wheel is published"
-    raise ConfigError(Finding("error", "CLI037", "the site is not installed here", hint=hint))
+    raise ConfigError.of("CLI037", "the site is not installed here", hint=hint)
 
 
 def own_files(folders: Sequence[str], typed: Sequence[str] = ()) -> dict[str, str]:
@@ -73,7 +72,7 @@ def own_files(folders: Sequence[str], typed: Sequence[str] = ()) -> dict[str, st
         files[file_of(_on_page(word))] = Path(file_of(word))
     if sum(file.stat().st_size for file in files.values()) > _MOST_BYTES:
         message = f"{' '.join([*folders, *typed])}: more than {_MOST_BYTES >> 20} MiB of YAML and JSON"
-        raise ConfigError(Finding("error", "CLI037", message, hint="--config-dir FOLDER, a folder of presets alone"))
+        raise ConfigError.of("CLI037", message, hint="--config-dir FOLDER, a folder of presets alone")
     return {name: file.read_text(encoding="utf-8", errors="replace") for name, file in files.items()}
 
 

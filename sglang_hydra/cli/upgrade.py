@@ -33,7 +33,7 @@ def run(invocation: Invocation) -> int:
     if invocation.value("to") is None and bare is not None:
         message, fix = f"{bare} has no --to before it", f"--to {bare}"
         typed = ("to", bare) if any(item.text == "to" for item in invocation.requests) else (bare,)
-        raise ConfigError(Finding("error", "UPG001", message, typed=typed, fix=fix))
+        raise ConfigError.of("UPG001", message, typed=typed, fix=fix)
     version = release_named(invocation.value("to"), "--to")
     since = invocation.value("since")
     written_for = None if since is None else release_named(since, "--from")
@@ -99,10 +99,10 @@ def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Compose
     if file is not None and str(file) != word:
         message = f"--in-place changes all servers of a file; {short(word)} names one of them"
         hint = f"{program()} upgrade --to {made[0].version} --in-place {short(str(file))}"
-        raise ConfigError(Finding("error", "UPG007", message, hint=hint))
+        raise ConfigError.of("UPG007", message, hint=hint)
     if file is None or made[0].subject.kind not in (EXPERIMENT, IMPORTED):
         hint = f"{program()} upgrade --to {made[0].version} --in-place deploy.yaml"
-        raise ConfigError(Finding("error", "UPG007", "--in-place takes a file that starts servers", hint=hint))
+        raise ConfigError.of("UPG007", "--in-place takes a file that starts servers", hint=hint)
     before = content_of_file(file)
     found: list[Finding] = []
     if made[0].subject.kind == EXPERIMENT:

@@ -1,36 +1,40 @@
-"""Merges the chosen group options into one config with OmegaConf, and records what each file sets."""
+"""Merges the chosen group options into one config with OmegaConf, and records what each file sets.
+
+Composes also presets that need Hydra: with packages in the defaults list, interpolations or a header, or broken."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import MISSING, ServerArgs
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
-from sglang_hydra.compose.hydra_internals import Repository, apply_override, file_of
-from sglang_hydra.compose.node_types import problems_at
+from sglang_hydra.compose.hydra_internals import Repository, apply_override, file_of, set_parent
+from sglang_hydra.compose.node_types import problems_at, types_of
 from sglang_hydra.compose.override_errors import not_deletable
-from sglang_hydra.compose.overrides import Wanted, value_problem
+from sglang_hydra.compose.overrides import Wanted, parsed, value_problem
+from sglang_hydra.compose.presets import Content, Preset
 from sglang_hydra.compose.provenance import Layers
-from sglang_hydra.compose.schema import NODES, SCHEMA_NAME
+from sglang_hydra.compose.schema import NODES, PAIR, SCHEMA_NAME, Root
 from sglang_hydra.compose.variables import Secrets, is_reference, set_places, trusts_files
 from sglang_hydra.text.budget import check_expansions
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Hint, Remedy
 from sglang_hydra.text.json_types import JsonDict, JsonObject
-from sglang_hydra.text.locations import conf_dir
+from sglang_hydra.text.locations import conf_dir, shown_path
 from sglang_hydra.text.origins import Origin
 
 if TYPE_CHECKING:
     from hydra.core.default_element import ResultDefault
     from hydra.core.override_parser.types import Override
-    from omegaconf import DictConfig
 
 
 GROUPS = ("gpu", "model", "engine", "launch", "topology")
@@ -47,9 +51,6 @@ class Base(NamedTuple):
 
     @property
     def tree(self) -> DictConfig:
-        """Returns our tree."""
-        from omegaconf import OmegaConf
-
         return OmegaConf.select(self.config, ".".join(self.mount)) if self.mount else self.config
 
     def plain(self) -> JsonDict:
@@ -67,7 +68,8 @@ class Base(NamedTuple):
                 raise
             finally:
                 set_places(None)
-        self._check_copies(root, secrets)
+        copies = [".".join(path) for path in paths_with(root, SEAL) if path not in secrets]
+        refuse_copies(copies, [self.layers.place_of(key) or "" for key in copies])
         self._restore(root, secrets)
         self.layers.check_nodes(root)
         return root
@@ -80,8 +82,6 @@ class Base(NamedTuple):
     def _check_references(self) -> None:
         """Raises ConfigError for each key of a node whose interpolation has a value of the wrong type. OmegaConf 2.4
         refuses the first one while it resolves the tree, and does not name the key of a mapping."""
-        from omegaconf import OmegaConf
-
         untyped = OmegaConf.create(dict(unresolved(self.config)))
         root = unresolved(OmegaConf.select(untyped, ".".join(self.mount)) if self.mount else untyped)
         for *above, last in paths_with({name: root[name] for name in NODES}, "${"):
@@ -92,11 +92,6 @@ class Base(NamedTuple):
                 value = OmegaConf.select(untyped, ".".join((*self.mount, *above, last)))
                 node[last if isinstance(node, dict) else int(last)] = value
         self.layers.check_nodes(root)
-
-    def _check_copies(self, root: Mapping[str, object], secrets: Mapping[tuple[str, ...], str]) -> None:
-        """Raises ConfigError for a value that refers to a secret one, because it would be shown."""
-        keys = [".".join(path) for path in paths_with(root, SEAL) if path not in secrets]
-        refuse_copies(keys, [self.layers.place_of(key) or "" for key in keys])
 
     def _restore(self, root: JsonDict, secrets: Mapping[tuple[str, ...], str]) -> None:
         """Restores the texts of secret fields; reads a variable that a server gets by name now."""
@@ -117,8 +112,6 @@ SEAL = "\ue000a secret\ue000"
 
 def _sealed(tree: DictConfig) -> dict[tuple[str, ...], str]:
     """Replaces the secret fields in ``tree`` and returns their texts; skips texts that only resolving can tell."""
-    from omegaconf import OmegaConf
-
     raw = unresolved(tree)
     found: dict[tuple[str, ...], str] = {}
     for path in ((), ("gpu", "args"), ("model", "args"), _ENVIRONMENT):
@@ -191,11 +184,12 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
             try:
                 _apply(base.config, item, is_argument=len(ours) == 1 and ours[0] in EVERY)
             except ConfigError as failure:
-                hint: Hint = Remedy.meant(".".join((*base.mount, *keys))) if _is_ours(keys, base.mount) else None
+                is_ours = bool(base.mount) and (keys[0] in EVERY or keys[0] in NODES)
+                hint: Hint = Remedy.meant(".".join((*base.mount, *keys))) if is_ours else None
                 group = keys[-1].rpartition("/")[2] if "/" in keys[-1] else ""
                 if group in GROUPS and base.mount:  # server/model=x
                     hint = f"{group}@{'.'.join((*base.mount, group))}={value}"
-                found = [Finding("error", "CLI002", failure.findings[0].message, (".".join(keys),), hint)]
+                found = [replace(failure.findings[0], id="CLI002", fields=(".".join(keys),)).said(hint)]
         elif len(ours) == 1 and ours[0] in GROUPS and isinstance(value, str):
             where = ".".join(keys)
             found = [found[0].said(f"{ours[0]}@{where}={value}" if base.mount else f"{ours[0]}={value}")]
@@ -216,13 +210,7 @@ def _below(keys: tuple[str, ...], value: object, mount: tuple[str, ...]) -> dict
 
 
 def _below_node(node: str, remedy: Remedy) -> Remedy:
-    """Puts the key in a remedy below ``node``."""
     return Remedy.meant(f"{node}.{remedy.renames}") if remedy.renames else remedy
-
-
-def _is_ours(keys: tuple[str, ...], mount: tuple[str, ...]) -> bool:
-    """Returns whether an unknown key of an app is one of ours, to be typed below our node."""
-    return bool(mount) and (keys[0] in EVERY or keys[0] in NODES)
 
 
 def _problem(path: tuple[str, ...], value: object, override: Override) -> Finding | None:
@@ -272,8 +260,6 @@ def origins_below(
 
 
 def _apply(config: DictConfig, item: Wanted, *, is_argument: bool = False) -> None:
-    from omegaconf import OmegaConf
-
     with hydra_errors_as_findings():
         key, value = item.override.key_or_group, item.override.value()
         parent = key.rpartition(".")[0]
@@ -362,7 +348,7 @@ def mounts_of(repository: Repository, defaults: Sequence[ResultDefault]) -> list
         return found
     message = "the primary config does not hold SGLang's arguments"
     hint = f"put {SCHEMA_NAME} first in its defaults list, or sglang_hydra@NODE to have everything under a node"
-    raise ConfigError(Finding("error", "CLI018", message, (), hint))
+    raise ConfigError.of("CLI018", message, hint=hint)
 
 
 def loaded_configs(repository: Repository, defaults: Sequence[ResultDefault]) -> Iterator[tuple[ResultDefault, Any]]:
@@ -374,8 +360,6 @@ def loaded_configs(repository: Repository, defaults: Sequence[ResultDefault]) ->
 
 def is_schema(config: object) -> bool:
     """Returns whether a config declares SGLang's arguments: our schema, or an app's extension."""
-    from omegaconf import OmegaConf
-
     kind = OmegaConf.get_type(config)
     return isinstance(kind, type) and issubclass(kind, ServerArgs)
 
@@ -387,15 +371,100 @@ def _layer_of(default: ResultDefault) -> str:
 
 
 def unresolved(config: object) -> JsonObject:
-    from omegaconf import OmegaConf
-
     content = OmegaConf.to_container(config, resolve=False)
     return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}
 
 
 def resolved(config: object) -> JsonDict:
-    from omegaconf import OmegaConf
-
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
+
+
+def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[Content, ...]:
+    """Returns the configs of ``gpu_model/<gpu>-<model>.yaml``, weakest first, with interpolations resolved in the whole
+    configuration; empty without such a file."""
+    name = f"{gpu}-{model}"
+    if not re.fullmatch(r"[\w./-]+", name) or ".." in name:
+        return ()
+    with hydra_errors_as_findings():
+        loaded = repository.load_config(f"{PAIR}/{name}") if repository.config_exists(f"{PAIR}/{name}") else None
+        if loaded is None:
+            return ()
+        parts: tuple[Content, ...] = (Content(unresolved(loaded.config), file_of(loaded, f"{PAIR}/{name}")),)
+        if loaded.defaults_list:
+            parts = _parts(repository, option_defaults(repository, parsed(f"+{PAIR}={name}", PAIR)))
+        return tuple(_resolved_in(base, part) for part in parts)
+
+
+def _resolved_in(base: Base, part: Content) -> Content:
+    """Returns a config with its interpolations resolved. Raises ConfigError if it copies a secret."""
+    own = OmegaConf.create(dict(part.tree))
+    set_parent(own, base.config)
+    set_places(lambda key: (shown_path(part.file) if key in own else base.origin(key)[0] or PAIR, False))
+    try:
+        plain = resolved(own)
+    finally:
+        set_places(None)
+    copies = [".".join(path) for path in paths_with(plain, SEAL)]
+    refuse_copies(copies, [part.file] * len(copies))
+    return part._replace(tree=plain)
+
+
+def option_defaults(repository: Repository, choice: Override) -> list[ResultDefault]:
+    """Returns the entries of Hydra's defaults list that come from an option: its own defaults list and itself."""
+    listed = repository.defaults([choice], skip_missing=True).defaults
+    own = {f"{choice.key_or_group}/{choice.value()}"}
+    while more := {str(entry.config_path) for entry in listed if entry.parent in own} - own:
+        own |= more
+    return [entry for entry in listed if entry.config_path in own]
+
+
+def preset_of(repository: Repository, group_key: str, name: str) -> Preset:
+    """Returns the option ``name`` of a group as Hydra and OmegaConf compose it. ``group_key`` is what chooses it
+    (``gpu``, or ``gpu@server.gpu`` if an app has our tree under a node).
+
+    Raises ConfigError for an unknown option, and with every mistake in its files."""
+    group, _, package = group_key.partition("@")
+    if name not in repository.options(group):
+        from sglang_hydra.compose.unknown_words import unknown_option
+
+        raise ConfigError(unknown_option(group, name, repository.options(group)).finding)
+    choice = parsed(f"{'+' if group == PAIR else ''}{group_key}={name}", group)
+    path = tuple(package.split(".")) if package else (group.partition("/")[0],)
+    layers, schema = Layers(), types_of(Root).get(path[-1])
+    with hydra_errors_as_findings(layers.place_of):
+        defaults = option_defaults(repository, choice)
+        parts = tuple(part._replace(tree=_part_at(part, path)) for part in _parts(repository, defaults))
+        record_files(repository, defaults, path[:-1], layers)
+        for part in parts if schema is None else ():
+            layers.add_file(path[-1], part.tree, part.file, ())
+        node = unresolved(OmegaConf.select(repository.merged(defaults), ".".join(path)) or {})
+        arguments = node.get("args")
+        for argument, value in arguments.items() if isinstance(arguments, dict) else ():
+            layers.lift(path[-1], argument, value, (path[-1], "args", argument))
+        if layers.findings:
+            raise ConfigError(*layers.findings)
+        if schema is not None:
+            node = unresolved(OmegaConf.merge(OmegaConf.structured(schema), node))
+    keys = (part.tree for entry, part in zip(defaults, parts, strict=True) if entry.config_path == f"{group}/{name}")
+    return Preset(name, node, parts, frozenset().union(*keys))
+
+
+def _parts(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[Content, ...]:
+    """Returns the unresolved content of each config in a defaults list, weakest first."""
+    return tuple(
+        Content(unresolved(loaded.config), file_of(loaded, str(default.config_path)), str(default.package))
+        for default, loaded in loaded_configs(repository, defaults)
+    )
+
+
+def _part_at(part: Content, path: tuple[str, ...]) -> Mapping[str, object]:
+    """Returns the part of a config for the node at ``path``."""
+    package = tuple(filter(None, str(part.package or "").split(".")))
+    if package != path[: len(package)]:
+        return {}
+    content: object = part.tree
+    for name in path[len(package) :]:
+        content = content.get(name) if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else {}

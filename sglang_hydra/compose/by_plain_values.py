@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.by_omegaconf import package_of, record
@@ -18,22 +18,19 @@ from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.compose.hydra_internals import Repository
 from sglang_hydra.compose.node_types import problems_at, types_of
 from sglang_hydra.compose.overrides import Wanted, parsed, value_problem
-from sglang_hydra.compose.plain_files import Content
 from sglang_hydra.compose.plain_merge import CALLS, NotPlain, argument, merged_root, with_value
-from sglang_hydra.compose.presets import PlainPresets, kept
+from sglang_hydra.compose.presets import Content, PlainPresets, kept
 from sglang_hydra.compose.provenance import Layers
 from sglang_hydra.compose.recipes import GROUP as RECIPE
 from sglang_hydra.compose.recipes import choices, id_of
 from sglang_hydra.compose.schema import NODES, PAIR, Root
 from sglang_hydra.facts.tiny import tiny_path
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, value_at
 
 if TYPE_CHECKING:
     from hydra.core.default_element import ResultDefault
     from hydra.core.override_parser.types import Override
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -53,8 +50,8 @@ class PlainBase:
         """Returns the nodes and arguments with every interpolation resolved."""
         root = dict(self.root)
         for keys in self.calls:
-            if _value_at(root, keys) in CALLS:
-                root[keys[0]] = with_value(_type_of(keys[0]), root[keys[0]], keys[1:], str(tiny_path()))
+            if value_at(root, ".".join(keys)) in CALLS:
+                root[keys[0]] = with_value(types_of(Root)[keys[0]], root[keys[0]], keys[1:], str(tiny_path()))
         return root
 
     def overridden(self, wanted: Sequence[Wanted]) -> PlainBase:
@@ -103,7 +100,8 @@ class PlainBases:
 
     def base(self, chosen: Sequence[Override]) -> PlainBase:
         """Returns the base of these choices. Raises NotPlain if only Hydra can compose them, or if they are wrong."""
-        chosen = _last_of_each_group(chosen)
+        if all(item.type.name == "CHANGE" and not item.package for item in chosen):  # Hydra uses the last of a group
+            chosen = [*{item.key_or_group: item for item in chosen}.values()]
 
         def make() -> PlainBase | None:
             try:
@@ -112,7 +110,9 @@ class PlainBases:
                 return None
 
         key = tuple(str(override.input_line) for override in chosen)
-        return _plain(kept(self._bases, key, make), chosen)
+        if (base := kept(self._bases, key, make)) is None:
+            raise NotPlain(chosen)
+        return base
 
     def pair(self, gpu: str, model: str) -> tuple[Content, ...]:
         """Returns the configs of the pair file of these two, weakest first; empty without one. Raises NotPlain if only
@@ -222,17 +222,9 @@ class PlainBases:
                         yield parsed(f"{group}={option}", group)
 
 
-def _last_of_each_group(chosen: Sequence[Override]) -> Sequence[Override]:
-    """Returns the choices that Hydra uses: of several plain ones for a group, the last one."""
-    last = {item.key_or_group: item for item in chosen}
-    is_plain = all(item.type.name == "CHANGE" and not item.package for item in chosen)
-    return [*last.values()] if is_plain else chosen
-
-
 def _apply(root: JsonDict, override: Override) -> None:
     """Writes one override into ``root``; copies the changed nodes, because they are shared. Raises NotPlain."""
     key, value = override.key_or_group, override.value()
-    adds = override.is_force_add()
     taken_away = override.is_delete() or override.is_add()
     if override.package is not None or isinstance(value, dict) or taken_away:
         raise NotPlain(key)
@@ -244,17 +236,7 @@ def _apply(root: JsonDict, override: Override) -> None:
         return
     if name not in NODES or any(problems_at((name, *rest), value)):
         raise NotPlain(key)
-    root[name] = with_value(_type_of(name), root[name], rest, value, may_add=adds)
-
-
-def _type_of(name: str) -> Json:
-    return types_of(Root)[name]
-
-
-def _value_at(node: Json, keys: Sequence[str]) -> Json:
-    for name in keys:
-        node = node[name]
-    return node
+    root[name] = with_value(types_of(Root)[name], root[name], rest, value, may_add=override.is_force_add())
 
 
 def _calls_in(node: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -263,9 +245,3 @@ def _calls_in(node: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
             yield from _calls_in(item, (*path, name))
     elif isinstance(node, str) and node in CALLS:
         yield path
-
-
-def _plain(value: T | None, what: Json) -> T:
-    if value is None:
-        raise NotPlain(what)
-    return value

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from sglang_hydra.compose.by_omegaconf import Base
     from sglang_hydra.compose.by_plain_values import PlainBase, PlainBases
     from sglang_hydra.compose.hydra_internals import Repository
-    from sglang_hydra.compose.plain_files import Content
-    from sglang_hydra.compose.presets import Preset
+    from sglang_hydra.compose.presets import Content, Preset
 
     PairOf = Callable[[str, str], Sequence[Content]]
     """Returns the configs of the pair file of a GPU and a model, weakest first."""
@@ -138,8 +137,8 @@ class Composer:
         config or an override. ``requests`` may add a search folder.
 
         Raises ConfigError for a missing option, and with every mistake in the preset's files."""
+        from sglang_hydra.compose.by_omegaconf import preset_of
         from sglang_hydra.compose.plain_merge import NotPlain
-        from sglang_hydra.compose.presets_by_hydra import preset_of
 
         with self._lock:
             repository = self._repository(requests)
@@ -286,7 +285,7 @@ class Composer:
         except OverBudget as failure:
             what = ", ".join(places) or "the command line"
             why = str(failure).partition("\n")[0]  # OmegaConf writes its own lines behind the message
-            raise ConfigError(Finding("error", "CLI009", f"{what} cannot be composed: {why}")) from failure
+            raise ConfigError.of("CLI009", f"{what} cannot be composed: {why}") from failure
 
     def _compose(self, requests: Sequence[Request]) -> Composition:
         from sglang_hydra.compose.plain_merge import NotPlain
@@ -323,8 +322,7 @@ class Composer:
     def _merged_by_omegaconf(
         self, repository: Repository, chosen: Sequence[Wanted], leaves: Sequence[Wanted]
     ) -> Composition:
-        from sglang_hydra.compose.by_omegaconf import apply_overrides
-        from sglang_hydra.compose.presets_by_hydra import pair_of
+        from sglang_hydra.compose.by_omegaconf import apply_overrides, pair_of
 
         base = self._base(repository, chosen)
         apply_overrides(base, leaves)

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from math import log
-from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY, fitting_problem, names_by_flag
 from sglang_hydra.arguments.fields import FIELDS
@@ -21,10 +20,6 @@ from sglang_hydra.compose.schema import NODES, Root
 from sglang_hydra.text.json_types import JsonObject, json_beside
 from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.words import is_digits, nearest, surest
-
-if TYPE_CHECKING:
-    pass
-
 
 _TABLE: JsonObject = json_beside(__file__)
 ADVICE: Mapping[str, str] = {name: row["hint"] for row in _TABLE["advice"] for name in row["names"].split()}
@@ -100,7 +95,6 @@ def mistyped(name: str) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _spellings() -> Mapping[str, str | None]:
-    """Maps every known spelling to its key."""
     theirs = {
         flag.lstrip("-").replace("-", "_"): row.argument for flag, row in counterparts().items() if flag[:2] == "--"
     }
@@ -276,7 +270,8 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     parts = [part for part in re.split(r"[\W_]+", name.lower()) if part and part not in _TABLE["vendors"]]
     if "".join(parts) in _TABLE["without_preset"]:
         return []
-    same, rest = next(((flat[head], parts[count:]) for count, head in _heads(parts) if head in flat), (None, []))
+    heads = (("".join(parts[:count]), parts[count:]) for count in range(len(parts), 0, -1))
+    same, rest = next(((flat[head], behind) for head, behind in heads if head in flat), (None, []))
     also = [
         one for one in options if same and set(same.split("_")) != (own := set(one.split("_"))) and own <= set(parts)
     ]
@@ -326,7 +321,3 @@ def letters_behind(typed: str, name: str) -> str:
     plain, begin = (re.sub(r"[\W_]", "", text).lower() for text in (typed, name))
     rest = plain[len(begin) :] if plain.startswith(begin) else ""
     return rest if rest.isalpha() and rest not in ("it", "yaml", "exp") else ""
-
-
-def _heads(parts: Sequence[str]) -> Iterator[tuple[int, str]]:
-    yield from ((count, "".join(parts[:count])) for count in range(len(parts), 0, -1))

@@ -41,13 +41,13 @@ def hydra_errors_as_findings(place_of: Callable[[str], str | None] = lambda key:
         found = Finding("error", "CLI008", "the configuration refers to itself without end", hint=hint)
         raise ConfigError(found) from failure
     except (OSError, UnicodeError) as failure:
-        raise ConfigError(Finding("error", "CLI008", f"a config file cannot be read: {failure}")) from failure
+        raise ConfigError.of("CLI008", f"a config file cannot be read: {failure}") from failure
     except OverBudget:
         raise
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, AssertionError) as failure:
         # Hydra has no own message for a file or a value of an unexpected shape.
         error = short(without_values(" ".join(f"{type(failure).__name__}: {failure}".split())), 300)
-        raise ConfigError(Finding("error", "CLI008", f"this cannot be composed ({error})")) from failure
+        raise ConfigError.of("CLI008", f"this cannot be composed ({error})") from failure
 
 
 def _finding_of(failure: Exception, place_of: Callable[[str], str | None]) -> Finding:

@@ -39,9 +39,10 @@ import os
 import re
 from collections.abc import Sequence
 from contextvars import ContextVar
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from hydra import version
@@ -60,7 +61,6 @@ from sglang_hydra.compose.schema import PATH_PROVIDER, PRIMARY_NAME, SCHEMA_NAME
 from sglang_hydra.text.budget import OverBudget, check_yaml
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir, shown_path
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Repository(CachingConfigRepository):
             files = [shown_path(source.path) for source in self.get_sources() if source.scheme() == "file"]
             where = ", ".join(dict.fromkeys(files))
             hint = f"--config-dir FOLDER, where FOLDER/{config_name}.yaml is"
-            raise ConfigError(Finding("error", "CLI018", f"there is no config {config_name!r} in {where}", hint=hint))
+            raise ConfigError.of("CLI018", f"there is no config {config_name!r} in {where}", hint=hint)
         if not searchpath and not trusts_files:
             self._refuse_search_path()
         loader._process_config_searchpath(config_name, list(searchpath), self)
@@ -174,12 +174,12 @@ class Repository(CachingConfigRepository):
             result = super().load_config(config_path)
         except (UnicodeError, RecursionError) as failure:
             why = "it refers to itself without end" if isinstance(failure, RecursionError) else "it is not UTF-8 text"
-            raise ConfigError(Finding("error", "CLI009", f"{self._name(config_path)}: {why}")) from failure
+            raise ConfigError.of("CLI009", f"{self._name(config_path)}: {why}") from failure
         if result is None or known or self._hydra_is_kept:
             return result
         if isinstance(result.config, ListConfig):
             why = "it holds a list, not a mapping of keys"
-            raise ConfigError(Finding("error", "CLI009", f"{self._name(config_path)}: {why}"))
+            raise ConfigError.of("CLI009", f"{self._name(config_path)}: {why}")
         kept = self._hydra_nodes[config_path] = {}
         if isinstance(result.config, DictConfig) and "hydra" in result.config:
             kept |= _flat("hydra", OmegaConf.to_container(result.config)["hydra"])  # type: ignore[index,call-overload]
@@ -219,13 +219,13 @@ class Repository(CachingConfigRepository):
         except OSError as failure:
             if failure.errno != errno.EFBIG:
                 return  # Hydra's message is clear
-            raise ConfigError(Finding("error", "CLI009", f"{shown_path(file)}: {failure.strerror}")) from failure
+            raise ConfigError.of("CLI009", f"{shown_path(file)}: {failure.strerror}") from failure
         except UnicodeError:
             return  # Hydra's message is clear
         try:
             check_yaml(text, "config")
         except OverBudget as failure:
-            raise ConfigError(Finding("error", "CLI009", f"{shown_path(file)}: {failure}")) from failure
+            raise ConfigError.of("CLI009", f"{shown_path(file)}: {failure}") from failure
         except yaml.YAMLError:
             return  # Hydra's message is clear
 
@@ -310,7 +310,7 @@ class Repository(CachingConfigRepository):
             )
         except RecursionError as failure:
             message = f"{self._name(self._last_loaded)}: its defaults list leads back to itself"
-            raise ConfigError(Finding("error", "CLI008", message, hint="take that name out of defaults")) from failure
+            raise ConfigError.of("CLI008", message, hint="take that name out of defaults") from failure
         except MissingConfigException as failure:
             missing = MissingChoice(str(failure), failure.missing_cfg_file, failure.options)
             missing.line = self._line_of_choice(failure.missing_cfg_file or "")
@@ -431,7 +431,6 @@ def context_of(hydra: Hydra, config: DictConfig) -> HydraContext:
 
 
 def error_of(job: JobReturn) -> object:
-    """Returns the exception of a failed job."""
     return job._return_value
 
 
@@ -445,7 +444,8 @@ def header_package(text: str) -> str | None:
     return ConfigSource._get_header_dict(text)["package"]
 
 
-def yaml_loader() -> object:
+@lru_cache(maxsize=1)
+def yaml_loader() -> Any:
     """Returns the class of OmegaConf's YAML loader: it reads ``1e5`` as a number and a date as text, and raises for a
     repeated key."""
     try:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.facts.stated_config import preset_facts
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
 
 if TYPE_CHECKING:
@@ -110,5 +109,5 @@ def path_of_variant(model: JsonObject) -> str:
         published = ", ".join(sorted(known)) or "no other format"
         message = f"model.variant={variant} is unknown for {model['model_path']}; published: {published}"
         offers = tuple(f"model.variant={name}" for name in sorted(known) or ["null"])
-        raise ConfigError(Finding("error", "FCT005", message, ("model.variant",), offers=offers))
+        raise ConfigError.of("FCT005", message, "model.variant", offers=offers)
     return known[variant]

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
-from sglang_hydra.arguments.fields.check import is_number
 from sglang_hydra.compose.schema import Root
 from sglang_hydra.text.findings import Hint, Remedy
 from sglang_hydra.text.words import nearest, program, some_of
@@ -59,8 +58,7 @@ def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> I
             return
         if typing.get_origin(kind) is not dict:
             where = ".".join(keys[:depth])
-            message = f"{where} is {_described(kind)} and has no key {name!r}"
-            yield Problem(".".join(keys), message, f"{where}=...")
+            yield Problem(".".join(keys), f"{where} is {_described(kind)} and has no key {name!r}", f"{where}=...")
             return
         schema = typing.get_args(kind)[1]
     yield from _misfits(".".join(keys), schema, value, resolved)
@@ -79,8 +77,7 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
             for name, item in value.items():
                 yield from problems_at((*key.split("."), str(name)), item, resolved=resolved)
         else:
-            message = f"{key}={value!r} is not a mapping of its keys"
-            yield Problem(key, message, f"{key}.{fields(schema)[0].name}=...")
+            yield Problem(key, f"{key}={value!r} is not a mapping of its keys", f"{key}.{fields(schema)[0].name}=...")
         return
     kind = without_none(schema)
     container = typing.get_origin(kind)
@@ -127,14 +124,13 @@ def _fits(kind: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return False
     if kind is float:
-        return isinstance(value, float) or is_number(value)
+        return isinstance(value, (int, float))
     # A number is accepted as text (compute_capability: 9.0), as by OmegaConf.
     accepted: Any = {str: (str, int, float), int: int}[kind]
     return isinstance(value, accepted) and not (isinstance(value, str) and "\0" in value)
 
 
 def types_of(schema: Any) -> Mapping[str, Any]:
-    """Returns the type of each key of a node."""
     return _types_of(schema)
 
 

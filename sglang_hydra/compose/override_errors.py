@@ -12,9 +12,7 @@ from sglang_hydra.arguments.every import EVERY, releases_with_choice
 from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.fields.check import MOST_LISTED
 from sglang_hydra.arguments.meant import OFF, PARSERS, methods_of_bits, parser_meant, values_meant, word
-from sglang_hydra.compose.corrections import (
-    switch_meant,
-)
+from sglang_hydra.compose.corrections import switch_meant
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.findings import Finding, Hint, Remedy
@@ -72,8 +70,7 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
     if value.startswith("${") and value.count("{") > value.count("}"):
         return Refused("CLI003", f"{short(text)}: a closing brace is missing", key, fix=word(key, f"{value}}}"))
     if field is not None and field.is_list and re.fullmatch(r"\[[^\[\]{}]*", value):
-        message = f"{short(text)}: a closing bracket is missing"
-        return Refused("CLI003", message, key, fix=word(key, f"{value}]"))
+        return Refused("CLI003", f"{short(text)}: a closing bracket is missing", key, fix=word(key, f"{value}]"))
     if key == "engine.env" and re.fullmatch(r"\w+=[^,=]*(?:,\w+=[^,=]*)*", value):
         fix = " ".join(
             word(f"{key}.{name}", text) for name, _, text in (one.partition("=") for one in value.split(","))

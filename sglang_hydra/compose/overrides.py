@@ -175,7 +175,9 @@ def parse_requests(requests: Iterable[Request], is_path: Callable[[str], bool]) 
     findings: list[Finding] = []
     for request in requests:
         if request.key is not None:
-            wanted.append(_typed_change(request, request.key, literal(request.value)))
+            is_secret = request.key.rpartition(".")[2] in SECRET_FIELDS and request.value is not None
+            own = _change(request.key, literal(request.value), request.text)
+            wanted.append(_hidden(request.key, request, request.value) if is_secret else Wanted(own, request))
             continue
         try:
             override = parsed(request.text, request.text.partition("=")[0])
@@ -184,8 +186,7 @@ def parse_requests(requests: Iterable[Request], is_path: Callable[[str], bool]) 
             continue
         field, value = EVERY.get(override.key_or_group.rpartition(".")[2]), override.value()
         if field is not None and field.arg.secret and value is not None and not has_interpolation(value):
-            hidden = _change(override.key_or_group, "***", f"{override.key_or_group}='***'")
-            wanted.append(Wanted(hidden, request, secret=str(value)))
+            wanted.append(_hidden(override.key_or_group, request, value))
         elif override.key_or_group == "model" and isinstance(value, str) and is_path(value):
             unset = f"{override.get_key_element()}={NO_CHOICE['model']}"
             key = f"{override.package or 'model'}.model_path"
@@ -196,12 +197,9 @@ def parse_requests(requests: Iterable[Request], is_path: Callable[[str], bool]) 
     return wanted, findings
 
 
-def _typed_change(request: Request, key: str, value: Any) -> Wanted:
-    """Returns an override for a typed value in an app's config, wherever our tree is there."""
-    name = key.rpartition(".")[2]
-    if name in SECRET_FIELDS and value is not None:
-        return Wanted(_change(key, HIDDEN, f"{key}='{HIDDEN}'"), request, secret=str(request.value))
-    return Wanted(_change(key, value, request.text), request)
+def _hidden(key: str, request: Request, value: object) -> Wanted:
+    """Returns an override for a secret, which only ``secret`` holds."""
+    return Wanted(_change(key, HIDDEN, f"{key}='{HIDDEN}'"), request, secret=str(value))
 
 
 def value_problem(name: str, value: Any, version: str | None = None, model: str = "") -> WrongValue | None:
@@ -318,7 +316,7 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
         if problem:
             raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
         if EVERY[name].arg.secret and value is not None and not has_interpolation(value):
-            return [Wanted(_change(name, "***", f"{name}='***'"), request, secret=str(request.value))]
+            return [_hidden(name, request, request.value)]
         return [Wanted(_change(name, value, request.text), request)]
     if known.options(key) and not isinstance(value, dict):
         return _read(request._replace(text=f"{key}={'null' if value is None else value}", key=None), known)
@@ -379,7 +377,7 @@ def _refuse_file_of_model(key: str, path: str) -> None:
 def _read_field(request: Request, name: str, value: str, known: Known) -> list[Wanted]:
     field = EVERY[name]
     if field.arg.secret and value not in ("", "null") and not _INTERPOLATION.fullmatch(value):
-        return [Wanted(_change(name, "***", f"{name}='***'"), request, secret=unquoted(value))]
+        return [_hidden(name, request, unquoted(value))]
     if field.kind == "int" and not field.is_list and (size := size_of(value)) is not None:
         return [Wanted(_change(name, size, f"{name}={size}"), _with_size(request, value))]
     _refuse_file_of_model(name, unquoted(value))
@@ -413,7 +411,8 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
     if key == "ignore" and value[:1] not in ("[", "$"):
         value = f"[{value}]"
     if key == "sweep.where" and value != "null" and "${" not in value:
-        return [_node_change(request, key, _unwrapped(value))]
+        inner = unquoted(value)  # quotes around its first and last word are its own
+        return [_node_change(request, key, value if value[:1] in inner else inner)]
     if is_text(key.split(".")) and not _is_grammar(value):
         return [_node_change(request, key, value)]
     if (size := size_of(value)) is not None and not any(problems_at(key.split("."), size)):
@@ -483,12 +482,6 @@ def _has_word_null(field: Field) -> bool:
 def _is_grammar(value: str) -> bool:
     """Returns whether a value is more than its letters: null, quoted or with an interpolation."""
     return value == "null" or "${" in value or unquoted(value) != value
-
-
-def _unwrapped(text: str) -> str:
-    """Returns a constraint without quotes around the whole; quotes around its first and last word remain."""
-    inner = unquoted(text)
-    return text if text[:1] in inner else inner
 
 
 def _looks_like_a_sweep(field: Field, value: str) -> bool:

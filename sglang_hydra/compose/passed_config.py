@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import MISSING
@@ -18,10 +21,6 @@ from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
 
 LAYER = "app"
 _PASSED = "the config that Hydra passed"
@@ -57,8 +56,7 @@ def requests_of(composer: Composer, config: Any) -> list[Request]:
         places = ", ".join(".".join(path) for path in found)
         message = f"{len(found)} nodes of the config hold SGLang's arguments: {places}" if found else None
         hint = f"plan(config.{places.partition(',')[0]})" if found else "sglang_hydra_schema first in the defaults list"
-        message = message or "the config does not hold SGLang's arguments"
-        raise ConfigError(Finding("error", "CLI018", message, (), hint))
+        raise ConfigError.of("CLI018", message or "the config does not hold SGLang's arguments", hint=hint)
     tree = _select(config, found[0])
     chosen = []
     for group in GROUPS:
@@ -71,8 +69,6 @@ def requests_of(composer: Composer, config: Any) -> list[Request]:
 
 def _trees(config: DictConfig, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yields the paths of the nodes with our keys."""
-    from omegaconf import DictConfig, OmegaConf
-
     if {str(name) for name in config} >= _OURS:
         yield path
         return
@@ -113,8 +109,6 @@ def _different(composed: object, passed: object, keys: tuple[str, ...]) -> Itera
 
 
 def _resolved(tree: DictConfig, keys: Sequence[str]) -> object:
-    from omegaconf import OmegaConf
-
     *above, last = keys
     node: Any = _select(tree, above)
     value = MISSING if OmegaConf.is_missing(node, last) else node[last]
@@ -123,8 +117,6 @@ def _resolved(tree: DictConfig, keys: Sequence[str]) -> object:
 
 def _resolved_or_none(tree: DictConfig, keys: Sequence[str]) -> object:
     """Returns the resolved value; None if it is missing or cannot be resolved."""
-    from omegaconf.errors import OmegaConfBaseException
-
     try:
         return _resolved(tree, keys)
     except (OmegaConfBaseException, LookupError, TypeError, AttributeError):

@@ -110,17 +110,8 @@ class Layers:
 
     def lift(self, layer: str, name: str, value: Json, path: tuple[str, ...]) -> None:
         """Adds the origin of an argument from a preset, or from an override inside it (``model.args.tp_size=8``)."""
-        inside = self._inside.get(path)
-        self._named(
-            name,
-            Origin(
-                layer,
-                value,
-                file=inside.file if inside else None,
-                keys=inside.keys if inside else (),
-                where=(inside.where if inside else "") or layer,
-            ),
-        )
+        inside = self._inside.get(path, Origin(layer, None))
+        self._named(name, Origin(layer, value, inside.where or layer, inside.file, inside.keys))
 
     def lift_extra(self, name: str, value: Json, root: JsonDict) -> None:
         """Moves an argument from ``extra``, used in files of earlier versions, to ``root``."""
@@ -235,14 +226,11 @@ class Layers:
     def chains(self) -> dict[str, tuple[Origin, ...]]:
         """Returns the origins of each argument, with secrets as references."""
         return {
-            name: tuple(_hidden(name, origin) if is_secret_name(name) else origin for origin in chain)
+            name: tuple(origin._replace(value=masked(name, origin.value)) for origin in chain)
+            if is_secret_name(name)
+            else tuple(chain)
             for name, chain in self._origins.items()
         }
-
-
-def _hidden(name: str, origin: Origin) -> Origin:
-    value = masked(name, origin.value)
-    return Origin(origin.layer, value, origin.where, origin.file, origin.keys)
 
 
 def _leaves(path: tuple[str, ...], value: Json) -> Iterator[tuple[str, ...]]:

@@ -42,7 +42,6 @@ class Recipe(NamedTuple):
 
     @property
     def unknown_args(self) -> tuple[str, ...]:
-        """Returns the arguments that no release has."""
         return tuple(name for name in self.args if canonical_name(name) is None)
 
     @property

@@ -50,6 +50,7 @@ from sglang_hydra.compose.override_errors import (
 )
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.text.findings import Hint, Remedy
+from sglang_hydra.text.flags import FILLERS, FLAGS, OTHER_VERBS, VERBS
 from sglang_hydra.text.words import is_digits, nearest, program, short, some_of
 
 _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
@@ -75,8 +76,6 @@ class _Help(TypedDict, total=False):
 
 def no_override(text: str, known: Known) -> Refused:
     """Returns the error for a word that is no ``key=value``."""
-    from sglang_hydra.text.flags import FILLERS, VERBS
-
     if text.startswith("-") and text[1:2] != " ":
         return _dashed(text, known)
     if text in VERBS:
@@ -178,8 +177,6 @@ def _as_a_file(text: str) -> tuple[str, ...]:
 
 
 def _dashed(text: str, known: Known) -> Refused:
-    from sglang_hydra.text.flags import FLAGS, OTHER_VERBS, VERBS
-
     flag, equals, value = text.partition("=")
     theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
     message = f"{short(flag)}: arguments are typed as key=value here, without dashes"
@@ -234,14 +231,9 @@ def _without_value(key: str, known: Known) -> _Help:
     is_switch = len(path) > 1 and any(problems_at(path, "x")) and not any(problems_at(path, True))
     if is_switch or (key in EVERY and EVERY[key].is_flag):
         return {"fix": f"{key}=true"}
-    return {"hint": f"such as {key}={_example_of(key, known)}; {program()} --help {key} says what it takes"}
-
-
-def _example_of(key: str, known: Known) -> str:
-    """Returns an example value for ``key=``."""
-    if key in EVERY:
-        return example(EVERY[key])
-    return {"gpu": "h100", "model": "llama_3_1_8b"}.get(key) or next(iter(known.options(key)), "...")
+    one = {"gpu": "h100", "model": "llama_3_1_8b"}.get(key) or next(iter(known.options(key)), "...")
+    one = example(EVERY[key]) if key in EVERY else one
+    return {"hint": f"such as {key}={one}; {program()} --help {key} says what it takes"}
 
 
 def flagged(flag: str) -> Field | None:
@@ -361,7 +353,6 @@ _ELSEWHERE = {
 
 
 def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
-    """Returns the error for an unknown option of a group."""
     if ends_in_a_sign(value):
         name = value.rstrip(",;")
         message = f"{group}={short(value)} ends in a sign that is no part of a name"

@@ -192,7 +192,7 @@ class Secrets(Mapping[str, str]):
         value = os.environ.get(variable, default)
         if value is None:
             message = f"{name} is read from the variable {variable}, which is not set"
-            raise ConfigError(Finding("error", "VAR003", message, (name,), f"export {variable}=..."))
+            raise ConfigError.of("VAR003", message, name, hint=f"export {variable}=...")
         return value
 
 

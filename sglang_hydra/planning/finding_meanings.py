@@ -8,6 +8,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
+from sglang_hydra.rules.order import ORDER
+
 _TABLE: Mapping[str, Mapping[str, str]] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 MEANINGS = _TABLE["meanings"]
@@ -20,9 +23,6 @@ rule may use one."""
 
 def plan_ids() -> frozenset[str]:
     """Returns every id that a finding or a ledger entry of a plan can have."""
-    from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
-    from sglang_hydra.rules.order import ORDER
-
     return frozenset((*(rule.id for rule in (*ORDER, *PLAN_CHECKS)), *MEANINGS, *RETIRED))
 
 
@@ -33,9 +33,6 @@ def meaning_of(id: str) -> str | None:
 
 def title_of(id: str) -> str | None:
     """Returns the meaning of an id in one sentence, for a legend; None for an unused id."""
-    from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
-    from sglang_hydra.rules.order import ORDER
-
     page = next((rule.page for rule in (*ORDER, *PLAN_CHECKS) if rule.id == id), None)
     meaning = page.partition("What:")[2].partition("Why:")[0] if page else meaning_of(id)
     return " ".join(meaning.split()).partition(". ")[0].rstrip(".") if meaning else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,12 +27,8 @@ def _sealed(values: dict[str, object]) -> MappingProxyType[str, object]:
     return MappingProxyType(values)
 
 
-def _taken_apart(mapping: MappingProxyType[str, object]) -> tuple[Json, ...]:
-    return _sealed, (dict(mapping),)
-
-
 # A plan is copied and sent to other processes with its sealed mappings, which Python cannot pickle by itself.
-copyreg.pickle(MappingProxyType, _taken_apart)
+copyreg.pickle(MappingProxyType, lambda mapping: (_sealed, (dict(mapping),)))
 
 SCHEMA = "sglang_hydra.plan/3"
 READ = ("sglang_hydra.plan/1", "sglang_hydra.plan/2", SCHEMA)
@@ -125,11 +121,6 @@ class Plan(PlanFields):
 
         return forecast_of_plan(self).to_json()
 
-    def _setting_records(self) -> Iterator[tuple[str, dict[str, object]]]:
-        """Yields the set keys inside the nodes, with the effective value."""
-        for key, origin in self.settings.items():
-            yield key, {"layer": origin.layer, "place": origin.place, "value": plain(self.setting(key))}
-
     def setting(self, key: str) -> Json:
         """Returns the value of a key such as ``launch.image``, with secrets masked; None where it is unset."""
         return masked(key.rpartition(".")[2], value_at(self.nodes.plain, key))
@@ -160,7 +151,6 @@ class Plan(PlanFields):
         return as_yaml(self, node)
 
     def _repr_html_(self) -> str:
-
         from sglang_hydra.planning.notebook import plan_html
 
         return plan_html(self, self.server_id, self.verdict)
@@ -186,7 +176,10 @@ class Plan(PlanFields):
             },
             "probed": self.probed,
             "choices": dict(self.choices),
-            "settings": dict(self._setting_records()),
+            "settings": {
+                key: {"layer": origin.layer, "place": origin.place, "value": plain(self.setting(key))}
+                for key, origin in self.settings.items()
+            },
             "intent": plain(self.intent),
             "origins": {
                 name: [plain(origin.to_json()) for origin in self.origins.get(name, ())] for name in self.intent

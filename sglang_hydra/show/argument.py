@@ -15,7 +15,7 @@ from sglang_hydra.planning.comparing.installed import case_of
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases.asking import with_all_reasons
 from sglang_hydra.releases.provider import Provider
-from sglang_hydra.releases.reasons import Quote, help_of, quote
+from sglang_hydra.releases.reasons import help_of, quote
 from sglang_hydra.releases.recorded import resolved_fields
 from sglang_hydra.releases.records import default_release
 from sglang_hydra.rules.answer import Answer, Change, Step
@@ -25,7 +25,7 @@ from sglang_hydra.rules.order import ORDER
 from sglang_hydra.show.findings import finding_lines, shown_setting
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
-from sglang_hydra.text.screen import Line, columns, folded, room, shown, text
+from sglang_hydra.text.screen import Line, all_folded, columns, folded, room, shown, text
 from sglang_hydra.text.words import program
 
 
@@ -68,16 +68,15 @@ def field_screen(name: str, plan: Plan | None, version: str | None = None) -> li
     facts.append(("default", "none: it must be set" if field.required else shown(field.default)))
     if plan and name in PARSERS and (parser := parser_of(str(plan.values["model_path"]), name, version)):
         facts.append(("for this model", parser))
-    for line in columns([[text(label, "dim"), text(str(content))] for label, content in facts if content]):
-        lines += folded(line, room())
+    lines += all_folded(columns([[text(label, "dim"), text(str(content))] for label, content in facts if content]))
     if plan:
         lines += [[], [text("How it got there", "bold")], *columns(list(_steps(field, plan)))]
-        lines += [line for note in plan.notes if HIDES in note for line in folded([text(f"  {note}", "dim")], room())]
+        lines += [line for note in plan.notes if HIDES in note for line in folded([text(f"  {note}", "dim")])]
         lines += [[], *finding_lines(_findings(name, plan), plan)]
         lines += chain_lines(name, plan)
     else:
         value = f"{program()} explain {name} gpu=h200 model=gpt_oss: its value in a plan, and each step to it"
-        lines += [[], *folded([text(value, "dim")], room())]
+        lines += [[], *folded([text(value, "dim")])]
     return lines
 
 
@@ -105,7 +104,6 @@ def field_record(name: str, plan: Plan | None, version: str | None = None) -> di
 
 
 def _findings(name: str, plan: Plan) -> list[Finding]:
-    """Returns the plan's findings on an argument."""
     about = {name, *(["model_path"] if _lacks_model(name, plan) else [])}
     return [item for item in plan.findings if not about.isdisjoint(item.fields)]
 
@@ -156,7 +154,7 @@ def chain_lines(name: str, plan: Plan) -> list[Line]:
     version, (answer, is_whole) = plan.engine.version, _answer(plan)
     lines: list[Line] = [[text(f"By the code of SGLang {version}", "bold")]]
     if answer is None:
-        return [*lines, *folded([text(f"  not asked: {plan.resolution.not_asked}", "dim")], room()), []]
+        return [*lines, *folded([text(f"  not asked: {plan.resolution.not_asked}", "dim")]), []]
     changes = _changes(name, answer, version)
     for change in changes:
         lines.append([text(f"  {shown(change.before, width=24)} -> {shown(change.after)}", "yellow")])
@@ -167,12 +165,12 @@ def chain_lines(name: str, plan: Plan) -> list[Line]:
     if not changes and answer.error is None:
         lines.append([text("  it changes nothing: the value was given, or is the default", "dim")])
     if answer.error is not None:
-        lines += folded([text(f"  it refuses: {answer.error}", "bold red")], room())
+        lines += folded([text(f"  it refuses: {answer.error}", "bold red")])
     if answer.check is not None:
         lines += _step(answer.check, version, "    ")
     if changes and not is_whole:
         fewer = f"  reasons are recorded in part; {program()} release fetch {version} for every statement"
-        lines += folded([text(fewer, "dim")], room())
+        lines += folded([text(fewer, "dim")])
     return [*lines, []]
 
 
@@ -236,7 +234,7 @@ def _step(step: Step, version: str, indent: str, above: str = "") -> Iterator[Li
 
 
 def _wrapped(content: str, style: str) -> list[Line]:
-    return folded([text(content, style)], room())
+    return folded([text(content, style)])
 
 
 def _operands(operands: Mapping[str, object]) -> str:
@@ -253,9 +251,5 @@ def _step_record(step: Step, version: str) -> dict[str, object]:
             {"place": each.place, "holds": each.holds, "operands": dict(each.operands)} for each in step.conditions
         ],
         "via": [_step_record(other, version) for other in step.via],
-        "quote": _quote_record(quoted) if quoted else None,
+        "quote": plain(quoted),
     }
-
-
-def _quote_record(quoted: Quote) -> dict[str, object]:
-    return {"statement": quoted.statement, "conditions": list(quoted.conditions), "comment": quoted.comment}

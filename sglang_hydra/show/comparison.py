@@ -8,7 +8,7 @@ from sglang_hydra.planning.comparing.actual import Comparison
 from sglang_hydra.planning.comparing.difference import Difference, is_absent
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.json_types import Json
-from sglang_hydra.text.screen import Line, Span, columns, folded, room, shown, text
+from sglang_hydra.text.screen import Line, Span, columns, folded, shown, text
 from sglang_hydra.text.words import number
 
 
@@ -56,7 +56,7 @@ def difference_lines(found: Sequence[Difference], left: str, right: str) -> Iter
     for release, words in ((left, of_left), (right, of_right)):
         if words:
             yield [text(f"Only in {release}", "bold")]
-            yield from folded([text("  "), text(", ".join(words), "dim")], room())
+            yield from folded([text("  "), text(", ".join(words), "dim")])
             yield []
 
 

@@ -8,7 +8,7 @@ from sglang_hydra.arguments.secrets import HIDDEN, is_secret
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.origins import Origin
-from sglang_hydra.text.screen import Line, folded, room, shown, text
+from sglang_hydra.text.screen import Line, folded, shown, text
 from sglang_hydra.text.words import program
 
 _LEVEL_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -25,13 +25,13 @@ def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list
     lines: list[Line] = [[text("Findings", "bold")]]
     for finding in sorted(findings, key=lambda item: _LEVEL_ORDER[item.level]):
         head = [text("  "), text(finding.level, _LEVEL_STYLE[finding.level]), text(f" {finding.id}  ", "bold")]
-        lines += folded([*head, text(finding.message)], room())
+        lines += folded([*head, text(finding.message)])
         for who in setters_of(finding, plan) if plan else ():
-            lines += folded([text("      "), text(who, "dim")], room())
+            lines += folded([text("      "), text(who, "dim")])
         # One remedy after the other. A command is not broken into lines, so that it can be copied.
         for rank, remedy in enumerate(map(str, finding.shown)):
             line = [text("        or: " if rank else "      hint: ", "dim"), text(remedy, "green")]
-            lines += [line] if remedy.startswith((program(), *_COMMANDS)) else folded(line, room())
+            lines += [line] if remedy.startswith((program(), *_COMMANDS)) else folded(line)
     lines.append([])
     return lines
 

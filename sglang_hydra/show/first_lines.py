@@ -5,7 +5,7 @@ from __future__ import annotations
 from sglang_hydra.fit.result import Fit, requests_of
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import Verdict, what_is_missing
-from sglang_hydra.text.screen import Line, Span, folded, room, text
+from sglang_hydra.text.screen import Line, Span, folded, text
 from sglang_hydra.text.words import number, plural
 
 _STYLES = {"yes": "bold green", "no": "bold red", "unknown": "bold yellow"}
@@ -16,7 +16,8 @@ def launch_lines(verdict: Verdict, by: str) -> list[Line]:
     """Formats ``Launch no: ...``: the answer and the reason; for a yes, ``by`` names the engine that would launch."""
     answer, why = verdict
     words = f", by {by}{f', {why}' if why else ''}" if answer == "yes" else f": {why}"
-    return _under_title([text("Launch".ljust(_TITLE_WIDTH)), text(answer, _STYLES[answer]), text(words)])
+    first, *more = titled("Launch", f"{answer}{words}")
+    return [[first[0], (answer, _STYLES[answer]), (first[1][0][len(answer) :], "")], *more]
 
 
 def verdict_span(verdict: Verdict) -> Span:
@@ -29,19 +30,9 @@ def not_known(verdict: Verdict) -> Line:
     return [text(f": {verdict.why}")] if verdict.launchable is None else []
 
 
-def titled(title: str, content: str, style: str = "") -> list[Line]:
+def titled(title: str, content: str) -> list[Line]:
     """Formats ``GPUs     1 of 8 x h200``: further lines are indented to the content."""
-    return _under_title([text(title.ljust(_TITLE_WIDTH)), text(content, style)])
-
-
-def _under_title(line: Line) -> list[Line]:
-    title, *rest = line
-    content = "".join(piece for piece, _ in rest)
-    head, *more = folded([title, text(content)], room())
-    if len(rest) == 1:
-        return [[head[0], (head[-1][0], rest[0][1])], *([first, (piece, rest[0][1])] for first, (piece, _) in more)]
-    answer = rest[0]
-    return [[head[0], answer, text(head[-1][0][len(answer[0]) :])], *more]
+    return folded([(title.ljust(_TITLE_WIDTH), ""), text(content)])
 
 
 def no_command(is_corrected: bool) -> str:

@@ -12,7 +12,7 @@ from sglang_hydra.planning.choosing.forecast import Expected, forecast_of_plan, 
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import by_estimate
 from sglang_hydra.show.roofline import missing_lines, refusal_lines
-from sglang_hydra.text.screen import Line, columns, folded, room, text
+from sglang_hydra.text.screen import Line, columns, folded, text
 from sglang_hydra.text.words import program
 
 SCHEMA = "sglang_hydra.forecast/1"
@@ -53,20 +53,20 @@ def forecast_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
         return [title, *refusal_lines(plan), *missing_lines(known.unknown)]
     found, server = known.found, known.server
     lines: list[Line] = [
-        *folded([*title, text(f" x {server.gpus}"), text(by_estimate(plan), "yellow")], room()),
-        *folded([text("  "), text(demand_words(known.demand, found))], room()),
+        *folded([*title, text(f" x {server.gpus}"), text(by_estimate(plan), "yellow")]),
+        *folded([text("  "), text(demand_words(known.demand, found))]),
         *refusal_lines(plan),
         [],
         *columns(list(_figures(plan, known, found))),
         *_unused(plan, known),
     ]
     for reason in found.reasons:
-        lines += folded([text(f"  wider: {reason}", "yellow")], room())
+        lines += folded([text(f"  wider: {reason}", "yellow")])
     lines += [[], [text("What takes the time of a token", "bold")], *columns(list(_parts(found))), []]
     lines += [[text("What would help most", "bold")], *_helps(server, found), [], [text("Formula", "bold")]]
     for formula in FORMULAS:
-        lines += folded([text("  "), text(formula, "dim")], room())
-    return [*lines, [], *folded([text(NOTE, "dim")], room())]
+        lines += folded([text("  "), text(formula, "dim")])
+    return [*lines, [], *folded([text(NOTE, "dim")])]
 
 
 def short_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
@@ -76,7 +76,7 @@ def short_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
         return [[text("Forecast", "bold")], *missing_lines(known.unknown)]
     words = f" of {demand_words(known.demand, known.found)}"
     head = [text("Forecast", "bold"), text(words), text(by_estimate(plan), "yellow")]
-    return [*folded(head, room()), *columns(list(_figures(plan, known, known.found))), *_unused(plan, known)]
+    return [*folded(head), *columns(list(_figures(plan, known, known.found))), *_unused(plan, known)]
 
 
 def _unused(plan: Plan, known: Expected) -> list[Line]:
@@ -85,7 +85,7 @@ def _unused(plan: Plan, known: Expected) -> list[Line]:
     if not folders or known.own is not None:
         return []
     words = f"  forecast.results has no valid point of this model on {plan.gpu.name}: {program()} report {folders[0]}"
-    return folded([text(words, "yellow")], room())
+    return folded([text(words, "yellow")])
 
 
 def demand_words(demand: Demand, found: Forecast) -> str:
@@ -109,7 +109,6 @@ def rate(figure: Figure) -> str:
 
 
 def _short(number: float, digits: int = 2) -> str:
-    """Rounds a number to its meaningful digits."""
     rounded = float(f"{number:.{digits}g}")
     return f"{rounded:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:,.{digits}g}"
 
@@ -163,7 +162,7 @@ def _helps(server: Server, found: Forecast) -> list[Line]:
         words = "waiting for kernels and other GPUs: speculation (more tokens a step), fewer GPUs, or more requests"
     else:
         words = "waiting for kernels and other GPUs: fewer GPUs, or more requests a step"
-    return folded([text("  "), text(words)], room())
+    return folded([text("  "), text(words)])
 
 
 def cell(expected: Expected) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.key_help import GROUPS, Key, below, key_of
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.origins import Origin
-from sglang_hydra.text.screen import Line, columns, folded, room, shown, text
+from sglang_hydra.text.screen import Line, all_folded, columns, folded, room, shown, text
 
 _VALUES_WIDTH = 24
 
@@ -37,19 +37,13 @@ def record(name: str, composer: Composer, plan: Plan | None = None) -> dict[str,
     return {"schema": "sglang_hydra.explain/1", **_key_record(name, composer, plan)}
 
 
-def key_rows(group: str, plan: Plan | None = None) -> Iterator[Line]:
-    """Yields a line for each key of a group."""
-    return rows_of(below(group), plan)
-
-
 def rows_of(some: Sequence[Key], plan: Plan | None = None) -> Iterator[Line]:
     """Yields a line for each key: its name, its value or default, and its meaning."""
     rows = []
     for key in some:
         value = shown(_value_of(key.name, plan) if plan else key.default, width=_VALUES_WIDTH)
         rows.append([text(key.name, "cyan"), text(value), text(key.about, "dim")])
-    for line in columns(rows):
-        yield from folded(line, room())
+    yield from all_folded(columns(rows))
 
 
 def _group_screen(name: str, composer: Composer, plan: Plan | None) -> list[Line]:
@@ -57,19 +51,19 @@ def _group_screen(name: str, composer: Composer, plan: Plan | None) -> list[Line
     lines += [[text(f"  {part}")] for part in textwrap.wrap(GROUPS[name], room())]
     options = composer.options(name)
     if options:
-        lines += folded([text("  options  ", "dim"), text(f"{name}={', '.join(options)}")], room())
-    return [*lines, [], *key_rows(name, plan)]
+        lines += folded([text("  options  ", "dim"), text(f"{name}={', '.join(options)}")])
+    return [*lines, [], *rows_of(below(name), plan)]
 
 
 def _key_screen(name: str, composer: Composer, plan: Plan | None) -> list[Line]:
-    key = _key(name)
+    key = key_of(name)
+    assert key is not None
     value = f" = {shown(_value_of(name, plan), width=200)}" if plan else ""
     lines: list[Line] = [[text(f"{name}{value}", "bold")]]
     lines += [[text(f"  {part}")] for part in textwrap.wrap(key.about, room())]
     facts = [("type", key.type), ("null means", key.null), ("choices", ", ".join(key.choices))]
     facts.append(("default", shown(key.default)) if name == key.name else ("part of", key.name))
-    for line in columns([[text(label, "dim"), text(content)] for label, content in facts if content]):
-        lines += folded(line, room())
+    lines += all_folded(columns([[text(label, "dim"), text(content)] for label, content in facts if content]))
     if plan:
         lines += [[], [text("How it got there", "bold")], *columns(list(_steps(key, name, composer, plan)))]
         lines += [[], *finding_lines([item for item in plan.findings if name in item.fields], plan)]
@@ -84,7 +78,8 @@ def _steps(key: Key, name: str, composer: Composer, plan: Plan) -> Iterator[list
 
 
 def _key_record(name: str, composer: Composer, plan: Plan | None) -> dict[str, object]:
-    key = _key(name)
+    key = key_of(name)
+    assert key is not None
     return {
         "key": name,
         "help": key.about,
@@ -95,13 +90,6 @@ def _key_record(name: str, composer: Composer, plan: Plan | None) -> dict[str, o
         "value": plain(_value_of(name, plan)) if plan else None,
         "origins": [plain(origin.to_json()) for origin in _origins(name, composer, plan)] if plan else [],
     }
-
-
-def _key(name: str) -> Key:
-    found = key_of(name)
-    if found is None:
-        raise KeyError(name)
-    return found
 
 
 def _value_of(name: str, plan: Plan) -> object:

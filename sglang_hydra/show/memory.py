@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sglang_hydra.fit.result import NOTHING_STATED, Wanted, requests_of
-from sglang_hydra.text.screen import Line, columns, folded, printable, room, text
+from sglang_hydra.text.screen import Line, all_folded, columns, printable, text
 
 if TYPE_CHECKING:
     from sglang_hydra.fit.overheads import Range
@@ -20,8 +20,7 @@ _SHOWN_PARTS = 3
 def memory_lines(fit: Fit, gpu: str) -> list[Line]:
     """Returns the memory section of the plan screen. Unknown values are shown as unknown."""
     head = f"Memory of one {gpu}" + (f" of {fit.gpus}" if fit.gpus > 1 else "") + ", GiB"
-    width = room()
-    lines = [part for line in [*columns(memory_rows(fit)), *_remarks(fit)] for part in folded(line, width)]
+    lines = all_folded([*columns(memory_rows(fit)), *_remarks(fit)])
     return [[text(head, "bold")], *lines, *_beside_trainer(fit), []]
 
 
@@ -33,8 +32,7 @@ def _beside_trainer(fit: Fit) -> list[Line]:
     lines = columns([_row(name, _gib(size), note) for name, size, note in shared.rows()])
     if shared.highest is not None:
         lines.append([text(f"  mem_fraction_static up to {shared.highest:g} comes back; {fit.asked:g} is used")])
-    width = room()
-    return [[], [text("Beside the trainer, GiB", "bold")], *(part for line in lines for part in folded(line, width))]
+    return [[], [text("Beside the trainer, GiB", "bold")], *all_folded(lines)]
 
 
 def verdict(fit: Fit, wanted: Wanted = NOTHING_STATED) -> str:

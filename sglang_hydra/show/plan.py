@@ -10,7 +10,19 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import constant_fields
 from sglang_hydra.show.findings import finding_lines, shown_origin, shown_setting
 from sglang_hydra.show.first_lines import first_lines, no_command, not_known, server_name, titled, verdict_span
-from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, shown_changes, text, texts
+from sglang_hydra.text.screen import (
+    VERBATIM,
+    Line,
+    Span,
+    all_folded,
+    columns,
+    folded,
+    room,
+    shown,
+    shown_changes,
+    text,
+    texts,
+)
 from sglang_hydra.text.words import plural, shell_word
 
 
@@ -28,7 +40,7 @@ def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Lin
         lines += [*memory_lines(plan.fit, plan.gpu.name), *_start_lines(plan)]
     if plan.launchable is not False and plan.values["nnodes"] > 1:
         lines += [*_commands(plan), []]
-    lines += folded([text(_counts(plan))], room())
+    lines += folded([text(_counts(plan))])
     return [*lines, [], *corrected] if corrected else lines
 
 
@@ -51,11 +63,10 @@ def _start_lines(plan: Plan) -> list[Line]:
     if weights.format == "fp8" and plan.gpu.is_cuda and (plan.gpu.compute_capability or (0,))[0] in (9, 10):
         words = "10 to 20 minutes at the first start; a volume at ~/.cache keeps its kernels"
         rows.append([text("  compile DeepGEMM"), text(words)])
-    return [[text("Start", "bold")], *(part for line in columns(rows) for part in folded(line, room())), []]
+    return [[text("Start", "bold")], *all_folded(columns(rows)), []]
 
 
 def _command(plan: Plan, is_corrected: bool) -> list[Line]:
-    """Returns the launch command, or the reason for none."""
     if plan.launchable is False:
         return titled("Command", no_command(is_corrected))
     if plan.values["nnodes"] > 1:
@@ -76,13 +87,12 @@ def changes_shown(plan: Plan, everything: bool = False) -> tuple[list[list[Span]
 
 
 def _commands(plan: Plan) -> list[Line]:
-    """Returns the command for each node."""
     lines: list[Line] = [[text("Commands, one on each node", "bold")]]
     for label, command in command_cells(plan):
-        lines += folded([text(f"  {label}", "dim")], room())
+        lines += folded([text(f"  {label}", "dim")])
         lines += [[text("    "), text(command, VERBATIM)]] if command else []
     if plan.secrets:
-        lines += folded([text(f"  without {', '.join(plan.secrets)}, which is handed to them unseen", "dim")], room())
+        lines += folded([text(f"  without {', '.join(plan.secrets)}, which is handed to them unseen", "dim")])
     return lines
 
 
@@ -159,14 +169,12 @@ def heading(plan: Plan) -> Iterator[Line]:
         known = f"model facts: unknown ({plan.model.source})"
     inherited = [f"{name}={shown(value)}" for name, value in plan.inherited.items()]
     notes = [known, *plan.notes, *([f"environment: {' '.join(inherited)} (set already)"] if inherited else [])]
-    for note in notes:
-        yield from folded([text("  "), text(note, "dim")], room())
+    yield from all_folded([("  ", ""), note] for note in texts(notes, "dim"))
 
 
 def section(title: str, rows: list[list[Span]], more: str = "") -> list[Line]:
     """Formats rows under a title, and a line on ``more``; empty without rows."""
-    width = room()
-    lines = [part for row in columns(rows) for part in folded(row, width)]
+    lines = all_folded(columns(rows))
     lines += [[text(f"  {more}", "dim")]] if more else []
     return [[text(title, "bold")], *lines, []] if lines else []
 

@@ -8,7 +8,7 @@ from sglang_hydra.fit.roofline import BANDWIDTH, COMPUTE, LINK, MEMORY, Limit, L
 from sglang_hydra.planning.choosing.forecast import known_limit
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import by_estimate
-from sglang_hydra.text.screen import Line, columns, folded, room, text
+from sglang_hydra.text.screen import Line, columns, folded, text
 from sglang_hydra.text.words import plural
 
 SCHEMA = "sglang_hydra.roofline/1"
@@ -57,8 +57,8 @@ def roofline_lines(plan: Plan) -> list[Line]:
     limit = roofline.limit(load)
     gpus = roofline.gpus * roofline.copies
     lines: list[Line] = [
-        *folded([*title, text(f" x {gpus}"), mark], room()),
-        *folded([text("  "), text(load_words(load))], room()),
+        *folded([*title, text(f" x {gpus}"), mark]),
+        *folded([text("  "), text(load_words(load))]),
         *refusal_lines(plan),
         [],
         *columns(_limit_rows(roofline, load, limit)),
@@ -73,8 +73,8 @@ def roofline_lines(plan: Plan) -> list[Line]:
         [text("Formula", "bold")],
     ]
     for formula in FORMULAS:
-        lines += folded([text("  "), text(formula, "dim")], room())
-    return [*lines, [], *folded([text(NOTE, "dim")], room())]
+        lines += folded([text("  "), text(formula, "dim")])
+    return [*lines, [], *folded([text(NOTE, "dim")])]
 
 
 def refusal_lines(plan: Plan) -> list[Line]:
@@ -82,15 +82,15 @@ def refusal_lines(plan: Plan) -> list[Line]:
     if plan.launchable is not False or not plan.errors:
         return []
     error = plan.errors[0]
-    return folded([text("  This plan cannot start: ", "red"), text(f"{error.id} {error.message}")], room())
+    return folded([text("  This plan cannot start: ", "red"), text(f"{error.id} {error.message}")])
 
 
 def missing_lines(unknown: Sequence[str]) -> list[Line]:
     """Returns the missing facts of a figure, and the overrides that set them."""
-    lines = folded([text("  unknown: "), text(", ".join(unknown), "yellow")], room())
+    lines = folded([text("  unknown: "), text(", ".join(unknown), "yellow")])
     for fact, words in _HOW.items():
         if any(name.startswith(fact) for name in unknown):
-            lines += folded([text(f"  Set {words}")], room())
+            lines += folded([text(f"  Set {words}")])
     return lines
 
 

@@ -23,7 +23,7 @@ from sglang_hydra.show.first_lines import (
 )
 from sglang_hydra.show.plan import changed_rows, command_line, heading, section, set_rows
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import VERBATIM, Line, Span, folded, room, shown, text
+from sglang_hydra.text.screen import VERBATIM, Line, Span, folded, shown, text
 from sglang_hydra.text.words import plural, shell_word
 
 
@@ -31,7 +31,7 @@ def topology_screen(topology: Topology, *, everything: bool = False, corrected: 
     """Shows the whole topology, like ``plan`` shows one server."""
     servers = topology.servers
     lines: list[Line] = [*_first_lines(topology, bool(corrected)), [], *findings_of(topology)]
-    lines += [*heading(servers[0].plan), *folded([text(f"  {_shape(topology)}", "dim")], room()), []]
+    lines += [*heading(servers[0].plan), *folded([text(f"  {_shape(topology)}", "dim")]), []]
     set_by_all, changed_in_all = _shared(servers)
     first = servers[0].plan
     constant = set() if everything else constant_fields(first)
@@ -190,7 +190,6 @@ def _commands(topology: Topology) -> Iterator[Line]:
 
 
 def _server_line(server: Server) -> str:
-    """Returns the command of the server's first node."""
     if server.head_port is None:
         return command_line(server.plan)
     first = node_commands(server.plan, f"{server.address}:{server.head_port}")[0]

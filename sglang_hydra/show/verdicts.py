@@ -23,7 +23,7 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import file_of
 from sglang_hydra.text.progress import counted
-from sglang_hydra.text.screen import Line, folded, room, text
+from sglang_hydra.text.screen import Line, folded, text
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.topology.servers import Topology
@@ -37,7 +37,6 @@ class Checked(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Returns SGLang's verdict."""
         return self.made is not None and self.made.ok
 
     @property
@@ -69,7 +68,7 @@ def verdicts_on(
     )
     if len(found) > (most := READERS["folder"].nodes):
         message = f"more than {most} servers cannot be judged at once"
-        raise ConfigError(Finding("error", "CLI009", message, hint="the folders below it, one by one"))
+        raise ConfigError.of("CLI009", message, hint="the folders below it, one by one")
     file = file_of(found[0][0]) if found else ""
     for name, document in counted(found, "files", len(found)):
         allow_more(SERVER_S if file_of(name) != file else 0.0)
@@ -175,10 +174,10 @@ def verdict_lines(name: str, verdict: Checked) -> Iterator[Line]:
     made, findings = verdict
     if made is None or isinstance(made, Plan):
         of_plan = summary(made) if made else [text("cannot be composed", "bold red")]
-        yield from folded([text(f"{name}: "), *of_plan], room())
+        yield from folded([text(f"{name}: "), *of_plan])
         yield from finding_lines([finding for finding in findings if finding.level != "info"], made)
         return
     from sglang_hydra.show import topology as topologies
 
-    yield from folded([text(f"{name}: "), *topologies.summary(made)], room())
+    yield from folded([text(f"{name}: "), *topologies.summary(made)])
     yield from topologies.findings_of(made, ("error", "warning"))

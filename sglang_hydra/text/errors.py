@@ -8,9 +8,12 @@ SglangHydraError
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from sglang_hydra.text.exit_codes import INVALID, MACHINE, SERVER_FAILED
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Hint, Offers, Remedy
+
+Error = TypeVar("Error", bound="SglangHydraError")
 
 
 class CarriedError(Exception):
@@ -36,6 +39,20 @@ class SglangHydraError(CarriedError):
     def __init__(self, *findings: Finding) -> None:
         super().__init__("; ".join(f"{finding.id}: {finding.message}" for finding in findings))
         self.findings: Sequence[Finding] = findings
+
+    @classmethod
+    def of(
+        cls: type[Error],
+        id: str,
+        message: str,
+        *fields: str,
+        hint: Hint = None,
+        offers: Offers = (),
+        fix: str | Remedy | None = None,
+        typed: tuple[str, ...] = (),
+    ) -> Error:
+        """Makes the exception with one finding, an error of ours."""
+        return cls(Finding("error", id, message, fields, hint, offers=offers, fix=fix, typed=typed))
 
 
 class ConfigError(SglangHydraError):

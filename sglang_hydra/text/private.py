@@ -13,7 +13,6 @@ import stat
 from pathlib import Path
 
 from sglang_hydra.text.errors import MachineError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.user_settings import settings_folder
 from sglang_hydra.text.whole_file import draft
 
@@ -102,4 +101,4 @@ def _private_content(path: Path) -> bytes | None:
 
 
 def _not_private(place: Path, why: str, hint: str) -> MachineError:
-    return MachineError(Finding("error", "REL015", f"the cache is not used: {place}: {why}", hint=hint))
+    return MachineError.of("REL015", f"the cache is not used: {place}: {why}", hint=hint)

@@ -50,7 +50,6 @@ def shown(value: object, *, width: int = _WIDEST_VALUE) -> str:
 
 
 def texts(contents: Iterable[str], style: str = "") -> list[Span]:
-    """Returns a column of cells in one style."""
     return [text(content, style) for content in contents]
 
 
@@ -108,8 +107,16 @@ def table(rows: Sequence[Sequence[Span]]) -> list[Line]:
     return found
 
 
-def folded(line: Line, width: int) -> list[Line]:
-    """Breaks a line that is longer than ``width`` columns; its last piece continues below its start."""
+def all_folded(lines: Iterable[Line]) -> list[Line]:
+    """Breaks the lines that are longer than the room for text."""
+    width = room()
+    return [part for line in lines for part in folded(line, width)]
+
+
+def folded(line: Line, width: int = 0) -> list[Line]:
+    """Breaks a line that is longer than ``width`` columns (0: the room for text); its last piece continues below its
+    start."""
+    width = width or room()
     if sum(len(content) for content, _ in line) <= width or line[-1][1] == VERBATIM:
         return [line]
     import textwrap
@@ -146,7 +153,6 @@ def with_command(line: Line, command: str) -> list[Line]:
 
 
 def _without_padding(line: Line) -> Line:
-    """Removes the blanks at the end of ``line``."""
     kept = list(line)
     while kept and not kept[-1][0].strip():
         kept.pop()

@@ -182,11 +182,11 @@ def _read(env: Mapping[str, str], flags: Mapping[str, Sequence[str]]) -> Setting
             given[name].append(item)
     read = Settings(
         trusted_folders=tuple(_folders(given["trusted_folders"], findings)),
-        allowed_env=tuple(_variables(given["allowed_env"], findings)),
+        allowed_env=_fitting(given["allowed_env"], _VARIABLE, "variable's name", "MY_NAME, or MY_*", findings),
         hub_token=_switch("hub_token", given["hub_token"], findings),
         fetch=_switch("fetch", given["fetch"], findings),
         release=_version(given["release"], findings),
-        price=tuple(_prices(given["price"], findings)),
+        price=_fitting(given["price"], _PRICE, "GPU class and price", "h200=3.5", findings),
         results=tuple(Allowed(os.path.expanduser(item.value), item.place) for item in given["results"]),
     )
     if findings:
@@ -273,20 +273,13 @@ def _folders(given: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allo
             yield Allowed(folder, item.place)
 
 
-def _variables(given: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allowed]:
-    for item in given:
-        if _VARIABLE.fullmatch(item.value):
-            yield item
-        else:
-            findings.append(_wrong(f"{item.place}: {item.value[:100]!r} is no variable's name", "MY_NAME, or MY_*"))
-
-
-def _prices(given: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allowed]:
-    for item in given:
-        if _PRICE.fullmatch(item.value):
-            yield item
-        else:
-            findings.append(_wrong(f"{item.place}: {item.value[:100]!r} is no GPU class and price", "h200=3.5"))
+def _fitting(
+    given: Sequence[Allowed], form: re.Pattern[str], what: str, near: str, findings: list[Finding]
+) -> tuple[Allowed, ...]:
+    """Returns the values of a form; adds a finding for each other one."""
+    wrong = [item for item in given if not form.fullmatch(item.value)]
+    findings += [_wrong(f"{item.place}: {item.value[:100]!r} is no {what}", near) for item in wrong]
+    return tuple(item for item in given if item not in wrong)
 
 
 def _switch(name: str, given: Sequence[Allowed], findings: list[Finding]) -> Allowed | None:

@@ -168,12 +168,8 @@ _SECRET_FORMS = (
     *(r"hf_[A-Za-z0-9]{20,}", r"gh[pousr]_[A-Za-z0-9]{30,}", r"github_pat_\w{22,}", r"xox[abeprs]-[\w-]{20,}"),
     *(r"glpat-[\w-]{20,}", r"nvapi-[\w-]{20,}", r"sk-[A-Za-z0-9]{20,}", r"sk-(?=[\w-]{0,99}\d)[\w-]{20,}"),
     *(r"A[KS]IA[A-Z0-9]{16}\b", r"eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?", r"AIza[\w-]{30,}", r"ya29\.[\w-]{20,}"),
-    *(
-        r"npm_[A-Za-z0-9]{30,}",
-        r"pypi-[\w-]{50,}",
-        r"(?:gsk|r8|whsec|dop_v1|shpat|lsv2_pt)_\w{30,}",
-        r"hvs\.[\w-]{20,}",
-    ),
+    *(r"npm_[A-Za-z0-9]{30,}", r"pypi-[\w-]{50,}", r"hvs\.[\w-]{20,}"),
+    *(r"(?:gsk|r8|whsec|dop_v1|shpat|lsv2_pt)_\w{30,}",),
     *(r"SG\.[\w-]{16,}\.[\w-]{16,}", r"[rs]k_(?:live|test)_\w{20,}", r"hooks\.slack\.com/services/\S{20,}"),
     *(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]*", r"(?:AccountKey|SharedAccessKey)=[\w+/=]{20,}"),
 )

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sglang_hydra.compose import by_plain_values as plain_bases
-from sglang_hydra.compose import plain_files as contents
+from sglang_hydra.compose import presets as contents
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.hydra_internals import Repository, yaml_loader
 from sglang_hydra.compose.overrides import Request, Wanted

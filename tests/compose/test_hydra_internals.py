@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 
 from sglang_hydra.compose import hydra_apps, hydra_internals
 from sglang_hydra.compose.hydra_internals import Repository, loader_of
-from sglang_hydra.compose.plain_files import content_of
+from sglang_hydra.compose.presets import content_of
 from sglang_hydra.compose.schema import Root, UnmadeSchema, register
 from sglang_hydra.facts.resolvers import register_resolver
 from sglang_hydra.text.locations import conf_dir

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from dataclasses import is_dataclass
 from typing import Any, Generic, TypeVar
 
+from sglang_hydra.compose.node_types import types_of
 from sglang_hydra.compose.schema import ColocateNode, EngineNode, FitNode, ForecastNode, GpuNode, LaunchNode, ModelNode
 from sglang_hydra.compose.settings.bench import BenchNode
 from sglang_hydra.compose.settings.sweep import SweepNode
@@ -66,7 +66,7 @@ class Nodes:
 
 def node_of(kind: Callable[..., Node], values: Mapping[str, Any]) -> Node:
     """Returns ``values`` as a dataclass of the schema, nested nodes included; missing values get their default."""
-    kinds = _kinds(kind)
+    kinds = types_of(kind)
     return kind(
         **{
             name: node_of(kinds[name], value) if isinstance(value, Mapping) and is_dataclass(kinds[name]) else value
@@ -74,11 +74,6 @@ def node_of(kind: Callable[..., Node], values: Mapping[str, Any]) -> Node:
             if name in kinds
         }
     )
-
-
-@lru_cache(maxsize=32)
-def _kinds(kind: Any) -> dict[str, Any]:
-    return {item.name: item.type for item in fields(kind)}
 
 
 def has_several_servers(nodes: Nodes) -> bool:

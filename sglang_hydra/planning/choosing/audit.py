@@ -27,7 +27,7 @@ from sglang_hydra.rules.resolution import Resolution, resolve
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import Line, columns, folded, room, text
+from sglang_hydra.text.screen import Line, all_folded, columns, text
 from sglang_hydra.text.words import program
 
 SEED = 42
@@ -56,15 +56,8 @@ class Judged:
     release: str | None = None
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "tp_size": self.tp_size,
-            "state": self.state,
-            "why": list(self.why),
-            "weights_gib": None if self.weights_gib is None else round(self.weights_gib, 2),
-            "kv_tokens": self.kv_tokens,
-            "release": self.release,
-        }
+        weights = None if self.weights_gib is None else round(self.weights_gib, 2)
+        return {**vars(self), "why": list(self.why), "weights_gib": weights}
 
 
 @dataclass(frozen=True)
@@ -183,9 +176,8 @@ def legend(
 
 
 def legend_lines(meanings: Mapping[str, str]) -> list[Line]:
-    """Returns a folded line for each id."""
     rows = [[text("  "), text(id, "bold"), text("  "), text(meaning)] for id, meaning in meanings.items()]
-    lines = [line for row in rows for line in folded(row, room())]
+    lines = all_folded(rows)
     return [[], *lines, [text(f"  {program()} explain ID has the whole of each", "dim")]] if lines else []
 
 

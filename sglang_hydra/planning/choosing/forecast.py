@@ -92,10 +92,8 @@ def forecast_of_plan(plan: PlanFields, points: Sequence[Point] = ()) -> Expected
         return Expected(server, None, None, ("bench.concurrency",))
     own = own_of(points, server)
     rate = plan.nodes.bench.request_rate
-    if rate:
-        demand, too_much = at_rate(server, demand, float(rate), own)
-        return Expected(server, demand, forecast(server, demand, own=own), (), own, too_much)
-    return Expected(server, demand, forecast(server, demand, own=own), (), own)
+    demand, too_much = at_rate(server, demand, float(rate), own) if rate else (demand, False)
+    return Expected(server, demand, forecast(server, demand, own=own), (), own, too_much)
 
 
 def server_of_plan(plan: PlanFields) -> Server:

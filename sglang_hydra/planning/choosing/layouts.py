@@ -104,13 +104,10 @@ def _weights(base: Plan) -> Iterator[tuple[Mapping[str, object], ModelFacts, boo
         if known is not None:
             yield {"model_path": checkpoint.path}, facts_as(known, base.model), checkpoint.format in _LOSSY
     can = takes(base.gpu, "fp8") and "fp8" not in formats
-    if base.values.get("quantization") is None and can and _is_16_bit(base):
-        yield {"quantization": "fp8"}, base.model, False
-
-
-def _is_16_bit(base: Plan) -> bool:
     config = config_fields(base.model, base.values.get("json_model_override_args", "{}"))
-    return config is None or stored_quantization(config) is None
+    is_16_bit = config is None or stored_quantization(config) is None
+    if base.values.get("quantization") is None and can and is_16_bit:
+        yield {"quantization": "fp8"}, base.model, False
 
 
 def _divided(base: Plan, version: str) -> Iterator[Mapping[str, object]]:

@@ -21,7 +21,6 @@ from sglang_hydra.planning.making.memory import fit_settings
 from sglang_hydra.planning.making.replan import typed_in_place
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.progress import counted
 from sglang_hydra.text.user_settings import settings
 
@@ -91,17 +90,15 @@ def suggestions(
     goal: str,
     slo: Slo | None = None,
     points_of: Callable[[Plan], Sequence[Point]] = lambda plan: (),
-    *,
-    thorough: bool = True,
 ) -> list[Suggestion]:
     """Returns the best plans on each of these GPU classes (() means the class of ``requests``), best first, with one of
     the requested weights among them. ``points_of`` reads the user's own measurements for a plan. Where no layout holds
-    the load by estimate, every layout is planned nevertheless; unless ``thorough``, only a few. Raises ConfigError for
+    the load by estimate, every layout is planned nevertheless. Raises ConfigError for
     requests without a possible plan, and for a goal without a price."""
     made: list[Suggestion] = []
     for words in [[f"gpu={name}"] for name in classes] or [[]]:
         asked = typed_in_place(composer, requests, words)
-        made += _on_class(composer, asked, words, goal, slo or Slo(), points_of, thorough)
+        made += _on_class(composer, asked, words, goal, slo or Slo(), points_of)
     best = _least(suggestion.measure(goal) for suggestion in made if suggestion.slo is not False)
     found: dict[tuple[object, ...], Suggestion] = {}
     for suggestion in sorted(made, key=lambda suggestion: suggestion.rank(goal, best)):
@@ -133,7 +130,6 @@ def _on_class(
     goal: str,
     slo: Slo,
     points_of: Callable[[Plan], Sequence[Point]],
-    thorough: bool,
 ) -> Iterator[Suggestion]:
     """Plans the most promising layouts until some hold the load; all of them before the first is found."""
     base = _plan(composer, requests)
@@ -148,20 +144,20 @@ def _on_class(
     typed = {request.name for request in requests}
     every = layouts_of(base, _wanted(base), fill=goal == THROUGHPUT)
     layouts = [layout for layout in every if not typed & set(layout.change)]
-    kept: dict[tuple[int, bool], int] = {}
+    kept: set[tuple[int, bool]] = set()
     planned = 0
     sure = [layout for layout in layouts if layout.holds and not layout.lossy and slo.met(layout.found) is not False]
     best = _least(_promised(layout, goal, price) for layout in sure)
     promising = sorted(layouts, key=lambda layout: _promise(layout, goal, price, slo, best))
     for layout in counted(promising, f"layouts on {base.gpu.name}", len(promising)):
         own = not {"model_path", "quantization"} & set(layout.change)
-        missing = (thorough or layout.holds) and (not any(keeps for _, keeps in kept) if own else not kept)
-        if kept.get((layout.gpus, own), 0) >= 1 or (planned >= _MOST_PLANNED and not missing):
+        missing = not any(keeps for _, keeps in kept) if own else not kept
+        if (layout.gpus, own) in kept or (planned >= _MOST_PLANNED and not missing):
             continue
         planned += 1
         suggestion = _suggestion(composer, requests, words, layout.change, price, slo, points)
         if suggestion is not None:
-            kept[layout.gpus, own] = kept.get((layout.gpus, own), 0) + 1
+            kept.add((layout.gpus, own))
             yield suggestion
 
 
@@ -258,8 +254,7 @@ def _price(plan: Plan, goal: str) -> float | None:
         price = settings().price_of(plan.gpu.name)
     if price is None and goal == COST:
         hint = f"forecast.price.{plan.gpu.name}=3.5, in your currency for an hour of one GPU"
-        message = f"goal=cost needs the price of {plan.gpu.name}"
-        raise ConfigError(Finding("error", "SUG003", message, ("forecast.price",), hint))
+        raise ConfigError.of("SUG003", f"goal=cost needs the price of {plan.gpu.name}", "forecast.price", hint=hint)
     return None if price is None else float(price)
 
 

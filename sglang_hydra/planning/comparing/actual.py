@@ -81,7 +81,6 @@ class Comparison:
 
 
 def summary_of(same: int, of: int, absent: int, version: str) -> str:
-    """Returns the summary of a comparison from its numbers."""
     return f"{same} of {of} as planned" + (f"; {absent} not in {printable(version)}" if absent else "")
 
 
@@ -99,6 +98,11 @@ def compare(plan: Plan, info: Mapping[str, object], machine: GpuFacts | None = N
     common = [name for name in held if name in info]
     differences = tuple(_differences(plan, held, info, version, machine))
     kv = kv_tokens(plan, info, differences, version, machine)
+    others = [kv.finding] if kv is not None and kv.finding is not None else []
+    if isinstance(reported, str) and version != plan.engine.version:
+        message = f"the plan is for SGLang {plan.engine.version}, and the server is {version}"
+        hint = f"engine.version={printable(version)}"
+        others.insert(0, Finding("warning", "ACT004", message, ("engine.version",), hint))
     return Comparison(
         version=version,
         same=len(common) - len(differences),
@@ -107,7 +111,7 @@ def compare(plan: Plan, info: Mapping[str, object], machine: GpuFacts | None = N
         differences=differences,
         kv=kv,
         of_differences=tuple(_finding(item, plan, version) for item in differences),
-        others=(*_other_release(plan, reported), *((kv.finding,) if kv is not None and kv.finding is not None else ())),
+        others=tuple(others),
     )
 
 
@@ -117,7 +121,6 @@ def sentence(item: Difference) -> str:
 
 
 def record_of(item: Difference) -> dict[str, object]:
-    """Returns a difference in JSON types."""
     return {"field": item.key, "planned": item.before, "actual": item.after, "reason": item.why[1]}
 
 
@@ -197,12 +200,6 @@ def _finding(item: Difference, plan: Plan, version: str) -> Finding:
     equal."""
     level = "warning" if version == SPECIFIED_VERSION == plan.engine.version else "info"
     return Finding(level, "ACT001", sentence(item), (item.key,))  # type: ignore[arg-type]
-
-
-def _other_release(plan: Plan, version: object) -> Iterator[Finding]:
-    if isinstance(version, str) and version != plan.engine.version:
-        message = f"the plan is for SGLang {plan.engine.version}, and the server is {version}"
-        yield Finding("warning", "ACT004", message, ("engine.version",), f"engine.version={printable(version)}")
 
 
 def comparable(name: str, value: object) -> object:

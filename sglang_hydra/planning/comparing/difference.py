@@ -68,9 +68,8 @@ def compared(left: Plan | Topology, right: Plan | Topology) -> Iterator[Differen
     theirs, ours = plans_of(left), plans_of(right)
     yield from between("fact", _facts_of_all(left), _facts_of_all(right))
     if not isinstance(left, Plan) and not isinstance(right, Plan):
-        was, now = (
-            {f"router: {name}": plain(value) for name, value in _router_of(made).items()} for made in (left, right)
-        )
+        routers = ({"release": made.router.release, **made.router.settings} for made in (left, right))
+        was, now = ({f"router: {name}": plain(value) for name, value in router.items()} for router in routers)
         yield from between("fact", was, now)
     for role in dict.fromkeys([*theirs, *ours]):
         # A single server is compared with each role of several servers.
@@ -91,10 +90,6 @@ def _facts_of_all(made: Plan | Topology) -> dict[str, object]:
     if isinstance(made, Plan):
         return {"topology": SINGLE, "servers": 1}
     return {"topology": made.name, "servers": len(made.servers)}
-
-
-def _router_of(made: Topology) -> dict[str, object]:
-    return {"release": made.router.release, **made.router.settings}
 
 
 def differences(left: Plan, right: Plan) -> Iterator[Difference]:

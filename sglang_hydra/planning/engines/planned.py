@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from sglang_hydra.arguments.accepted import unknown_version
 from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import is_candidate_of, release_key
+from sglang_hydra.arguments.tables.table import known_versions, nearest_known
 from sglang_hydra.compose.schema import EngineNode
 from sglang_hydra.facts.environments import find_python
 from sglang_hydra.planning.engines.base import Availability, Engine, EngineRequest, Machine
@@ -94,7 +96,7 @@ def plan_engine(node: EngineNode, *, embedded_first: bool = False) -> PlannedEng
         return _planned(TRANSFORMERS, node, TRANSFORMERS.available(python))
     if name not in ("auto", "sglang"):
         message, hint = f"engine.name={name!r} is not an engine", "engine=auto, engine=sglang or engine=transformers"
-        raise ConfigError(Finding("error", "ENG001", message, ("engine.name",), hint))
+        raise ConfigError.of("ENG001", message, "engine.name", hint=hint)
     found = SGLANG.available(python)
     if name == "auto" and not found.ok and embedded_first:
         embedded = TRANSFORMERS.available(python)
@@ -149,22 +151,16 @@ def _planned(engine: Engine, node: EngineNode, found: Availability) -> PlannedEn
     if version is None and found.version is None and engine is SGLANG:
         version = default_release()
     if version is not None and not _VERSION.fullmatch(version):
-        from sglang_hydra.arguments.tables.table import known_versions
-
         known = known_versions()
         message = f"engine.version={version!r} is no version of SGLang"
         plain = version.lstrip("vV=")
         fix = f"engine.version={plain}" if plain in known else None
         hint = f"engine.version={known[-1]} is the newest; {program()} release list shows all {len(known)}"
-        raise ConfigError(Finding("error", "ENG012", message, ("engine.version",), hint, fix=fix))
+        raise ConfigError.of("ENG012", message, "engine.version", hint=hint, fix=fix)
     if engine is SGLANG and version not in (None, found.version, SPECIFIED_VERSION):
-        from sglang_hydra.arguments.tables.table import nearest_known
-
         near = nearest_known(version) or ""
         in_table = release_key(near) == release_key(version) or is_candidate_of(version, near)
         if not in_table and record_of(version) is None:
-            from sglang_hydra.arguments.accepted import unknown_version
-
             raise ConfigError(unknown_version(version))
     version = version or found.version or "unknown"
     return PlannedEngine(engine, str(version), node.python, found.version if found.ok else None)

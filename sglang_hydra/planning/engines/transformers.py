@@ -97,7 +97,8 @@ class Transformers:
             model = os.path.abspath(model)
         elif intent.get("revision"):
             model = f"{model}@{intent['revision']}"
-        flags = ["--host", request.host, "--port", str(request.port), "--device", self._device(request)]
+        device = intent.get("device") or request.machine.accelerator or "cpu"
+        flags = ["--host", request.host, "--port", str(request.port), "--device", str(device)]
         dtype = intent.get("dtype") or "auto"
         if dtype != "auto":
             flags += ["--dtype", _DTYPES.get(dtype, dtype)]
@@ -109,16 +110,13 @@ class Transformers:
             flags += ["--log-level", intent["log_level"]]
         python = find_python(request.python) or str(request.python)
         child = Path(__file__).parents[2] / "run" / "launch" / "child_transformers.py"
+        beside = os.path.join(os.path.dirname(python), "transformers")
         folder = str(_alias_folder(model, alias)) if alias else ""
         return Command(
             argv=[python, str(child), model, folder, alias, *flags],
-            shown=[_script(python), "serve", model, *flags],
+            shown=[beside if os.path.isfile(beside) else "transformers", "serve", model, *flags],
             env=dict(request.env),
         )
-
-    def _device(self, request: EngineRequest) -> str:
-        asked = request.intent.get("device")
-        return str(asked) if asked else request.machine.accelerator or "cpu"
 
 
 def _alias(intent: Mapping[str, object]) -> str:
@@ -150,11 +148,6 @@ def parts_command(python: str | None) -> str:
 
 def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-
-
-def _script(python: str) -> str:
-    beside = os.path.join(os.path.dirname(python), "transformers")
-    return beside if os.path.isfile(beside) else "transformers"
 
 
 def _size(count: float) -> str:

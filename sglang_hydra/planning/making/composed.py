@@ -13,7 +13,7 @@ from sglang_hydra.compose.settings.nodes import Nodes, unused_replicas
 from sglang_hydra.planning.choosing.catalog import gpu_classes
 from sglang_hydra.planning.engines.planned import engine_command, opinions
 from sglang_hydra.planning.fields import Engine
-from sglang_hydra.planning.making.by_release import resolver, serving
+from sglang_hydra.planning.making.by_release import serving
 from sglang_hydra.planning.making.memory import fit_with_findings
 from sglang_hydra.planning.making.paths import findings_on, missing_paths, notes_on
 from sglang_hydra.planning.making.target import Target, find_target
@@ -24,8 +24,7 @@ from sglang_hydra.text.budget import FINDINGS
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
-    from sglang_hydra.facts.gpu import GpuClass
-    from sglang_hydra.fit.result import Fit
+    pass
 
 _PUBLISHED = ("gpu", "model", "gpu_model", "recipe")
 
@@ -50,8 +49,10 @@ def plan_once(
     in_range = not any(finding.about == "out_of_range" for finding in checked)
     sized = in_range and engine.name == "sglang"
     classes = partial(gpu_classes, composer, requests) if with_remedies else None
-    fit, of_fit = _fitted(target, resolution, classes) if sized else (None, [])
+    fit, of_fit = fit_with_findings(target, resolution, classes) if sized else (None, [])
     command, of_engine = engine_command(engine, resolution, target.environment)
+    # Paths of published presets are relative to where they were published.
+    of_presets = {name for name, chain in composition.origins.items() if chain and chain[-1].layer in _PUBLISHED}
     findings, ignored = split_ignored(
         [
             *composition.findings,
@@ -64,7 +65,8 @@ def plan_once(
             *of_fit,
             *of_engine,
             *_launch_findings(composition.nodes, resolution, engine.name, in_range),
-            *(*findings_on(target.programs), *(() if recorded else _missing(composition))),
+            *findings_on(target.programs),
+            *(() if recorded else missing_paths(composition.intent, of_presets)),
         ],
         composition.nodes.ignore,
     )
@@ -100,20 +102,6 @@ def _serving(
     if with_remedies and composer.only_judges and resolution.answer is not None and not resolution.answer.ok:
         return serving(find)
     return target, resolution
-
-
-def _fitted(
-    target: Target, resolution: Resolution, classes: Callable[[], Sequence[GpuClass]] | None
-) -> tuple[Fit | None, list[Finding]]:
-    is_probed = "host_memory_gib" in target.hardware.facts
-    resolve = resolver(target)
-    return fit_with_findings(target.composition, resolution, target.facts, classes, resolve, is_probed=is_probed)
-
-
-def _missing(composition: Composition) -> Iterator[Finding]:
-    """Yields findings on missing paths. Paths of published presets are relative to where they were published."""
-    published = {name for name, chain in composition.origins.items() if chain and chain[-1].layer in _PUBLISHED}
-    return missing_paths(composition.intent, published)
 
 
 def _launch_findings(nodes: Nodes, resolution: Resolution, engine: str, in_range: bool) -> Iterator[Finding]:

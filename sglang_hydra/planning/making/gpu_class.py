@@ -68,7 +68,8 @@ def choose_gpu_class(
     seen = f"{probe.count} x {probe.name}, {number(probe.memory_mib)} MiB" + (
         f", {probe.visible}" if probe.visible else ""
     )
-    by_hand = _set_by_hand(composition)
+    # Facts set beside gpu=auto, which itself declares none, take priority over the probe.
+    by_hand = {key.removeprefix("gpu.") for key in composition.named if key.startswith("gpu.") and key != "gpu.name"}
     facts = {key: value for key, value in _probed(probe.facts()).items() if key not in by_hand}
     if name is None:
         note = f"gpu: auto -> no class of that name ({seen}): probed facts only, and no gpu_model file is applied"
@@ -91,11 +92,6 @@ def gpu_nodes(composer: Composer, requests: Sequence[Request] = ()) -> dict[str,
     """Returns the ``gpu`` node of every preset by its option; those with inherited device names come last."""
     found = sorted(composer.presets("gpu", requests), key=lambda preset: "device_names" not in preset.own_keys)
     return {preset.name: preset.node for preset in found}
-
-
-def _set_by_hand(composition: Composition) -> set[str]:
-    """Returns the facts set beside ``gpu=auto``, which itself declares none: they take priority over the probe."""
-    return {key.removeprefix("gpu.") for key in composition.named if key.startswith("gpu.") and key != "gpu.name"}
 
 
 def _probed(facts: GpuFacts) -> JsonDict:

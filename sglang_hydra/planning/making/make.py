@@ -17,7 +17,6 @@ from sglang_hydra.planning.making.replan import Replanner, planned
 from sglang_hydra.planning.plan import Plan, Recorded
 from sglang_hydra.text.budget import OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 
 
 def plan(
@@ -116,4 +115,4 @@ def plan_composed(
                 return replay(composer, requests, lock, env, recorded, seed)
             return planned(Replanner(composer, requests, seed, env, recorded), composition, with_remedies)
     except OverBudget as failure:
-        raise ConfigError(Finding("error", "CLI009", f"this cannot be planned: {failure}")) from failure
+        raise ConfigError.of("CLI009", f"this cannot be planned: {failure}") from failure

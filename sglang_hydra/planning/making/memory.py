@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sglang_hydra.architecture.known import WrongField
+from sglang_hydra.architecture.understanding import understand
 from sglang_hydra.compose.schema import FitNode
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.fit.result import NOTHING_STATED, Wanted
+from sglang_hydra.planning.making.by_release import resolver
 from sglang_hydra.releases.provider import Provider
 from sglang_hydra.rules.checks.launchable import run_plan_checks
 from sglang_hydra.rules.resolution import Resolution, resolve
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from sglang_hydra.fit.host import HostMemory
     from sglang_hydra.fit.remedy import Remedy
     from sglang_hydra.fit.result import Fit
+    from sglang_hydra.planning.making.target import Target
     from sglang_hydra.text.origins import Origin
 
 Resolve = Callable[[Facts], Resolution]
@@ -99,17 +102,11 @@ def _fails_for_all(found: Fit, typed: JsonObject) -> bool:
 
 
 def fit_with_findings(
-    composition: Composition,
-    resolution: Resolution,
-    facts: Facts,
-    read_classes: Callable[[], Sequence[GpuClass]] | None,
-    resolve_with: Resolve | None = None,
-    *,
-    is_probed: bool = False,
+    target: Target, resolution: Resolution, read_classes: Callable[[], Sequence[GpuClass]] | None
 ) -> tuple[Fit | None, list[Finding]]:
-    """Returns the fit, None where it cannot be computed, and the findings on it, with remedies where ``read_classes``
-    gives the GPU classes of the catalog. ``resolve_with`` as for ``remedies_of``; ``is_probed``: the machine is
-    gpu=auto's."""
+    """Returns the fit of a target, None where it cannot be computed, and the findings on it, with remedies where
+    ``read_classes`` gives the GPU classes of the catalog."""
+    composition, facts, is_probed = target.composition, target.facts, "host_memory_gib" in target.hardware.facts
     reserved, wanted = fit_settings(composition.nodes.fit)
     try:
         fit = fit_of(resolution, facts, reserved)
@@ -123,6 +120,7 @@ def fit_with_findings(
         if read_classes is None:
             return ()
         usual = not is_probed and "gpu.count" not in composition.settings
+        resolve_with = resolver(target)
         return remedies_of(resolution, facts, fit, wanted, read_classes, reserved, resolve_with, usual_count=usual)
 
     of_host = _host_findings(resolution, facts, fit, is_probed or "gpu.host_memory_gib" in composition.settings)
@@ -137,7 +135,6 @@ def _beside_trainer(
     settings = composition.nodes.plain["colocate"]
     if settings["trainer_gib"] is None and settings["keeps"] is None:
         return fit, ()
-    from sglang_hydra.architecture.understanding import understand
     from sglang_hydra.fit.colocate import colocated, findings, wrong_settings
 
     if wrong := wrong_settings(settings):
@@ -206,7 +203,6 @@ def _with_setter(
 def checkpoint_bytes(values: JsonObject, gpu: GpuFacts, model: ModelFacts) -> int | None:
     """Returns the bytes of the checkpoint's files, by its config.json alone, or None if unknown."""
     from sglang_hydra.architecture.known import text_part
-    from sglang_hydra.architecture.understanding import understand
     from sglang_hydra.fit.weights import stored_weights
 
     try:
@@ -219,6 +215,10 @@ def checkpoint_bytes(values: JsonObject, gpu: GpuFacts, model: ModelFacts) -> in
     return int(stored_weights(known.decoder, known.scheme, known.tower, element))
 
 
+def resolved_by_own_rules(facts: Facts) -> Resolution:
+    return resolve(facts.given, gpu=facts.gpu, model=facts.model, seed=facts.seed, draw=False, env=facts.env)
+
+
 def remedies_of(
     resolution: Resolution,
     facts: Facts,
@@ -226,7 +226,7 @@ def remedies_of(
     wanted: Wanted,
     read_classes: Callable[[], Sequence[GpuClass]],
     reserved_gib: float = 0.0,
-    resolve_with: Resolve | None = None,
+    resolve_with: Resolve = resolved_by_own_rules,
     *,
     usual_count: bool = False,
 ) -> tuple[Remedy, ...]:
@@ -243,13 +243,9 @@ def remedies_of(
             classes[gpu.name] = replace(gpu.facts, name=gpu.name)
         yield from classes.values()
 
-    verify = _verifier(resolution, facts, classes, reserved_gib, resolve_with or _by_own_rules)
+    verify = _verifier(resolution, facts, classes, reserved_gib, resolve_with)
     server = Server(resolution.values, resolution.layout, resolution.release, resolution.intent, usual_count)
     return remedies(server, facts.gpu, found, verify, wanted=wanted, classes=larger())
-
-
-def _by_own_rules(facts: Facts) -> Resolution:
-    return resolve(facts.given, gpu=facts.gpu, model=facts.model, seed=facts.seed, draw=False, env=facts.env)
 
 
 def fit_findings(

@@ -94,7 +94,9 @@ def _with_offers(finding: Finding, plan_with: PlanWith, before: Sequence[Finding
     for offer in finding.offers[:_MOST_TRIED]:
         gone = [f"~{offer.instead_of}"] if offer.instead_of else []
         after = plan_with([*gone, *offer.words])
-        if after is not None and _is_gone(finding, after) and not _new(before, after, "error"):
+        least = _RANK[finding.level]
+        is_left = after is None or any(one.id == finding.id and _RANK[one.level] >= least for one in after)
+        if after is not None and not is_left and not _new(before, after, "error"):
             works.append((len(_new(before, after, "warning")), offer))
         if sum(not warnings for warnings, _ in works) == most:
             break
@@ -102,10 +104,6 @@ def _with_offers(finding: Finding, plan_with: PlanWith, before: Sequence[Finding
     fewest = min(own or [warnings for warnings, _ in works], default=0)
     helps = [offer._replace(kind="planned") for warnings, offer in works if warnings <= fewest][:most]
     return finding.said([*helps, *(remedy for remedy in finding.remedies if remedy not in finding.offers)])
-
-
-def _is_gone(finding: Finding, after: Sequence[Finding]) -> bool:
-    return not any(other.id == finding.id and _RANK[other.level] >= _RANK[finding.level] for other in after)
 
 
 def _new(before: Sequence[Finding], after: Sequence[Finding], level: str) -> set[str]:

@@ -75,7 +75,8 @@ def find_target(
         if older not in (None, engine.version):
             missing = needed.missing_in(engine.version)
             why = f"has {missing}" if missing else f"does not refuse this, as {engine.version} does"
-            composition, engine = with_release(composition, older), engine._replace(version=older, newest_that=why)
+            nodes = composition.nodes.having("engine", {"version": older})  # not marked as a setting of the user
+            composition, engine = replace(composition, nodes=nodes), engine._replace(version=older, newest_that=why)
             model_findings = [*model_findings, chosen(older, why)]
     if engine.name == "transformers":  # nothing there asks torch.cuda
         gpu = replace(gpu, torch_cuda=None)
@@ -161,7 +162,7 @@ def _check_facts(declared: Mapping[str, object]) -> None:
         near = nearest(unknown, FACTS)
         message = f"engine.facts.{unknown} is no fact that a release asks for; these are: {', '.join(sorted(FACTS))}"
         hint = Remedy.meant(f"engine.facts.{near}") if near else None
-        raise ConfigError(Finding("error", "CLI030", message, ("engine.facts",), hint))
+        raise ConfigError.of("CLI030", message, "engine.facts", hint=hint)
 
 
 EXTERNAL = "SGLANG_EXTERNAL_MODEL_PACKAGE"
@@ -229,13 +230,7 @@ def newest_serving(plans: Iterable[Needed]) -> str | None:
     return next((version for version in (newest, *serving) if version in recorded_releases()), newest)
 
 
-def with_release(composition: Composition, version: str) -> Composition:
-    """Returns ``composition`` with ``engine.version``, not marked as a setting of the user."""
-    return replace(composition, nodes=composition.nodes.having("engine", {"version": version}))
-
-
 def chosen(version: str, what: str) -> Finding:
     """Returns the finding on an older release that nobody named. ``what`` is why: it is the newest that does this."""
     message = f"nobody named a release: SGLang {version} is the newest recorded one that {what}"
-    hint = f"engine.version={version} in a file pins it"
-    return Finding("info", "REL013", message, ("engine.version",), hint)
+    return Finding("info", "REL013", message, ("engine.version",), f"engine.version={version} in a file pins it")

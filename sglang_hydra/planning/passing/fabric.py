@@ -16,7 +16,6 @@ FABRICS: Mapping[str, str] = {
 
 
 def fabric_findings(fabric: str | None) -> list[Finding]:
-    """Returns the finding on an unknown fabric, if any."""
     if fabric is None or fabric in FABRICS:
         return []
     message = f"fabric={fabric} is not one of {', '.join(FABRICS)}"

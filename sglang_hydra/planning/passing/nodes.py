@@ -32,7 +32,6 @@ class Head(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Returns the address in the form of ``dist_init_addr``."""
         return host_and_port(self.host, self.port)
 
 

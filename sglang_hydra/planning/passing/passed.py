@@ -10,7 +10,6 @@ from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.planning.passing.nodes import node_intents, unknown_head
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 
 KEY_VARIABLE = "SGLANG_API_KEY"
 """The variable with the API key where an export runs. SGLang itself does not read it."""
@@ -40,7 +39,7 @@ def flags_of(plan: PlanFields, intent: Mapping[str, object]) -> list[str]:
     try:
         return plan.release.render(intent)
     except ValueError as failure:
-        raise ConfigError(Finding("error", "ENG005", str(failure), hint="leave it at its default")) from None
+        raise ConfigError.of("ENG005", str(failure), hint="leave it at its default") from None
 
 
 def flags_of_nodes(plan: PlanFields) -> list[list[str]]:
@@ -84,7 +83,7 @@ def as_yaml(plan: PlanFields, node: int = 0) -> str:
         if dashed or name == "lora_paths":
             what = "a value that begins with a dash" if dashed else "adapters"
             message = f"{name}: SGLang's --config file cannot hold {what}"
-            raise ConfigError(Finding("error", "EXP020", message, (name,), "as_argv() can"))
+            raise ConfigError.of("EXP020", message, name, hint="as_argv() can")
         read = [_number(str(value)) for value in values]
         entries[flag[2:]] = True if not read else read[0] if len(read) == 1 else read
     return yaml_text([entries])

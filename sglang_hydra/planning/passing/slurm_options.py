@@ -24,15 +24,15 @@ _OPTION = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 _MOUNT = re.compile(r"[^:,\s]+(:[^:,]+){0,2}")
 _TEXTS = ("account", "partition", "qos", "constraint", "walltime", "gpu_type", "mem")
 # Options of sbatch that would change the job, with our equivalent key, if there is one.
-_OURS: Mapping[str, str | None] = {
-    "account": "account",
-    "partition": "partition",
-    "qos": "qos",
-    "constraint": "constraint",
-    "time": "walltime",
-    **dict.fromkeys(("gpus-per-node", "gpus", "gpus-per-task", "gres"), "gpus"),
+_OF_ONE_VALUE = {
     "cpus-per-task": "cpus",
     "mem": "mem",
+    "time": "walltime",
+    **{name: name for name in ("partition", "account", "qos", "constraint")},
+}
+_OURS: Mapping[str, str | None] = {
+    **_OF_ONE_VALUE,
+    **dict.fromkeys(("gpus-per-node", "gpus", "gpus-per-task", "gres"), "gpus"),
     "exclusive": "exclusive",
     **dict.fromkeys(("nodes", "ntasks", "ntasks-per-node", "array", "output", "error", "open-mode", "signal")),
     **dict.fromkeys(("requeue", "no-requeue", "wrap", "wait", "test-only", "parsable", "hold")),
@@ -61,15 +61,7 @@ def sbatch_settings(plan: Plan, nodes: int | None = None, gpus: int | None = Non
         "ntasks-per-node": "1",
         **_gpu_options(settings, gpus_per_node(plan) if gpus is None else gpus),
     }
-    for option, key in (
-        ("cpus-per-task", "cpus"),
-        ("mem", "mem"),
-        ("time", "walltime"),
-        ("partition", "partition"),
-        ("account", "account"),
-        ("qos", "qos"),
-        ("constraint", "constraint"),
-    ):
+    for option, key in _OF_ONE_VALUE.items():
         if getattr(settings, key) is not None:
             options[option] = str(getattr(settings, key))
     if settings.exclusive:

@@ -110,11 +110,11 @@ def named_documents(word: str, others: ReadOthers | None, *, in_folder: bool = F
     content = content_of(file) if others is not None else ""
     is_foreign = file.suffix not in _SUFFIXES or content.startswith("apiVersion:")
     if in_folder and others is not None and is_foreign and not _STARTS.search(content):  # cheaper than reading it
-        raise StartsNothing(Finding("error", "IMP001", f"{short(name)} starts no SGLang server"))
+        raise StartsNothing.of("IMP001", f"{short(name)} starts no SGLang server")
     if others is not None and _VALUES_OF_A_CHART.fullmatch(file.name) and (file.parent / "Chart.yaml").is_file():
         message = f"{short(name)} holds the values of a Helm chart, and the chart's templates start the servers"
         hint = f"helm template {shown_path(str(file.parent))} > rendered.yaml, and rendered.yaml as the word"
-        raise StartsNothing(Finding("error", "IMP001", message, hint=hint))
+        raise StartsNothing.of("IMP001", message, hint=hint)
     if others is None or is_ours(file, content):
         return [(name, read_document(file))]
     try:
@@ -128,7 +128,7 @@ def named_documents(word: str, others: ReadOthers | None, *, in_folder: bool = F
     found = [item for item in found if item[0] != WHOLE]
     if chosen and chosen not in dict(found):
         message = f"{short(name)} starts no server {short(chosen)!r}; it starts {', '.join(key for key, _ in found)}"
-        raise ConfigError(Finding("error", "CLI017", message, hint=f"{name}#{found[0][0]}" if len(found) > 1 else name))
+        raise ConfigError.of("CLI017", message, hint=f"{name}#{found[0][0]}" if len(found) > 1 else name)
     several = len(found) > 1
     return [(f"{name}#{key}" if several else name, item) for key, item in found if chosen in ("", key)]
 
@@ -312,7 +312,7 @@ def _from_defaults(name: str, entries: object, line: int, group: str) -> Iterato
             if words[-1].startswith("hydra."):
                 message = f"{name}:{line}: {words[-1]} is a key, and a defaults list names only groups"
                 hint = f"beside the list: hydra: {{{words[-1].removeprefix('hydra.')}: ...}}"
-                raise ConfigError(Finding("error", "CLI017", message, (words[-1],), hint))
+                raise ConfigError.of("CLI017", message, words[-1], hint=hint)
             yield Request(
                 f"{words[-1].lstrip('/')}={'null' if option is None else option}", f"{name}:{line}", "experiment"
             )
@@ -344,7 +344,6 @@ def _flattened(name: str, keys: tuple[str, ...], value: object, lines: Mapping[t
 
 
 def _from_plan(file: Path, content: str) -> Document:
-    """Reads a plan as its intent and its recorded facts."""
     try:
         saved = parse_plan(shown_path(str(file)), content)
     except OtherSchema as failure:
@@ -365,7 +364,7 @@ def _from_plan(file: Path, content: str) -> Document:
 
 
 def _unreadable(place: str, why: str) -> ConfigError:
-    return ConfigError(Finding("error", "CLI017", f"{place} cannot be read: {why}"))
+    return ConfigError.of("CLI017", f"{place} cannot be read: {why}")
 
 
 def _problem(problem: str | None) -> str:

@@ -54,8 +54,7 @@ def replay(
     is refused. ``seed`` is for a plan whose seed the launch draws."""
     if saved is not None:
         message = f"a saved plan and lock={path} are two records of a server"
-        hint = f"{program()} diff PLAN {path} shows how they differ"
-        raise ConfigError(Finding("error", "LCK011", message, ("lock",), hint))
+        raise ConfigError.of("LCK011", message, "lock", hint=f"{program()} diff PLAN {path} shows how they differ")
     from sglang_hydra.planning.making.replan import Replanner, planned
 
     locked = _read(path)
@@ -64,7 +63,7 @@ def replay(
     topology = composition.nodes.topology.name
     if topology not in _ONE_SERVER:
         message = f"lock={path} holds one server, and topology={topology} has several"
-        raise ConfigError(Finding("error", "LCK011", message, ("lock", "topology"), "a lock for each server"))
+        raise ConfigError.of("LCK011", message, "lock", "topology", hint="a lock for each server")
     seed = seed if locked.recorded.seed is None else locked.recorded.seed
     plan = planned(Replanner(composer, again.words, seed, env, again.facts(composition, env)), composition)
     found = list(differences(locked, plan, _typed(requests)))
@@ -141,6 +140,8 @@ class _Again:
 
     def _set(self) -> Iterator[Request]:
         """Yields the settings inside the groups, then the arguments."""
+        from sglang_hydra.facts.environments import find_python
+
         record = self.locked.record
         settings = {key: item["value"] for key, item in record.get("settings", {}).items() if key != "lock"}
         if "engine.version" not in settings and record["engine"]["version"] != _NOT_KNOWN:
@@ -148,7 +149,7 @@ class _Again:
         for key, value in settings.items():
             if value == HIDDEN:
                 self._not_compared(f"{key} is a secret and not in the lock", key, f"'{key}=${{oc.env:NAME}}' if needed")
-            elif key != _OF_THE_MACHINE or _is_program(value):
+            elif key != _OF_THE_MACHINE or (isinstance(value, str) and find_python(value) is not None):
                 yield self._value(key, value)
         for name, value in self.locked.intent.items():
             # The record holds a reference in place of a key: it is read from the environment again.
@@ -177,8 +178,7 @@ def _read(path: str) -> SavedPlan:
         return read_plan(Path(path).expanduser())
     except NotAPlan as failure:
         id = "LCK002" if isinstance(failure, OtherSchema) else "LCK001"
-        message = f"lock={failure.place} cannot be read: {failure}"
-        raise ConfigError(Finding("error", id, message, ("lock",), hint)) from failure
+        raise ConfigError.of(id, f"lock={failure.place} cannot be read: {failure}", "lock", hint=hint) from failure
 
 
 def _missing_key(locked: SavedPlan, composition: Composition) -> Iterator[Finding]:
@@ -189,12 +189,6 @@ def _missing_key(locked: SavedPlan, composition: Composition) -> Iterator[Findin
         if had and API_KEY_VARIABLE not in os.environ and chain and chain[-1].layer == LAYER:
             hint = f"'{name}=${{oc.env:MY_KEY}}', or export {API_KEY_VARIABLE}=..."
             yield Finding("error", "LCK013", f"the locked server has an {name}, and a lock holds no key", (name,), hint)
-
-
-def _is_program(python: object) -> bool:
-    from sglang_hydra.facts.environments import find_python
-
-    return isinstance(python, str) and find_python(python) is not None
 
 
 def _typed(requests: Sequence[Request]) -> dict[str, str]:
@@ -277,23 +271,19 @@ def differences(locked: SavedPlan, plan: Plan, typed: Mapping[str, str]) -> Iter
 
 
 def _engine(record: JsonObject, plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
+    from sglang_hydra.facts.installed import installed
+
     recorded = record["engine"]
     setting = record.get("settings", {}).get("engine.version", {})
     # In a lock of a lock, the version comes from the first lock, not from a user.
     named = setting.get("layer", "lock") != "lock" or "engine.version" in typed
-    version = plan.engine.version if named else _installed_version(plan)
+    here = None if named else installed(plan.engine.python).versions.get(plan.engine.name)
+    version = here or plan.engine.version
     then = {"engine": recorded["name"], "engine.version": recorded["version"]}
     for item in between("fact", then, {"engine": plan.engine.name, "engine.version": version}):
         has_it = f"engine.python=<an interpreter that has SGLang {item.before}>"
         hint = f"{item.key}={item.before}" if item.key in typed else has_it
         yield _other("LCK008", item, _place(typed, item.key, "engine.python") or "installed here", hint)
-
-
-def _installed_version(plan: Plan) -> str:
-    """Returns the release that would run: the installed one, else the recorded one."""
-    from sglang_hydra.facts.installed import installed
-
-    return installed(plan.engine.python).versions.get(plan.engine.name) or plan.engine.version
 
 
 def _model(recorded: JsonObject, plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
@@ -318,13 +308,13 @@ def _values(locked: SavedPlan, plan: Plan) -> Iterator[Finding]:
         then, now = locked.intent, plan.intent
     names = [name for name in dict.fromkeys([*then, *now]) if name not in NOT_IDENTITY]
     then, now = ({name: plain(values.get(name, _ABSENT_NAME)) for name in names} for values in (then, now))
-    for item in between("value", then, now, same=_is_same):
+
+    def is_same(was: object, is_now: object) -> bool:
+        return bool(was == is_now) and isinstance(was, bool) is isinstance(is_now, bool)
+
+    for item in between("value", then, now, same=is_same):
         if not (item.key == "random_seed" and item.before is None and plan.seed_drawn):
             yield _other("LCK005", item, _who_now(item.key, plan), said_then=_who_then(item.key, locked))
-
-
-def _is_same(then: object, now: object) -> bool:
-    return bool(then == now) and isinstance(then, bool) is isinstance(now, bool)
 
 
 def _who_now(name: str, plan: Plan) -> str:

@@ -47,12 +47,10 @@ class SavedPlan(NamedTuple):
 
     @property
     def intent(self) -> JsonDict:
-        """Returns the requested arguments, with their types."""
         return {name: number_again(name, value) for name, value in self.record["intent"].items()}
 
     @property
     def values(self) -> JsonObject:
-        """Returns all resolved arguments, in JSON types."""
         values: JsonObject = self.record["values"]
         return values
 
@@ -67,9 +65,14 @@ class SavedPlan(NamedTuple):
     def recorded(self) -> Recorded:
         """Returns its facts, and the seed if one was drawn."""
         model = self.record["model"]
-        draft = model.get("draft")
+        gpu, draft = dict(self.record["gpu"]), model.get("draft")
+        capability = gpu.pop("compute_capability")
         return Recorded(
-            gpu=gpu_of(self.record["gpu"]),
+            gpu=GpuFacts(
+                **gpu,
+                compute_capability=tuple(capability) if capability else None,
+                torch_cuda=gpu["vendor"] in TORCH_CUDA,
+            ),
             model=ModelFacts(
                 model["config"],
                 gguf=bool(model["gguf"]),
@@ -122,14 +125,6 @@ def _folded(record: JsonDict) -> JsonDict:
     origins = {name: [record["settings"][f"extra.{name}"]] for name in extra if f"extra.{name}" in record["settings"]}
     intent = {**record["intent"], **extra}
     return {**record, "intent": intent, "origins": {**record["origins"], **origins}, "settings": settings}
-
-
-def gpu_of(record: JsonObject) -> GpuFacts:
-    facts = dict(record)
-    capability = facts.pop("compute_capability")
-    return GpuFacts(
-        **facts, compute_capability=tuple(capability) if capability else None, torch_cuda=record["vendor"] in TORCH_CUDA
-    )
 
 
 def number_again(argument: str, value: object) -> object:

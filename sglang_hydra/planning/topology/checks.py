@@ -255,7 +255,6 @@ def _same_model(prefill: Mapping[str, object], decode: Mapping[str, object]) -> 
 
 
 def _key(server: Server, name: str) -> str:
-    """Returns the key to type for an argument of a server."""
     return name if server.role == "replica" else role_key(server.role, name)
 
 

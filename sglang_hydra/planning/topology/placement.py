@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.arguments.ports import ZMQ_TCP_PORT_DELTA
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ class Floor:
         start, fixed = getattr(needs, name), name in needs.fixed
         if not 0 < start <= LAST_PORT:
             message = f"{name}={start} is no port to start from: ports go from 1 to {LAST_PORT}"
-            raise ConfigError(Finding("error", "TOP006", message, (name,), f"{name}={FIRST_PORT}"))
+            raise ConfigError.of("TOP006", message, name, hint=f"{name}={FIRST_PORT}")
         taken = own._ports if fixed else self._ports
         for candidate in range(start, LAST_PORT + 1):
             wanted = {number for span in ports(candidate) for number in span if number != _NONE}
@@ -165,7 +164,7 @@ class Floor:
                 own._ports |= wanted
                 return candidate
         message = f"no port from {name}={start} to {LAST_PORT} is free for another server"
-        raise ConfigError(Finding("error", "TOP006", message, (name,), f"{name}={FIRST_PORT}, or fewer servers"))
+        raise ConfigError.of("TOP006", message, name, hint=f"{name}={FIRST_PORT}, or fewer servers")
 
 
 def _port_in(address: object) -> int | None:

@@ -86,7 +86,6 @@ def _with_router(common: Plan, servers: tuple[Server, ...], nodes: int, host: st
 
 
 def _address(common: Plan) -> tuple[str, int]:
-    """Returns the router's host and port for clients."""
     node = common.nodes.topology.router
     host = common.values["host"] if node.host is None else node.host
     port = common.values["port"] if node.port is None else node.port

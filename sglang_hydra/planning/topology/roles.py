@@ -61,8 +61,8 @@ def roles_of(common: Plan, requests: Sequence[Request]) -> list[Role]:
     elif node.name == PD:
         for name in (PREFILL, DECODE):
             findings += _role_findings(name, getattr(node, name))
-            places = Places(requests, f"topology={common.choices.get('topology') or PD}")
-            roles.append(_role(name, getattr(node, name), places))
+            chosen = Request("topology", f"topology={common.choices.get('topology') or PD}", "topology")
+            roles.append(_role(name, getattr(node, name), chosen, {request.name: request for request in requests}))
     if findings:
         raise ConfigError(*findings)
     return roles
@@ -108,20 +108,11 @@ def _unusable_nodes(role: Role, nodes: int, size: int) -> Finding:
     return Finding("error", "TOP001", message, (key,), f"{key}={size * role.replicas}")
 
 
-class Places:
-    """The places where keys below ``topology`` were typed; ``otherwise`` is for keys from a file of the group."""
-
-    def __init__(self, requests: Sequence[Request], otherwise: str) -> None:
-        typed = {request.name: request for request in requests}
-        self._typed, self._otherwise = typed, otherwise
-
-    def of(self, key: str) -> tuple[str, str]:
-        """Returns the place and the layer of the last word that sets ``key``."""
-        while key:
-            if key in self._typed and key != "topology":
-                return self._typed[key].place, self._typed[key].layer
-            key = key.rpartition(".")[0]
-        return self._otherwise, "topology"
+def _setter_of(key: str, typed: Mapping[str, Request]) -> Request | None:
+    """Returns the last word that sets ``key``, a key below ``topology``; None for a key from a file of the group."""
+    while key != "topology" and key not in typed:
+        key = key.rpartition(".")[0]
+    return typed[key] if key != "topology" else None
 
 
 def _settings(common: Plan, node: TopologyNode) -> Iterator[Finding]:
@@ -192,12 +183,12 @@ def _role_findings(role: str, node: RoleNode) -> Iterator[Finding]:
             yield Finding("error", "TOP006", message, (key,), f"leave it out, or topology.{role}.replicas=1")
 
 
-def _role(name: str, node: RoleNode, places: Places) -> Role:
+def _role(name: str, node: RoleNode, chosen: Request, typed: Mapping[str, Request]) -> Role:
     args = {key: value for key, value in node.args.items() if key in EVERY}
     requests = [Request.typed("disaggregation_mode", name, f"topology=pd, {name}", "topology")]
     for key, value in args.items():
-        place, layer = places.of(f"topology.{name}.args.{key}")
-        requests.append(Request.typed(key, value, place, layer))
+        setter = _setter_of(f"topology.{name}.args.{key}", typed) or chosen
+        requests.append(Request.typed(key, value, setter.place, setter.layer))
     fixed = frozenset(key for key in PLACING if args.get(key) is not None)
     return Role(name, node.replicas, node.nodes, tuple(requests), fixed)
 
@@ -224,5 +215,4 @@ def _for_role(remedy: Remedy, role: str | None) -> Remedy:
 
 
 def role_key(role: str, name: str) -> str:
-    """Returns the key to type for an argument of one role."""
     return f"topology.{role}.args.{name}"

@@ -85,7 +85,6 @@ class Router:
         return [self.python or "python", "-m", MODULE, *argv]
 
     def install_line(self, python: str | None) -> str:
-        """Returns the command that installs the matching release for an interpreter."""
         return f"{python or 'python'} -m pip install {PACKAGE}=={self.belongs or self.release}"
 
 
@@ -242,8 +241,7 @@ def _bad_value(flag: Flag, value: object, key: str, release: str) -> tuple[str, 
     choices = flag.choices_in(release)
     if choices and value not in choices:
         near = nearest(str(value), choices)
-        hint = f"{key}={near or choices[0]}"
-        return f"{key}={value}: {PACKAGE} {release} takes {', '.join(choices)}", hint
+        return f"{key}={value}: {PACKAGE} {release} takes {', '.join(choices)}", f"{key}={near or choices[0]}"
     return None
 
 
@@ -268,7 +266,6 @@ def _release_findings(
 
 
 def _written(name: str, value: object) -> list[str]:
-    """Formats a setting as words of the command line."""
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
         return [flag] if value else []

@@ -40,7 +40,6 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Returns the URL for the router."""
         values = self.plan.values
         return server_url(values if self.address is None else {"host": self.address, "port": values["port"]})
 
@@ -85,7 +84,6 @@ class Topology:
 
     @property
     def launchable(self) -> bool | None:
-        """Returns whether everything can be launched; None where unknown."""
         return self.verdict.launchable
 
     @property
@@ -109,7 +107,6 @@ class Topology:
 
     @property
     def findings(self) -> list[Finding]:
-        """Returns every finding once."""
         return [finding for finding, _ in self.findings_with_servers]
 
     @property

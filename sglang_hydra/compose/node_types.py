@@ -5,6 +5,7 @@ The dataclasses of ``compose.schema`` give the types. OmegaConf refuses the same
 from __future__ import annotations
 
 import re
+import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,7 +125,7 @@ def _fits(kind: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return False
     if kind is float:
-        return isinstance(value, (int, float))
+        return isinstance(value, float) or (isinstance(value, int) and abs(value) <= sys.float_info.max)
     # A number is accepted as text (compute_capability: 9.0), as by OmegaConf.
     accepted: Any = {str: (str, int, float), int: int}[kind]
     return isinstance(value, accepted) and not (isinstance(value, str) and "\0" in value)

@@ -23,16 +23,16 @@ from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.budget import OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
-from sglang_hydra.text.json_types import JsonDict
+from sglang_hydra.text.json_types import JsonDict, json_beside
 from sglang_hydra.text.screen import write
 from sglang_hydra.text.words import install_command, short, without_secret_forms
 
 if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
 
-TOOLS: dict[str, JsonDict] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))["tools"]
+_TABLE: JsonDict = json_beside(__file__)
+TOOLS: dict[str, JsonDict] = _TABLE["tools"]
 """For each tool its verb, the words in front of the caller's, the flags allowed among these, what it does."""
-_INSTRUCTIONS: str = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))["instructions"]
 _LONGEST = 8 << 20
 _MOST_WORDS = 1000
 
@@ -50,7 +50,7 @@ def server() -> FastMCP:
     from mcp.server.fastmcp import FastMCP
     from mcp.types import ToolAnnotations
 
-    made = FastMCP("sglang-hydra", instructions=_INSTRUCTIONS, log_level="ERROR")
+    made = FastMCP("sglang-hydra", instructions=_TABLE["instructions"], log_level="ERROR")
     about = ToolAnnotations(readOnlyHint=True, idempotentHint=True)
     for name, row in TOOLS.items():
         made.tool(name, description=row["about"], annotations=about)(_tool(name))

@@ -15,12 +15,9 @@ from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.unknown_words import near_key
 from sglang_hydra.measure.report.reading import points_of, read_sweeps
 from sglang_hydra.planning.choosing.suggest import (
-    COST,
     EQUAL,
     FEWEST,
     GOALS,
-    LATENCY,
-    THROUGHPUT,
     Slo,
     Suggestion,
     command_of,
@@ -222,18 +219,8 @@ def _record(typed: Sequence[str], item: Suggestion, best: Suggestion, goal: str)
 
 def _equal(item: Suggestion, best: Suggestion, goal: str) -> bool:
     """Returns whether two plans differ by less than the forecast's error in what the goal ranks by."""
-    own, other = (_ranked(suggestion, goal) for suggestion in (item, best))
+    own, other = (float(one.gpus) if goal == FEWEST else one.measure(goal) for one in (item, best))
     return own is not None and other is not None and abs(own / other - 1) < EQUAL
-
-
-def _ranked(item: Suggestion, goal: str) -> float | None:
-    if goal == COST:
-        return item.cost.value if item.cost else None
-    if goal == THROUGHPUT:
-        return item.full.tokens_per_gpu.value if item.full else None
-    if goal == LATENCY:
-        return item.expected.found.tpot.value if item.expected.found else None
-    return float(item.gpus)
 
 
 def _notes(item: Suggestion, best: Suggestion, goal: str) -> list[str]:

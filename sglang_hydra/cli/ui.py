@@ -36,7 +36,7 @@ def run(invocation: Invocation) -> int:
     typed = [request.text for request in files_of(invocation)]
     own = own_files(invocation.config_dirs, typed)
     words = [_on_page(request.text) if request.text in typed else request.text for request in invocation.requests]
-    with served(site_folder(), own) as server:
+    with PageServer(site_folder(), own) as server:
         address = server.address(filled({}, words))
         write([[text(f"The planner is at {address}")], [text("Only this machine reaches it. Ctrl-C ends it.", "dim")]])
         webbrowser.open(address)
@@ -96,11 +96,6 @@ class PageServer(ThreadingHTTPServer):
         """Returns the address of a form's plan."""
         page = f"plan.html#{urlencode({'p': json.dumps(form)})}" if form else "index.html"
         return f"http://127.0.0.1:{self.server_port}/{self.token}/{page}"
-
-
-def served(folder: Path, own: dict[str, str]) -> PageServer:
-    """Returns the server, bound but not yet answering; a context manager that closes it."""
-    return PageServer(folder, own)
 
 
 class _Handler(SimpleHTTPRequestHandler):

@@ -173,11 +173,9 @@ class Composer:
 
     def model_presets(self, requests: Sequence[Request] = ()) -> ModelPresets:
         """Returns the facts on checkpoints in the presets of the ``model`` group."""
+        unread = ModelPresets(lambda: self.presets("model", requests))
         with self._lock:
-            key = id(self._repository(requests))
-            if key not in self._models:
-                self._models[key] = ModelPresets(lambda: self.presets("model", requests))
-            return self._models[key]
+            return self._models.setdefault(id(self._repository(requests)), unread)
 
     def canonical(self, requests: Sequence[Request]) -> list[str]:
         """Returns the overrides in Hydra's own form for Hydra's record, with secrets as references.

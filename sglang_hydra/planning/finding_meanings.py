@@ -4,14 +4,13 @@ finding_meanings.json has the texts. Importing this module reads it, which a pla
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.order import ORDER
+from sglang_hydra.text.json_types import json_beside
 
-_TABLE: Mapping[str, Mapping[str, str]] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_TABLE: Mapping[str, Mapping[str, str]] = json_beside(__file__)
 
 MEANINGS = _TABLE["meanings"]
 """Each id with one or two sentences."""

@@ -5,11 +5,9 @@ The dataclasses of ``compose.schema`` have types and defaults. key_help.json has
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import lru_cache
-from pathlib import Path
 from types import MappingProxyType
 
 from sglang_hydra.arguments.fields import FIELDS
@@ -19,9 +17,9 @@ from sglang_hydra.compose.settings.sweep import BISECT
 from sglang_hydra.compose.settings.topology import ON_WORKER_EXIT
 from sglang_hydra.facts.declared import DEVICES, VENDORS
 from sglang_hydra.planning.passing.slurm_options import CONTAINERS, GPU_OPTIONS
-from sglang_hydra.text.json_types import Json, JsonObject
+from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 
-_TABLE: JsonObject = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_TABLE: JsonObject = json_beside(__file__)
 
 GROUPS: Mapping[str, str] = _TABLE["groups"]
 """The meaning of each node, and of each node in it."""

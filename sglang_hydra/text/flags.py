@@ -4,12 +4,10 @@ flags.json has the tables: each verb with its help line, and a row for each flag
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from sglang_hydra.text.json_types import JsonObject
+from sglang_hydra.text.json_types import JsonObject, json_beside
 
 
 class Flag(NamedTuple):
@@ -36,7 +34,7 @@ class Flag(NamedTuple):
         return " ".join(filter(None, (", ".join([*short, self.names[0]]), self.value)))
 
 
-_TABLE: JsonObject = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_TABLE: JsonObject = json_beside(__file__)
 
 VERBS: Mapping[str, str] = _TABLE["verbs"]
 """Each verb with its help line, in the order of the help."""

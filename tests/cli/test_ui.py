@@ -22,7 +22,7 @@ def server(tmp_path: Path) -> Iterator[ui.PageServer]:
     (site / "plan.html").write_text("<title>plan</title>")
     (site / "assets" / "worker.mjs").write_text("1")
     (tmp_path / "secret.txt").write_text("secret")
-    made = ui.served(site, {"gpu/mine.yaml": "name: mine"})
+    made = ui.PageServer(site, {"gpu/mine.yaml": "name: mine"})
     thread = threading.Thread(target=made.serve_forever)
     thread.start()
     yield made

@@ -27,9 +27,8 @@ from sglang_hydra.text.screen import Line, folded, print_json, table, text, writ
 def run(invocation: Invocation) -> int:
     """Prints the memory of a plan, or with ``-m`` of several side by side. Returns 2 if the plan has an error."""
     composer = composer_of(invocation)
-    points = (
-        _points(composer, invocation.requests) if invocation.has("multirun") else [("the plan", invocation.requests)]
-    )
+    several, typed = invocation.has("multirun"), invocation.requests
+    points = _points(composer, typed) if several else [("the plan", typed)]
     plans = [named for name, point in points for named in _plans_of(composer, point, name)]
     if invocation.has("json"):
         records = [_fit_record(name, plan) for name, plan in plans]
@@ -43,7 +42,7 @@ def run(invocation: Invocation) -> int:
         write([[], *corrected] if corrected else [])
     else:
         write(_fit_table(plans))
-    return 0 if invocation.has("multirun") else max(code_of(invocation, plan) for _, plan in plans)
+    return 0 if several else max(code_of(invocation, plan) for _, plan in plans)
 
 
 def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:

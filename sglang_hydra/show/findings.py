@@ -46,9 +46,8 @@ def _who_set(name: str, finding: Finding, plan: Plan) -> str | None:
     chain, written = plan.origins.get(name, ()), plan.resolution.ledger.of(name)
     by_rule = ""
     if written and written[-1].rule != finding.id:
-        by_rule = (
-            f"{name}={shown_setting(name, written[-1].after)} comes from {written[-1].rule} ({written[-1].reason})"
-        )
+        last = written[-1]
+        by_rule = f"{name}={shown_setting(name, last.after)} comes from {last.rule} ({last.reason})"
     if not chain or plan.intent.get(name) is None:
         return by_rule or None
     return f"{name}={shown_setting(name, plan.intent[name])} was set by {shown_origin(chain[-1])}" + (

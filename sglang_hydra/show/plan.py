@@ -52,12 +52,8 @@ def _start_lines(plan: Plan) -> list[Line]:
         return []
     whole, limit = sum(weights.stages) * int(plan.values["tp_size"]) / 2**30, plan.nodes.launch.ready_timeout
     late = f", longer than launch.ready_timeout={limit:g}" if whole / speed > limit else ""
-    rows = [
-        [
-            text("  read weights"),
-            text(f"{whole:,.0f} GiB on each node: {whole / speed:,.0f} s at {speed:g} GiB/s{late}"),
-        ]
-    ]
+    reading = f"{whole:,.0f} GiB on each node: {whole / speed:,.0f} s at {speed:g} GiB/s{late}"
+    rows = [[text("  read weights"), text(reading)]]
     if sizes := plan.resolution.layout.graphs.sizes:
         rows.append([text("  capture CUDA graphs"), text(f"{len(sizes)} batch sizes up to {max(sizes)}")])
     if weights.format == "fp8" and plan.gpu.is_cuda and (plan.gpu.compute_capability or (0,))[0] in (9, 10):
@@ -71,9 +67,8 @@ def _command(plan: Plan, is_corrected: bool) -> list[Line]:
         return titled("Command", no_command(is_corrected))
     if plan.values["nnodes"] > 1:
         return titled("Command", f"one on each of {plan.values['nnodes']} nodes, below")
-    hidden = (
-        titled("", f"without {', '.join(plan.secrets)}, which is handed to the server unseen") if plan.secrets else []
-    )
+    unseen = f"without {', '.join(plan.secrets)}, which is handed to the server unseen"
+    hidden = titled("", unseen) if plan.secrets else []
     return [[*titled("Command", "")[0], text(command_line(plan), VERBATIM)], *hidden]
 
 

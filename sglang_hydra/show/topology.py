@@ -69,10 +69,8 @@ def _first_lines(topology: Topology, is_corrected: bool) -> list[Line]:
 def summary(topology: Topology) -> Line:
     """Returns the verdict on everything in one line."""
     levels = [finding.level for finding in topology.findings]
-    head = (
-        f": topology {topology.topology_id}, {plural(len(topology.servers), 'server')}, "
-        f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}"
-    )
+    head = f": topology {topology.topology_id}, {plural(len(topology.servers), 'server')}, "
+    head += f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}"
     if topology.launchable is not False:
         return [verdict_span(topology.verdict), text(head), *not_known(topology.verdict)]
     why = "SGLang would accept it and then fail" if topology.ok else "SGLang would refuse it"

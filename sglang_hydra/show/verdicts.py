@@ -63,10 +63,9 @@ def verdicts_on(
     files = [request for request in requests if is_document(request.text)]
     overrides = [request for request in requests if not is_document(request.text)]
     verdicts = []
-    found = (
-        list(islice(documents(files, others), READERS["folder"].nodes + 1)) if files else [("overrides", Document([]))]
-    )
-    if len(found) > (most := READERS["folder"].nodes):
+    most = READERS["folder"].nodes
+    found = list(islice(documents(files, others), most + 1)) if files else [("overrides", Document([]))]
+    if len(found) > most:
         message = f"more than {most} servers cannot be judged at once"
         raise ConfigError.of("CLI009", message, hint="the folders below it, one by one")
     file = file_of(found[0][0]) if found else ""

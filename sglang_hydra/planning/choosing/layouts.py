@@ -128,9 +128,8 @@ def _divided(base: Plan, version: str) -> Iterator[Mapping[str, object]]:
                 yield arguments_saying(version, **whole, experts=size)
             if size >= here > 1 and experts:
                 dense: JsonDict = {"dense": 1} if nodes > 1 else {}  # else blocks of FP8 are cut
-                share = (
-                    {"mem_fraction_static": _SHARE} if nodes > 1 and "mem_fraction_static" not in base.intent else {}
-                )
+                is_open = nodes > 1 and "mem_fraction_static" not in base.intent
+                share = {"mem_fraction_static": _SHARE} if is_open else {}
                 sending = arguments_saying(version, **whole, **dense, attention_groups=size, all_to_all=_DEEPEP)
                 yield {**sending, **share}
             copies = [number for number in sizes if number > 1 and number * size <= here] if nodes == 1 else []

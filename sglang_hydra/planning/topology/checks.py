@@ -218,10 +218,8 @@ def _kv_layout(prefill: Mapping[str, object], decode: Mapping[str, object]) -> I
         names.append("dtype")
     for name in names:
         if prefill[name] != decode[name]:
-            message = (
-                f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers: "
-                "the KV cache of one cannot be read by the other"
-            )
+            message = f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers: "
+            message += "the KV cache of one cannot be read by the other"
             hint = f"{role_key('decode', name)}={prefill[name]}"
             yield Finding("error", "TOP010", message, (role_key(DECODE, name), role_key(PREFILL, name)), hint)
 

@@ -104,10 +104,8 @@ def read_invocation(words: Sequence[str]) -> Invocation:
     """Returns a command line in its parts. Raises ConfigError for an unknown verb or a flag without its value."""
     invocation = Invocation()
     words = list(words)
-    _refuse_foreign_signs(words)
-    _refuse_own_name(words)
-    _refuse_launch_command(words)
-    _refuse_remark(words)
+    for refuse in (_refuse_foreign_signs, _refuse_own_name, _refuse_launch_command, _refuse_remark):
+        refuse(words)
     if "--" in words:
         cut = words.index("--")
         words, invocation.argv = words[:cut], words[cut + 1 :]

@@ -108,13 +108,13 @@ def table(rows: Sequence[Sequence[Span]]) -> list[Line]:
 
 
 def all_folded(lines: Iterable[Line]) -> list[Line]:
-    """Breaks the lines that are longer than the room for text."""
+    """Breaks the lines that are longer than the columns for text."""
     width = room()
     return [part for line in lines for part in folded(line, width)]
 
 
 def folded(line: Line, width: int = 0) -> list[Line]:
-    """Breaks a line that is longer than ``width`` columns (0: the room for text); its last piece continues below its
+    """Breaks a line that is longer than ``width`` columns (0: those for text); its last piece continues below its
     start."""
     width = width or room()
     if sum(len(content) for content, _ in line) <= width or line[-1][1] == VERBATIM:

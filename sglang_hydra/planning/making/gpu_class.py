@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.facts.host import host_facts
 from sglang_hydra.facts.machine_cache import once
-from sglang_hydra.planning.plan import GPU_FACTS
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.json_types import EMPTY, JsonDict, JsonObject
 from sglang_hydra.text.words import number, program
@@ -99,7 +98,8 @@ def _probed(facts: GpuFacts) -> JsonDict:
     """Returns this machine's own facts, under the keys of the ``gpu`` node."""
     capability = facts.compute_capability
     return {
-        **{name: getattr(facts, name) for name in GPU_FACTS},
+        **{name: getattr(facts, name) for name in ("name", "vendor", "device", "memory_mib", "count")},
+        **{name: getattr(facts, name) for name in ("flashinfer", "triton_kernels")},
         "device_names": [facts.name],
         "compute_capability": f"{capability[0]}.{capability[1]}" if capability else None,
         **({"host_memory_gib": memory // 1024} if (memory := host_facts().get("memory_mib")) else {}),

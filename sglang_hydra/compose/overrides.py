@@ -213,10 +213,8 @@ def value_problem(name: str, value: Any, version: str | None = None, model: str 
     return wrong_value(field_in(name, version or usual), value, problem, version, model) if problem else None
 
 
-@lru_cache(maxsize=1024)
 def parsed(text: str, key: str) -> Override:
-    """Returns ``text`` read by Hydra's grammar, once: a sweep composes it for each point. Raises Refused, with ``key``,
-    if it cannot be read."""
+    """Returns ``text`` read by Hydra's grammar. Raises Refused, with ``key``, if it cannot be read."""
     simple = _simple(text)
     if simple is not None:
         return simple

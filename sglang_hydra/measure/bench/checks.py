@@ -59,14 +59,12 @@ def _asked(reads: Callable[..., object], source: object, *settings: object) -> t
 def problems(node: JsonObject) -> Iterator[Finding]:
     """Yields a finding for everything in a ``bench`` node that cannot run."""
     for name, allowed in (("dataset", DATASETS), ("client", CLIENTS), ("cache", CACHES)):
-        value = node[name]
-        if value not in allowed:
+        if (value := node[name]) not in allowed:
             near = nearest(str(value), allowed)
             hint = f"did you mean bench.{name}={near}?" if near else f"bench.{name}={allowed[0]}"
             yield _error("BEN001", f"bench.{name}={value} is not one of {', '.join(allowed)}", name, hint)
     for name, least in _LEAST.items():
-        value = node[name]
-        if value is not None and not least <= value < math.inf:
+        if (value := node[name]) is not None and not least <= value < math.inf:
             message = f"bench.{name}={value} must be at least {least}"
             yield _error("BEN001", message, name, f"bench.{name}={max(least, 1)}")
     asked = node["concurrency"]
@@ -76,8 +74,7 @@ def problems(node: JsonObject) -> Iterator[Finding]:
         several = ",".join(map(str, asked)) if isinstance(asked, list) else ""
         yield _error("BEN001", message, "concurrency", f"{'-m ' * bool(several)}bench.concurrency={several or 8}")
     for name in ("request_rate", "timeout"):
-        value = node[name]
-        if value is not None and not 0 < value < math.inf:
+        if (value := node[name]) is not None and not 0 < value < math.inf:
             yield _error("BEN001", f"bench.{name}={value} must be above 0 and finite", name, f"bench.{name}=10")
     if not 0 < node["range_ratio"] <= 1:
         message = f"bench.range_ratio={node['range_ratio']} must be above 0 and at most 1"
@@ -182,18 +179,16 @@ def check_quality(server: Server, source: object) -> dict[str, object]:
     """Asks every question once, greedily, one after the other. Never raises: a failed request counts as a wrong
     answer."""
     asked = questions(source)
-    wrong: list[dict[str, str]] = []
-    for prompt, answer in asked:
-        reply = _ask(server, prompt)
-        if _words(answer) not in _words(reply):
-            wrong.append({"prompt": prompt, "expected": answer, "reply": reply[:200]})
+    replies = [(prompt, answer, _ask(server, prompt)) for prompt, answer in asked]
+    wrong = [
+        {"prompt": prompt, "expected": answer, "reply": reply[:200]}
+        for prompt, answer, reply in replies
+        if _words(answer) not in _words(reply)
+    ]
     right = len(asked) - len(wrong)
-    passed = right >= NEEDED * len(asked)
-    why = (
-        ""
-        if passed
-        else f"at least {NEEDED:.0%} are needed; to {wrong[0]['prompt']!r} it replied {wrong[0]['reply']!r}"
-    )
+    passed, why = right >= NEEDED * len(asked), ""
+    if not passed:
+        why = f"at least {NEEDED:.0%} are needed; to {wrong[0]['prompt']!r} it replied {wrong[0]['reply']!r}"
     return {"asked": len(asked), "right": right, "passed": passed, "why": why, "wrong": wrong}
 
 

@@ -225,9 +225,7 @@ def _sample(nvml: Any, handle: Any) -> Sight:
 
 
 def _summary(index: int, samples: Sequence[Sight]) -> JsonDict:
-    record: JsonDict = {"index": index}
-    for name in Sight._fields[:3]:
-        values = [value for sample in samples if (value := getattr(sample, name)) is not None]
-        if values:
-            record[name] = {"mean": sum(values) / len(values), "max": max(values)}
-    return record
+    seen = {name: [getattr(sample, name) for sample in samples] for name in Sight._fields[:3]}
+    known = {name: [value for value in values if value is not None] for name, values in seen.items()}
+    spreads = {name: {"mean": sum(of) / len(of), "max": max(of)} for name, of in known.items() if of}
+    return {"index": index, **spreads}

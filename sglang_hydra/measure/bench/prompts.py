@@ -135,8 +135,7 @@ def _rows(path: Path) -> list[tuple[int, Json]]:
 def _row(path: Path, number: int, row: object, output_len: int) -> Prompt:
     text, asked = None, output_len
     if isinstance(row, dict):
-        text = row.get("prompt", row.get("text", _first_message(row)))
-        asked = row.get("output_len", asked)
+        text, asked = row.get("prompt", row.get("text", _first_message(row))), row.get("output_len", asked)
     if not isinstance(text, str) or not text or not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
         message = f"{path}, entry {number}: no text under prompt, text or conversations, or no output_len above 0"
         raise ConfigError(_bad_file(message))

@@ -128,9 +128,7 @@ def read_metrics(server: Server) -> dict[str, float] | None:
     answer = server.ask("GET", "/metrics/") if server.engine == "sglang" else None
     if answer is not None and answer.status_code in (301, 302, 307, 308, 404):
         answer = server.ask("GET", "/metrics")
-    if answer is None or answer.status_code != 200:
-        return None
-    return parse_metrics(answer.text)
+    return parse_metrics(answer.text) if answer is not None and answer.status_code == 200 else None
 
 
 def parse_metrics(content: str) -> dict[str, float]:

@@ -106,13 +106,10 @@ def _row(name: str, number: int, line: str) -> Arrival:
     if not isinstance(row, dict):
         raise ConfigError(_bad(f"{name}, line {number}: no JSON object"))
     at, blocks = row.get("timestamp"), row.get("hash_ids") or []
-    fits = {
-        "timestamp": isinstance(at, (int, float)) and abs(at) < _LATEST_MS,
-        **{
-            key: type(row.get(key)) is int and 0 < row[key] <= _MOST_TOKENS for key in ("input_length", "output_length")
-        },
-        "hash_ids": isinstance(blocks, list) and all(type(item) is int for item in blocks),
-    }
+    fits = {"timestamp": isinstance(at, (int, float)) and abs(at) < _LATEST_MS}
+    for key in ("input_length", "output_length"):
+        fits[key] = type(row.get(key)) is int and 0 < row[key] <= _MOST_TOKENS
+    fits["hash_ids"] = isinstance(blocks, list) and all(type(item) is int for item in blocks)
     for key in (key for key, it_does in fits.items() if not it_does):
         value = f"{key}={short(repr(row[key]), 40)}" if key in row else f"no {key}"
         raise ConfigError(_bad(f"{name}, line {number}: {value}; {_TAKES[key]} is needed"))

@@ -72,9 +72,7 @@ def missing_tokens(seen: Seen) -> str | None:
     counted = [sample for sample in seen.samples if sample.completed and sample.arrived_tokens is not None]
     arrived = sum(sample.arrived_tokens or 0 for sample in counted)
     claimed = sum(sample.output_tokens or 0 for sample in counted)
-    if arrived >= claimed:
-        return None
-    return f"at most {arrived} of the {claimed} tokens arrived that the server reports"
+    return f"at most {arrived} of the {claimed} tokens arrived that the server reports" if arrived < claimed else None
 
 
 def low_concurrency(seen: Seen) -> str | None:
@@ -104,8 +102,7 @@ def late_client(seen: Seen) -> str | None:
 
 
 def retracted(seen: Seen) -> str | None:
-    counted = sum(sample.retractions or 0 for sample in seen.samples)
-    count = max(seen.retracted or 0, counted)
+    count = max(seen.retracted or 0, sum(sample.retractions or 0 for sample in seen.samples))
     if not count:
         return None
     return f"the server removed {count} requests from its batch for lack of KV cache, and began them again"
@@ -130,17 +127,14 @@ def _moved_too_far(moved: Moved | None, cause: str) -> str | None:
 
 
 def warm_cache(seen: Seen) -> str | None:
-    if seen.load.cache != "cold" or seen.load.dataset != "random" or seen.load.trace or seen.hit_rate is None:
-        return None
-    if seen.hit_rate <= COLD_HIT_RATE:
+    is_cold = seen.load.cache == "cold" and seen.load.dataset == "random" and not seen.load.trace
+    if not is_cold or (seen.hit_rate or 0.0) <= COLD_HIT_RATE:
         return None
     return f"{seen.hit_rate:.1%} of the prompt tokens came from the prefix cache, in a cold point"
 
 
 def throttled_clocks(seen: Seen) -> str | None:
-    if not seen.throttled:
-        return None
-    return f"the GPUs lowered their clocks: {', '.join(seen.throttled)}"
+    return f"the GPUs lowered their clocks: {', '.join(seen.throttled)}" if seen.throttled else None
 
 
 def wrong_answers(seen: Seen) -> str | None:

@@ -73,7 +73,7 @@ def begun(version: str) -> Accepted:
     if not same_release(name, version):
         message = f"SGLang {version} is not in the table of releases: its command line is taken to be that of {name}"
         made.findings.append(Finding("warning", "VER002", message, ("engine.version",)))
-    elif (row := pinned_rows().get(version)) is not None:
+    elif version not in known_versions() and (row := pinned_rows().get(version)) is not None:
         changes = row["arguments"]
         counts = f"{len(changes['added'])} added, {len(changes['removed'])} removed"
         asks = plural(len(row["questions"]), "new question")

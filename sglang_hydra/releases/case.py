@@ -17,7 +17,7 @@ from sglang_hydra.facts.host import host_facts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.file_text import read_text
-from sglang_hydra.text.json_types import EMPTY, JsonDict, JsonObject, plain
+from sglang_hydra.text.json_types import EMPTY, JsonDict, JsonObject, by_identity, plain
 
 ASSUMED: Mapping[str, object] = {
     "driver": "595.58.03", "cudnn": 91600, "nvml": False, "hip": "6.4", "processor": "x86_64", "amx": True,
@@ -134,10 +134,13 @@ def _models(model: ModelFacts, values: Mapping[str, object]) -> dict[str, object
         elif "files" in facts.extra:
             found[str(path)] = {"files": dict(facts.extra["files"])}
         elif facts.config is not None:
-            found[str(path)] = dict(plain(facts.extra.get("stated") or facts.config))
+            found[str(path)] = _plain(facts.extra.get("stated") or facts.config)
         if values["trust_remote_code"] and str(path) in found:
             found[str(path)] = _without_code(found[str(path)])
     return found
+
+
+_plain = by_identity(plain)
 
 
 def own_config_class(model: ModelFacts) -> str | None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from sglang_hydra.releases.case import Case
 from sglang_hydra.releases.records import Record, newest_release
 from sglang_hydra.rules.answer import Answer, Change, changes_of, step_of
-from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, by_identity
 
 FOLDER = Path(__file__).with_name("recorded_answers")
 _GZIP = 16 + zlib.MAX_WBITS
@@ -40,7 +40,18 @@ test asks its wheel."""
 
 def key_of(case: Case) -> str:
     """Returns the key of a recorded answer: every fact that the release is given."""
-    return hashlib.sha256(json.dumps(case.to_json(), sort_keys=True).encode()).hexdigest()[:12]
+    record = case.to_json()
+    models = ", ".join(f"{json.dumps(path)}: {_written(model)}" for path, model in sorted(record.pop("models").items()))
+    text = f'{_in_order(record)[:-1]}, "models": {{{models}}}}}'  # the last of the keys
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _written(model: JsonObject) -> str:
+    return _in_order(model) if "files" in model else _config_in_order(model)
+
+
+_in_order = functools.partial(json.dumps, sort_keys=True)
+_config_in_order = by_identity(_in_order)
 
 
 def recorded_answer(record: Record, case: Case) -> Answer | None:
@@ -118,14 +129,15 @@ class _Content:
             self.lines += lines
         self.head: JsonObject = json.loads(self.lines[0])
         self._packed = [packed[start:end] for start, end in itertools.pairwise(ends)]
-        self._parts: dict[int, str] = {}
+        self._parts: dict[int, Mapping[str, str]] = {}
         self._items: dict[int, Json] = {}
         self._changes: dict[int, Change] = {}
 
-    def part(self, at: int) -> str:
-        """Returns the answers with the same first digit: a line before each of them."""
+    def part(self, at: int) -> Mapping[str, str]:
+        """Returns the answers with the same first digit, by their keys."""
         if at not in self._parts:
-            self._parts[at] = "\n" + gzip.decompress(self._packed[at]).decode()
+            lines = gzip.decompress(self._packed[at]).decode().strip().split("\n")
+            self._parts[at] = dict(line.split(" ", 1) for line in lines if line)
         return self._parts[at]
 
     def item(self, table: str, at: int) -> Json:
@@ -145,9 +157,8 @@ class _Content:
         return {"field": field, "before": before, "after": after, **where}
 
     def answer(self, key: str) -> Json:
-        part = self.part(int(key[0], 16))
-        at = part.find(f"\n{key} ")
-        return None if at < 0 else json.loads(part[at + len(key) + 2 : part.index("\n", at + 1)])
+        row = self.part(int(key[0], 16)).get(key)
+        return None if row is None else json.loads(row)
 
 
 @functools.lru_cache(maxsize=8)

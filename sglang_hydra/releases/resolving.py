@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 from sglang_hydra.arguments.accepted import Accepted
@@ -55,7 +56,7 @@ def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[
         made = _accepted(found.answer, found.basis, given, facts)
     else:
         made = _refused(found.answer, found.basis, by_rules(), given, facts)
-    return replace(made, findings=(*given.findings, *made.findings))
+    return replace(made, findings=(*given.findings, *made.findings)) if given.findings else made
 
 
 def _asked(given: Accepted, facts: Facts, asking: Asking) -> Answered | NoAnswer:
@@ -103,11 +104,10 @@ def _is_whole(model: ModelFacts) -> bool:
 def _accepted(answer: Answer, basis: Basis, given: Accepted, facts: Facts) -> Resolution:
     values = {**answer.values, "random_seed": _seed(given, facts)}
     values |= {name: facts.given[name] for name in SECRET_FIELDS if name in facts.given}
-    entries = entries_of(answer._replace(values=values), given)
     return Resolution(
         intent=MappingProxyType(dict(facts.given)),
         values=MappingProxyType(values),
-        ledger=Ledger(list(entries)),
+        ledger=Ledger(partial(entries_of, answer._replace(values=values), given)),
         findings=(*_overridden(values, given), *_stand_in(facts.model, values)),
         env=answer.environment,
         basis=basis,

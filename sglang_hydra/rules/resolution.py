@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -33,12 +33,17 @@ class Entry(NamedTuple):
 
 
 class Ledger(Sequence[Entry]):
-    """All writes in the order of the rules. Append-only while resolving, read-only after."""
+    """All writes in the order of the rules, read-only. ``made`` makes them when they are first read."""
 
-    __slots__ = ("_entries",)
+    def __init__(self, made: Callable[[], Iterable[Entry]] = tuple) -> None:
+        self._made = made
 
-    def __init__(self, entries: Sequence[Entry] = ()) -> None:
-        self._entries = tuple(entries)
+    @cached_property
+    def _entries(self) -> tuple[Entry, ...]:
+        return tuple(self._made())
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_entries": self._entries}
 
     def __getitem__(self, index: Json) -> Json:
         return self._entries[index]
@@ -153,7 +158,7 @@ def resolve(
     return Resolution(
         intent=MappingProxyType(dict(intent)),
         values=MappingProxyType(values),
-        ledger=Ledger(entries),
+        ledger=Ledger(lambda: entries),
         findings=tuple(findings),
         env=planned_environment(values),
     )

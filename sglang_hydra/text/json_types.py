@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 Json: TypeAlias = Any
 """A JSON value. The reader checks its type."""
@@ -15,6 +16,7 @@ JsonObject: TypeAlias = Mapping[str, Json]
 JsonDict: TypeAlias = dict[str, Json]
 """A JSON object that is still being filled."""
 
+P, R, T = ParamSpec("P"), TypeVar("R"), TypeVar("T")
 EMPTY: Final[JsonObject] = {}
 """The default of a record's mapping. Nobody writes into it: it is typed as read-only."""
 NOT_FINITE = ("nan", "inf", "-inf")
@@ -35,6 +37,23 @@ def plain(value: Json) -> Json:
     if hasattr(value, "__dataclass_fields__"):
         return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
     return value if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def by_identity(make: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """Caches ``make`` by the identity of its first argument, which nobody changes, and by the values of the others;
+    keeps the last 512 results."""
+    known: dict[Hashable, tuple[T, R]] = {}
+
+    @functools.wraps(make)
+    def kept(first: T, /, *rest: P.args, **named: P.kwargs) -> R:
+        key = (id(first), *rest, *named.items())
+        if key not in known:
+            if len(known) >= 512:
+                known.clear()
+            known[key] = first, make(first, *rest, **named)
+        return known[key][1]
+
+    return kept
 
 
 def value_at(tree: object, key: str) -> Any:

@@ -41,8 +41,7 @@ def raw_answers_of(record: Record) -> dict[str, Mapping[str, Any]]:
 def _rows(content: Any) -> Iterator[tuple[str, Any]]:
     """Every answer of a file behind its key."""
     for at in range(_PARTS):
-        for line in content.part(at).strip("\n").splitlines():
-            key, _, row = line.partition(" ")
+        for key, row in content.part(at).items():
             yield key, json.loads(row)
 
 

@@ -113,6 +113,7 @@ def rows() -> Sequence[JsonObject]:
     return tuple(content["releases"])
 
 
+@functools.lru_cache(maxsize=1)
 def known_versions() -> tuple[str, ...]:
     """Returns every release of the table, oldest first."""
     return tuple(row["version"] for row in rows())
@@ -281,11 +282,16 @@ def has_class(version: str, architectures: Iterable[str]) -> bool | None:
 
     None where that is unknown: no version, one before the table, or a class that the table lacks in a version after its
     last row."""
-    rows = [row for row in _classes() if at_least(version, row) or is_candidate_of(version, row)]
+    rows = _rows_until(version)
     if not rows:
         return None
     has = bool(_classes()[rows[-1]] & frozenset(architectures))
     return None if not has and len(rows) == len(_classes()) and not same_release(version, rows[-1]) else has
+
+
+@functools.lru_cache(maxsize=64)
+def _rows_until(version: str) -> tuple[str, ...]:
+    return tuple(row for row in _classes() if at_least(version, row) or is_candidate_of(version, row))
 
 
 def last_release() -> str:

@@ -135,7 +135,8 @@ def judge(
     resolution = by.resolved(facts, env) if by else resolve(intent, gpu=gpu, model=model, seed=SEED)
     if by:
         if resolution.basis == "rules":
-            return Judged(name, resolution.layout.tp, NOT_ASKED, ("REL011",) if by.ask else ())
+            size = int(resolution.values.get("tp_size") or 1)
+            return Judged(name, size, NOT_ASKED, ("REL011",) if by.ask else ())
         facts = facts._replace(release=by.engine.version)
     findings = [*resolution.findings, *run_plan_checks(resolution, facts), *more]
     if not sized and any(finding.level == "error" for finding in findings):
@@ -221,7 +222,7 @@ def _judge_recipe(recipe: Recipe, gpu: GpuFacts, model: Model, known: ModelPrese
 def _verdict(name: str, resolution: Resolution, facts: Facts, findings: Sequence[Finding]) -> Judged:
     tp_size = resolution.layout.tp
     try:
-        found = fit_of(resolution, facts)
+        found = fit_of(resolution, facts, sized_end=False)
     except ConfigError as failure:
         found, findings = None, [*findings, *failure.findings]
     errors = dict.fromkeys(finding.id for finding in findings if finding.level == "error")

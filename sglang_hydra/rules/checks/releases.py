@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -72,19 +72,24 @@ def declared(check: Rule) -> Declared:
 def answer_of(check: Rule, values: JsonObject, facts: Facts, made: Resolution | None = None) -> Refusal | None:
     """Runs ``check`` on the resolved ``values`` of ``facts.release``, those of ``made``. Returns its outcome in that
     release's words, or None where it does not apply."""
-    known = declared(check)
-    period = known.at(facts.release)
+    reads, period = _declared_at(check, facts.release)
     if period.gone is not None:
         return None
     try:
-        outcome = check.apply(Arguments(check.id, known.reads, period.names, values, facts, made), facts)
+        outcome = check.apply(Arguments(check.id, reads, period.names, values, facts, made), facts)
     except Unknown:
         return None
     if not isinstance(outcome, Refusal):
         return None
     if period.said is not None and made is not None and made.answer is not None and not isinstance(outcome, Notice):
         return None
-    return _worded(outcome, known.reads, facts)
+    return _worded(outcome, reads, facts)
+
+
+@functools.lru_cache(maxsize=1024)
+def _declared_at(check: Rule, version: str) -> tuple[Collection[str], Period]:
+    known = declared(check)
+    return dict.fromkeys(known.reads), known.at(version)
 
 
 class Arguments:
@@ -93,7 +98,7 @@ class Arguments:
     def __init__(
         self,
         check: str,
-        reads: Sequence[str],
+        reads: Collection[str],
         names: Mapping[str, str],
         values: JsonObject,
         facts: Facts,
@@ -119,13 +124,15 @@ class Arguments:
         """Returns all values, by the release's own names."""
         if EVERYTHING not in self._reads:
             raise Undeclared(f'{self._check} reads everything: "reads": "{EVERYTHING}" in rules/checks/releases.json')
-        names = frozenset(arguments_of(self._facts.release))
-        return {name: value for name, value in self._values.items() if name in names}
+        names, values = _names_in(self._facts.release), self._values
+        return values if names.issuperset(values) else {name: values[name] for name in values if name in names}
 
 
 def value_at(values: Mapping[str, object], path: str) -> Json:
     """Returns the value of an argument, or of a place in one (``cuda_graph_config.decode.bs``). Raises Unknown where it
     is missing."""
+    if path in values:
+        return values[path]
     found: object = values
     for key in path.split("."):
         if not isinstance(found, Mapping) or key not in found:
@@ -137,6 +144,11 @@ def value_at(values: Mapping[str, object], path: str) -> Json:
 def arguments_of(version: str) -> JsonObject:
     """Returns the arguments of a release, by name; those of the newest for a custom build."""
     return FIELDS if same_release(version, SPECIFIED_VERSION) else table_of(version).arguments
+
+
+@functools.lru_cache(maxsize=64)
+def _names_in(version: str) -> frozenset[str]:
+    return frozenset(arguments_of(version))
 
 
 def table_of(version: str) -> Release:
@@ -151,7 +163,7 @@ def word_for(name: str, version: str) -> str:
     return successor(name, table_of(version).version).name or name
 
 
-def _worded(outcome: Refusal, reads: Sequence[str], facts: Facts) -> Refusal:
+def _worded(outcome: Refusal, reads: Collection[str], facts: Facts) -> Refusal:
     """Replaces the names of 0.5.2 in ``outcome`` by the release's names."""
     version = facts.release
     words = {name: word for name in reads if (word := word_for(name, version)) != name}

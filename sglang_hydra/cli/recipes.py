@@ -86,11 +86,13 @@ def filters(
 def matches(asked: str | None, name: str, key: str) -> bool:
     """Returns whether the name contains one of the parts between commas; for ``gpu``, whether the part is the class, or
     several classes begin with it (``a100``, but not ``a10``)."""
-    parts = [] if asked is None else [part.strip().lower() for part in asked.split(",")]
+    if asked is None:
+        return True
+    parts = [part.strip().lower() for part in asked.split(",")]
     if key != "gpu":
-        return asked is None or any(part in name for part in parts)
+        return any(part in name for part in parts)
     whole = {recipe.gpu for recipe in published().values()}
-    return asked is None or any(name == part or (part not in whole and name.startswith(f"{part}_")) for part in parts)
+    return any(name == part or (part not in whole and name.startswith(f"{part}_")) for part in parts)
 
 
 def _recipe_record(recipe: Recipe, judged: Judged) -> dict[str, object]:

@@ -70,9 +70,11 @@ def recorded_answer(record: Record, case: Case) -> Answer | None:
         check = None if row["check"] is None else step_of(content.item("steps", row["check"]))
         return Answer(False, stage=row["stage"], error=row["error"], check=check)
     values = {**content.head["base"], **dict(content.item("pairs", at) for at in row["values"])}
+    for name in row["absent"]:
+        values.pop(name, None)
     return Answer(
         True,
-        values={name: value for name, value in values.items() if name not in row["absent"]} | typed,
+        values=values | typed,
         environment=row["environment"],
         assumed=row["assumed"],
         changes=content.changes(row["changes"]),

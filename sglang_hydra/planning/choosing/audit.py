@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -94,8 +95,11 @@ def judge_cells(
     classes = gpu_classes(composer, strict=True)
     pairs = _pair_args(composer)
     for model in models(composer, strict=True):
+        least = math.inf  # of the weights on all GPUs together, in GiB
         for gpu in (gpu for gpu in classes if is_chosen(model.name, gpu.name)):
-            yield _judge_cell(model, gpu, pairs.get(f"{gpu.facts.name}-{model.pair_name}", {}), by)
+            cell = _judge_cell(model, gpu, pairs.get(f"{gpu.facts.name}-{model.pair_name}", {}), by, least)
+            least = min(least, (cell.weights_gib or math.inf) * cell.tp_size)
+            yield cell
 
 
 def judge_recipes(
@@ -187,12 +191,16 @@ def _pair_args(composer: Composer) -> dict[str, Mapping[str, object]]:
     return {preset.name: preset.node for preset in composer.presets(PAIR, strict=True)}
 
 
-def _judge_cell(model: Model, gpu: GpuClass, pair: Mapping[str, object], by: Judging | None) -> Judged:
-    """Judges a cell on whole GPUs of a node: the first size that works, else the largest."""
+def _judge_cell(
+    model: Model, gpu: GpuClass, pair: Mapping[str, object], by: Judging | None, least: float = math.inf
+) -> Judged:
+    """Judges a cell on whole GPUs of a node: the first size that works, else the largest. By recorded answers, which
+    are for the first size that fits, it does not ask for sizes that cannot hold four fifths of the ``least`` weights."""
     name = f"{model.name} {gpu.name}"
-    judged = None
     sizes = [size for size in _TP_SIZES if size <= (gpu.facts.count or 1)]
-    for size in sizes:
+    judged = Judged(name, sizes[0], NOT_ASKED) if by and not by.ask else None
+    too_small = least * 0.8 / ((gpu.facts.memory_mib or math.inf) / 1024) if judged and least < math.inf else 0
+    for size in (size for size in sizes if size >= too_small or size == sizes[-1]):
         intent = {"model_path": model.path, "tp_size": size, **gpu.args, **model.args, **pair}
         is_last = by is not None or size == sizes[-1]  # of a release, answers to larger sizes may not be recorded
         found = judge(name, intent, gpu.facts, model.facts, by=by, sized=is_last)

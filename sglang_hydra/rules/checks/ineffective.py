@@ -70,7 +70,7 @@ def check_ineffective(args: Arguments, facts: Facts) -> Outcome:
     Example: gpu=h100 cuda_graph_max_bs=64 disable_cuda_graph=true -> warned"""
     values, known = args.everything, arguments_of(facts.release)
     given = {name for name, value in facts.given.items() if name in known and value != known[name].default}
-    rows = [row for row in TABLE if row.holds_for(facts.release)]
+    rows = [row for row in TABLE if not given.isdisjoint(row.fields.split()) and row.holds_for(facts.release)]
     found = {name: row.why for row in rows for name in row.fields.split() if name in given and row.is_unread(values)}
     if not found:
         return None

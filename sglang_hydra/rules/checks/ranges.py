@@ -28,7 +28,11 @@ def check_sizes(args: Arguments, facts: Facts) -> Outcome:
     Upstream: none.
     Example: tp_size=0 -> refused"""
     values = args.everything
-    wrong = {name: limits for name, limits in _limits_of(facts.release) if not _is_in(limits, values.get(name))}
+    wrong = {
+        name: limits
+        for name, limits in _limits_of(facts.release)
+        if (value := values.get(name)) is not None and type(value) is not bool and not _is_in(limits, value)
+    }
     if not wrong:
         return None
     problems = [

@@ -26,6 +26,8 @@ _MOST_GPUS, _MOST_NODES, _NODE = 64, 8, 8
 _LARGE_TABLE = 4 * 2**30
 _CONTEXTS = (1_000_000, 131_072)
 _LEAST_CONTEXT = 4096  # a shorter one is of little use to anybody who named none
+_NARROW = 0.1  # an interval of fractions: its upper end leaves more than a few tokens
+_MOST_WEIGHTS = 0.66  # of the memory: above it, smaller weights come before a smaller cache
 _LAST_AT_HAND = 3  # the last step that needs no other machine
 
 # The least CUDA compute capability for a format in SGLang 0.5.2 (layers/quantization/*.get_min_capability).
@@ -82,20 +84,30 @@ def remedies(
         if len(proved) >= limit or (proved and step > last):
             break
         seen = 0
-        for overrides in candidates:
+        for overrides, fitted in _tried(candidates, verify, kind):
             if seen >= most:
                 break
-            fitted = verify(overrides)
-            if fitted is None or not fitted.fits or fitted.tight:
-                continue
             remedy = Remedy(overrides, kind, _wording(overrides, fitted, wanted), fitted)
-            enough = corrects_fraction and [*overrides] == ["mem_fraction_static"]
-            if fitted.shortage(wanted) is None or (enough and (fitted.kv_tokens or 0) >= 2 * _LEAST_CONTEXT):
+            least = 2 * _LEAST_CONTEXT if corrects_fraction and [*overrides] == ["mem_fraction_static"] else math.inf
+            least = _CONTEXTS[1] if kind == NODES and wanted == NOTHING_STATED else least
+            if fitted.shortage(wanted) is None or (fitted.kv_tokens or 0) >= least:
                 proved.append(remedy)
                 seen, last = seen + 1, max(step, _LAST_AT_HAND) if step else 0
             else:
                 fitting.append(remedy)
     return tuple((proved or ([] if found.fits else fitting))[:limit])
+
+
+def _tried(candidates: Iterable[Change], verify: Verify, kind: str) -> Iterator[tuple[Change, Fit]]:
+    """Yields the changes that fit; more GPUs or another checkpoint also with a fraction that works."""
+    for overrides in candidates:
+        fitted, tries = verify(overrides), 0 if kind == ARGUMENTS else 2  # a larger pool has a smaller interval
+        while fitted is not None and tries and (not fitted.fits or fitted.tight):
+            fraction = next(_working_fraction({"mem_fraction_static": fitted.asked}, fitted), None)
+            overrides, tries = {**overrides, **(fraction or {})}, tries - 1 if fraction else 0
+            fitted = verify(overrides) if fraction else fitted
+        if fitted is not None and fitted.fits and not fitted.tight:
+            yield overrides, fitted
 
 
 def _candidates(
@@ -108,6 +120,8 @@ def _candidates(
     by_argument = fails and found.interval is not None and not found.interval.empty and found.interval.low < 1
     if by_argument:
         yield 0, ARGUMENTS, 1, _working_fraction(values, found)
+        if (found.weights.total or 0) > _MOST_WEIGHTS * (found.free.mid if found.free else math.inf):
+            yield 0, CHECKPOINT, 2, _checkpoints(values, gpu)
         yield 0, ARGUMENTS, 3, _single_arguments(server, gpu, found)
     is_slow = fails and not gpu.extra.get("scale_up_gbps")  # over PCIe, fewer bytes on as many GPUs come first
     if is_slow:
@@ -125,7 +139,7 @@ def _candidates(
     if not stated:
         yield 5, ARGUMENTS, 2, _shorter_context(found, fitting)
     if fails or stated:
-        yield 6, NODES, 1, _more_gpus(server, gpu)
+        yield 6, NODES, 1, _more_gpus(server, gpu, found)
         yield 6, CLASS, 1, _larger(server, gpu, found, classes)
     if fails and not stated:
         yield 7, NODES, 1, _shorter_context(found, [one for one in fitting if one.kind != CLASS])
@@ -151,6 +165,8 @@ def _working_fraction(values: JsonObject, found: Fit) -> Iterator[Change]:
         return
     middle = (interval.low + interval.high) / 2
     fraction = round(max(interval.high - 0.01, middle) if asked > interval.high else middle, 2)
+    if interval.high - interval.low < _NARROW:
+        fraction = math.floor(interval.high * 100) / 100
     if fraction in interval:
         yield {"mem_fraction_static": fraction}
 
@@ -278,15 +294,16 @@ def _smaller(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
 
 
 def _checkpoints(values: Mapping[str, object], gpu: GpuFacts) -> Iterator[Mapping[str, object]]:
-    """Yields checkpoints of the same weights in formats that this GPU supports, then quantization while loading."""
-    for checkpoint in others(str(values.get("model_path"))):
+    """Yields checkpoints of the same weights in formats that this GPU supports, those of 8 bits first, then
+    quantization while loading."""
+    for checkpoint in sorted(others(str(values.get("model_path"))), key=lambda one: one.format not in ("fp8", "int8")):
         if takes(gpu, checkpoint.format):
             yield {"model_path": checkpoint.path}
     if values.get("quantization") is None and takes(gpu, "fp8"):
         yield {"quantization": "fp8"}
 
 
-def _more_gpus(server: Server, gpu: GpuFacts) -> Iterator[Change]:
+def _more_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
     """Yields twice as many GPUs of the class and so on: on this node where their number is only the usual one, with
     each checkpoint too; else on more nodes than there are."""
     stages, copies = server.layout.stages, server.layout.copies
@@ -304,7 +321,8 @@ def _more_gpus(server: Server, gpu: GpuFacts) -> Iterator[Change]:
         needed = -(-gpus // here)
         if nodes < needed <= _MOST_NODES and gpus % needed == 0:
             wider = server.saying(tp=size, nodes=needed)
-            slots = server.values.get("max_running_requests") or 0  # DeepSeek-V4 has windows for each of its 256
+            has_windows = found.kv is not None and any(kind.kind.startswith("compressed") for kind in found.kv.kinds)
+            slots = server.values.get("max_running_requests") or (256 if has_windows else 0)  # DeepSeek-V4's number
             yield wider
             yield from ({**wider, "max_running_requests": one} for one in (64, 16) if slots > one)
 

@@ -70,8 +70,10 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     path = str(resolution.values["model_path"])
     # A path that no file can have (half a character) does not exist; opening it would fail.
     weights = read_checkpoint(path) if os.path.exists(path) else None
-    own_pool = "disable_hybrid_swa_memory"
-    values = {**resolution.values, own_pool: False} if own_pool in resolution.unknown else resolution.values
+    later = {"disable_hybrid_swa_memory": False}  # of releases after 0.5.2, whose values an estimate has
+    if "DeepseekV4ForCausalLM" in (facts.model.config or {}).get("architectures", ()):
+        later["max_running_requests"] = 256  # 0.5.23 arg_groups/deepseek_v4_hook.py:142
+    values = {**resolution.values, **{name: each for name, each in later.items() if name in resolution.unknown}}
     found = fit(
         values,
         gpu,
@@ -95,7 +97,9 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
 def _fails_for_all(found: Fit, typed: JsonObject) -> bool:
     """Returns whether a misfit needs no value that only the release knows: the weights leave nothing of the memory, or
     of its typed fraction; the states of the typed number of requests leave no token of that fraction."""
-    if {"mem_fraction_static", "max_running_requests"} <= typed.keys() and found.kv_tokens == 0:
+    has_states = found.kv is not None and (found.kv.state or found.kv.sliding_tokens is not None)
+    decided = {"mem_fraction_static", "max_running_requests"} if has_states else {"mem_fraction_static"}
+    if decided <= typed.keys() and found.kv_tokens == 0:
         return True
     weights, free = found.weights.loading or 0.0, found.free.high if found.free is not None else 0.0
     return weights - found.weights.slack > free * float(typed.get("mem_fraction_static") or 1)

@@ -16,7 +16,9 @@ JsonObject: TypeAlias = Mapping[str, Json]
 JsonDict: TypeAlias = dict[str, Json]
 """A JSON object that is still being filled."""
 
-P, R, T = ParamSpec("P"), TypeVar("R"), TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 EMPTY: Final[JsonObject] = {}
 """The default of a record's mapping. Nobody writes into it: it is typed as read-only."""
 NOT_FINITE = ("nan", "inf", "-inf")

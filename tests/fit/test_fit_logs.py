@@ -14,6 +14,7 @@ PUBLIC = DATA / "memory" / "public.jsonl"
 FURTHER = DATA / "memory" / "further.jsonl"
 RECENT = DATA / "memory" / "recent.jsonl"
 LATER = DATA / "memory" / "later.jsonl"
+UNSEEN = DATA / "memory" / "unseen.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def written(path: Path, *rows: Any) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("file", [PUBLIC, FURTHER, RECENT, LATER], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [PUBLIC, FURTHER, RECENT, LATER, UNSEEN], ids=lambda file: file.stem)
 def test_public_logs_are_predicted_within_the_bounds(tool: Any, capsys: pytest.CaptureFixture[str], file: Path) -> None:
     assert tool.main([str(file)]) == 0
     printed = capsys.readouterr().out
@@ -46,13 +47,19 @@ def test_public_logs_are_predicted_within_the_bounds(tool: Any, capsys: pytest.C
     assert printed.rstrip().endswith("within the bounds")
 
 
-@pytest.mark.parametrize("file", [PUBLIC, FURTHER, RECENT, LATER], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [PUBLIC, FURTHER, RECENT, LATER, UNSEEN], ids=lambda file: file.stem)
 def test_every_row_is_compared_and_unscored_ones_are_said_to_be(tool: Any, file: Path) -> None:
     rows = tool.read_rows(file)
     comparisons = [item for entry in rows for item in tool.compare(entry)]
     for entry in rows:
         scored = {item.quantity for item in comparisons if item.row == entry["id"] and item.scored}
         assert scored == set(entry["scored"])
+
+
+def test_a_checkpoint_without_a_public_config_is_unknown(tool: Any) -> None:
+    rows = [entry for entry in tool.read_rows(UNSEEN) if "config_file" not in entry and entry["hf_config"] is None]
+    predicted = {item.predicted for entry in rows for item in tool.compare(entry)}
+    assert (len(rows), predicted) == (10, {None, "unknown"})
 
 
 @pytest.mark.parametrize(

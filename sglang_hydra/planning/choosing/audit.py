@@ -195,7 +195,7 @@ def _judge_cell(
     model: Model, gpu: GpuClass, pair: Mapping[str, object], by: Judging | None, least: float = math.inf
 ) -> Judged:
     """Judges a cell on whole GPUs of a node: the first size that works, else the largest. By recorded answers, which
-    are for the first size that fits, it does not ask for sizes that cannot hold four fifths of the ``least`` weights."""
+    are for the first size that fits, it does not ask for sizes that cannot hold four fifths of ``least``."""
     name = f"{model.name} {gpu.name}"
     sizes = [size for size in _TP_SIZES if size <= (gpu.facts.count or 1)]
     judged = Judged(name, sizes[0], NOT_ASKED) if by and not by.ask else None

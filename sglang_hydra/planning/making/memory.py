@@ -20,7 +20,7 @@ from sglang_hydra.rules.rule import Facts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.findings import Remedy as Offered
-from sglang_hydra.text.json_types import JsonObject
+from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composition
@@ -70,7 +70,7 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     path = str(resolution.values["model_path"])
     # A path that no file can have (half a character) does not exist; opening it would fail.
     weights = read_checkpoint(path) if os.path.exists(path) else None
-    later = {"disable_hybrid_swa_memory": False}  # of releases after 0.5.2, whose values an estimate has
+    later: JsonDict = {"disable_hybrid_swa_memory": False}  # of releases after 0.5.2, whose values an estimate has
     if "DeepseekV4ForCausalLM" in (facts.model.config or {}).get("architectures", ()):
         later["max_running_requests"] = 256  # 0.5.23 arg_groups/deepseek_v4_hook.py:142
     values = {**resolution.values, **{name: each for name, each in later.items() if name in resolution.unknown}}

@@ -46,7 +46,7 @@ def typed_problem(name: str, value: Any, field: Field | None = None) -> str | No
     problem = check_value(name, value, field)
     if problem is None and isinstance(value, str) and "\0" in value:
         return f"{name} has a zero byte in it, which no program can be given"
-    if problem is None and field.arg.json and isinstance(value, str) and value[:1] not in ("", "/", "."):
+    if problem is None and field.arg.json and isinstance(value, str) and value[:1] not in ("", "/", ".", "@"):
         return check_json(name, value)
     return problem
 

@@ -1,16 +1,21 @@
-"""Checks the ranks and GPUs of each node: all ranks start, each with its own GPU."""
+"""Checks the ranks and GPUs of each node: all ranks start, each with its own GPU; and the store of their caches."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import view_of
+from sglang_hydra.rules.checks.kernels_at_load import is_latent
 from sglang_hydra.rules.checks.releases import Arguments
-from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
+from sglang_hydra.text.json_types import JsonObject, json_beside
 from sglang_hydra.text.words import plural
+
+_STORAGE: JsonObject = json_beside(__file__)
 
 
 @rule("NOD001", stage="plan")
@@ -212,3 +217,33 @@ def _fewer(asked: int, most: int) -> list[int]:
 def _set(args: Arguments, name: str) -> bool:
     default = 0 if name == "base_gpu_id" else 1
     return bool(getattr(args, name) != default)
+
+
+@rule("HIC003", stage="plan")
+def check_storage_needs(args: ServerArgs, facts: Facts) -> Outcome:
+    """What: warns of a hicache_storage_backend without its address or its configuration file: one of its environment
+        variables, or keys of hicache_storage_backend_extra_config.
+    Why: SGLang makes the backend after it loads the weights, and the backend then refuses. file, nixl on files, aibrix,
+        mori, shm, seaweedfs and npu_memcache start with defaults of their own.
+    Upstream: none; sglang_hydra/rules/checks/nodes.json names the lines for each.
+    Example: gpu=h200 model=qwen3_8b enable_hierarchical_cache=true hicache_storage_backend=mooncake -> warned"""
+    backend, text = args.hicache_storage_backend, args.hicache_storage_backend_extra_config
+    need = _STORAGE.get(backend) if args.enable_hierarchical_cache else None
+    if need is None or any(facts.env.get(name) for name in need["variables"]):
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    if need.get("is_latent") and (view is None or not is_latent(view)):
+        return None
+    try:
+        stated = json.loads(text or "{}")
+    except ValueError:  # @FILE, whose keys are not known here
+        return None
+    if stated and any(key in ("*", *stated) for key in need["keys"]):
+        return None
+    ways = [*(f"engine.env.{name}" for name in need["variables"]), *(["the extra config"] if need["keys"] else [])]
+    return Notice(
+        f"hicache_storage_backend={backend} needs {need['needs']} ({need['source']}), and nothing names it",
+        "hicache_storage_backend",
+        "hicache_storage_backend_extra_config",
+        hint=" or ".join(ways),
+    )

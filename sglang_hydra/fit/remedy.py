@@ -99,11 +99,13 @@ def remedies(
 
 
 def _tried(candidates: Iterable[Change], verify: Verify, kind: str) -> Iterator[tuple[Change, Fit]]:
-    """Yields the changes that fit; more GPUs or another checkpoint also with a fraction that works."""
+    """Yields the changes that fit; another checkpoint also with a fraction that works."""
     for overrides in candidates:
-        fitted, tries = verify(overrides), 0 if kind == ARGUMENTS else 2  # a larger pool has a smaller interval
+        fitted, tries = verify(overrides), 2 if kind == CHECKPOINT else 0  # a larger pool has a smaller interval
         while fitted is not None and tries and (not fitted.fits or fitted.tight):
             fraction = next(_working_fraction({"mem_fraction_static": fitted.asked}, fitted), None)
+            if fraction and fitted.interval and fitted.interval.high - fitted.interval.low < _NARROW:
+                fraction = {"mem_fraction_static": math.floor(fitted.interval.high * 100) / 100}
             overrides, tries = {**overrides, **(fraction or {})}, tries - 1 if fraction else 0
             fitted = verify(overrides) if fraction else fitted
         if fitted is not None and fitted.fits and not fitted.tight:
@@ -120,7 +122,8 @@ def _candidates(
     by_argument = fails and found.interval is not None and not found.interval.empty and found.interval.low < 1
     if by_argument:
         yield 0, ARGUMENTS, 1, _working_fraction(values, found)
-        if (found.weights.total or 0) > _MOST_WEIGHTS * (found.free.mid if found.free else math.inf):
+        free = found.free.mid if found.free else math.inf
+        if not gpu.extra.get("scale_up_gbps") and (found.weights.total or 0) > _MOST_WEIGHTS * free:
             yield 0, CHECKPOINT, 2, _checkpoints(values, gpu)
         yield 0, ARGUMENTS, 3, _single_arguments(server, gpu, found)
     is_slow = fails and not gpu.extra.get("scale_up_gbps")  # over PCIe, fewer bytes on as many GPUs come first
@@ -165,8 +168,6 @@ def _working_fraction(values: JsonObject, found: Fit) -> Iterator[Change]:
         return
     middle = (interval.low + interval.high) / 2
     fraction = round(max(interval.high - 0.01, middle) if asked > interval.high else middle, 2)
-    if interval.high - interval.low < _NARROW:
-        fraction = math.floor(interval.high * 100) / 100
     if fraction in interval:
         yield {"mem_fraction_static": fraction}
 

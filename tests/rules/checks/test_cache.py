@@ -25,7 +25,6 @@ ROWS = (
     warned(check, "latent attention", overrides=f"{STORED}=hf3fs".replace("qwen3_8b", "deepseek_v3 tp_size=8")),
     warned(check, "manager", overrides=f"{STORED}=simm"),
     warned(check, "class_name", overrides=f"{STORED}=dynamic"),
-    unchanged(check, overrides=f"{STORED}=mooncake".replace("0.5.23", "0.5.19")),
 )
 
 

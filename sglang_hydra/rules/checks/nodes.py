@@ -228,7 +228,7 @@ def check_storage_needs(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: none; sglang_hydra/rules/checks/nodes.json names the lines for each.
     Example: gpu=h200 model=qwen3_8b enable_hierarchical_cache=true hicache_storage_backend=mooncake -> warned"""
     backend, text = args.hicache_storage_backend, args.hicache_storage_backend_extra_config
-    need = _STORAGE.get(backend) if args.enable_hierarchical_cache else None
+    need = _STORAGE.get(str(backend)) if args.enable_hierarchical_cache else None
     if need is None or any(facts.env.get(name) for name in need["variables"]):
         return None
     view = view_of(facts.model, args.json_model_override_args)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 
 from sglang_hydra.arguments.accepted import Accepted
@@ -107,7 +106,7 @@ def _accepted(answer: Answer, basis: Basis, given: Accepted, facts: Facts) -> Re
     return Resolution(
         intent=MappingProxyType(dict(facts.given)),
         values=MappingProxyType(values),
-        ledger=Ledger(partial(entries_of, answer._replace(values=values), given)),
+        ledger=Ledger(lambda: list(entries_of(answer._replace(values=values), given))),
         findings=(*_overridden(values, given), *_stand_in(facts.model, values)),
         env=answer.environment,
         basis=basis,

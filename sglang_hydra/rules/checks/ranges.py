@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.checks.releases import Arguments, arguments_of
@@ -27,18 +26,14 @@ def check_sizes(args: Arguments, facts: Facts) -> Outcome:
         memory.
     Upstream: none.
     Example: tp_size=0 -> refused"""
-    values = args.everything
-    wrong = {
-        name: limits
-        for name, limits in _limits_of(facts.release)
-        if (value := values.get(name)) is not None and type(value) is not bool and not _is_in(limits, value)
-    }
+    numbers = {name: value for name, value in args.everything.items() if type(value) in (int, list)}
+    wrong = [name for name, value in numbers.items() if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
     if not wrong:
         return None
-    problems = [
-        f"{name}={short(str(values[name]), 20)} must lie between {least} and {most}"
-        for name, (least, most) in wrong.items()
-    ]
+    problems = []
+    for name in wrong:
+        least, most = _RANGES.get(name, _ANY_NUMBER)
+        problems.append(f"{name}={short(str(numbers[name]), 20)} must lie between {least} and {most}")
     usual = " ".join(f"{name}={typed(arguments_of(facts.release)[name].default)}" for name in wrong)
     return Refusal("; ".join(problems), *wrong, offers=usual, hint="leave it out")
 
@@ -110,19 +105,11 @@ def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@lru_cache(maxsize=64)
-def _limits_of(release: str) -> tuple[tuple[str, Sequence[int]], ...]:
-    """Returns the arguments of a release that can hold a number, each with its limits."""
-    arguments = arguments_of(release).items()
-    names = (name for name, known in arguments if any(kind in known.type for kind in ("int", "float")))
-    return tuple((name, _RANGES.get(name, _ANY_NUMBER)) for name in names)
-
-
 def _is_in(limits: Sequence[int], value: object) -> bool:
-    """Returns whether a whole number, or each of a list, is within ``limits``; True for other types."""
-    if type(value) is int:
-        return limits[0] <= value <= limits[1]
-    return type(value) is not list or all(_is_in(limits, item) for item in value)
+    """Returns whether a number, or each number of a list, is within ``limits``; True for other types."""
+    if isinstance(value, list):
+        return all(_is_in(limits, item) for item in value)
+    return not isinstance(value, int) or isinstance(value, bool) or limits[0] <= value <= limits[1]
 
 
 def _is_port(value: Json, lowest: int) -> bool:

@@ -60,6 +60,10 @@ class Check:
     look: Look
 
     @property
+    def name(self) -> str:
+        return self.look.__name__
+
+    @property
     def page(self) -> str:
         return self.look.__doc__ or ""
 

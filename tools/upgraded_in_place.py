@@ -26,7 +26,7 @@ from sglang_hydra.cli.main import entry
 
 GPUS = ("gb300", "gb200", "b200", "h100", "h20", "mi355x", "mi300x")
 _OURS = re.compile(
-    r"--|image:|container:|FROM|sglang(?:\[[\w,-]*\])?==|sglang:|sglang_version|^\s*- \"?[\w./]+\"?\s*(#.*)?$"
+    r"--|image:|container:|FROM|sglang(?:\[[\w,-]*\])?==|sglang[:@]|sglang_version|^\s*- \"?[\w./]+\"?\s*(#.*)?$"
     r"|^\s+[\w-]+: "
 )
 

@@ -114,6 +114,16 @@ SECRET_VALUES = (
         "gsk_0123456789abcdefghij0123456789",
         "npm_0123456789abcdefghij0123456789",
     ),
+    *(
+        "https://host/hook?sig=hunter2hunter2&x=1",
+        "https://host/?access_token=hunter2hunter2",
+        "password=hunter2hunter2",
+    ),
+    *(
+        "Bearer hunter2hunter2hunter2",
+        "Authorization: Basic dXNlcjpodW50ZXIyaHVudGVyMg==",
+        "client_secret:hunter2hunter2",
+    ),
 )
 """Values that show what they are under any name."""
 PLAIN_VALUES = (
@@ -124,6 +134,10 @@ PLAIN_VALUES = (
     "https://host:8000/v1",
     "eyJ",
     "AKIA",
+    "https://host/?page=100000&size=100000",
+    "Basic training",
+    "eos_token:endoftext",
+    "password:none",
 )
 PLAIN_NAMES = (
     *(

@@ -340,18 +340,17 @@ class Composer:
 
     def _read(self, requests: Sequence[Request], repository: Repository) -> list[Wanted]:
         release = named_release(requests)
-
-        def kept(item: Request) -> Wanted | None:
-            return self._words.get((item.text, item.place, item.layer, release)) if item.key is None else None
-
-        known = [kept(item) for item in requests]
+        known = [
+            self._words.get((item.text, item.place, item.layer, release)) if item.key is None else None
+            for item in requests
+        ]
         if None not in known:
             return [item for item in known if item]
         if self.hydra_syntax:
             wanted, findings = parse_requests(requests, repository.is_path)
         else:
             wanted, findings = read_requests(
-                joined(requests), group_options=repository.options, is_own_key=self._is_own_key, kept=kept
+                joined(requests), group_options=repository.options, is_own_key=self._is_own_key
             )
         if findings:
             raise ConfigError(*findings)

@@ -127,13 +127,12 @@ def read_requests(
     *,
     group_options: Callable[[str], Sequence[str]],
     is_own_key: Callable[[str], bool] = lambda key: False,
-    kept: Callable[[Request], Wanted | None] = lambda request: None,
 ) -> tuple[list[Wanted], list[Finding]]:
     """Returns the overrides for Hydra and the findings for the words that are wrong.
 
     ``group_options`` returns the options of a config group, empty for an unknown one; ``is_own_key`` returns whether
-    the app has such a root key; ``kept`` returns the earlier reading of a word. Several values for one key are an error
-    here, because ``sweep.axes`` splits a sweep (``-m``) before."""
+    the app has such a root key. Several values for one key are an error here, because ``sweep.axes`` splits a sweep
+    (``-m``) before."""
     requests = list(requests)
     typed = dict(_key_and_text(request) for request in requests)
     known = Known(group_options, is_own_key, named_release(requests), typed)
@@ -141,10 +140,7 @@ def read_requests(
     findings: list[Finding] = []
     for request in requests:
         try:
-            if (same := kept(request)) is not None:
-                wanted.append(same)
-            else:
-                wanted += _read(request, known) if request.key is None else _read_typed(request, request.key, known)
+            wanted.extend(_read(request, known) if request.key is None else _read_typed(request, request.key, known))
         except Refused as refused:
             findings.append(_placed(refused.finding, request))
             if len(findings) == FINDINGS:

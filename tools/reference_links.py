@@ -75,7 +75,8 @@ def heading(rules: Iterable[Any]) -> Iterator[tuple[str, str, list[Any]]]:
     """For each id the title of its page and the rules that share it: one step may stand at two places."""
     for id, same in groupby(rules, key=lambda rule: rule.id):
         members = list(same)
-        yield id, f"{id} {members[0].name.replace('_', ' ')}", members
+        name = getattr(members[0], "name", None) or members[0].look.__name__  # a doctor's check has no name of its own
+        yield id, f"{id} {name.replace('_', ' ')}", members
 
 
 def back_links(pages: Mapping[str, Iterable[Any]]) -> dict[str, list[str]]:

@@ -127,25 +127,42 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("RUN003", stage="plan")
 def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
     """What: attention_backend=fa3 needs Hopper, or Ampere and Ada where the model has no latent attention.
-    Why: an assertion fails elsewhere, after the weights are loaded. Inferred: FlashAttention 3 has no kernels there.
-    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str; attention_registry of 0.5.3 to
-        0.5.23.
+    Why: an assertion fails elsewhere, after the weights are loaded; on ROCm the import of sgl_kernel.flash_attn.
+        Inferred: FlashAttention 3 has no kernels there (Dao-AILab/flash-attention#1653).
+    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str, layers/attention/
+        flashattention_backend.py:27; attention_registry of 0.5.3 to 0.5.23.
     Example: gpu=b200 attention_backend=fa3 -> refused"""
     capability = facts.gpu.compute_capability
-    if not facts.gpu.is_cuda or capability is None:
+    if not (facts.gpu.is_cuda or facts.gpu.is_hip) or capability is None:
         return None
     view = view_of(facts.model, args.json_model_override_args)
     latent = view is not None and is_latent(view)
-    if capability[0] == 9 or (capability[0] == 8 and not latent):
+    if facts.gpu.is_cuda and (capability[0] == 9 or (capability[0] == 8 and not latent)):
         return None
+    missing = f"compute capability {capability[0]}.{capability[1]}" if facts.gpu.is_cuda else "ROCm"
     for field in ATTENTION_FIELDS:
         replaced = field == "attention_backend" and args.kv_cache_dtype == "fp8_e5m2"  # RUN009: by triton
         if getattr(args, field) == "fa3" and not replaced:
             return Refusal(
-                f"fa3 has no kernels for compute capability {capability[0]}.{capability[1]}",
+                f"fa3 has no kernels for {missing}",
                 field,
                 offers=unset_backend(args, "fa3"),
             )
+    return None
+
+
+@rule("RUN025", stage="plan")
+def check_torch_native_drafts(args: ServerArgs, facts: Facts) -> Outcome:
+    """What: attention_backend=torch_native does not verify drafts: with a speculative algorithm the server ends in its
+        warm-up.
+    Why: it reads the lengths of prefixes, which a batch of drafts does not have (sgl-project/sglang#36352).
+    Upstream: layers/attention/torch_native_backend.py, 0.5.2; 0.5.21:101-113.
+    Example: model=qwen3_8b speculative_algorithm=NGRAM attention_backend=torch_native -> refused"""
+    if args.speculative_algorithm is None:
+        return None
+    for field in ATTENTION_FIELDS:
+        if getattr(args, field) == "torch_native":
+            return Refusal("torch_native does not verify drafts", field, offers=unset_backend(args, "torch_native"))
     return None
 
 

@@ -16,12 +16,13 @@ from sglang_hydra.rules.checks.model_config import (
     stored_config,
     stored_quantization,
 )
-from sglang_hydra.rules.checks.releases import Arguments
+from sglang_hydra.rules.checks.releases import Arguments, Unknown
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
 from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 
 _BLOCK_METHODS = ("fp8", "blockwise_int8", "blockwise-int8", "awq", "awq_marlin", "gptq", "gptq_marlin")
+_READS_PARAMETERS = ("awq", "awq_marlin", "gptq", "gptq_marlin", "moe_wna16")
 _FP8_METHODS = ("fp8", "compressed-tensors", "compressed_tensors")
 # Offers name at most this number of ranks. SGLang accepts any number, even a mistyped one.
 _MOST_RANKS = 4096
@@ -102,6 +103,53 @@ def _fewer_cuts(args: Arguments, view: ConfigView) -> Iterator[tuple[str, JsonDi
     for size in reversed(_divisors(args.tp_size)):
         if size < args.tp_size and size % unit == 0:
             yield f"tp_size={size}", {"tp_size": size}
+
+
+@rule("RUN023", stage="plan")
+def check_parameters_of_a_format(args: ServerArgs, facts: Facts) -> Outcome:
+    """What: warns of quantization=awq, gptq, their Marlin kernels or moe_wna16 for a checkpoint that names no format.
+    Why: their parameters are read from config.json or quantize_config.json; without both the server stops with "Cannot
+        find the config file", once the weights are fetched.
+    Upstream: model_loader/weight_utils.py:198, 0.5.2; 0.5.23:389.
+    Example: model=qwen3_8b quantization=awq -> warned"""
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or args.quantization not in _READS_PARAMETERS or stored_quantization(args, facts) is not None:
+        return None
+    return Notice(
+        f"quantization={args.quantization} reads its parameters from the checkpoint, whose config.json names no format",
+        "quantization",
+        hint="name a checkpoint in this format as model_path; one that has a quantize_config.json works",
+        offers="quantization=null",
+    )
+
+
+@rule("RUN024", stage="plan")
+def check_breakable_graphs(args: Arguments, facts: Facts) -> Outcome:
+    """What: breakable graphs of prefill exclude a memory saver that keeps graphs (SGLANG_MEMORY_SAVER_CUDA_GRAPH=1);
+        those that were asked for also dcp_size above 1.
+    Why: their backend refuses the first while it is made, after the weights are loaded. For dcp_size SGLang leaves them
+        out only where nobody asked for them; the capture reads metadata that it does not have
+        (sgl-project/sglang#38943).
+    Upstream: model_executor/runner_backend/breakable_cuda_graph_backend.py:83-92, 0.5.21.
+    Example: gpu=h100 model=qwen3_8b enable_memory_saver=true engine.env.SGLANG_MEMORY_SAVER_CUDA_GRAPH=1 -> refused"""
+    asked = facts.given.get("cuda_graph_backend_prefill")
+    try:
+        backend = args.cuda_graph_backend_prefill
+    except Unknown:  # an estimate
+        backend = asked
+    keeps_graphs = facts.env.get("SGLANG_MEMORY_SAVER_CUDA_GRAPH", "").lower() in ("1", "true")
+    others = [word for word in ("enable_memory_saver",) if args.enable_memory_saver and keeps_graphs]
+    if asked is not None and int(str(facts.given.get("dcp_size") or 1)) > 1:
+        others.append("dcp_size")
+    if backend != "breakable" or not others:
+        return None
+    said = {"enable_memory_saver": "SGLANG_MEMORY_SAVER_CUDA_GRAPH=1", "dcp_size": "dcp_size above 1"}
+    return Refusal(
+        f"breakable graphs of prefill do not work with {said[others[0]]}",
+        "cuda_graph_backend_prefill",
+        others[0],
+        offers="cuda_graph_backend_prefill=disabled",
+    )
 
 
 @rule("RUN011", stage="plan")

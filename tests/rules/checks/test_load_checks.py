@@ -192,7 +192,49 @@ ROWS = (
     unchanged(
         kernels_at_load.check_flash_attention_3, overrides="gpu=h100 model=qwen3_8b prefill_attention_backend=fa3"
     ),
+    refused(
+        kernels_at_load.check_flash_attention_3,
+        "fa3 has no kernels for ROCm",
+        overrides="gpu=mi300x model=qwen3_8b attention_backend=fa3",
+    ),
+    unchanged(kernels_at_load.check_flash_attention_3, overrides="gpu=mi300x model=qwen3_8b attention_backend=triton"),
+    # parameters of a format; graphs and the memory saver
+    warned(
+        weights_at_load.check_parameters_of_a_format,
+        "names no format",
+        overrides="gpu=h100 model=qwen3_8b quantization=awq",
+    ),
+    unchanged(
+        weights_at_load.check_parameters_of_a_format,
+        overrides="gpu=h100 model=qwen3_8b quantization=awq model.config.quantization_config.quant_method=awq",
+    ),
+    refused(
+        weights_at_load.check_breakable_graphs,
+        "breakable graphs",
+        overrides="gpu=h100 model=qwen3_8b enable_memory_saver=true cuda_graph_backend_prefill=breakable "
+        "engine.env.SGLANG_MEMORY_SAVER_CUDA_GRAPH=1 engine.version=0.5.23",
+    ),
+    unchanged(
+        weights_at_load.check_breakable_graphs,
+        overrides="gpu=h100 model=qwen3_8b enable_memory_saver=true cuda_graph_backend_prefill=breakable "
+        "engine.version=0.5.23",
+    ),
+    refused(
+        weights_at_load.check_breakable_graphs,
+        "dcp_size above 1",
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 dcp_size=8 cuda_graph_backend_prefill=breakable "
+        "engine.version=0.5.23",
+    ),
     # drafts
+    refused(
+        kernels_at_load.check_torch_native_drafts,
+        "does not verify drafts",
+        overrides="gpu=h100 model=qwen3_8b speculative_algorithm=NGRAM attention_backend=torch_native",
+    ),
+    unchanged(
+        kernels_at_load.check_torch_native_drafts,
+        overrides="gpu=h100 model=qwen3_8b speculative_algorithm=NGRAM attention_backend=triton",
+    ),
     warned(
         kernels_at_load.check_draft_model,
         "EAGLE has no draft model",

@@ -16,7 +16,7 @@ from sglang_hydra.rules.checks.model_config import (
     stored_config,
     stored_quantization,
 )
-from sglang_hydra.rules.checks.releases import Arguments, Unknown
+from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
 from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
@@ -132,11 +132,8 @@ def check_breakable_graphs(args: Arguments, facts: Facts) -> Outcome:
         (sgl-project/sglang#38943).
     Upstream: model_executor/runner_backend/breakable_cuda_graph_backend.py:83-92, 0.5.21.
     Example: gpu=h100 model=qwen3_8b enable_memory_saver=true engine.env.SGLANG_MEMORY_SAVER_CUDA_GRAPH=1 -> refused"""
-    asked = facts.given.get("cuda_graph_backend_prefill")
-    try:
-        backend = args.cuda_graph_backend_prefill
-    except Unknown:  # an estimate
-        backend = asked
+    asked = facts.given.get("cuda_graph_backend_prefill")  # known in an estimate too
+    backend = args.cuda_graph_backend_prefill if asked is None else asked
     keeps_graphs = facts.env.get("SGLANG_MEMORY_SAVER_CUDA_GRAPH", "").lower() in ("1", "true")
     others = [word for word in ("enable_memory_saver",) if args.enable_memory_saver and keeps_graphs]
     if asked is not None and int(str(facts.given.get("dcp_size") or 1)) > 1:

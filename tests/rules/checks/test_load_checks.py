@@ -212,7 +212,8 @@ ROWS = (
         weights_at_load.check_breakable_graphs,
         "breakable graphs",
         overrides="gpu=h100 model=qwen3_8b enable_memory_saver=true cuda_graph_backend_prefill=breakable "
-        "engine.env.SGLANG_MEMORY_SAVER_CUDA_GRAPH=1 engine.version=0.5.23",
+        "engine.version=0.5.23",
+        env={"SGLANG_MEMORY_SAVER_CUDA_GRAPH": "1"},
     ),
     unchanged(
         weights_at_load.check_breakable_graphs,

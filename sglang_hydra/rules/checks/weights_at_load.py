@@ -112,8 +112,9 @@ def check_parameters_of_a_format(args: ServerArgs, facts: Facts) -> Outcome:
         find the config file", once the weights are fetched.
     Upstream: model_loader/weight_utils.py:198, 0.5.2; 0.5.23:389.
     Example: model=qwen3_8b quantization=awq -> warned"""
-    view = view_of(facts.model, args.json_model_override_args)
-    if view is None or args.quantization not in _READS_PARAMETERS or stored_quantization(args, facts) is not None:
+    if args.quantization not in _READS_PARAMETERS:
+        return None
+    if view_of(facts.model, args.json_model_override_args) is None or stored_quantization(args, facts) is not None:
         return None
     return Notice(
         f"quantization={args.quantization} reads its parameters from the checkpoint, whose config.json names no format",

@@ -15,6 +15,7 @@ from sglang_hydra.convert.export.docker import (
 )
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.convert.export.job import HEAD, RANK, Artifact, Job, Mount
+from sglang_hydra.convert.export.manifest import manifest
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, compose
 from sglang_hydra.convert.export.variables import KEY_WHY
 from sglang_hydra.fit.host import SHARED_GIB
@@ -25,8 +26,8 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.yaml_text import Block, yaml_text
 
-_HEALTH_S, _EACH_S = 30, 30
-"""Seconds that /health may take (it generates a token, and queues for it), and seconds between two requests."""
+_HEALTH_S = 30
+"""Seconds that /health may take: it generates a token, and queues for it."""
 
 
 def export(job: Job) -> Artifact:
@@ -50,27 +51,20 @@ def service(
     ``flags`` replace those of the job. Without ``published`` only other services reach it."""
     settings = job.plan.nodes.launch
     ask = f"import urllib.request as ask; ask.urlopen('http://127.0.0.1:{job.port}/health', timeout={_HEALTH_S})"
-    return {
-        "image": _image(job),
-        "command": [in_command(job, word) for word in _words(job, flags)],
-        "init": True,
-        "ipc": "host",
-        "shm_size": f"{SHARED_GIB}g",
-        "ulimits": {"memlock": -1, "stack": 67108864},
-        **({"network_mode": "host"} if host_network else _network(job, published)),
-        "volumes": [_cache(job), *map(_volume, job.mounts)],
-        "environment": environment(job),
-        **_devices(job, gpu_ids),
-        "restart": "unless-stopped",
-        "stop_grace_period": f"{math.ceil(settings.stop_timeout)}s",
-        "healthcheck": {
-            "test": ["CMD", "python3", "-c", ask],
-            "interval": f"{_EACH_S}s",
-            "timeout": f"{_HEALTH_S + 5}s",
-            "retries": 3,
-            "start_period": f"{math.ceil(settings.ready_timeout)}s",
-        },
-    }
+    host_network = host_network or needs_host_network(job)
+    return manifest(
+        "compose_service",
+        image=_image(job),
+        command=[in_command(job, word) for word in _words(job, flags)],
+        shared=SHARED_GIB,
+        network={"network_mode": "host"} if host_network else {"ports": [published_port(job)]} if published else {},
+        volumes=[_cache(job), *map(_volume, job.mounts)],
+        environment=environment(job),
+        devices=_devices(job, gpu_ids),
+        grace=math.ceil(settings.stop_timeout),
+        ask=ask,
+        ready=math.ceil(settings.ready_timeout),
+    )
 
 
 def _words(job: Job, flags: Sequence[Word] | None) -> list[Word]:
@@ -100,12 +94,6 @@ def _image(job: Job) -> str:
     # Compose parses the message too, so it contains no braces or dollars.
     message = re.sub(r"[^\w .,:()=/-]", "", missing_image(job.plan).message)
     return f"${{{IMAGE_VARIABLE}:?{message}}}"
-
-
-def _network(job: Job, published: bool) -> dict[str, object]:
-    if needs_host_network(job):
-        return {"network_mode": "host"}
-    return {"ports": [published_port(job)]} if published else {}
 
 
 def _cache(job: Job) -> dict[str, object]:

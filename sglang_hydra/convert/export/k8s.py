@@ -12,9 +12,10 @@ from sglang_hydra.compose.settings.launch import K8sNode
 from sglang_hydra.convert.export.docker import driver_lines, require_container_vendor
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job, Mount
+from sglang_hydra.convert.export.manifest import manifest
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes
 from sglang_hydra.convert.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_WHY
-from sglang_hydra.convert.made_for import ANNOTATION, made_for
+from sglang_hydra.convert.made_for import made_for
 from sglang_hydra.fit.host import PROCESS_GIB, SHARED_GIB, HostMemory
 from sglang_hydra.planning.making.memory import node_memory
 from sglang_hydra.planning.passing import fabric
@@ -23,15 +24,12 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.yaml_text import Block, yaml_text
 
-GROUP = "leaderworkerset.x-k8s.io/v1"
 LEADER_ADDRESS, WORKER_INDEX = "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX"
 """LeaderWorkerSet sets them in every container of a group; the second one since its release 0.6."""
 NEEDS_GROUPS = "Needs LeaderWorkerSet 0.6 or newer in the cluster"
 
-_STARTUP_EACH_S, _LIVE_EACH_S, _HEALTH_S = 10, 60, 30
-"""Seconds between two requests to /health during startup and later, and its timeout: it generates a token, which takes
-a second on an idle server and queues on a busy one (SGLang itself gives up after 20 s)."""
-
+_STARTUP_EACH_S = 10
+"""Seconds between two requests to /health during startup, as in manifest.yaml."""
 _GRACE_S = 30
 DISK_GIB = 10
 """Disk of a node for compiled kernels and logs: a choice, not a measurement."""
@@ -60,30 +58,19 @@ def export(job: Job) -> Artifact:
     leader, worker = ({**labels(job), "role": role} for role in ("leader", "worker"))
     workload = leader_worker_set(job, pod, metadata(job), leader, worker) if several else _deployment(job, pod)
     documents = [*claim(job, shared=several), workload, service(job)]
-    text = commented(job.header("k8s", *_more(job))) + manifest(job, documents)
+    text = commented(job.header("k8s", *_more(job))) + documents_text(job, documents)
     return Artifact(text, tuple(findings(job)))
 
 
-def manifest(job: Job, documents: Sequence[JsonObject]) -> str:
+def documents_text(job: Job, documents: Sequence[JsonObject]) -> str:
     """Returns the documents as YAML, each in the requested namespace."""
     namespace = _settings(job).namespace
     inside = {"namespace": namespace} if namespace else {}
     return yaml_text([{**each, "metadata": {**each["metadata"], **inside}} for each in documents])
 
 
-def _deployment(job: Job, pod: dict[str, object]) -> dict[str, object]:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(job),
-        "spec": {
-            "replicas": 1,
-            # A second server would wait for the GPUs of the first one.
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": labels(job)},
-            "template": {"metadata": {"labels": labels(job)}, "spec": serving(job, pod)},
-        },
-    }
+def _deployment(job: Job, pod: dict[str, object]) -> JsonDict:
+    return manifest("deployment", metadata=metadata(job), labels=labels(job), pod=serving(job, pod))
 
 
 def leader_worker_set(
@@ -93,91 +80,48 @@ def leader_worker_set(
     leader_labels: Mapping[str, str],
     worker_labels: Mapping[str, str],
     servers: int = 1,
-) -> dict[str, object]:
-    """Builds ``servers`` groups of pods, each with the nodes of one server. LeaderWorkerSet makes a Service with its
-    own name, in which leader N is NAME-N.NAME."""
-    leader = {"metadata": {"labels": leader_labels}, "spec": serving(job, pod)}
-    worker = {"metadata": {"labels": worker_labels}, "spec": pod}
-    return {
-        "apiVersion": GROUP,
-        "kind": "LeaderWorkerSet",
-        "metadata": metadata,
-        "spec": {
-            "replicas": servers,
-            "startupPolicy": "LeaderCreated",
-            "leaderWorkerTemplate": {
-                "size": job.nodes,
-                # A rank that ends takes all others with it.
-                "restartPolicy": "RecreateGroupOnPodRestart",
-                "leaderTemplate": leader,
-                "workerTemplate": worker,
-            },
-        },
-    }
+) -> JsonDict:
+    """Builds ``servers`` groups of pods, each with the nodes of one server."""
+    named = {"metadata": metadata, "leader_labels": leader_labels, "worker_labels": worker_labels}
+    pods = {"leader": serving(job, pod), "worker": pod}
+    return manifest("leader_worker_set", servers=servers, nodes=job.nodes, **named, **pods)
 
 
 def service(job: Job) -> JsonDict:
-    role = {"role": "leader"} if job.nodes > 1 else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": job.name, "labels": labels(job)},
-        "spec": {
-            "selector": {**labels(job), **role},
-            "ports": [{"name": "http", "port": job.port, "targetPort": job.port}],
-        },
-    }
+    selector = {**labels(job), **({"role": "leader"} if job.nodes > 1 else {})}
+    return manifest("service", name=job.name, labels=labels(job), selector=selector, port=job.port)
 
 
-def claim(job: Job, *, shared: bool) -> list[dict[str, object]]:
+def claim(job: Job, *, shared: bool) -> list[JsonDict]:
     """Builds the volume for downloaded weights, for one pod or ``shared`` by several; none for a local model."""
     if job.is_local_model:
         return []
-    settings = _settings(job)
-    named = {"storageClassName": settings.storage_class} if settings.storage_class else {}
+    settings, access = _settings(job), "ReadWriteMany" if shared else "ReadWriteOnce"
     size: int = settings.cache_gib or _weights_gib(job)
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": _cache_name(job), "labels": labels(job)},
-            "spec": {
-                "accessModes": ["ReadWriteMany" if shared else "ReadWriteOnce"],
-                **named,
-                "resources": {"requests": {"storage": f"{size}Gi"}},
-            },
-        }
-    ]
+    named = {"name": _cache_name(job), "labels": labels(job), "storage_class": settings.storage_class or None}
+    return [manifest("claim", **named, access=access, size=size)]
 
 
-def pod_of(job: Job) -> dict[str, object]:
-    own_network = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if _is_rdma(job) else {}
+def pod_of(job: Job) -> JsonDict:
     cache = {"name": "cache", "persistentVolumeClaim": {"claimName": _cache_name(job)}}
     mounts = [(f"files-{number}", mount) for number, mount in enumerate(job.mounts)]
-    volumes = [
-        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{SHARED_GIB}Gi"}},
-        *([] if job.is_local_model else [cache]),
-        *({"name": name, "hostPath": _host_path(mount)} for name, mount in mounts),
-    ]
-    seen = [
-        {"name": "shm", "mountPath": "/dev/shm"},
-        *([] if job.is_local_model else [{"name": "cache", "mountPath": job.cache}]),
-        *({"name": name, "mountPath": mount.path, "readOnly": not mount.writable} for name, mount in mounts),
-    ]
-    grace = max(math.ceil(job.plan.nodes.launch.stop_timeout), _GRACE_S)
-    container = {
-        "name": "sglang",
-        "image": job.image.image if job.image else None,  # check_settings refuses the second
+    volumes: list[JsonDict] = [] if job.is_local_model else [cache]
+    seen: list[JsonDict] = [] if job.is_local_model else [{"name": "cache", "mountPath": job.cache}]
+    return manifest(
+        "pod",
+        grace=max(math.ceil(job.plan.nodes.launch.stop_timeout), _GRACE_S),
+        network={"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if _is_rdma(job) else {},
+        nodes=_nodes(job),
+        image=job.image.image if job.image else None,  # check_settings refuses the second
         **_command(job),
-        "env": [*_literal_env(job), *secret_env(job)],
-        "ports": [{"name": "http", "containerPort": job.port}],
-        "resources": _resources(job),
-        **_security(job),
-        "volumeMounts": seen,
-    }
-    # Otherwise Kubernetes sets SGLANG_..._PORT and others for the Service, which look like SGLang's variables.
-    base = {"enableServiceLinks": False, "terminationGracePeriodSeconds": grace, **own_network}
-    return {**base, **_nodes(job), "containers": [container], "volumes": volumes}
+        env=[*_literal_env(job), *secret_env(job)],
+        port=job.port,
+        resources=_resources(job),
+        security=_security(job),
+        mounts=[*seen, *({"name": n, "mountPath": m.path, "readOnly": not m.writable} for n, m in mounts)],
+        shared=SHARED_GIB,
+        volumes=[*volumes, *({"name": name, "hostPath": _host_path(mount)} for name, mount in mounts)],
+    )
 
 
 def _nodes(job: Job) -> JsonDict:
@@ -196,23 +140,11 @@ def _nodes(job: Job) -> JsonDict:
     }
 
 
-def serving(job: Job, pod: JsonDict) -> dict[str, object]:
+def serving(job: Job, pod: JsonDict) -> JsonDict:
     """Adds probes to the pod that answers requests."""
-    health = {"path": "/health", "port": job.port}
     budget = math.ceil(job.plan.nodes.launch.ready_timeout / _STARTUP_EACH_S)
-    later = {"httpGet": health, "timeoutSeconds": _HEALTH_S, "periodSeconds": _LIVE_EACH_S, "failureThreshold": 3}
-    probes = {
-        "startupProbe": {
-            "httpGet": health,
-            "timeoutSeconds": _HEALTH_S,
-            "periodSeconds": _STARTUP_EACH_S,
-            "failureThreshold": max(budget, 1),
-        },
-        "readinessProbe": {**later, "periodSeconds": _LIVE_EACH_S // 2},
-        "livenessProbe": later,
-    }
     [container] = pod["containers"]
-    return {**pod, "containers": [{**container, **probes}]}
+    return {**pod, "containers": [{**container, **manifest("probes", port=job.port, budget=max(budget, 1))}]}
 
 
 def _command(job: Job) -> dict[str, list[str]]:
@@ -300,15 +232,8 @@ def _host_path(mount: Mount) -> Mapping[str, str]:
 
 
 def metadata(job: Job) -> JsonDict:
-    return {
-        "name": job.name,
-        "labels": labels(job),
-        "annotations": {
-            "sglang-hydra/plan": job.plan.server_id,
-            "sglang-hydra/version": job.plan.engine.version,
-            ANNOTATION: made_for(job.plan),
-        },
-    }
+    made = {"plan": job.plan.server_id, "version": job.plan.engine.version, "made_for": made_for(job.plan)}
+    return manifest("metadata", name=job.name, labels=labels(job), **made)
 
 
 def labels(job: Job) -> dict[str, str]:

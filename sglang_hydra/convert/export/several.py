@@ -15,6 +15,7 @@ from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
 from sglang_hydra.convert.export import compose, k8s
 from sglang_hydra.convert.export.docker import driver_lines, require_container_vendor
 from sglang_hydra.convert.export.job import Artifact, Job, is_public, job_of
+from sglang_hydra.convert.export.manifest import manifest
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes, typed
 from sglang_hydra.convert.export.variables import KEY_WHY, key_program, without_secrets
 from sglang_hydra.convert.made_for import TITLE, made_for_all
@@ -144,23 +145,21 @@ def located(word: str) -> Word:
     return Variable(found[1], found[2], "http://") if found else word
 
 
-def _router_service(topology: Topology, words: Sequence[str], own_network: bool) -> dict[str, object]:
+def _router_service(topology: Topology, words: Sequence[str], own_network: bool) -> JsonDict:
     router = topology.router
     published = f"{router.port}:{router.port}"
     network = {"ports": [published if is_public(router.host) else f"127.0.0.1:{published}"]}
-    beside = [server for server in topology.servers if server.nodes == (0,)]
-    names = [f"{server.role}-{server.index}" for server in beside]
+    names = [f"{server.role}-{server.index}" for server in topology.servers if server.nodes == (0,)]
     key = {KEY_VARIABLE: f"${{{KEY_VARIABLE}:?a secret, which is not written down here}}"}
-    return {
-        "image": ROUTER_IMAGE,
-        "command": list(words),
-        "init": True,
-        **(network if own_network else {"network_mode": "host"}),
-        **({"environment": key} if is_keyed(topology) else {}),
-        **({"depends_on": {name: {"condition": "service_healthy"} for name in names}} if names else {}),
-        "restart": "unless-stopped",
-        **({"profiles": ["node0"]} if topology.nodes > 1 else {}),
-    }
+    return manifest(
+        "compose_router",
+        image=ROUTER_IMAGE,
+        command=list(words),
+        network=network if own_network else {"network_mode": "host"},
+        environment=key if is_keyed(topology) else None,
+        servers={name: {"condition": "service_healthy"} for name in names} or None,
+        profiles=["node0"] if topology.nodes > 1 else None,
+    )
 
 
 def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequence[str]) -> Artifact:
@@ -177,7 +176,7 @@ def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequen
     needs = [k8s.NEEDS_GROUPS + "."] if any(member.job.nodes > 1 for member in members) else []
     needs += [] if first.is_local_model else ["Needs a storage class that several nodes can write to."]
     lines = _header("k8s", topology, first, overrides, reach, *k8s.nodes_line(first), k8s.secret_line(first), *needs)
-    return Artifact(commented(lines) + k8s.manifest(first, documents), tuple(k8s.findings(first, alone=False)))
+    return Artifact(commented(lines) + k8s.documents_text(first, documents), tuple(k8s.findings(first, alone=False)))
 
 
 def _pod_host(member: Member) -> str:
@@ -190,66 +189,35 @@ def _set_name(job: Job, role: str) -> str:
     return f"{job.name}-{role}"
 
 
-def _stateful_set(role: str, servers: Sequence[Member]) -> list[dict[str, object]]:
+def _stateful_set(role: str, servers: Sequence[Member]) -> list[JsonDict]:
     """Returns the equal servers of one role, each with a stable name."""
     job = servers[0].job
     name, labels = _set_name(job, role), {**k8s.labels(job), "role": role}
-    ports = [{"name": "http", "port": job.port}]
-    if role == PREFILL:
-        ports.append({"name": "bootstrap", "port": servers[0].bootstrap_port})
     metadata = {**k8s.metadata(job), "name": name, "labels": labels}
     if job.nodes > 1:
         return [k8s.leader_worker_set(job, k8s.pod_of(job), metadata, labels, labels, len(servers))]
-    spec = {
-        "serviceName": name,
-        "replicas": len(servers),
-        "podManagementPolicy": "Parallel",
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": k8s.serving(job, k8s.pod_of(job))},
-    }
-    # The router queries them before they are ready.
-    found = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": labels, "ports": ports}
+    pod, ports = k8s.serving(job, k8s.pod_of(job)), [{"name": "bootstrap", "port": servers[0].bootstrap_port}]
+    named = {"name": name, "labels": labels}
     return [
-        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec},
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels}, "spec": found},
+        manifest("stateful_set", **named, metadata=metadata, servers=len(servers), pod=pod),
+        manifest("headless_service", **named, port=job.port, more_ports=ports if role == PREFILL else []),
     ]
 
 
-def _router_deployment(topology: Topology, job: Job, words: Sequence[str]) -> list[dict[str, object]]:
-    labels = {**k8s.labels(job), "role": "router"}
-    port = topology.router.port
+def _router_deployment(topology: Topology, job: Job, words: Sequence[str]) -> list[JsonDict]:
+    labels, port = {**k8s.labels(job), "role": "router"}, topology.router.port
     secret = [entry for entry in k8s.secret_env(job) if entry["name"] == KEY_VARIABLE]
-    health: dict[str, object] = {"httpGet": {"path": "/health", "port": port}, "periodSeconds": _ROUTER_EACH_S}
-    budget = math.ceil(_startup_s(topology) / _ROUTER_EACH_S)
-    container: dict[str, object] = {
-        "name": "router",
-        "image": ROUTER_IMAGE,
-        "command": [Block(kubernetes(word)) if "\n" in word else kubernetes(word) for word in words],
-        **({"env": secret} if is_keyed(topology) else {}),
-        "ports": [{"name": "http", "containerPort": port}],
-        "startupProbe": {**health, "failureThreshold": max(budget, 1)},
-        "readinessProbe": health,
-    }
-    spec = {
-        "replicas": 1,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"enableServiceLinks": False, "containers": [container]}},
-    }
-    ports = [{"name": "http", "port": port, "targetPort": port}]
-    return [
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": f"{job.name}-router", "labels": labels},
-            "spec": spec,
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": job.name, "labels": labels},
-            "spec": {"selector": labels, "ports": ports},
-        },
-    ]
+    deployment = manifest(
+        "router_deployment",
+        name=f"{job.name}-router",
+        labels=labels,
+        image=ROUTER_IMAGE,
+        command=[Block(kubernetes(word)) if "\n" in word else kubernetes(word) for word in words],
+        env=secret if is_keyed(topology) else None,
+        port=port,
+        budget=max(math.ceil(_startup_s(topology) / _ROUTER_EACH_S), 1),
+    )
+    return [deployment, manifest("service", name=job.name, labels=labels, selector=labels, port=port)]
 
 
 def _router_words(topology: Topology, members: Sequence[Member], host: Callable[[Member], str]) -> list[str]:

@@ -66,40 +66,36 @@ def fields_of(written: str, variables: Mapping[str, Value]) -> list[str]:
 
 def text_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> str:
     """Expands a word without splitting, as in an assignment or a target."""
-    return "".join(
-        value if isinstance(value, str) else " ".join(value) for value, _ in _pieces(written, variables, depth)
-    )
+    return "".join(map(_joined, (value for value, _ in _pieces(written, variables, depth))))
 
 
 def replaced(text: str, variables: Mapping[str, Value]) -> str:
     """Replaces variables in a text, as in a heredoc; keeps quotes."""
-    made: list[str] = []
-    at = length = 0
-    while at < len(text) and length < len(text) + _LONGEST:
-        if text[at] == "\\" and at + 1 < len(text):
-            made.append("" if text[at + 1] == "\n" else text[at + 1] if text[at + 1] in "$`\\" else text[at : at + 2])
-            at += 2
-        elif text[at] in "$`":
-            value, at = _expansion(text, at, variables, 0)
-            made.append(value if isinstance(value, str) else " ".join(value))
-            length += len(made[-1])
-        else:
-            made.append(text[at])
-            at += 1
-    return "".join(made)
+    pieces = _up_to(2 * len(text) + _LONGEST, _double(text, variables, 0, escaped="$`\\\n"))
+    return "".join(map(_joined, (value for value, _ in pieces)))
 
 
-def _pieces(written: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
-    """Yields each piece of a word, and whether it was quoted; stops at the longest length."""
-    room = _LONGEST
-    for value, quoted in _all_pieces(written, variables, depth):
+def _joined(value: Value) -> str:
+    return value if isinstance(value, str) else " ".join(value)
+
+
+_Pieces = Iterator[tuple[Value, bool]]
+"""The pieces of a word, and whether each was quoted."""
+
+
+def _pieces(written: str, variables: Mapping[str, Value], depth: int) -> _Pieces:
+    return _up_to(_LONGEST, _all_pieces(written, variables, depth))
+
+
+def _up_to(room: int, pieces: _Pieces) -> _Pieces:
+    for value, quoted in pieces:
         room -= len(value) if isinstance(value, str) else sum(map(len, value)) + len(value)
         if room < 0:
             return
         yield value, quoted
 
 
-def _all_pieces(written: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
+def _all_pieces(written: str, variables: Mapping[str, Value], depth: int) -> _Pieces:
     at = 0
     while at < len(written):
         char = written[at]
@@ -109,12 +105,8 @@ def _all_pieces(written: str, variables: Mapping[str, Value], depth: int) -> Ite
         elif char == "'":
             yield written[at + 1 : end].removesuffix("'"), True
         elif written.startswith("$'", at):
-            yield (
-                re.sub(
-                    r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), written[at + 2 : end].removesuffix("'")
-                ),
-                True,
-            )
+            inner = written[at + 2 : end].removesuffix("'")
+            yield re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), inner), True
         elif char == "~" and at == 0 and written[1:2] in ("", "/"):
             yield variables.get("HOME", "~"), True
         elif char == '"':
@@ -129,12 +121,12 @@ def _all_pieces(written: str, variables: Mapping[str, Value], depth: int) -> Ite
         at = end
 
 
-def _double(inner: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
+def _double(inner: str, variables: Mapping[str, Value], depth: int, escaped: str = '$`"\\\n') -> _Pieces:
     at = 0
     yield "", True
     while at < len(inner):
         char = inner[at]
-        if char == "\\" and inner[at + 1 : at + 2] in ("$", "`", '"', "\\", "\n"):
+        if char == "\\" and inner[at + 1 : at + 2] in tuple(escaped):
             yield inner[at + 1].replace("\n", ""), True
             at += 2
         elif char == OPEN:
@@ -143,7 +135,7 @@ def _double(inner: str, variables: Mapping[str, Value], depth: int) -> Iterator[
             at = end
         elif char in "$`":
             value, at = _expansion(inner, at, variables, depth)
-            yield (value, False) if isinstance(value, list) else (value, True)
+            yield value, not isinstance(value, list)
         else:
             yield char, True
             at += 1
@@ -212,29 +204,29 @@ def _known(name: str, variables: Mapping[str, Value], written: str) -> Value:
 
 
 def _computed(expression: str, variables: Mapping[str, Value], written: str) -> str:
-    """Computes + - * / % over whole numbers and variables."""
+    """Computes with whole numbers and variables: + - * / %, comparisons, && and ||."""
     names = {name: value for name, value in variables.items() if isinstance(value, str) and _is_number(value)}
     expression = re.sub(r"\$\{[^{}]*[^\w{}][^{}]*\}", lambda found: text_of(found[0], variables), expression)
     plain = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda found: str(names.get(found[1], found[0])), expression)
-    plain = _TERNARY.sub(r"(\2) if (\1) else (\3)", plain.strip())
+    plain = _TERNARY.sub(r"(\2) if (\1) else (\3)", plain.strip()).replace("&&", " and ").replace("||", " or ")
     try:
         return str(_number(ast.parse(plain.replace("/", "//"), mode="eval").body))
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
         return opened(written)
 
 
-def _number(node: ast.expr, depth: int = 0) -> int:
+def _number(node: ast.expr) -> int:
     """Evaluates an expression. Raises ValueError unless it uses only whole numbers."""
-    if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1 << 62:
-        return node.value
-    if depth < 50 and isinstance(node, ast.BinOp) and (compute := _COMPUTING.get(type(node.op))):
-        return compute(_number(node.left, depth + 1), _number(node.right, depth + 1))
-    if depth < 50 and isinstance(node, ast.Compare) and len(node.ops) == 1:
-        compare = _COMPUTING.get(type(node.ops[0]))
-        if compare is not None:
-            return int(compare(_number(node.left, depth + 1), _number(node.comparators[0], depth + 1)))
-    if depth < 50 and isinstance(node, ast.IfExp):
-        return _number(node.body if _number(node.test, depth + 1) else node.orelse, depth + 1)
+    match node:
+        case ast.Constant(value) if type(value) is int and abs(value) < 1 << 62:
+            return value
+        case ast.BinOp(left, how, right) | ast.Compare(left, [how], [right]) if type(how) in _COMPUTING:
+            return int(_COMPUTING[type(how)](_number(left), _number(right)))
+        case ast.BoolOp(how, values):
+            answers = (_number(value) != 0 for value in values)
+            return int(all(answers) if isinstance(how, ast.And) else any(answers))
+        case ast.IfExp(test, body, orelse):
+            return _number(body if _number(test) else orelse)
     raise ValueError("no whole number")
 
 
@@ -246,7 +238,6 @@ _NUMERIC: Mapping[str, Callable[[int, int], bool]] = {
     "-eq": operator.eq, "-ne": operator.ne, "-lt": operator.lt, "-le": operator.le, "-gt": operator.gt,
     "-ge": operator.ge, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-_COMPARED = re.compile(r"(.+?)\s*(==|!=|<=|>=|<|>)\s*(.+)")
 
 
 def is_test(words: Sequence[str]) -> bool:
@@ -259,28 +250,29 @@ def tested(words: Sequence[str], variables: Mapping[str, Value]) -> bool | None:
     """Returns the answer of a test; None if it is unknown."""
     plain = [word for word in words if word != "!"]
     text = " ".join(plain)
-    arithmetic = text.startswith("((")
-    inner = text[2:-2] if text.startswith(("[[", "((")) else text.removeprefix("test").strip("[] ")
+    is_negated = len(plain) != len(words)
+    if text.startswith("(("):
+        number = _computed(text[2:-2], variables, text)
+        return None if is_open(number) else (number != "0") != is_negated
     holds: bool | None = True
+    inner = text[2:-2] if text.startswith("[[") else text.removeprefix("test").strip("[] ")
     for part in commands_of(re.sub(r"([<>]=?)", r" '\1' ", inner)):
         if not part.joined:
-            holds = compared(part.words, variables, arithmetic=arithmetic)
+            holds = compared(part.words, variables)
         elif holds is not (part.after == "||"):  # else the answer before it decides
-            found, decides = compared(part.words, variables, arithmetic=arithmetic), part.after == "||"
+            found, decides = compared(part.words, variables), part.after == "||"
             holds = found if holds is not None or found is decides else None
-    return holds if holds is None else holds != (len(plain) != len(words))
+    return holds if holds is None else holds != is_negated
 
 
-def compared(words: Sequence[str], variables: Mapping[str, Value], *, arithmetic: bool = False) -> bool | None:
+def compared(words: Sequence[str], variables: Mapping[str, Value]) -> bool | None:
     """Returns the answer of one comparison; None for an unknown value or an unsupported operator."""
     negated = words[:1] == ["!"]
     words = [word.strip("'") if word.strip("'")[:1] in "<>" else word for word in words[negated:]]
-    if arithmetic and (match := _COMPARED.fullmatch(" ".join(words))):
-        words = [part.strip() for part in match.groups()]
     left, sign, right = words if len(words) == 3 else (" ".join(words), "?", "")
     if len(words) == 1 or (len(words) == 2 and words[0] in ("-n", "-z")):
         left, sign = words[-1], words[0] if len(words) == 2 else "-n"
-    value, other = (_text(word, variables, arithmetic) for word in (left, right))
+    value, other = (text_of(word, variables) for word in (left, right))
     answer = None if is_open(value) or is_open(other) else _compare(value, sign, other)
     return None if answer is None else answer != negated
 
@@ -293,10 +285,3 @@ def _compare(value: str, sign: str, other: str) -> bool | None:
         same = fnmatch.fnmatchcase(value, other) if set(other) & set("*?[") else value == other
         return same != (sign == "!=")
     return {"-n": value != "", "-z": value == ""}.get(sign)
-
-
-def _text(word: str, variables: Mapping[str, Value], arithmetic: bool) -> str:
-    """Returns a word's value; in ``(( ))`` a bare name is a variable."""
-    if arithmetic and not is_digits(word):
-        word = word if "$" in word else f"${word}" if word.isidentifier() else f"$(({word}))"
-    return text_of(word, variables)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 
 from sglang_hydra.arguments.every import EVERY
@@ -23,7 +24,6 @@ from sglang_hydra.convert.importing.sources import Source, launches_of, within_b
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.facts.hub import offline
 from sglang_hydra.planning.choosing.catalog import gpu_classes
-from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.budget import check_items
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -32,6 +32,7 @@ from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, short, without_secret_forms
 
 NO_GPU = ("auto", "none", "cpu")
+_VARIABLES = "engine.env."
 _PORT = re.compile(r":(\d{1,5})\Z", re.ASCII)
 
 
@@ -127,8 +128,11 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         nodes["gpu.count"] = launch.gpu_count
     nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **typed.nodes}
     findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings, *_facts_findings(facts, known)]
-    findings += _secret_findings(secrets, secret_variables)
-    planned = {name: _as_meant(name, value) for name, value in known.items()}
+    hidden = {f"{_VARIABLES}{name}": f"${{oc.env:{name}}}" for name in secret_variables}
+    findings += _secret_findings({**secrets, **hidden})
+    # SGLang's command line reads some switches as text: any text, even false, switches them on.
+    is_text = {name: EVERY[name].is_flag and isinstance(value, str) for name, value in known.items()}
+    planned = {name: bool(value) if is_text[name] else value for name, value in known.items()}
     grouped = {name: choice for name, choice in typed.choices.items() if name != "gpu"}
     try:
         classes = gpus or on or _all_classes(launch, known, composer)
@@ -143,8 +147,8 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         choices["model"] = reduced.model
     choices |= {name: choice for name, choice in typed.choices.items() if name not in choices}
     if "model_path" not in secrets:
-        findings += _planned_findings(reduced, known, composer, reduced.plan)
-    nodes |= {f"engine.env.{name}": f"${{oc.env:{name}}}" for name in secret_variables}
+        findings += _planned_findings(reduced, known, composer)
+    nodes |= hidden
     states = tuple(_states(reduced, known, arguments, secrets, extra))
     settings, by_name = {**choices, **overrides, **nodes}, {state.name: state.state for state in states}
     differences = compared(settings, arguments.read_by, by_name, arguments, typed, composer) if on is None else ()
@@ -163,7 +167,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         equal=reduced.equal,
         server_id=reduced.plan.server_id if reduced.plan is not None else None,
         fits=arguments.guess[:2] if arguments.guess is not None else None,
-        findings=tuple(dict.fromkeys(_hidden_in(findings))),
+        findings=tuple(dict.fromkeys(map(_without_passwords, findings))),
         differences=tuple(differences),
         old=arguments.old,
         idle=tuple(arguments.idle),
@@ -194,7 +198,7 @@ def _without_secrets(known: Mapping[str, object], arguments: Arguments) -> tuple
     secrets = {name: API_KEY_REFERENCE for name in SECRET_FIELDS if kept.pop(name, None) is not None}
     secrets |= arguments.secrets
     addresses = [name for name, value in kept.items() if has_secret_form(value)]
-    secrets |= {name: f"${{oc.env:{_variable_for(name)}}}" for name in addresses}
+    secrets |= {name: f"${{oc.env:SGLANG_HYDRA_{name.upper()}}}" for name in addresses}
     return {name: value for name, value in kept.items() if name not in addresses}, secrets
 
 
@@ -215,15 +219,10 @@ def _nodes(
     nodes: dict[str, object] = {}
     if version is not None:
         nodes["engine.version"] = nearest_known(version) or version
-    nodes |= {f"engine.env.{name}": value for name, value in environment.items()}
+    nodes |= {f"{_VARIABLES}{name}": value for name, value in environment.items()}
     if port := _PORT.search(left_open.get("dist_init_addr", "")):
         nodes["launch.head_port"] = int(port[1])
     return nodes | dict(extra)
-
-
-def _as_meant(name: str, value: object) -> object:
-    """Converts a switch that SGLang's command line reads as text: any text, even false, switches it on."""
-    return bool(value) if EVERY[name].is_flag and isinstance(value, str) else value
 
 
 def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer) -> tuple[list[str], list[Finding]]:
@@ -234,14 +233,9 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
         found = ["cpu"]
     if len(found) == 1:
         return found, []
-    hint = "put gpu=... behind the source, or into the file"
-    if found:
-        message = (
-            f"the source names several GPUs ({', '.join(found)}): gpu is left out, so the plan is for this machine"
-        )
-    else:
-        message = "the source names no GPU: gpu is left out, so the plan is for this machine"
-    return found, [Finding("info", "IMP010", message, ("gpu",), hint)]
+    named = f"names several GPUs ({', '.join(found)})" if found else "names no GPU"
+    message = f"the source {named}: gpu is left out, so the plan is for this machine"
+    return found, [Finding("info", "IMP010", message, ("gpu",), "put gpu=... behind the source, or into the file")]
 
 
 def _all_classes(launch: Launch, known: Mapping[str, object], composer: Composer) -> list[str]:
@@ -259,45 +253,28 @@ def _usual_count(gpu: str, composer: Composer) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def _variable_for(name: str) -> str:
-    """Returns the variable that replaces an argument's secret in a file."""
-    return f"SGLANG_HYDRA_{name.upper()}"
-
-
-def _hidden_in(findings: Iterable[Finding]) -> list[Finding]:
-    """Hides tokens and the passwords of addresses in findings."""
-    hide = without_secret_forms
-    return [replace(finding, message=hide(finding.message)).reworded(hide) for finding in findings]
+def _without_passwords(finding: Finding) -> Finding:
+    """Hides tokens and the passwords of addresses."""
+    return replace(finding, message=without_secret_forms(finding.message)).reworded(without_secret_forms)
 
 
 def _environment(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Returns the variables to set, and the names of the secret ones. Omits variables that are known only at run
     time."""
-    kept: dict[str, str] = {}
-    secrets: list[str] = []
-    for name, value in given.items():
-        if is_open(value) or not (name.isascii() and name.isidentifier()) or "\0" in value or not value:
-            continue
-        if is_secret(name.upper(), value):
-            secrets.append(name)
-        else:
-            kept[name] = value
-    return kept, secrets
+    known = {name: value for name, value in given.items() if value and "\0" not in value and not is_open(value)}
+    known = {name: value for name, value in known.items() if name.isascii() and name.isidentifier()}
+    secrets = [name for name, value in known.items() if is_secret(name.upper(), value)]
+    return {name: value for name, value in known.items() if name not in secrets}, secrets
 
 
-def _secret_findings(secrets: Mapping[str, str], variables: Sequence[str]) -> Iterator[Finding]:
-    for name, reference in secrets.items():
+def _secret_findings(references: Mapping[str, str]) -> Iterator[Finding]:
+    for key, reference in references.items():
+        message = f"{key.removeprefix(_VARIABLES)} is a secret: the file refers to {reference}"
         variable = reference.removeprefix("${oc.env:").removesuffix("}")
-        message = f"{name} is a secret: the file refers to {reference}"
-        yield Finding("warning", "IMP009", message, (name,), f"export {variable}=... before it is planned or started")
-    for name in variables:
-        message = f"{name} is a secret: the file refers to ${{oc.env:{name}}}"
-        yield Finding("warning", "IMP009", message, (f"engine.env.{name}",), f"export {name}=... before it is planned")
+        yield Finding("warning", "IMP009", message, (key,), f"export {variable}=... before it is planned or started")
 
 
-def _planned_findings(
-    reduced: Reduced, known: Mapping[str, object], composer: Composer, plan: Plan | None
-) -> Iterator[Finding]:
+def _planned_findings(reduced: Reduced, known: Mapping[str, object], composer: Composer) -> Iterator[Finding]:
     if known.get("model_path") is None and reduced.model is None:
         message = "the source does not say which model: the file needs one"
         yield Finding("error", "IMP006", message, ("model_path",), "put model=... behind the source")
@@ -313,7 +290,7 @@ def _planned_findings(
     if not reduced.equal:
         message = "the preset does not plan to the same server: every argument is kept"
         yield Finding("warning", "IMP012", message)
-    if plan is not None and plan.errors:
+    if (plan := reduced.plan) is not None and plan.errors:
         reasons = "; ".join(f"{finding.id} {finding.message}" for finding in plan.errors[:3])
         verdict = "it would start and then fail" if plan.ok else f"SGLang {plan.engine.version} would refuse it"
         yield Finding("warning", "IMP016", f"on {plan.gpu.name} {verdict}: {reasons}", hint=f"{program()} check FILE")
@@ -342,13 +319,12 @@ def _states(
         elif entry is not None and shown(entry.after) != shown(value):
             yield State(name, value, "overridden", f"{entry.rule} makes it {shown(entry.after)}: {entry.reason}")
         else:
-            yield State(name, value, "kept", _needless(name, reduced, arguments))
+            yield State(name, value, "kept")
     for name, value in reduced.overrides.items():
         if name not in known:
             yield State(name, value, "undone", f"model={reduced.model} sets it, and the source does not")
     for name, value in extra.items():
-        note = _needless(name, reduced, arguments) or f"an argument of SGLang {arguments.version}"
-        yield State(name, value, "extra", note)
+        yield State(name, value, "extra", f"an argument of SGLang {arguments.version}")
     for name, reference in secrets.items():
         yield State(name, reference, "secret")
     for name, written in arguments.left_open.items():
@@ -357,26 +333,17 @@ def _states(
         yield State(name, None, "unknown")
 
 
-def _needless(name: str, reduced: Reduced, arguments: Arguments) -> str:
-    release = f"SGLang {arguments.version or ''}".strip()
-    return f"{release} makes the same server without it" if name in reduced.needless else ""
-
-
 def _named(servers: Sequence[Imported]) -> list[Imported]:
     if len(servers) == 1:
         return list(servers)
     roles = [str(server.arguments.get("disaggregation_mode") or "") for server in servers]
     wanted = [server.name or role or "server" for server, role in zip(servers, roles, strict=True)]
     named: list[Imported] = []
-    for number, (server, name) in enumerate(zip(servers, wanted, strict=True)):
-        role = roles[number]
+    for server, name, role in zip(servers, wanted, roles, strict=True):
         full = f"{name}-{role}" if wanted.count(name) > 1 and role not in ("", "null", name) else name
         taken = {item.name for item in named}
-        count = 2
-        unique = full
-        while unique in taken:
-            unique, count = f"{full}-{count}", count + 1
-        named.append(replace(server, name=unique))
+        numbered = chain([full], (f"{full}-{number}" for number in count(2)))
+        named.append(replace(server, name=next(each for each in numbered if each not in taken)))
     return named
 
 

@@ -4,7 +4,7 @@ exists."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sglang_hydra.arguments.every import canonical_name
@@ -109,6 +109,25 @@ class Launch:
     model: str | None = None
     fault: str | None = None
 
+    def changed(self, change: Callable[[str], str]) -> Launch:
+        """Applies ``change`` to the texts of its words, values, variables, files and mentions."""
+        return replace(
+            self,
+            words=tuple(map(change, self.words)),
+            values=_changed(self.values, change),
+            environment=_changed(self.environment, change),
+            files=_changed(self.files, change),
+            mentions=tuple(map(change, self.mentions)),
+        )
+
+
+def _changed(value: Json, change: Callable[[str], str]) -> Json:
+    if isinstance(value, Mapping):
+        return {key: _changed(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_changed(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value
+
 
 def of_every_node(words: Sequence[str], also: Sequence[str] = ()) -> tuple[str, ...]:
     """Returns the words that are the same on each node of a server, without those of the flags ``also``."""
@@ -143,16 +162,7 @@ def filled(launch: Launch, variables: Mapping[str, str]) -> Launch:
         text = _OPENED.sub(lambda found: _given(found[1], variables) or found[0], text)
         return text if is_open(text) else _NAMED.sub(lambda found: _given(found[0], variables) or found[0], text)
 
-    values = launch.values
-    if values is not None:
-        values = {key: put(_opened_in(value)) if isinstance(value, str) else value for key, value in values.items()}
-    return replace(
-        launch,
-        words=tuple(put(word) for word in launch.words),
-        values=values,
-        environment={name: put(value) for name, value in launch.environment.items()},
-        mentions=tuple(put(text) for text in launch.mentions),
-    )
+    return replace(launch, values=_changed(launch.values, _opened_in)).changed(put)
 
 
 def _given(written: str, variables: Mapping[str, str]) -> str | None:
@@ -197,7 +207,9 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
         if word == "serve" and at and words[at - 1].rpartition("/")[2] == "sglang":
             if any(map(_OF_DIFFUSION.fullmatch, words[at + 1 :])):
                 return None
-            return list(words[: at + 1]), _with_model(list(words[at + 1 :]))
+            flags = list(words[at + 1 :])
+            has_model = bool(flags) and not flags[0].startswith("-")  # sglang serve MODEL
+            return list(words[: at + 1]), ["--model-path", *flags] if has_model else flags
     return _by_image(words) or _of_trainer(words)
 
 
@@ -226,26 +238,20 @@ def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
             flags += _with_value(flag, value) if equals else [flag, *words[at + 1 : end]]
         elif _ENGINE_KWARGS in name and equals:
             flags += _with_value(f"--{name.partition(_ENGINE_KWARGS)[2].replace('_', '-')}", value)
-    of_verl = any(_ENGINE_KWARGS in word or word == _VERLS for word in words)
-    is_one = of_verl or any(word.startswith("--rollout-num-gpus-") or _is_passed(word) for word in words)
+    is_one = any(_ENGINE_KWARGS in word or word == _VERLS or _is_of_slime(word) for word in words)
     return ([], flags) if is_one and words and not words[0].startswith("--") and flags else None
 
 
-def _is_passed(word: str) -> bool:
-    """Returns whether a flag is SGLang's or a trainer's: ``--sglang-only`` of a test run is neither."""
+def _is_of_slime(word: str) -> bool:
+    """Returns whether a flag is a trainer's, or passes one of SGLang's; ``--sglang-only`` of a test does neither."""
     name = word.partition("=")[0].removeprefix("--sglang-").replace("-", "_")
-    own = word.startswith(_OF_FRAMEWORKS)
+    own = word.startswith((*_OF_FRAMEWORKS, "--rollout-num-gpus-"))
     return own or (word.startswith("--sglang-") and canonical_name(name) is not None)
 
 
 def _with_value(flag: str, value: str) -> list[str]:
     """Returns a flag for Hydra's KEY=VALUE: alone for true, nothing for false and null."""
     return [] if value.lower() in ("false", "null") else [flag] if value.lower() == "true" else [flag, value]
-
-
-def _with_model(flags: list[str]) -> list[str]:
-    """Adds the flag to ``sglang serve MODEL``, which names the model without it."""
-    return ["--model-path", *flags] if flags and not flags[0].startswith("-") else flags
 
 
 def _by_image(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
@@ -308,28 +314,10 @@ _DOWN = "\u2025"
 
 
 def elsewhere(launch: Launch) -> Launch:
-    """Moves all paths of a launch below ``ROOT``: in its words, values, variables and files."""
-    return replace(
-        launch,
-        words=tuple(map(_moved, launch.words)),
-        values=None if launch.values is None else _moved_in(launch.values),
-        environment={name: _moved(value) for name, value in launch.environment.items()},
-        files={name: _moved(content) for name, content in launch.files.items()},
-    )
+    """Moves all paths of a launch below ``ROOT``."""
+    return launch.changed(lambda text: _START.sub(f"{ROOT}/", _UP.sub(_DOWN, text)))
 
 
 def as_written(text: str) -> str:
     """Restores the original paths in a text."""
     return text.replace(f"{ROOT}/", "").replace(ROOT, "").replace(_DOWN, "..")
-
-
-def _moved(word: str) -> str:
-    return _START.sub(f"{ROOT}/", _UP.sub(_DOWN, word))
-
-
-def _moved_in(value: object) -> Json:
-    if isinstance(value, Mapping):
-        return {key: _moved_in(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_moved_in(item) for item in value]
-    return _moved(value) if isinstance(value, str) else value

@@ -23,7 +23,7 @@ from sglang_hydra.convert.importing.launches import (
 from sglang_hydra.convert.importing.script import Script
 from sglang_hydra.convert.importing.shell import FOR_PROCESS
 from sglang_hydra.convert.importing.syntax import commands_of
-from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, value_at
 from sglang_hydra.text.words import is_digits
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
@@ -87,10 +87,8 @@ def _walk(node: Json, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[L
         for launch in _of_container(node, pod, place):
             yield launch, pod
     for key, value in node.items():
-        if key in ("command", "args", "env"):
-            continue
-        kept = replace(pod, worker=pod.worker or key in _WORKERS)
-        yield from _walk(value, kept, place, seen)
+        if key not in ("command", "args", "env"):
+            yield from _walk(value, replace(pod, worker=pod.worker or key in _WORKERS), place, seen)
 
 
 def _of_runtime(node: JsonObject, pod: _Pod) -> JsonObject:
@@ -102,20 +100,18 @@ def _of_runtime(node: JsonObject, pod: _Pod) -> JsonObject:
 
 
 def _below(node: JsonObject, pod: _Pod) -> _Pod:
-    metadata = node.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    names = (*pod.names, name) if isinstance(name, str) and name else pod.names
-    mentions = [text for key in _PLACED_BY if key in node for text in _texts(node[key])]
-    if isinstance(metadata, Mapping):
-        mentions += [text for key in _PLACED_BY if key in metadata for text in _texts(metadata[key])]
+    name, uri = value_at(node, "metadata.name"), str(node.get("storageUri") or value_at(node, "model.uri"))
+    above = [each for each in (node, node.get("metadata")) if isinstance(each, Mapping)]
+    mentions = [text for each in above for key in _PLACED_BY if key in each for text in _texts(each[key])]
     size = node.get("size") if "leaderTemplate" in node or "workerTemplate" in node else None
-    multinode = node.get("multinode")  # a service of Dynamo
-    size = multinode.get("nodeCount") if isinstance(multinode, Mapping) else size
-    nodes = size if isinstance(size, int) and not isinstance(size, bool) else pod.nodes
-    model = node.get("model")
-    uri = node.get("storageUri") or (model.get("uri") if isinstance(model, Mapping) else None)
-    hub = str(uri)[len(_HUB) :].partition(":")[0] if str(uri).startswith(_HUB) else pod.model
-    return replace(pod, names=names, mentions=(*pod.mentions, *mentions), nodes=nodes, model=hub)
+    size = value_at(node, "multinode.nodeCount") or size  # the first: a service of Dynamo
+    return replace(
+        pod,
+        names=(*pod.names, name) if isinstance(name, str) and name else pod.names,
+        mentions=(*pod.mentions, *mentions),
+        nodes=size if isinstance(size, int) and not isinstance(size, bool) else pod.nodes,
+        model=uri[len(_HUB) :].partition(":")[0] if uri.startswith(_HUB) else pod.model,
+    )
 
 
 def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
@@ -177,11 +173,9 @@ def launches_of_compose(document: JsonObject, place: str) -> list[Launch]:
             continue
         environment = _compose_environment(service.get("environment"))
         words = [word for key in ("entrypoint", "command") for word in _compose_words(service.get(key))]
-        image = str(service.get("image") or "")
-        texts = tuple(_texts(service.get("deploy")))
-        image = _interpolated(image)
+        image = _interpolated(str(service.get("image") or ""))
         for launch in started(words, environment, f"{place}, service {name}", image, bool(service.get("entrypoint"))):
-            mentions = (*launch.mentions, image, *texts)
+            mentions = (*launch.mentions, image, *_texts(service.get("deploy")))
             count = _compose_gpus(service)
             found.append(replace(launch, kind="compose", name=str(name), mentions=mentions, gpu_count=count))
     return found
@@ -256,13 +250,9 @@ def _with_references(word: str, known: Mapping[str, str], unknown: set[str]) -> 
 
 
 def _compose_environment(value: Json) -> dict[str, str]:
-    pairs = value.items() if isinstance(value, Mapping) else _pairs_in(value)
+    words = [str(word).partition("=")[::2] for word in value] if isinstance(value, list) else []
+    pairs = value.items() if isinstance(value, Mapping) else words
     return {str(name): _interpolated(scalar(item)) for name, item in pairs if item not in (None, "")}
-
-
-def _pairs_in(value: Json) -> list[tuple[str, str]]:
-    words = map(str, value if isinstance(value, list) else ())
-    return [(name, content) for name, _, content in (word.partition("=") for word in words)]
 
 
 def _interpolated(text: str) -> str:
@@ -281,27 +271,19 @@ def _interpolated(text: str) -> str:
 
 
 def _compose_gpus(service: JsonObject) -> int | None:
-    node: Json = service
-    for key in ("deploy", "resources", "reservations", "devices"):
-        node = node.get(key) if isinstance(node, Mapping) else None
-    for device in node if isinstance(node, list) else ():
-        if isinstance(device, Mapping):
-            if isinstance(device.get("device_ids"), list):
-                return len(device["device_ids"])
-            if isinstance(device.get("count"), int):
-                return int(device["count"])
+    devices = value_at(service, "deploy.resources.reservations.devices")
+    for device in devices if isinstance(devices, list) else ():
+        if isinstance(numbers := value_at(device, "device_ids"), list):
+            return len(numbers)
+        if isinstance(count := value_at(device, "count"), int):
+            return int(count)
     return None
 
 
 def _gpus(resources: Json) -> int | None:
-    for part in ("limits", "requests"):
-        wanted = resources.get(part) if isinstance(resources, Mapping) else None
-        if not isinstance(wanted, Mapping):
-            continue
-        for name in _GPU_RESOURCES:
-            if is_digits(str(wanted.get(name, ""))):
-                return int(str(wanted[name]))
-    return None
+    parts = [part for key in ("limits", "requests") if isinstance(part := value_at(resources, key), Mapping)]
+    counts = (str(part.get(name, "")) for part in parts for name in _GPU_RESOURCES)
+    return next((int(count) for count in counts if is_digits(count)), None)
 
 
 def _texts(node: Json, seen: set[int] | None = None, key: str | None = None) -> Iterator[str]:

@@ -11,7 +11,7 @@ from sglang_hydra.arguments.parser import flag_like, parser_of
 from sglang_hydra.convert.frameworks.adapters import servers_in
 from sglang_hydra.convert.importing.launches import Launch, opened, split_launch
 from sglang_hydra.convert.importing.manifests import scalar
-from sglang_hydra.text.json_types import Json, JsonObject
+from sglang_hydra.text.json_types import Json, JsonObject, value_at
 
 _ROLES = ("prefill", "decode", "aggregated")
 _MOST_VARIANTS = 64
@@ -21,7 +21,7 @@ _LEAST_KNOWN = 0.5
 
 def is_recipe(document: Mapping[str, object]) -> bool:
     """Returns whether this is a recipe of srtctl, or a base of other recipes."""
-    return _sglang_block(_base(document)) is not None
+    return isinstance(value_at(_base(document), "backend.sglang_config"), Mapping)
 
 
 def launches_of_recipe(document: Mapping[str, object], place: str) -> list[Launch]:
@@ -72,10 +72,8 @@ def _changed(base: object, change: object, at: int | None = None) -> Json:
 
 
 def _launches_of_base(base: JsonObject, place: str, variant: str) -> Iterator[Launch]:
-    block = _sglang_block(base) or {}
     backend, model, resources = (_mapping(base.get(key)) for key in ("backend", "model", "resources"))
-    identity = _mapping(_mapping(base.get("identity")).get("model"))
-    remarks = ["the sweep is not read: bench -m ... is one"] if "sweep" in base else []
+    block, hub_name = _mapping(backend.get("sglang_config")), value_at(base, "identity.model.repo")
     for role in _ROLES:
         if not isinstance(block.get(role), Mapping):
             continue
@@ -98,8 +96,8 @@ def _launches_of_base(base: JsonObject, place: str, variant: str) -> Iterator[La
             mentions=tuple(str(text) for text in (gpu, model.get("container")) if text),
             gpu_count=gpus if isinstance(gpus, int) else None,
             nodes=_nodes(resources, short, each, gpus),
-            remarks=tuple(remarks),
-            model=identity["repo"] if isinstance(identity.get("repo"), str) else None,
+            remarks=("the sweep is not read: bench -m ... is one",) if "sweep" in base else (),
+            model=hub_name if isinstance(hub_name, str) else None,
         )
 
 
@@ -178,11 +176,6 @@ def _argument(key: str) -> str | None:
 def _base(document: Mapping[str, object]) -> Mapping[str, object]:
     base = document.get("base")
     return base if isinstance(base, Mapping) and "backend" in base else document
-
-
-def _sglang_block(document: Mapping[str, object]) -> JsonObject | None:
-    block = _mapping(document.get("backend")).get("sglang_config")
-    return block if isinstance(block, Mapping) else None
 
 
 def _mapping(value: object) -> JsonObject:

@@ -8,11 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sglang_hydra.arguments.accepted import default_of
-from sglang_hydra.arguments.every import EVERY
-from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.choosing.catalog import Model, models
@@ -23,21 +19,18 @@ from sglang_hydra.text.json_types import JsonDict, JsonObject
 
 SEED = 42
 _PLACE = "the source"
-_ALWAYS_KEPT = ("model_path", "random_seed")  # without the seed another one is drawn each time
 
 
 @dataclass(frozen=True)
 class Reduced:
     """The ``overrides`` on top of the ``model`` preset (None: the model by its path), with their plan for a single GPU
-    class. ``equal``: they plan to the source's server. ``known``: the model's facts are known. ``needless`` are
-    arguments without which the source's own release, asked exactly, makes the same server; they are kept."""
+    class. ``equal``: they plan to the source's server. ``known``: the model's facts are known."""
 
     model: str | None
     overrides: JsonObject
     plan: Plan | None
     equal: bool
     known: bool = True
-    needless: frozenset[str] = frozenset()
 
 
 def preset_for(path: str, composer: Composer) -> Model | None:
@@ -85,7 +78,7 @@ def reduce_to_preset(
     if not is_planned:
         return Reduced(model, overrides, None, same, planner.knows(gpus[0], model, overrides))
     plan = planner.plan(gpus[0], model, overrides)
-    return Reduced(model, overrides, plan, same, plan.model.known, _needless(planner, gpus[0], model, overrides, plan))
+    return Reduced(model, overrides, plan, same, plan.model.known)
 
 
 def _undone(intents: Iterable[Mapping[str, object]], given: Mapping[str, object]) -> dict[str, object]:
@@ -96,28 +89,6 @@ def _undone(intents: Iterable[Mapping[str, object]], given: Mapping[str, object]
         for name, value in intent.items()
         if name not in given and name != "model_path" and value != default_of(name)
     }
-
-
-def _needless(
-    planner: _Planner, gpu: str, model: str | None, overrides: Mapping[str, object], full: Plan
-) -> frozenset[str]:
-    """Returns the arguments at their release's defaults if the server is the same without them."""
-    arguments = release(nearest_known(full.engine.version) or SPECIFIED_VERSION).arguments
-    wanted = {
-        **overrides,
-        **{name: value for name, value in planner.settings.items() if name in EVERY and name not in FIELDS},
-    }
-    found = frozenset(
-        name
-        for name, value in wanted.items()
-        if (argument := arguments.get(name)) is not None and name not in _ALWAYS_KEPT and argument.default == value
-    )
-    if not found or not full.is_exact:
-        return frozenset()
-    settings = {name: value for name, value in planner.settings.items() if name not in found}
-    fewer = {name: value for name, value in overrides.items() if name not in found}
-    tried = _Planner(planner.composer, settings, planner.env).plan(gpu, model, fewer)
-    return found if tried.is_exact and tried.server_id == full.server_id else frozenset()
 
 
 @lru_cache(maxsize=256)

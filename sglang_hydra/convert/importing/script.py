@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from sglang_hydra.convert.importing.expansion import Value, compared, fields_of, is_test, replaced, tested, text_of
+from sglang_hydra.convert.importing.expansion import Value, compared, fields_of, is_test, tested, text_of
 from sglang_hydra.convert.importing.launches import (
     CONTAINERS,
     Launch,
@@ -124,7 +125,7 @@ class Script:
         variables = {"#": "0", **set_by_slurm(text), **(given or {})}
         variables |= {"HOME": variables.get("HOME", self.home)} if self.home else {}
         shell = Shell(dict(variables), set(given or ()), all_for_process=bool(words_in(text)))
-        found = list(_once(self._run(text, shell, 0, 0)))
+        found = _once(self._run(text, shell, 0, 0))
         open_names = {place.rpartition("$")[2] for place in self.unread.values()} - variables.keys()
         if not found and open_names:
             return self.launches(text, {**(given or {}), **{name: opened(f"${name}") for name in open_names}})
@@ -227,7 +228,11 @@ class Script:
             self._rests_on([*around, doubt] if sets or launches else ())
             for launch in launches:
                 word, line = command.follower
-                yield _cut_short(launch, word, frame.first_line + line) if word[:2] == "--" else launch
+                if word[:2] == "--":
+                    end = f"the command ends before line {frame.first_line + line}, which begins with {word}"
+                    remark = f"{end}: a comment or an empty line cuts it"
+                    launch = replace(launch, remarks=(*launch.remarks, remark))
+                yield launch
             frame.status = True if sets else None
 
     def _passed(self, command: Command, frame: _Frame) -> None:
@@ -243,7 +248,7 @@ class Script:
         self.unknown |= dict.fromkeys(filter(None, conditions))
 
     def _one(self, command: Command, frame: _Frame) -> Iterator[Launch]:
-        shell, depth, line = frame.shell, frame.depth, frame.first_line + command.line
+        shell, line = frame.shell, frame.first_line + command.line
         words = list(command.words[command.words[0] == "!" :])
         own: dict[str, str] = {}
         while words and (match := ASSIGNMENT.fullmatch(words[0])):
@@ -259,87 +264,70 @@ class Script:
             shell.assign(name, adds, value)
         unset = {name for word in words for name in _IF_SET.findall(word)} - shell.variables.keys()
         self._rests_on(f"{name} is not set" for name in sorted(unset))
-        if depth < _DEEPEST:
-            for inner in (text for word in command.words for text in substituted(word) if has_launch_command(text)):
-                yield from self._run(inner, shell.inner(), depth + 1, line - 1)
-        yield from self._fed(command, shell, depth, line)
+        for inner in (text for word in command.words for text in substituted(word)):
+            yield from self._nested(inner, shell, frame, line)
+        yield from self._fed(command, frame, line)
+        fields = [item for word in words for item in fields_of(word, shell.variables)]
         if not words:
             shell.variables.update(own)
         elif words[0] == ":":
             for name, value in defaults_of(words[1:]):
                 if name not in shell.variables:
                     shell.assign(name, "", f"${{{name}:-{value}}}")
-        elif fields := [item for word in words for item in fields_of(word, shell.variables)]:
-            yield from self._expanded(command, words, fields, own, shell, depth, line)
-
-    def _expanded(
-        self,
-        command: Command,
-        words: Sequence[str],
-        fields: list[str],
-        own: Mapping[str, str],
-        shell: Shell,
-        depth: int,
-        line: int,
-    ) -> Iterator[Launch]:
-        if fields[0] in _DECLARING:
+        elif fields and fields[0] in _DECLARING:
             for word in words[1:]:
                 if match := ASSIGNMENT.fullmatch(word):
                     shell.assign(match[1], match[2], match[3])
                 if fields[0] != "local" and not word.startswith("-"):
                     shell.exported.add(word.partition("=")[0].rstrip("+"))
-        elif fields[0] == "read" and command.heredocs:
-            heredoc = command.heredocs[-1]
-            shell.variables[fields[-1]] = heredoc.body if heredoc.literal else replaced(heredoc.body, shell.variables)
-        else:
-            yield from self._started(fields, own, shell, depth, line)
+        elif fields and fields[0] == "read" and command.heredocs:
+            shell.variables[fields[-1]] = shell.content_of(command.heredocs[-1])
+        elif fields:
+            yield from self._started(fields, own, frame, line)
 
-    def _fed(self, command: Command, shell: Shell, depth: int, line: int) -> Iterator[Launch]:
+    def _nested(self, text: str, shell: Shell, frame: _Frame, line: int) -> Iterator[Launch]:
+        """Reads a script inside the script, with the state ``shell`` of its process."""
+        if frame.depth < _DEEPEST and has_launch_command(without_opened(text)):
+            yield from self._run(text, deepcopy(shell), frame.depth + 1, line - 1)
+
+    def _fed(self, command: Command, frame: _Frame, line: int) -> Iterator[Launch]:
         """Reads the texts in a script: written files, and scripts and manifests piped to a program."""
         for heredoc in command.heredocs:
-            body = heredoc.body if heredoc.literal else replaced(heredoc.body, shell.variables)
+            body = frame.shell.content_of(heredoc)
             if command.target is not None:
-                shell.files[text_of(command.target, shell.variables)] = body
+                frame.shell.files[text_of(command.target, frame.shell.variables)] = body
             elif command.words[:1] in (["cat"], ["read"]) and command.ended != "|":
                 continue  # a help text, a variable
             if "apiVersion:" in body or "\nservices:" in f"\n{body}":
                 yield from self.other(body, self._at(line))
-            elif depth < _DEEPEST and has_launch_command(body):
-                yield from self._run(body, shell.inner(), depth + 1, line)
+            else:
+                yield from self._nested(body, frame.shell, frame, line)
 
-    def _started(
-        self, fields: list[str], own: Mapping[str, str], shell: Shell, depth: int, line: int
-    ) -> Iterator[Launch]:
+    def _started(self, fields: list[str], own: Mapping[str, str], frame: _Frame, line: int) -> Iterator[Launch]:
+        shell = frame.shell
         program = next((word for word in fields if word not in _WRAPPERS), "")
         if program.rpartition("/")[2] in _TEXT_PROGRAMS:
             return
-        nested = [
-            text
-            for text in fields
-            if " " in text.strip() and depth < _DEEPEST and has_launch_command(without_opened(text))
-        ]
         environment = {**shell.environment(), **own, **set_for_child(fields)}
-        split = split_launch(fields)
-        if split is None and nested:
-            inner = {**shell.variables, **environment}
-            if any(word.rpartition("/")[2] in (*CONTAINERS, "ssh") for word in fields):
+        split, kind = split_launch(fields), "command"
+        texts = [text for text in fields if " " in text.strip()] if split is None else []
+        programs = {word.rpartition("/")[2] for word in (split[0] if split else fields)}
+        for text in texts:
+            inner = {**shell.variables, **environment, **_positional(fields, text)}
+            if not programs.isdisjoint((*CONTAINERS, "ssh")):
                 inner.pop("HOME", None)
-            for text in nested:
-                below = Shell(dict(inner), {*shell.exported, *environment}, dict(shell.files))
-                below.variables.update(_positional(fields, text))
-                for launch in self._run(text, below, depth + 1, line - 1):
-                    mentions = (*launch.mentions, *fields[: fields.index(text)])
-                    own = {**environment, **launch.environment}
-                    fault = fault_of_command(fields) or launch.fault
-                    yield replace(launch, mentions=mentions, environment=own, fault=fault)
-            return
-        kind = "command"
-        if split is None and not own and (flags := bare_flags(fields)) is not None:
+            below = Shell(inner, {*shell.exported, *environment}, shell.files)
+            for launch in self._nested(text, below, frame, line):
+                mentions = (*launch.mentions, *fields[: fields.index(text)])
+                fault = fault_of_command(fields) or launch.fault
+                yield replace(launch, mentions=mentions, environment={**environment, **launch.environment}, fault=fault)
+        has_nested = any(has_launch_command(without_opened(text)) for text in texts) and frame.depth < _DEEPEST
+        if split is None and not has_nested and not own and (flags := bare_flags(fields)) is not None:
             split, kind = ([], flags), "flags"
         if split is None or len(fields) == 1:  # a program that is only named
             return
         before, words = split
-        if any(word.rpartition("/")[2] in CONTAINERS for word in before):
+        if not programs.isdisjoint(CONTAINERS) and before:
             kind = "container"
         yield Launch(
             kind,
@@ -370,26 +358,18 @@ def _tokens(commands: Sequence[Command]) -> Iterator[tuple[str, Command]]:
             yield kind, command if is_first else replace(command, words=words, after="")
 
 
-def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
-    """Yields each server once, without a fault where one of its commands has none: a script may print its command,
+def _once(launches: Iterable[Launch]) -> list[Launch]:
+    """Returns each server once, without a fault where one of its commands has none: a script may print its command,
     without the quotes, before running it."""
-    found: list[tuple[tuple[object, ...], Launch]] = []
+    found: dict[str, Launch] = {}
     for launch in launches:
-        key = (launch.words, launch.values, launch.environment, launch.name)
-        at = next((place for place, (other, _) in enumerate(found) if other == key), None)
-        if at is None:
-            found.append((key, launch))
-        elif launch.fault is None:
-            found[at] = (key, replace(found[at][1], fault=None))
-    yield from (launch for _, launch in found)
+        key = repr((launch.words, launch.values, launch.environment, launch.name))
+        first = found.setdefault(key, launch)
+        found[key] = first if launch.fault else replace(first, fault=None)
+    return list(found.values())
 
 
 def _positional(fields: Sequence[str], text: str) -> dict[str, Value]:
     """Returns $0, $1 and $@ of ``bash -c TEXT name a b``."""
     rest = list(fields[fields.index(text) + 1 :])
     return {"@": rest[1:], **{str(number): word for number, word in enumerate(rest[:10])}} if rest else {}
-
-
-def _cut_short(launch: Launch, after: str, line: int) -> Launch:
-    remark = f"the command ends before line {line}, which begins with {after}: a comment or an empty line cuts it"
-    return replace(launch, remarks=(*launch.remarks, remark))

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sglang_hydra.convert.importing.expansion import Value, fields_of, text_of
+from sglang_hydra.convert.importing.expansion import Value, fields_of, replaced, text_of
 from sglang_hydra.convert.importing.launches import CONTAINERS, is_open, open_names, opened, split_launch
-from sglang_hydra.convert.importing.syntax import commands_of
+from sglang_hydra.convert.importing.syntax import Heredoc, commands_of
 from sglang_hydra.text.words import is_digits
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
@@ -37,11 +37,8 @@ class Shell:
     all_for_process: bool = False
     defaults: dict[str, str] = field(default_factory=dict)
 
-    def inner(self) -> Shell:
-        """Returns the state of a child process."""
-        return Shell(
-            dict(self.variables), set(self.exported), dict(self.files), self.all_for_process, dict(self.defaults)
-        )
+    def content_of(self, heredoc: Heredoc) -> str:
+        return heredoc.body if heredoc.literal else replaced(heredoc.body, self.variables)
 
     def environment(self) -> dict[str, str]:
         return {
@@ -115,36 +112,31 @@ def set_by_slurm(text: str) -> dict[str, str]:
 def set_for_child(fields: Sequence[str]) -> dict[str, str]:
     """Returns the variables that ``env A=B``, ``docker run -e A=B``, ``srun --export=A=B`` and ``mpirun -x A=B`` set,
     up to SGLang's own flags."""
-    found: dict[str, str] = {}
     split = split_launch(fields)
     before = split[0] if split else list(fields)
-    in_container = any(word.rpartition("/")[2] in CONTAINERS for word in before)
     programs = {word.rpartition("/")[2] for word in before}
-    takes_exports, takes_pairs = not programs.isdisjoint(("mpirun", "mpiexec")), "env" in programs
-    for at, word in enumerate(before):
-        option, equals, rest = word.partition("=")
-        sets_next = (in_container and word in ("-e", "--env")) or (takes_exports and word == "-x")
-        if sets_next and at + 1 < len(before):
-            option, equals, rest = "--env", "=", before[at + 1]
-        elif in_container and word.startswith("-e") and not word.startswith("--"):
-            option, equals, rest = "--env", "=", word[2:].lstrip("=")
-        if option in ("--env", "--export") and equals:
-            for pair in rest.split(",") if option == "--export" else [rest]:
-                name, has_value, value = pair.partition("=")
-                if has_value and name.isidentifier():
-                    found[name] = value
-        elif takes_pairs and equals and option.isidentifier():
-            found[option] = rest
-    return found
+    in_container, by_mpi = (not programs.isdisjoint(names) for names in (CONTAINERS, ("mpirun", "mpiexec")))
+    pairs: list[str] = []
+    for word, after in zip(before, [*before[1:], ""], strict=False):
+        option, _, rest = word.partition("=")
+        if (in_container and word in ("-e", "--env")) or (by_mpi and word == "-x"):
+            pairs.append(after)
+        elif in_container and word.startswith("-e"):
+            pairs.append(word[2:].lstrip("="))
+        elif option in ("--env", "--export"):
+            pairs += rest.split(",") if option == "--export" else [rest]
+        elif "env" in programs and option.isidentifier():
+            pairs.append(word)
+    parts = (pair.partition("=") for pair in pairs)
+    return {name: value for name, equals, value in parts if equals and name.isidentifier()}
 
 
 def gpus_of_container(words: Sequence[str]) -> int | None:
     """Returns the number of GPUs in ``docker run --gpus``; None for all of them or without the option."""
-    for at, word in enumerate(words):
+    for word, after in zip(words, [*words[1:], ""], strict=False):
         option, equals, value = word.partition("=")
         if option == "--gpus":
-            value = value if equals else words[at + 1] if at + 1 < len(words) else ""
-            value = value.strip("'\"")
+            value = (value if equals else after).strip("'\"")
             if is_digits(value.removeprefix("count=")):
                 return int(value.removeprefix("count="))
             if value.startswith("device=") and not is_open(value):

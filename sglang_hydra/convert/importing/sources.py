@@ -59,7 +59,10 @@ def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
     from sglang_hydra.run.diagnose.replan import gpu_classes_of
 
     lines = list(read_lines(BytesIO(text.encode("utf-8", "replace"))))
-    found = list(_logged(lines))
+    found: dict[str, tuple[int, dict[str, object]]] = {}
+    for number, each in enumerate(lines, 1):
+        if "server_args=" in each and (logged := parse_server_args(each)) is not None:
+            found.setdefault(repr(logged), (number, logged))
     if not found:
         return []
     diagnosis = diagnose(lines)
@@ -69,29 +72,15 @@ def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
         Launch(
             "log",
             f"{place}:{line}" if place else f"line {line}",
-            name=_role(values),
+            name=str(role) if (role := values.get("disaggregation_mode")) in ("prefill", "decode") else "",
             values={name: value for name, value in values.items() if name != CUT},
             resolved=True,
             version=diagnosis.version,
             gpu_classes=tuple(classes),
             remarks=(*remarks, *(["the line was cut: the rest is not known"] if CUT in values else [])),
         )
-        for line, values in found
+        for line, values in found.values()
     ]
-
-
-def _role(values: dict[str, object]) -> str:
-    role = values.get("disaggregation_mode")
-    return role if role in ("prefill", "decode") else ""
-
-
-def _logged(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, object]]]:
-    seen: list[dict[str, object]] = []
-    for number, line in enumerate(lines, 1):
-        values = parse_server_args(line) if "server_args=" in line else None
-        if values is not None and values not in seen:
-            seen.append(values)
-            yield number, values
 
 
 LOOKED_FOR = (
@@ -103,7 +92,6 @@ _STDIN = "-"
 _LONGEST = 8 << 20
 _LONGEST_FLAGS = 1 << 18
 _YAML = (".yaml", ".yml", ".json")
-_LISTS = ("items",)
 _UNIT = re.compile(r"^(?:ExecStart=|\[program:)", re.MULTILINE)
 _MODEL_FLAGS = ("--model-path", "--model")
 
@@ -141,8 +129,7 @@ def read_source(word: str) -> Source:
 def launches_of(source: Source, composer: Composer) -> list[Launch]:
     """Returns every server that the source starts. Raises ConfigError, listing the recognized kinds, for none, and for
     a source over its reading budget."""
-    if _has_commands_of_others(source):
-        raise StartsNothing(_not_read(source))
+    _refuse_others(source)
     try:
         with within_budget(source):
             found = _found(source, composer)
@@ -281,7 +268,7 @@ def _documents(text: str, *, is_manifest: bool) -> list[object]:
 def _of_document(document: Json, place: str) -> list[Launch]:
     if isinstance(document, list):
         return _of_list(document, place)
-    if any(isinstance(document.get(key), list) and "kind" in document for key in _LISTS):
+    if isinstance(document.get("items"), list) and "kind" in document:
         return [launch for item in document["items"] if isinstance(item, dict) for launch in _of_document(item, place)]
     readers: Iterable[tuple[bool, Callable[[JsonObject, str], list[Launch]]]] = (
         ("apiVersion" in document and "kind" in document, launches_of_kubernetes),
@@ -330,19 +317,17 @@ def _unreadable(name: str, why: str, hint: str) -> ConfigError:
     return ConfigError(Finding("error", "IMP002", f"{short(name, 300)} cannot be read: {why}", hint=hint))
 
 
-def _has_commands_of_others(source: Source) -> bool:
-    """Returns whether a text is a unit of systemd or supervisor, a makefile or a Python program, which have their own
+def _refuse_others(source: Source) -> None:
+    """Raises StartsNothing for a unit of systemd or supervisor, a makefile or a Python program, which have their own
     rules for commands."""
     is_other = source.name.endswith((".mk", ".py")) or source.text.startswith(("import ", "from "))
     is_other = is_other or source.name.rpartition("/")[2].lower() in ("makefile", "gnumakefile")
     is_other = is_other or _UNIT.search(source.text) is not None
-    return is_other and has_launch_command(source.text) and not has_server_arguments(source.text)
-
-
-def _not_read(source: Source) -> Finding:
-    name = source.name or "the text"
-    message = f"{name} is a unit of systemd or supervisor, a makefile or a program: these are not read"
-    return Finding("error", "IMP001", message, hint=f"{program()} import 'COMMAND', with the command that it has")
+    if is_other and has_launch_command(source.text) and not has_server_arguments(source.text):
+        name = source.name or "the text"
+        message = f"{name} is a unit of systemd or supervisor, a makefile or a program: these are not read"
+        hint = f"{program()} import 'COMMAND', with the command that it has"
+        raise StartsNothing(Finding("error", "IMP001", message, hint=hint))
 
 
 def _nothing(source: Source) -> Finding:

@@ -78,6 +78,7 @@ class _Cutter:
 
     def _step(self, char: str) -> None:
         text, at = self.text, self.at
+        begins = self.word is None and all(word in _BEFORE_TESTS for word in self.command.words)
         if char in " \t":
             self._end_word()
             self._move(1)
@@ -96,7 +97,7 @@ class _Cutter:
             self._move(match.end() - at)
         elif char in "<>" or text.startswith("&>", at):
             self._redirect()
-        elif text.startswith(("[[ ", "(("), at) and self._begins():
+        elif text.startswith(("[[ ", "(("), at) and begins:
             end = text.find("]]" if char == "[" else "))", at)
             self._take(end + 2 if 0 <= end < at + _LONGEST_TEST else at + 2)
         elif char in _OPERATORS:
@@ -114,10 +115,6 @@ class _Cutter:
         operator = self.text[self.at : self.at + length]
         self._move(length)
         self.target_next = operator
-
-    def _begins(self) -> bool:
-        """Returns whether a command begins here."""
-        return self.word is None and all(word in _BEFORE_TESTS for word in self.command.words)
 
     def _operator(self, char: str) -> None:
         before = "" if self.command.words or self.word is not None else self.command.after
@@ -216,15 +213,10 @@ def substituted(word: str) -> Iterator[str]:
     """Yields the commands whose output a word contains: in ``$( )`` and backticks."""
     at = 0
     while at < len(word):
-        if word[at] == "\\" or word[at] == "'":
-            at = end_of_piece(word, at)
-        elif word.startswith("$(", at) and not word.startswith("$((", at):
-            end = end_of_group(word, at + 1)
+        is_command = word.startswith("$(", at) and not word.startswith("$((", at)
+        end = end_of_group(word, at + 1) if is_command else end_of_piece(word, at) if word[at] in "\\'`" else at + 1
+        if is_command:
             yield word[at + 2 : end].removesuffix(")")
-            at = end
         elif word[at] == "`":
-            end = end_of_piece(word, at)
             yield word[at + 1 : end].removesuffix("`")
-            at = end
-        else:
-            at += 1
+        at = end

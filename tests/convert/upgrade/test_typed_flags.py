@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from sglang_hydra.cli.main import entry
-from sglang_hydra.planning.plan import Plan
-from tests.convert.importing.importing import states, the_one
 
 PREFILL = (
     "--tp 8 --disaggregation-mode prefill --disable-cuda-graph --load-balance-method round_robin "
@@ -62,19 +60,6 @@ def test_why_values_cannot_be_compared_is_said_with_what_to_type(capsys: pytest.
     screen = " ".join(capsys.readouterr().out.split())
     assert "is not known: 0.5.5: the model's config.json is not known: model.facts_from=PRESET" in screen
     assert "0.5.2's rules" not in screen
-
-
-def test_a_flag_that_its_release_does_not_need_is_kept_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The release answers the same with and without --tp 1, and otherwise without the radix cache."""
-    monkeypatch.setattr(Plan, "is_exact", property(lambda plan: True))
-    monkeypatch.setattr(Plan, "server_id", property(lambda plan: str(plan.values["disable_radix_cache"])))
-    typed = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 1 --disable-radix-cache --pp-size 2"
-    server = the_one(typed, "gpu=h200", "engine.version=0.5.20")
-    notes = {state.name: state.note for state in server.states if state.state == "kept"}
-    assert notes["tp_size"] == "SGLang 0.5.20 makes the same server without it"
-    assert notes["disable_radix_cache"] == notes["pp_size"] == ""
-    assert server.overrides == {"tp_size": 1, "disable_radix_cache": True, "pp_size": 2}
-    assert states(server)["tp_size"] == "kept"
 
 
 def test_an_old_flag_that_0_5_2_has_too_is_renamed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from sglang_hydra.arguments.secrets import shown_by_processes
@@ -19,7 +19,7 @@ from sglang_hydra.planning.passing.slurm_options import gpus_per_node
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import JsonDict, JsonObject
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 from sglang_hydra.text.version import VERSION
 
 RANK, HEAD = Variable("NODE_RANK"), Variable("HEAD_ADDRESS")
@@ -185,29 +185,36 @@ class Job:
         return intent_of(self.plan)
 
     @cached_property
+    def _located(self) -> tuple[JsonDict, dict[str, bool]]:
+        """Returns the arguments that name paths, and the host paths: whether each is written to."""
+        changed: JsonDict = {}
+        found: dict[str, bool] = {}
+
+        def located(text: str, is_written: bool) -> str:
+            path = _local(text, certain=is_written)
+            if path is not None:
+                found[path] = found.get(path, False) or is_written
+            return path or text
+
+        for name in (*_READ, *_WRITTEN):
+            if self.intent.get(name) is not None:
+                changed[name] = _with_paths(self.intent[name], partial(located, is_written=name in _WRITTEN))
+        return changed, found
+
+    @property
     def mounts(self) -> tuple[Mount, ...]:
         """Returns the host paths that a container needs, each once, parents first."""
-        found: dict[str, bool] = {}
-        for name, path in _paths(self.intent):
-            found[path] = found.get(path, False) or name in _WRITTEN
-        return tuple(Mount(path, writable) for path, writable in sorted(found.items()))
+        return tuple(Mount(path, is_written) for path, is_written in sorted(self._located[1].items()))
 
     @property
     def is_local_model(self) -> bool:
         return _local(self.intent["model_path"]) is not None
 
     def _contained(self, intent: JsonObject) -> dict[str, object]:
-        changed: JsonDict = {"host": _ANYWHERE[6 if ":" in str(self.plan.values["host"]) else 4]}
-        for name in (*_READ, *_WRITTEN):
-            if isinstance(intent.get(name), str):
-                changed[name] = _local(intent[name]) or intent[name]
+        host = _ANYWHERE[6 if ":" in str(self.plan.values["host"]) else 4]
+        changed: JsonDict = {"host": host, **self._located[0]}
         if changed["model_path"] != intent["model_path"] and intent.get("served_model_name") is None:
             changed["served_model_name"] = self.plan.values["served_model_name"]
-        adapters = intent.get("lora_paths")
-        if isinstance(adapters, Mapping):
-            changed["lora_paths"] = {name: _local(str(path)) or path for name, path in adapters.items()}
-        elif isinstance(adapters, (list, tuple)):
-            changed["lora_paths"] = [_absolute_adapter(item) for item in adapters]
         return changed
 
     def path_findings(self) -> list[Finding]:
@@ -254,16 +261,15 @@ def job_of(plan: Plan, overrides: Sequence[str]) -> Job:
     return job
 
 
-def _paths(intent: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Returns each argument that names a path on this machine, with the absolute path."""
-    found = []
-    for name in (*_READ, *_WRITTEN):
-        value = intent.get(name)
-        for item in _adapters(value) if name == "lora_paths" else [value]:
-            path = _local(item, certain=name in _WRITTEN) if isinstance(item, str) else None
-            if path is not None:
-                found.append((name, path))
-    return found
+def _with_paths(value: Json, change: Callable[[str], str]) -> Json:
+    """Applies ``change`` to the path in an argument, or to those of adapters: NAME=PATH, PATH, objects or a mapping."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        keys = ["lora_path"] if "lora_path" in value else list(value)
+        return {**value, **{key: change(str(value[key])) for key in keys}}
+    pairs = [item.partition("=") if isinstance(item, str) and "=" in item else ("", "", item) for item in value]
+    return [f"{name}={change(path)}" if equals else _with_paths(path, change) for name, equals, path in pairs]
 
 
 def _local(text: str, *, certain: bool = False) -> str | None:
@@ -277,27 +283,3 @@ def _local(text: str, *, certain: bool = False) -> str | None:
 
 def _is_relative(value: object, certain: bool) -> bool:
     return isinstance(value, str) and not os.path.isabs(value) and _local(value, certain=certain) is not None
-
-
-def _adapters(value: object) -> list[str]:
-    """Returns the paths in ``lora_paths``, which may have several shapes."""
-    if isinstance(value, Mapping):
-        return [str(path) for path in value.values()]
-    return [_adapter_path(item) for item in value] if isinstance(value, (list, tuple)) else []
-
-
-def _adapter_path(item: object) -> str:
-    if isinstance(item, Mapping):
-        return str(item.get("lora_path", ""))
-    return str(item).partition("=")[2] or str(item)
-
-
-def _absolute_adapter(item: object) -> object:
-    path = _adapter_path(item)
-    local = _local(path)
-    if local is None:
-        return item
-    if isinstance(item, Mapping):
-        return {**item, "lora_path": local}
-    name, equals, _ = str(item).partition("=")
-    return f"{name}={local}" if equals else local

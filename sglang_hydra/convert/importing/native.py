@@ -61,7 +61,8 @@ def native_reader(
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
     named = {str(key).lstrip("+") for key, _ in pairs}
-    on = [str(value) for key, value in pairs if key == "gpu" and _is_class(value, composer)][-1:]
+    classes = {name for name in composer.options("gpu") if name not in NO_GPU}
+    on = [str(value) for key, value in pairs if key == "gpu" and value in classes][-1:]
     named |= {"model_path"} if (has_model := not named.isdisjoint(("model", "model_path"))) else set()
 
     def read(file: Path, content: str) -> list[tuple[str, Document]]:
@@ -107,10 +108,6 @@ def native_reader(
         return found
 
     return read
-
-
-def _is_class(name: object, composer: Composer) -> bool:
-    return name not in NO_GPU and name in composer.options("gpu")
 
 
 def _open_model(states: Sequence[State]) -> dict[str, str]:

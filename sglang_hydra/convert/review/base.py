@@ -54,8 +54,6 @@ def base_tree(named: str) -> Iterator[Tree]:
         folder = Path(named).resolve()
         yield Tree(named, folder, folder, Path.cwd())
         return
-    from sglang_hydra.convert.review.base import Revision
-
     revision = Revision.named_here(named)
     with tempfile.TemporaryDirectory(prefix=_OWN_FOLDER) as made:
         root = Path(made).resolve() / "tree"

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import yaml
 
@@ -30,7 +29,7 @@ from sglang_hydra.convert.importing.script import UNREAD
 from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.made_for import ANNOTATION, TITLE
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
-from sglang_hydra.planning.recorded.input_files import WHOLE, ReadOthers
+from sglang_hydra.planning.recorded.input_files import WHOLE
 from sglang_hydra.show.verdicts import judged
 from sglang_hydra.text.budget import yaml_nodes
 from sglang_hydra.text.errors import ConfigError
@@ -74,14 +73,7 @@ def changed_text(
     typed = made[0].plan.nodes.launch.image
     for image in [image for image in held if held[image] is None and typed is not None]:
         changed = _outside_of_comments(changed, partial(re.compile(_whole(image)).sub, lambda _: str(typed)))
-    _check(
-        file,
-        text,
-        changed,
-        made,
-        native_reader(composer, [Request(f"engine.version={made[0].version}", "--to")], variables),
-        composer,
-    )
+    _check(file, text, changed, made, composer, variables)
     return changed
 
 
@@ -142,45 +134,27 @@ def difference(name: str, before: str, after: str) -> list[str]:
     return list(difflib.unified_diff(old, new, name, name, lineterm=""))
 
 
-class _Change(NamedTuple):
-    """A changed argument: its flags in the old release, its values there, and the new words, none for a removed one."""
-
-    flags: Sequence[str]
-    values: Sequence[str]
-    words: Sequence[str]
-
-
 def _edits(one: Upgrade) -> Iterator[Callable[[str], str]]:
     """Yields the edits to the text of one server: its arguments, then its variables."""
-    for change in _changes(one):
-        yield partial(_with_words, change)
-    for item in one.variables:
-        if item.state == "renamed" and item.place == "engine.env" and item.instead:
-            yield partial(re.compile(rf"\b{re.escape(item.name)}\b").sub, item.instead)
-
-
-def _changes(one: Upgrade) -> Iterator[_Change]:
     old = release(nearest_known(one.start.version) or one.start.version)
     for item in one.steps.respelled:
-        name = item.key
-        yield _Change(_flags(old, name, item.before[:1]), item.before[1:], item.after)
+        yield partial(_with_words, _flags(old, item.key, item.before[:1]), item.before[1:], item.after)
     for broken in one.steps.broken:
-        name = broken.key
-        values = [] if isinstance(broken.value, bool) else _listed(broken.value)
-        yield _Change(_flags(old, name, [f"--{name.replace('_', '-')}"]), values, ())
+        listed = broken.value if isinstance(broken.value, list) else [broken.value]
+        values = [] if isinstance(broken.value, bool) else [str(value) for value in listed]
+        yield partial(_with_words, _flags(old, broken.key, [f"--{broken.key.replace('_', '-')}"]), values, ())
     for flag in one.subject.idle:  # the old release accepts and ignores it
         if flag not in _all_flags(release(nearest_known(one.version) or one.version)):
-            yield _Change([flag], [], ())
+            yield partial(_with_words, [flag], [], ())
+    for variable in one.variables:
+        if variable.state == "renamed" and variable.place == "engine.env" and variable.instead:
+            yield partial(re.compile(rf"\b{re.escape(variable.name)}\b").sub, variable.instead)
 
 
 def _flags(old: Release, name: str, more: Sequence[str]) -> list[str]:
     argument = old.arguments.get(name)
     others = [flag for flag, item in old.old_flags.items() if item.field == name]
     return list(dict.fromkeys([*(argument.flags if argument else ()), *more, *others]))
-
-
-def _listed(value: object) -> list[str]:
-    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
 def _outside_of_comments(text: str, change: Callable[[str], str]) -> str:
@@ -195,8 +169,8 @@ def _outside_of_comments(text: str, change: Callable[[str], str]) -> str:
     return re.sub(r"(^|[ \t])#(\d+)$", lambda found: found[1] + comments[int(found[2])], changed, flags=re.MULTILINE)
 
 
-def _with_words(change: _Change, text: str) -> str:
-    flags, values, words = change
+def _with_words(flags: Sequence[str], values: Sequence[str], words: Sequence[str], text: str) -> str:
+    """Replaces an old release's ``flags`` of an argument, with their ``values``, by ``words``; removes them for none."""
     names = "|".join(map(re.escape, sorted(flags, key=len, reverse=True)))
     keys = "|".join(re.escape(flag[2:]) + "|" + re.escape(flag[2:].replace("-", "_")) for flag in flags)
     if words and list(words[1:]) == list(values):
@@ -274,12 +248,13 @@ def _with_release(text: str, one: Upgrade, held: Collection[str]) -> str:
 
 
 def _check(
-    file: Path, before: str, after: str, made: Sequence[Upgrade], read_file: ReadOthers, composer: Composer
+    file: Path, before: str, after: str, made: Sequence[Upgrade], composer: Composer, variables: Mapping[str, str]
 ) -> None:
     """Raises ConfigError unless ``after`` starts the planned servers and keeps every comment of ``before``."""
     lost = [line.strip() for line in _COMMENT.findall(before) if line.strip() not in after and not _MARKED.search(line)]
     try:
-        read = [item for item in read_file(file, after) if item[0] != WHOLE]
+        by_release = [Request(f"engine.version={made[0].version}", "--to")]
+        read = [item for item in native_reader(composer, by_release, variables)(file, after) if item[0] != WHOLE]
     except ConfigError as failure:
         raise _refused(failure.findings[0].message) from failure
     if lost:

@@ -67,7 +67,7 @@ def subjects_of(
     name no server."""
     # If a flag is among them, the overrides' own reader says what to type.
     mistyped = any(request.is_flag for request in requests)
-    rest = [request for request in requests if mistyped or _is_override(request.text)]
+    rest = [item for item in requests if mistyped or (_OVERRIDE.match(item.text) and not has_launch_command(item.text))]
     sources = [request for request in requests if request not in rest]
     locks = [request for request in rest if request.text.startswith("lock=")]
     if argv is not None:
@@ -84,22 +84,12 @@ def subjects_of(
         return list(_of_source(sources[0].text, rest, written_for, composer, variables))
     if not rest:
         raise ConfigError(Finding("error", "UPG002", "upgrade what?", hint=_how()))
-    return [Subject(_name_of(rest), OVERRIDES, rest)]
+    recipe = next((request.text for request in rest if request.text.startswith("recipe=")), None)
+    return [Subject(recipe or OVERRIDES, OVERRIDES, rest)]
 
 
 def _how() -> str:
     return f"{program()} upgrade --to 0.5.23 gpu=h200 model=...; recipe=ID; launch.sh; plan.json; experiment.yaml"
-
-
-def _is_override(word: str) -> bool:
-    if has_launch_command(word):
-        return False
-    return _OVERRIDE.match(word) is not None
-
-
-def _name_of(requests: Sequence[Request]) -> str:
-    recipe = next((request.text for request in requests if request.text.startswith("recipe=")), None)
-    return recipe or "overrides"
 
 
 def _of_source(

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret
@@ -227,7 +227,8 @@ def _start(subject: Subject, composition: Composition, written_for: str | None) 
     """Returns the release of --from, else of the source or recipe, else engine.version, else the assumed one."""
     if written_for is not None:
         return Start(written_for, "--from")
-    recipe = _recipe_of(composition)
+    chosen = composition.choices.get(GROUP)
+    recipe = recipes().get(chosen) if chosen else None
     found = started_from(subject.written_for, subject.by)
     if found is None and recipe is not None:
         found = started_from(recipe.version, "the recipe")
@@ -238,11 +239,6 @@ def _start(subject: Subject, composition: Composition, written_for: str | None) 
         return named._replace(why=_VERSION)
     meant = release_meant(python=composition.nodes.engine.python)
     return assumed_start(meant, {request.name.removeprefix("extra.") for request in subject.requests} & EVERY.keys())
-
-
-def _recipe_of(composition: Composition) -> Any:
-    chosen = composition.choices.get(GROUP)
-    return recipes().get(chosen) if chosen else None
 
 
 def _environment(composition: Composition) -> dict[str, str]:
@@ -285,12 +281,9 @@ def _leaves(requests: Sequence[Request]) -> Iterator[Request]:
 
 def composable(requests: Sequence[Request]) -> list[Request]:
     """Removes references to variables that are unset here: a secret changes no plan."""
-    return [request for request in requests if not _is_open(request)]
-
-
-def _is_open(request: Request) -> bool:
-    found = _REFERENCE.fullmatch(request.value) if isinstance(request.value, str) and request.interpolate else None
-    return found is not None and found[1] not in os.environ
+    texts = (item.value if isinstance(item.value, str) and item.interpolate else "" for item in requests)
+    names = [found[1] if (found := _REFERENCE.fullmatch(text)) else None for text in texts]
+    return [item for item, name in zip(requests, names, strict=True) if name is None or name in os.environ]
 
 
 def _shown_word(request: Request) -> str:

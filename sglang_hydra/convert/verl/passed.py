@@ -106,7 +106,9 @@ def _first(tree: Tree, version: str, vendor: str) -> Iterator[tuple[str, Passed]
     for name, whole in ADAPTERS["verl"].keys.items():
         key = whole.removeprefix("actor_rollout_ref.")
         value = tree.get(key, _DEFAULTS.get(key.rpartition(".")[2]))
-        yield name, Passed(local_path(value) if name == "model_path" else value, tree.place(key))
+        if name == "model_path" and isinstance(value, str):
+            value = os.path.expanduser(value)  # what HDFS has is known only at startup
+        yield name, Passed(value, tree.place(key))
     sizes = tree.place("rollout.tensor_model_parallel_size", "rollout.data_parallel_size")
     yield "tp_size", Passed(tree.ranks, sizes)
     yield "nnodes", Passed(tree.ranks // tree.gpus_of_node or 1, tree.place("rollout.n_gpus_per_node"))
@@ -144,11 +146,6 @@ def _last(tree: Tree, knows: Collection[str]) -> Iterator[tuple[str, Passed]]:
             yield name, Passed(tree.rollout(f"mtp.{name}"), tree.place(f"rollout.mtp.{name}"), final=True)
         for name in ("enable_weights_cpu_backup", "enable_draft_weights_cpu_backup"):
             yield name, Passed(True, tree.place("rollout.mtp.enable_rollout"), final=True)
-
-
-def local_path(path: object) -> object:
-    """Returns verl's path of the model, with the home folder expanded. HDFS paths are known only at startup."""
-    return os.path.expanduser(path) if isinstance(path, str) else path
 
 
 def _attention_backend(version: str, vendor: str) -> str:

@@ -121,7 +121,7 @@ def plan_rollout(
     composition, hardware = choose_gpu_class(composer, facts, composer.compose(facts), env)
     version = plan_engine(composition.nodes.engine).version
     vendor = gpu_facts(composition.nodes.plain["gpu"], hardware.facts).vendor
-    knows = _arguments_of(version)
+    knows = frozenset(release(near).arguments if (near := nearest_known(version)) else FIELDS)
     typed = _checked(composer, *requests_of(settings, tree, knows, version))
     own = passed(tree, version, vendor, knows)
     requests = [*facts, *_of_verl(own, knows, final=False), *typed, *_of_verl(own, knows, final=True)]
@@ -183,12 +183,6 @@ def _folders_of_app() -> list[str]:
     return [f"file://{source.path}" for source in sources if source.schema == "file" and source.path]
 
 
-def _arguments_of(version: str) -> frozenset[str]:
-    """Returns the arguments of a release of SGLang, or those of 0.5.2 for one outside the table."""
-    near = nearest_known(version)
-    return frozenset(release(near).arguments) if near else frozenset(FIELDS)
-
-
 def _of_verl(own: Mapping[str, Passed], knows: frozenset[str], *, final: bool) -> Iterator[Request]:
     for name, word in own.items():
         if word.final == final and (name in FIELDS or name in knows):
@@ -245,14 +239,11 @@ def settings_in(tree: Tree) -> dict[str, Setting]:
     values = tree.get(NODE)
     if not isinstance(values, dict):
         raise ConfigError(Finding("error", "VRL002", f"{mount}={values!r} is not a mapping of arguments", (mount,)))
-    return {str(name): _setting(str(name), value, mount, origins) for name, value in values.items()}
-
-
-def _setting(name: str, value: Any, mount: str, origins: Mapping[str, Origin]) -> Setting:
-    origin = origins.get(name)
-    if origin is None:
-        return Setting(value, "primary", f"{mount}.{name}")
-    return Setting(value, origin.layer, origin.place)
+    placed = ((str(name), value, origins.get(str(name))) for name, value in values.items())
+    return {
+        name: Setting(value, origin.layer if origin else "primary", origin.place if origin else f"{mount}.{name}")
+        for name, value, origin in placed
+    }
 
 
 def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator[tuple[str, Setting]]:

@@ -170,7 +170,7 @@ def _outside_of_comments(text: str, change: Callable[[str], str]) -> str:
 
 
 def _with_words(flags: Sequence[str], values: Sequence[str], words: Sequence[str], text: str) -> str:
-    """Replaces an old release's ``flags`` of an argument, with their ``values``, by ``words``; removes them for none."""
+    """Replaces an argument of the old release, its ``flags`` and ``values``, by ``words``; no words remove it."""
     names = "|".join(map(re.escape, sorted(flags, key=len, reverse=True)))
     keys = "|".join(re.escape(flag[2:]) + "|" + re.escape(flag[2:].replace("-", "_")) for flag in flags)
     if words and list(words[1:]) == list(values):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sglang_hydra.fit.kv import KvKind
 from sglang_hydra.fit.overheads import GIB, Range
-from sglang_hydra.text.json_types import EMPTY, JsonDict
+from sglang_hydra.text.json_types import EMPTY, Json, JsonDict
 
 
 def gib(size: float | None) -> float | None:
@@ -122,9 +122,8 @@ class Colocated(NamedTuple):
 
     def to_json(self) -> JsonDict:
         """Returns sizes in GiB, rounded to four decimals; null if unknown."""
-        sizes = {name: getattr(self, name) for name in ("paused", "trainer", "train", "sync", "left", "error")}
         return {
-            **{f"{name}_gib": _round(size) for name, size in sizes.items()},
+            **_sizes(self, "paused", "trainer", "train", "sync", "left", "error"),
             "highest_fraction": self.highest,
             "held": list(self.held),
         }
@@ -223,29 +222,18 @@ class Fit(NamedTuple):
             "replicas": self.replicas,
             "mem_fraction_static": self.asked,
             "kept_fraction": self.fraction,
-            "memory_gib": _round(self.memory),
-            "free_gib": _range(self.free),
-            "before_loading_gib": _range(self.before_loading),
-            "reserved_gib": _round(self.reserved),
+            **_sizes(self, "memory", "free", "before_loading", "reserved"),
             "weights": {
-                "parts_gib": {name: _round(size) for name, size in self.weights.parts.items()},
-                "total_gib": _round(self.weights.total),
-                "error_gib": _round(self.weights.error),
-                "slack_gib": _round(self.weights.slack),
-                "loading_gib": _round(self.weights.loading),
+                "parts_gib": {name: _gib(size) for name, size in self.weights.parts.items()},
+                **_sizes(self.weights, "total", "error", "slack", "loading"),
                 "format": self.weights.format,
                 "source": self.weights.source,
             },
-            "lora_gib": _round(self.lora),
-            "draft_gib": _range(self.draft),
+            **_sizes(self, "lora", "draft"),
             "kv_cache": None if self.kv is None else _kv(self.kv),
-            "request_table_gib": _round(self.request_table),
-            "workspace_gib": _round(self.workspace),
-            "libraries_gib": _range(self.libraries),
-            "cuda_graphs_gib": _range(self.graphs),
-            "activations_gib": _range(self.activations),
-            "left_gib": _round(self.left),
-            "error_gib": _round(self.error),
+            **_sizes(self, "request_table", "workspace", "libraries"),
+            "cuda_graphs_gib": _gib(self.graphs),
+            **_sizes(self, "activations", "left", "error"),
             "interval": None if self.interval is None else _interval(self.interval),
             "kv_tokens": self.kv_tokens,
             **({} if self.colocated is None else {"colocated": self.colocated.to_json()}),
@@ -260,8 +248,7 @@ def _kv(kv: KvCache) -> dict[str, object]:
         "element_bytes": kv.element,
         "tokens": kv.tokens,
         "sliding_tokens": kv.sliding_tokens,
-        "size_gib": _round(kv.size),
-        "state_gib": _round(kv.state),
+        **_sizes(kv, "size", "state"),
         "context_length": kv.context,
         "request_slots": kv.slots,
     }
@@ -277,9 +264,11 @@ def _interval(interval: Interval) -> dict[str, object]:
     }
 
 
-def _round(size: float | None) -> float | None:
+def _gib(size: float | Range | None) -> Json:
+    if isinstance(size, Range):
+        return {name: _gib(getattr(size, name)) for name in ("low", "mid", "high")}
     return None if size is None else round(size / GIB, 4)
 
 
-def _range(sizes: Range | None) -> dict[str, float] | None:
-    return None if sizes is None else {name: round(getattr(sizes, name) / GIB, 4) for name in ("low", "mid", "high")}
+def _sizes(of: object, *names: str) -> JsonDict:
+    return {f"{name}_gib": _gib(getattr(of, name)) for name in names}

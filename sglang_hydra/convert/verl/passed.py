@@ -83,11 +83,6 @@ class Tree:
         return max(1, min(int(self.rollout("n_gpus_per_node")), self.ranks))
 
     @property
-    def shares_gpus(self) -> bool:
-        """Returns whether the trainer runs on the same GPUs (verl's hybrid mode)."""
-        return bool(self.get("hybrid_engine", True)) and not self.rollout("nnodes")
-
-    @property
     def lora_rank(self) -> int:
         return max(int(self.get(f"model.{key}", 0) or 0) for key in ("lora_rank", "lora.rank"))
 
@@ -119,33 +114,31 @@ def _first(tree: Tree, version: str, vendor: str) -> Iterator[tuple[str, Passed]
 
 def _last(tree: Tree, knows: Collection[str]) -> Iterator[tuple[str, Passed]]:
     """Yields the arguments that override ``engine_kwargs``."""
+
+    def final(name: str, value: object, key: str) -> tuple[str, Passed]:
+        return name, Passed(value, tree.place(key), final=True)
+
     if tree.lora_rank and not tree.get("model.lora.merge", False):
-        place = tree.place("model.lora.rank" if tree.get("model.lora.rank", 0) else "model.lora_rank")
+        rank = "model.lora.rank" if tree.get("model.lora.rank", 0) else "model.lora_rank"
         modules = tree.get("model.target_modules", "all-linear")
-        yield "enable_lora", Passed(True, place, final=True)
-        yield "max_lora_rank", Passed(tree.lora_rank, place, final=True)
-        yield (
-            "lora_target_modules",
-            Passed(["all"] if modules == "all-linear" else modules, tree.place("model.target_modules"), final=True),
-        )
+        yield final("enable_lora", True, rank)
+        yield final("max_lora_rank", tree.lora_rank, rank)
+        yield final("lora_target_modules", ["all"] if modules == "all-linear" else modules, "model.target_modules")
     if tree.rollout("prometheus.enable"):
-        name = tree.rollout("prometheus.served_model_name")
-        if name:
-            place = tree.place("rollout.prometheus.served_model_name")
-            yield "served_model_name", Passed(str(name).rpartition("/")[2], place, final=True)
-        yield "enable_metrics", Passed(True, tree.place("rollout.prometheus.enable"), final=True)
+        if name := tree.rollout("prometheus.served_model_name"):
+            yield final("served_model_name", str(name).rpartition("/")[2], "rollout.prometheus.served_model_name")
+        yield final("enable_metrics", True, "rollout.prometheus.enable")
     if "enable_weights_cpu_backup" in knows:
-        wanted = tree.shares_gpus or tree.lora_rank > 0
-        yield "enable_weights_cpu_backup", Passed(wanted, tree.place("hybrid_engine"), final=True)
+        shares_gpus = bool(tree.get("hybrid_engine", True)) and not tree.rollout("nnodes")
+        yield final("enable_weights_cpu_backup", shares_gpus or tree.lora_rank > 0, "hybrid_engine")
     if tree.rollout("enable_rollout_routing_replay"):
-        place = tree.place("rollout.enable_rollout_routing_replay")
-        yield "enable_return_routed_experts", Passed(True, place, final=True)
+        yield final("enable_return_routed_experts", True, "rollout.enable_rollout_routing_replay")
     if tree.rollout("mtp.enable") and tree.rollout("mtp.enable_rollout"):
         for key in ("algorithm", "num_steps", "eagle_topk", "num_draft_tokens"):
-            name = f"speculative_{key}"
-            yield name, Passed(tree.rollout(f"mtp.{name}"), tree.place(f"rollout.mtp.{name}"), final=True)
+            key = f"mtp.speculative_{key}"
+            yield final(key.removeprefix("mtp."), tree.rollout(key), f"rollout.{key}")
         for name in ("enable_weights_cpu_backup", "enable_draft_weights_cpu_backup"):
-            yield name, Passed(True, tree.place("rollout.mtp.enable_rollout"), final=True)
+            yield final(name, True, "rollout.mtp.enable_rollout")
 
 
 def _attention_backend(version: str, vendor: str) -> str:

@@ -122,7 +122,7 @@ def plan_rollout(
     version = plan_engine(composition.nodes.engine).version
     vendor = gpu_facts(composition.nodes.plain["gpu"], hardware.facts).vendor
     knows = frozenset(release(near).arguments if (near := nearest_known(version)) else FIELDS)
-    typed = _checked(composer, *requests_of(settings, tree, knows, version))
+    typed = typed_requests(settings, tree, composer, knows, version)
     own = passed(tree, version, vendor, knows)
     requests = [*facts, *_of_verl(own, knows, final=False), *typed, *_of_verl(own, knows, final=True)]
     if all(request.key != "gpu.count" for request in facts):
@@ -160,17 +160,6 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return task(rollout.leave(config))
 
     return planned
-
-
-def _checked(composer: Composer, typed: list[Request], findings: Sequence[Finding]) -> list[Request]:
-    """Returns ``typed``. Raises ConfigError with the findings and every unsuitable value."""
-    try:
-        composer.check(typed)
-    except ConfigError as failure:
-        findings = [*findings, *failure.findings]
-    if findings:
-        raise ConfigError(*findings)
-    return typed
 
 
 def _folders_of_app() -> list[str]:
@@ -275,19 +264,23 @@ def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
     return composer_of_app(running).origins_below(mount, numbered(typed_words(running)))
 
 
-def requests_of(
-    settings: Mapping[str, Setting], tree: Tree, knows: Collection[str], version: str
-) -> tuple[list[Request], list[Finding]]:
-    """Returns the arguments in the node as requests for a plan, and findings for unknown keys. ``knows`` are the
-    arguments of the SGLang release."""
-    requests: list[Request] = []
-    findings: list[Finding] = []
-    for name, word in settings.items():
-        if name in FIELDS or name in knows:
-            requests.append(word.request(name))
-        elif name not in OWN_KEYS:
-            findings.append(_unknown(name, word, tree, version))
-    return requests, findings
+def typed_requests(
+    settings: Mapping[str, Setting], tree: Tree, composer: Composer, knows: Collection[str], version: str
+) -> list[Request]:
+    """Returns the arguments in the node as requests for a plan. ``knows`` are the arguments of the SGLang release.
+
+    Raises ConfigError with a finding for every unknown key and unsuitable value."""
+    known = {name: word for name, word in settings.items() if name in FIELDS or name in knows}
+    others = {name: word for name, word in settings.items() if name not in known and name not in OWN_KEYS}
+    findings = [_unknown(name, word, tree, version) for name, word in others.items()]
+    requests = [word.request(name) for name, word in known.items()]
+    try:
+        composer.check(requests)
+    except ConfigError as failure:
+        findings += failure.findings
+    if findings:
+        raise ConfigError(*findings)
+    return requests
 
 
 def own_requests(settings: Mapping[str, Setting], preset: Callable[[str], JsonObject]) -> list[Request]:

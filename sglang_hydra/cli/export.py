@@ -17,7 +17,6 @@ from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.convert.export.job import Artifact, Job, job_of
 from sglang_hydra.convert.export.registry import check_format, render
 from sglang_hydra.convert.export.several import export_topology, members_of
-from sglang_hydra.convert.export.several_slurm import export as export_slurm
 from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.passing.passed import flags_of_nodes, keyword_arguments
@@ -74,8 +73,7 @@ def _exported(format: str, made: Plan | Topology, remade: Sequence[str]) -> tupl
     if isinstance(made, Plan):
         job = job_of(made, remade)
         return [job], render(format, job)
-    artifact = export_slurm(made, remade) if format == "slurm" else export_topology(format, made, remade)
-    return [member.job for member in members_of(made)], artifact
+    return [member.job for member in members_of(made)], export_topology(format, made, remade)
 
 
 def _say(invocation: Invocation, findings: Sequence[Finding], artifact: Artifact, plan: Plan) -> None:

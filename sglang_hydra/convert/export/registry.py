@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from sglang_hydra.compose.corrections import FORMATS_MEANT
-from sglang_hydra.convert.export import argv, compose, docker, engine_kwargs, framework, k8s, shell, slurm
+from sglang_hydra.convert.export import compose, docker, engine_kwargs, framework, k8s, shell, slurm
 from sglang_hydra.convert.export.job import Artifact, Job
 from sglang_hydra.convert.frameworks.adapters import ADAPTERS
 from sglang_hydra.text.errors import ConfigError
@@ -25,7 +25,7 @@ class Format(NamedTuple):
 
 FORMATS: Mapping[str, Format] = {
     "shell": Format("a bash script that starts the server with SGLang's own interpreter", "serve.sh", shell.export),
-    "argv": Format("SGLang's flags as a JSON list", "argv.json", argv.export),
+    "argv": Format("SGLang's flags as a JSON list", "argv.json", engine_kwargs.export_argv),
     "engine-kwargs": Format(
         "the arguments of sglang.Engine as a JSON object", "engine_kwargs.json", engine_kwargs.export
     ),

@@ -1,7 +1,8 @@
-"""Writes a topology as a Compose file or Kubernetes manifests: a container per server, and the router.
+"""Writes a topology as a Compose file or Kubernetes manifests: a container per server, and the router; or as a script
+for sbatch: each server is a step on its nodes, the router runs on the first node.
 
 Each server is alone in its container: it counts its GPUs from 0 and has its own network. The GPU numbers and NCCL port
-that separate servers on one machine are therefore omitted."""
+that separate servers on one machine are therefore omitted there."""
 
 from __future__ import annotations
 
@@ -16,14 +17,17 @@ from sglang_hydra.convert.export import compose, k8s
 from sglang_hydra.convert.export.docker import driver_lines, require_container_vendor
 from sglang_hydra.convert.export.job import Artifact, Job, is_public, job_of
 from sglang_hydra.convert.export.manifest import manifest
-from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes, typed
+from sglang_hydra.convert.export.quoting import Variable, Word, bash, bash_lines, commented, kubernetes, typed
+from sglang_hydra.convert.export.shell import key_program as define_program
+from sglang_hydra.convert.export.slurm import SUBMIT, beginning, check_settings, handed_over, step
 from sglang_hydra.convert.export.variables import KEY_WHY, key_program, without_secrets
 from sglang_hydra.convert.made_for import TITLE, made_for_all
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.planning.passing.passed import KEY_VARIABLE
+from sglang_hydra.planning.passing.slurm_options import sbatch_settings_of
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.router import FIRST_WITH_KEY, MODULE, PACKAGE, Router, flags
-from sglang_hydra.planning.topology.servers import NODE, Topology
+from sglang_hydra.planning.topology.servers import NODE, Server, Topology
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict
@@ -62,17 +66,16 @@ class Member:
 
 def export_topology(format: str, topology: Topology, overrides: Sequence[str]) -> Artifact:
     """Exports all servers and the router. Raises ConfigError (EXP021) for formats of a single server."""
-    writers: Mapping[str, Callable[[Topology, Sequence[Member], Sequence[str]], Artifact]] = {
+    writers: Mapping[str, Callable[[Topology, Sequence[str]], Artifact]] = {
         "compose": _compose,
         "k8s": _kubernetes,
+        "slurm": _slurm,
     }
     if format not in writers:
         message = f"export {format} knows one server, and topology={topology.name} has {len(topology.servers)}"
         hint = "export compose, k8s or slurm", "one server at a time with topology=single and its own arguments"
         raise ConfigError(Finding("error", "EXP021", message, ("topology",), hint))
-    members = members_of(topology)
-    require_container_vendor(members[0].job)
-    return writers[format](topology, members, without_secrets(overrides, topology.common))
+    return writers[format](topology, without_secrets(overrides, topology.common))
 
 
 def members_of(topology: Topology) -> list[Member]:
@@ -89,7 +92,9 @@ def _alone(plan: Plan) -> Plan:
     return replace(plan, resolution=replace(plan.resolution, intent=intent, values=values))
 
 
-def _compose(topology: Topology, members: Sequence[Member], overrides: Sequence[str]) -> Artifact:
+def _compose(topology: Topology, overrides: Sequence[str]) -> Artifact:
+    members = members_of(topology)
+    require_container_vendor(members[0].job)
     several = topology.nodes > 1
     own_network = not fabric.is_rdma(members[0].job.fabric) and not several
     host = _node_host if several else (lambda member: member.name) if own_network else (lambda member: "127.0.0.1")
@@ -162,8 +167,10 @@ def _router_service(topology: Topology, words: Sequence[str], own_network: bool)
     )
 
 
-def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequence[str]) -> Artifact:
+def _kubernetes(topology: Topology, overrides: Sequence[str]) -> Artifact:
+    members = members_of(topology)
     first = members[0].job
+    require_container_vendor(first)
     k8s.check_settings(first)
     roles = {member.role: [other for other in members if other.role == member.role] for member in members}
     documents = k8s.claim(first, shared=len(members) > 1)
@@ -289,3 +296,72 @@ def first_lines(topology: Topology, job: Job, format: str, overrides: Sequence[s
         f"{TITLE}: {made_for_all(topology)}",
         "",
     ]
+
+
+_NODES = """
+mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+address_of() {
+  local found
+  found=$(scontrol --oneliner show node "$1" | sed -n 's/.* NodeAddr=\\([^ ]*\\) .*/\\1/p' || true)
+  echo "${found:-$1}"
+}
+"""
+_END = """
+# The first that ends, ends the job.
+trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
+"""
+
+
+def _slurm(topology: Topology, overrides: Sequence[str]) -> Artifact:
+    """Writes the script. Raises ConfigError for settings that Slurm would misread."""
+    jobs = [job_of(server.plan, ()) for server in topology.servers]
+    first = jobs[0]
+    for job in jobs:
+        check_settings(job)
+    several = topology.nodes > 1
+    needed = f"ROUTER_PYTHON names the interpreter that has {PACKAGE} {release_of(topology)}."
+    steps = [_step(server, job, several) for server, job in zip(topology.servers, jobs, strict=True)]
+    started = "".join([*steps, _router(topology, first)])
+    parts = [
+        beginning(
+            first,
+            sbatch_settings_of(topology),
+            [*first_lines(topology, first, "slurm", overrides), SUBMIT, needed, *handed_over(first)],
+        ),
+        _NODES if several else "",
+        "".join(
+            f'{NODE}{number}=$(address_of "${{nodes[{number}]}}")\n'
+            for number in range(topology.nodes * several)
+            if re.search(rf"{NODE}{number}\b", started)
+        ),
+        _END,
+        started,
+        f'echo "the router is on $(hostname), port {topology.router.port}"\nwait -n\n',
+    ]
+    findings = {finding: None for job in jobs for finding in job.path_findings()}
+    return Artifact("".join(parts), tuple(findings), executable=True)
+
+
+def _step(server: Server, job: Job, several: bool) -> str:
+    """Returns the step of one server, in the background. It shares its nodes with other steps."""
+    count = len(server.nodes)
+    words = ["--overlap", "--mem=0", f"--nodes={count}", f"--ntasks={count}"]
+    if several:
+        words.append('--nodelist="' + ",".join(f"${{nodes[{number}]}}" for number in server.nodes) + '"')
+    meeting = Variable(str(server.address), f":{server.head_port}") if server.head_port is not None else None
+    return f"\n# {server.name}\n{step(job, meeting, words)} &\n"
+
+
+def _router(topology: Topology, job: Job) -> str:
+    """Returns the router, in the background of the batch script; it waits for its servers itself."""
+    own = topology.common.nodes.topology.router.python or job.plan.nodes.engine.python or "python3"
+    keyed = is_keyed(topology)
+    argv = replace(topology, router=patient_router(topology)).router_argv
+    start: list[Word] = [Variable("router")]
+    start += ["-c", Variable("router_program")] if keyed else ["-m", MODULE]
+    return (
+        "\n# The router, which waits for its servers\n"
+        f"router=${{ROUTER_PYTHON:-{bash(own)}}}\n"
+        + (define_program(job, "router_program", key_program(MODULE)) if keyed else "")
+        + f"{' '.join(map(bash, start))} \\\n{bash_lines([located(word) for word in argv], '    ')} &\n"
+    )

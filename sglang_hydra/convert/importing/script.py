@@ -301,7 +301,7 @@ class Script:
             if "apiVersion:" in body or "\nservices:" in f"\n{body}":
                 yield from self.other(body, self._at(line))
             else:
-                yield from self._nested(body, frame.shell, frame, line)
+                yield from self._nested(body, frame.shell, frame, line + 1)
 
     def _started(self, fields: list[str], own: Mapping[str, str], frame: _Frame, line: int) -> Iterator[Launch]:
         shell = frame.shell

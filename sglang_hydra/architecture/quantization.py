@@ -247,22 +247,6 @@ def _gguf_module(modules: Fields, name: str) -> list[Group]:
     return [Group(read_skips([paths]), Stored("gguf", exact), Stored("gguf", exact)) for exact, paths in layers.items()]
 
 
-def _w4afp8(stored: Fields, about: _Context) -> Pair:
-    return blocks("fp8 blocks", 128, 128), grouped("int4", 4, 128)
-
-
-def _bitsandbytes(stored: Fields, about: _Context) -> Pair:
-    return _twice(channels("int8") if stored.flag("load_in_8bit", "_load_in_8bit") else NF4)
-
-
-def _fp8_channels(stored: Fields, about: _Context) -> Pair:
-    return _twice(channels("fp8 channels"))
-
-
-def _int8_channels(stored: Fields, about: _Context) -> Pair:
-    return _twice(channels("int8 channels"))
-
-
 def _qoq(stored: Fields, about: _Context) -> Pair:
     return _twice(grouped("qoq int4", 4, _group(stored, "group_size") if "group_size" in stored else 128, 4))
 
@@ -281,28 +265,31 @@ def _quark(stored: Fields, about: _Context) -> Pair:
 _READERS: Mapping[str, Callable[[Fields, _Context], Pair]] = {
     "fp8": _fp8, "blockwise-int8": _int8_blocks, "awq": _awq, "awq-marlin": _awq, "gptq": _gptq,
     "gptq-marlin": _gptq, "auto-round": _gptq, "mxfp4": _mxfp4, "modelopt": _modelopt, "modelopt-fp4": _modelopt,
-    "petit-nvfp4": _modelopt, "compressed-tensors": _compressed, "w4afp8": _w4afp8, "bitsandbytes": _bitsandbytes,
-    "fbgemm-fp8": _fp8_channels, "w8a8-fp8": _fp8_channels, "w8a8-int8": _int8_channels, "qoq": _qoq,
-    "quark": _quark,
+    "petit-nvfp4": _modelopt, "compressed-tensors": _compressed, "qoq": _qoq, "quark": _quark,
+    "fbgemm-fp8": lambda stored, about: _twice(channels("fp8 channels")),
+    "w8a8-fp8": lambda stored, about: _twice(channels("fp8 channels")),
+    "w8a8-int8": lambda stored, about: _twice(channels("int8 channels")),
+    "w4afp8": lambda stored, about: (blocks("fp8 blocks", 128, 128), grouped("int4", 4, 128)),
+    "bitsandbytes": lambda stored, about: _twice(
+        channels("int8") if stored.flag("load_in_8bit", "_load_in_8bit") else NF4
+    ),
 }  # fmt: skip
 
 
 def _quantized_while_loading(asked: str, element: int, full: Stored) -> Scheme:
     """Returns the scheme of ``quantization`` for a checkpoint without a format of its own."""
-    if asked == "fp8":
-        fp8 = channels("fp8 channels")
-        return Scheme("fp8, quantized while loading", element, fp8, FP8_TENSOR, full, fp8, True, _NONE)
-    if asked == "w8a8_fp8":
-        fp8 = channels("fp8 channels")
-        return Scheme("fp8, quantized while loading", element, fp8, fp8, full, fp8, True, _NONE)
-    if asked == "bitsandbytes":
-        return Scheme("nf4, quantized while loading", element, NF4, full, full, full, False, _NONE)
-    if asked == "w8a8_int8":
-        int8 = channels("int8 channels")
-        return Scheme("int8", element, int8, int8, full, full, False, _NONE)
-    if asked == "mxfp4":
-        return Scheme("mxfp4, quantized while loading", element, full, mxfp4(), full, full, True, _NONE)
-    raise Missing(f"quantization_config (quantization={asked} needs its parameters)")
+    fp8, int8 = channels("fp8 channels"), channels("int8 channels")
+    made = {  # the name, linear layers, experts, the vision tower, and whether the GPU quantizes
+        "fp8": ("fp8, quantized while loading", fp8, FP8_TENSOR, fp8, True),
+        "w8a8_fp8": ("fp8, quantized while loading", fp8, fp8, fp8, True),
+        "bitsandbytes": ("nf4, quantized while loading", NF4, full, full, False),
+        "w8a8_int8": ("int8", int8, int8, full, False),
+        "mxfp4": ("mxfp4, quantized while loading", full, mxfp4(), full, True),
+    }
+    if asked not in made:
+        raise Missing(f"quantization_config (quantization={asked} needs its parameters)")
+    name, linear, experts, vision, online = made[asked]
+    return Scheme(name, element, linear, experts, full, vision, online, _NONE)
 
 
 def _with_torchao(scheme: Scheme, values: Mapping[str, object]) -> Scheme:

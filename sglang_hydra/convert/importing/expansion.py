@@ -205,7 +205,7 @@ def _known(name: str, variables: Mapping[str, Value], written: str) -> Value:
 
 def _computed(expression: str, variables: Mapping[str, Value], written: str) -> str:
     """Computes with whole numbers and variables: + - * / %, comparisons, && and ||."""
-    names = {name: value for name, value in variables.items() if isinstance(value, str) and _is_number(value)}
+    names = {name: value for name, value in variables.items() if isinstance(value, str) and is_digits(value)}
     expression = re.sub(r"\$\{[^{}]*[^\w{}][^{}]*\}", lambda found: text_of(found[0], variables), expression)
     plain = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda found: str(names.get(found[1], found[0])), expression)
     plain = _TERNARY.sub(r"(\2) if (\1) else (\3)", plain.strip()).replace("&&", " and ").replace("||", " or ")
@@ -228,10 +228,6 @@ def _number(node: ast.expr) -> int:
         case ast.IfExp(test, body, orelse):
             return _number(body if _number(test) else orelse)
     raise ValueError("no whole number")
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 18
 
 
 _NUMERIC: Mapping[str, Callable[[int, int], bool]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from sglang_hydra.arguments.accepted import accepted
@@ -49,14 +50,11 @@ def argv_of(arguments: Mapping[str, object], version: str | None) -> tuple[str, 
     """Returns SGLang's flags for arguments, or for the ones that the release accepts; None if no command line can."""
     known = version or known_versions()[0]
     given = {name: value for name, value in arguments.items() if value is not None}
-    try:
+    with suppress(ValueError):
         return tuple(render(given, known, defaults=True))
-    except ValueError:
-        taken = accepted(given, known)
-    try:
-        return tuple(taken.flags(defaults=True))
-    except ValueError:
-        return None
+    with suppress(ValueError):
+        return tuple(accepted(given, known).flags(defaults=True))
+    return None
 
 
 def compared(

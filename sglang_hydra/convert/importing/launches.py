@@ -3,6 +3,7 @@ exists."""
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from sglang_hydra.arguments.every import canonical_name
 from sglang_hydra.arguments.parser import flag_like
 from sglang_hydra.convert.frameworks.adapters import ADAPTERS
-from sglang_hydra.text.json_types import Json, JsonObject
+from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 
 OPEN, CLOSE = "\ue000", "\ue001"
 """Surround a part that only the running machine knows: an unset variable, the output of a command."""
@@ -37,22 +38,21 @@ _TRAINERS = {
 }
 """Frameworks' other names for SGLang's arguments, as flags of a script or as overrides."""
 _VERLS = "actor_rollout_ref.rollout.name=sglang"
-_OF_DIFFUSION = re.compile(
-    r"--(?:(?:dit|vae|hsdp|cache-dit)-.+|(?:text|image)-encoder-.+|(?:ulysses|ring|sp)-degree|enable-cfg-parallel"
-    r"|use-fsdp-inference|num-gpus|adjust-frames|webui)(?:=.*)?"
-)
-"""Flags of the diffusion server, which ``sglang serve`` starts for a diffusion model (0.5.9,
-multimodal_gen/runtime/server_args.py): no language model server has them."""
-_OF_DYNAMO = re.compile(
-    r"--(?:no-)?(?:(?:dyn|router|afd|tcp-tls|nats-tls|media-output|disagg-config)(?:-.+)?|namespace|(?:kv-state-)?endpoint"
-    r"|endpoint-types|(?:request|response|event)-plane|discovery-backend|store-kv|fpm-trace|connector|migration-limit"
-    r"|enable-local-indexer|exclude-tools-when-tool-choice-none|custom-jinja-template|dump-config-to|output-modalities"
-    r"|multimodal-(?:embedding-cache-.+|processor|encode-worker|worker)"
-    r"|(?:embedding|image-diffusion|video-generation)-worker"
-    r"|health-check-payload|engine-request-limit|use-sglang-tokenizer|frontend-decoding)(?:=.*)?"
-)
-"""Flags that ``dynamo.sglang`` removes before SGLang's parser reads the others (ai-dynamo/dynamo,
-components/src/dynamo/sglang/backend_args.py and common/configuration/groups, 2026)."""
+_TABLE: Mapping[str, Sequence[str]] = json_beside(__file__)
+_PATTERNS = {kind: re.compile("|".join(map(fnmatch.translate, words))) for kind, words in _TABLE.items()}
+
+
+def is_one_of(kind: str, word: str) -> bool:
+    """Returns whether launches.json has ``word`` among those of a kind.
+
+    ``diffusion``: flags of the server that ``sglang serve`` starts for a diffusion model; no language model server has
+    them (0.5.9, multimodal_gen/runtime/server_args.py). ``dynamo``: flags that ``dynamo.sglang`` removes before
+    SGLang's parser reads the others (ai-dynamo/dynamo, components/src/dynamo/sglang/backend_args.py and
+    common/configuration/groups, 2026). ``variables``: those for the server process, not only for a script.
+    ``text_programs``: programs that treat a launch command only as text."""
+    return _PATTERNS[kind].match(word) is not None
+
+
 _IMAGE = re.compile(r"(?![-/.])[\w.${}()/-]*sglang[\w./-]*(?:[:@][\w.@:-]+)?")
 _OF_A_NODE = ("--node-rank", "--dist-init-addr", "--nccl-init-addr")
 MODEL_FLAGS = ("--model-path", "--model", "--config")
@@ -205,7 +205,7 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
         if _RUN_BY_PYTHON.search(word) and at:  # what export writes where there is a key
             return list(words[: at + 1]), [*words[at + 1 :], *_KEY * ("--api-key" in word)]
         if word == "serve" and at and words[at - 1].rpartition("/")[2] == "sglang":
-            if any(map(_OF_DIFFUSION.fullmatch, words[at + 1 :])):
+            if any(is_one_of("diffusion", _name_of(flag)) for flag in words[at + 1 :] if flag.startswith("--")):
                 return None
             flags = list(words[at + 1 :])
             has_model = bool(flags) and not flags[0].startswith("-")  # sglang serve MODEL
@@ -213,12 +213,16 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
     return _by_image(words) or _of_trainer(words)
 
 
+def _name_of(flag: str) -> str:
+    return flag[2:].partition("=")[0]
+
+
 def _without_dynamo(flags: Sequence[str]) -> list[str]:
     """Removes Dynamo's own flags with their values: SGLang's parser never gets them."""
     kept: list[str] = []
     is_own = False
     for word in flags:
-        is_own = _OF_DYNAMO.fullmatch(word) is not None if word.startswith("--") else is_own
+        is_own = is_one_of("dynamo", _name_of(word).removeprefix("no-")) if word.startswith("--") else is_own
         kept += [] if is_own else [word]
     return kept
 

@@ -16,12 +16,12 @@ from sglang_hydra.convert.importing.launches import (
     bare_flags,
     fault_of,
     has_launch_command,
+    is_one_of,
     of_every_node,
     opened,
     split_launch,
 )
 from sglang_hydra.convert.importing.script import Script
-from sglang_hydra.convert.importing.shell import FOR_PROCESS
 from sglang_hydra.convert.importing.syntax import commands_of
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, value_at
 from sglang_hydra.text.words import is_digits
@@ -122,7 +122,7 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
     environment = {
         key: value
         for key, value in environment.items()
-        if FOR_PROCESS.fullmatch(key) or not any(f"$({key})" in word for word in written)
+        if is_one_of("variables", key) or not any(f"$({key})" in word for word in written)
     }
     image = node.get("image")
     if isinstance(image, Mapping):  # a chart's values

@@ -17,6 +17,7 @@ from sglang_hydra.convert.importing.launches import (
     bare_flags,
     fault_of_command,
     has_launch_command,
+    is_one_of,
     of_every_node,
     opened,
     split_launch,
@@ -37,11 +38,6 @@ from sglang_hydra.text.words import short
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _WRAPPERS = ("sudo", "command", "exec", "time", "nohup")
-# Programs that treat a launch command only as text.
-_TEXT_PROGRAMS = (
-    "echo", "printf", "pkill", "pgrep", "kill", "killall", "grep", "egrep", "fgrep", "rg", "awk", "sed", "ps", "test",
-    "[", "[[", "which", "pip", "pip3", "apt", "apt-get", "git", "curl", "wget", "cat", "tail", "head", "tee", "alias",
-)  # fmt: skip
 _DEEPEST = 5
 _OPENING = ("if", "while", "until", "{", "case", "for", "select")
 _CLOSING = ("fi", "done", "esac", "}")
@@ -239,7 +235,7 @@ class Script:
         """Records a server that only a default skips."""
         name = frame.passed_by_default
         split = split_launch([item for word in command.words for item in fields_of(word, frame.shell.variables)])
-        if name and split and command.words[0] not in _TEXT_PROGRAMS:
+        if name and split and not is_one_of("text_programs", command.words[0]):
             place = f"{self._at(frame.first_line + command.line)}, which runs for another value of ${name}"
             self.unread.setdefault(of_every_node(split[1], _LISTENS), place)
 
@@ -306,7 +302,7 @@ class Script:
     def _started(self, fields: list[str], own: Mapping[str, str], frame: _Frame, line: int) -> Iterator[Launch]:
         shell = frame.shell
         program = next((word for word in fields if word not in _WRAPPERS), "")
-        if program.rpartition("/")[2] in _TEXT_PROGRAMS:
+        if is_one_of("text_programs", program.rpartition("/")[2]):
             return
         environment = {**shell.environment(), **own, **set_for_child(fields)}
         split, kind = split_launch(fields), "command"

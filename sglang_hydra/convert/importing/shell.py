@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sglang_hydra.convert.importing.expansion import Value, fields_of, replaced, text_of
-from sglang_hydra.convert.importing.launches import CONTAINERS, is_open, open_names, opened, split_launch
+from sglang_hydra.convert.importing.launches import CONTAINERS, is_one_of, is_open, open_names, opened, split_launch
 from sglang_hydra.convert.importing.syntax import Heredoc, commands_of
 from sglang_hydra.text.words import is_digits
 
@@ -18,12 +18,6 @@ _BY_DEFAULT = re.compile(r"\"?\$\{(\w+):?-[^{}]+\}\"?", re.ASCII)
 _ASKED, _COUNTED = (re.compile(rf"{dollar}\{{?(\w+)(:?-)?", re.ASCII) for dollar in (r"\$", r"\$?"))
 """The variables in a word; in ``(( ))`` a bare name is one."""
 _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?=(.*)\}", re.ASCII | re.DOTALL)
-# Variables for the server process, not only for the script.
-FOR_PROCESS = re.compile(
-    r"(SGLANG|SGL|NCCL|CUDA|HIP|ROCR|HSA|HF|HUGGING_FACE|TORCH|TORCHINDUCTOR|PYTORCH|MC|MOONCAKE|NVSHMEM|GLOO|UCX|NIXL"
-    r"|NVIDIA|NVTE|TRITON|FLASHINFER|AITER|VLLM|OMP|MKL|TOKENIZERS|TRANSFORMERS|TVM|DG|DEEPEP|ASCEND|HCCL|HABANA|PT"
-    r"|OUTLINES|OTEL|MODELSCOPE|DYN)_\w+|USE_ROCM_AITER_\w+|HF_TOKEN|LD_PRELOAD"
-)
 
 
 @dataclass
@@ -45,7 +39,7 @@ class Shell:
             name: value
             for name in sorted(self.exported)
             if isinstance(value := self.variables.get(name), str)
-            and (self.all_for_process or FOR_PROCESS.fullmatch(name))
+            and (self.all_for_process or is_one_of("variables", name))
         }
 
     def assign(self, name: str, adds: str, value: str) -> None:

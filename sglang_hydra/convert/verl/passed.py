@@ -150,15 +150,6 @@ def _attention_backend(version: str, vendor: str) -> str:
 
 _SIZES = ("tensor_model_parallel_size", "data_parallel_size", "expert_parallel_size", "pipeline_model_parallel_size")
 
-# verl's defaults of keys that only its other engines read, with SGLang's names.
-_UNREAD: Mapping[str, tuple[object, str]] = {
-    "max_num_batched_tokens": (8192, "chunked_prefill_size"),
-    "enable_chunked_prefill": (True, "chunked_prefill_size"),
-    "enable_prefix_caching": (True, "disable_radix_cache"),
-    "cudagraph_capture_sizes": (None, "cuda_graph_bs"),
-    "scheduling_policy": ("fcfs", "schedule_policy"),
-}
-
 
 def unplannable(tree: Tree) -> list[Finding]:
     """Returns the errors that prevent planning: no rollout, another engine, invalid sizes."""
@@ -216,7 +207,7 @@ def refused(tree: Tree, version: str) -> Iterator[Finding]:
 
 def unread(tree: Tree, set_here: Mapping[str, object]) -> Iterator[Finding]:
     """Yields warnings for set keys of the rollout node that verl's SGLang rollout does not pass on."""
-    for key, (default, argument) in _UNREAD.items():
+    for key, (default, argument) in _DEFAULTS["unread"].items():  # with SGLang's names
         value = tree.get(f"rollout.{key}", default)
         if value != default and argument not in set_here:
             place = tree.place(f"rollout.{key}")

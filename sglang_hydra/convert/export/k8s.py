@@ -11,7 +11,7 @@ from typing import Any
 from sglang_hydra.compose.settings.launch import K8sNode
 from sglang_hydra.convert.export.docker import driver_lines, require_container_vendor
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
-from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job, Mount
+from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job
 from sglang_hydra.convert.export.manifest import manifest
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes
 from sglang_hydra.convert.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_WHY
@@ -120,7 +120,16 @@ def pod_of(job: Job) -> JsonDict:
         security=_security(job),
         mounts=[*seen, *({"name": n, "mountPath": m.path, "readOnly": not m.writable} for n, m in mounts)],
         shared=SHARED_GIB,
-        volumes=[*volumes, *({"name": name, "hostPath": _host_path(mount)} for name, mount in mounts)],
+        volumes=[
+            *volumes,
+            *(
+                {
+                    "name": name,
+                    "hostPath": {"path": mount.path, **({"type": "DirectoryOrCreate"} if mount.writable else {})},
+                }
+                for name, mount in mounts
+            ),
+        ],
     )
 
 
@@ -225,10 +234,6 @@ def _security(job: Job) -> dict[str, object]:
         context["seccompProfile"] = {"type": "Unconfined"}
     context |= _settings(job).security_context
     return {"securityContext": context} if context else {}
-
-
-def _host_path(mount: Mount) -> Mapping[str, str]:
-    return {"path": mount.path, **({"type": "DirectoryOrCreate"} if mount.writable else {})}
 
 
 def metadata(job: Job) -> JsonDict:

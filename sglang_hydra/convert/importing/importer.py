@@ -124,10 +124,16 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     version = arguments.version or (arguments.read_by if extra else None)
     gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in NO_GPU else None
     nodes = _nodes(version, environment, extra, arguments.left_open)
-    if launch.gpu_count and (_usual_count(gpu, composer) not in (None, launch.gpu_count) if gpu else on is not None):
+    usual = (
+        composer.compose([Request(f"gpu={gpu}", "the source")]).nodes.gpu.count if launch.gpu_count and gpu else None
+    )
+    if launch.gpu_count and (usual not in (None, launch.gpu_count) if gpu else on is not None):
         nodes["gpu.count"] = launch.gpu_count
     nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **typed.nodes}
-    findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings, *_facts_findings(facts, known)]
+    findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings]
+    for key, named in facts.items():
+        message = f"{known['model_path']} has the facts of model={named}, whose checkpoint the source names"
+        findings.append(Finding("info", "IMP007", message, ("model_path",), f"{key}=... names another one"))
     hidden = {f"{_VARIABLES}{name}": f"${{oc.env:{name}}}" for name in secret_variables}
     findings += _secret_findings({**secrets, **hidden})
     # SGLang's command line reads some switches as text: any text, even false, switches them on.
@@ -186,12 +192,6 @@ def _facts_of_hidden(known: Mapping[str, object], typed: Typed, composer: Compos
     return {} if preset is None or preset.path == path else {"model.facts_from": preset.name}
 
 
-def _facts_findings(facts: Mapping[str, str], known: Mapping[str, object]) -> Iterator[Finding]:
-    for key, preset in facts.items():
-        message = f"{known['model_path']} has the facts of model={preset}, whose checkpoint the source names"
-        yield Finding("info", "IMP007", message, ("model_path",), f"{key}=... names another one")
-
-
 def _without_secrets(known: Mapping[str, object], arguments: Arguments) -> tuple[dict[str, object], dict[str, str]]:
     """Returns the arguments without secrets, and references for the secret ones."""
     kept = dict(known)
@@ -246,11 +246,6 @@ def _all_classes(launch: Launch, known: Mapping[str, object], composer: Composer
     classes = [gpu for gpu in gpu_classes(composer) if gpu.name not in NO_GPU]
     same = [gpu for gpu in classes if gpu.facts.device == known.get("device")] or classes
     return [*{str(gpu.args): gpu.name for gpu in reversed(same)}.values()]
-
-
-def _usual_count(gpu: str, composer: Composer) -> int | None:
-    count = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes.gpu.count
-    return count if isinstance(count, int) else None
 
 
 def _without_passwords(finding: Finding) -> Finding:

@@ -162,19 +162,16 @@ def filled(launch: Launch, variables: Mapping[str, str]) -> Launch:
         text = _OPENED.sub(lambda found: _given(found[1], variables) or found[0], text)
         return text if is_open(text) else _NAMED.sub(lambda found: _given(found[0], variables) or found[0], text)
 
-    return replace(launch, values=_changed(launch.values, _opened_in)).changed(put)
+    def opened_in(text: str) -> str:
+        """Marks the variables of a text that no shell reads."""
+        return text if is_open(text) else _NAMED.sub(lambda found: opened(found[0]), text)
+
+    return replace(launch, values=_changed(launch.values, opened_in)).changed(put)
 
 
 def _given(written: str, variables: Mapping[str, str]) -> str | None:
     name = _NAME.fullmatch(written)
-    if name is None:
-        return None
-    return variables.get(name[1] or name[3] or name[4], name[2])
-
-
-def _opened_in(text: str) -> str:
-    """Marks the variables of a text that no shell reads."""
-    return text if is_open(text) else _NAMED.sub(lambda found: opened(found[0]), text)
+    return variables.get(name[1] or name[3] or name[4], name[2]) if name else None
 
 
 def without_opened(text: str) -> str:
@@ -260,14 +257,11 @@ def _with_value(flag: str, value: str) -> list[str]:
 
 def _by_image(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
     """Splits a container command of an SGLang image whose entry point starts the server."""
-    if not any(word.rpartition("/")[2] in CONTAINERS for word in words):
-        return None
-    for at, word in enumerate(words):
-        rest = words[at + 1 :]
-        if _IMAGE.fullmatch(without_marks(word)) and rest and rest[0].startswith("--"):
-            if any(flag.partition("=")[0] in MODEL_FLAGS for flag in rest):
-                return list(words[: at + 1]), list(rest)
-            return None
+    if any(word.rpartition("/")[2] in CONTAINERS for word in words):
+        for at, word in enumerate(words[:-1], 1):
+            if words[at].startswith("--") and _IMAGE.fullmatch(without_marks(word)):
+                flags = bare_flags(words[at:])
+                return None if flags is None else (list(words[:at]), flags)
     return None
 
 

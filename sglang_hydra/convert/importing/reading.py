@@ -43,7 +43,8 @@ def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> t
     named = typed.nodes.get("engine.version") or launch.version or version_in(launch.mentions)
     trainer = None if launch.pinned else trainer_in(source.text)
     pinned, framework = (trainer.release, trainer.title) if trainer else (launch.pinned, launch.kind)
-    version = named or _installed_by(source.text) or pinned
+    installed = set(_PIN.findall(_REMARK.sub("", source.text)))  # pip install sglang==0.5.10
+    version = named or (installed.pop() if len(installed) == 1 else pinned)
 
     def classes(options: Sequence[TypedOption]) -> Sequence[str]:
         """Returns the architectures of the model that is typed after the source, or that a flag names."""
@@ -133,12 +134,6 @@ def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[L
                 arguments.left_open[_NODE_RANK] = str(arguments.values.pop(_NODE_RANK))
         seen.append(key)
         yield launch, arguments
-
-
-def _installed_by(text: str) -> str | None:
-    """Returns the one release that the source itself installs (``pip install sglang==0.5.10``), or None."""
-    found = set(_PIN.findall(_REMARK.sub("", text)))
-    return found.pop() if len(found) == 1 else None
 
 
 def version_in(texts: Sequence[str]) -> str | None:

@@ -104,9 +104,12 @@ def claim(job: Job, *, shared: bool) -> list[JsonDict]:
 
 def pod_of(job: Job) -> JsonDict:
     cache = {"name": "cache", "persistentVolumeClaim": {"claimName": _cache_name(job)}}
-    mounts = [(f"files-{number}", mount) for number, mount in enumerate(job.mounts)]
     volumes: list[JsonDict] = [] if job.is_local_model else [cache]
-    seen: list[JsonDict] = [] if job.is_local_model else [{"name": "cache", "mountPath": job.cache}]
+    mounts: list[JsonDict] = [] if job.is_local_model else [{"name": "cache", "mountPath": job.cache}]
+    for number, mount in enumerate(job.mounts):
+        kind = {"type": "DirectoryOrCreate"} if mount.writable else {}
+        volumes.append({"name": f"files-{number}", "hostPath": {"path": mount.path, **kind}})
+        mounts.append({"name": f"files-{number}", "mountPath": mount.path, "readOnly": not mount.writable})
     return manifest(
         "pod",
         grace=max(math.ceil(job.plan.nodes.launch.stop_timeout), _GRACE_S),
@@ -118,18 +121,9 @@ def pod_of(job: Job) -> JsonDict:
         port=job.port,
         resources=_resources(job),
         security=_security(job),
-        mounts=[*seen, *({"name": n, "mountPath": m.path, "readOnly": not m.writable} for n, m in mounts)],
+        mounts=mounts,
         shared=SHARED_GIB,
-        volumes=[
-            *volumes,
-            *(
-                {
-                    "name": name,
-                    "hostPath": {"path": mount.path, **({"type": "DirectoryOrCreate"} if mount.writable else {})},
-                }
-                for name, mount in mounts
-            ),
-        ],
+        volumes=volumes,
     )
 
 

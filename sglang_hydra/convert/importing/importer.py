@@ -124,9 +124,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     version = arguments.version or (arguments.read_by if extra else None)
     gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in NO_GPU else None
     nodes = _nodes(version, environment, extra, arguments.left_open)
-    usual = (
-        composer.compose([Request(f"gpu={gpu}", "the source")]).nodes.gpu.count if launch.gpu_count and gpu else None
-    )
+    usual = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes.gpu.count if gpu else None
     if launch.gpu_count and (usual not in (None, launch.gpu_count) if gpu else on is not None):
         nodes["gpu.count"] = launch.gpu_count
     nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **typed.nodes}

@@ -56,12 +56,13 @@ def gpu_facts(node: JsonObject, probed: JsonObject) -> GpuFacts:
     findings = list(_impossible(facts))
     if findings:
         raise ConfigError(*findings)
+    major, _, minor = (facts["compute_capability"] or "").partition(".")
     return GpuFacts(
         name=facts["name"],
         vendor=facts["vendor"],
         device=facts["device"],
         memory_mib=facts["memory_mib"],
-        compute_capability=_capability(facts["compute_capability"]),
+        compute_capability=(int(major), int(minor or 0)) if major else None,
         count=facts["count"],
         flashinfer=facts["flashinfer"],
         triton_kernels=facts["triton_kernels"],
@@ -170,13 +171,6 @@ def _impossible(facts: JsonObject) -> Iterator[Finding]:
         yield refused("compute_capability", "is not MAJOR.MINOR", "9.0")
 
 
-def _capability(written: str | None) -> tuple[int, int] | None:
-    if written is None:
-        return None
-    major, _, minor = written.partition(".")
-    return int(major), int(minor or 0)
-
-
 _FIELD = "speculative_draft_model_path"
 _FOLDER = f"{_FIELD}=<a folder with its config.json>"
 _HINT = f"{_FOLDER}; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
@@ -205,7 +199,13 @@ def with_draft(
     facts, findings = once(
         ("model", path, revision, access), lambda: read_model(path, revision=revision, env=env, access=access)
     )
-    of_draft = [_about_draft(finding) for finding in findings if finding.level != "info"]
+    of_draft = [
+        replace(finding, message=f"the draft model: {finding.message}", fields=(_FIELD,), stage="plan").said(
+            _HINT if finding.about == "no_config" else None
+        )
+        for finding in findings
+        if finding.level != "info"
+    ]
     return replace(model, draft=facts if facts.known else None), of_draft
 
 
@@ -228,10 +228,3 @@ def known_draft(path: str, presets: KnownModels) -> ModelFacts | None:
 def _published() -> Mapping[str, JsonObject]:
     drafts: dict[str, JsonObject] = json.loads((conf_dir() / "drafts.json").read_text("utf-8"))["drafts"]
     return drafts
-
-
-def _about_draft(finding: Finding) -> Finding:
-    """Rewrites a finding on a model as one on the draft model."""
-    hint = _HINT if finding.about == "no_config" else None
-    message = f"the draft model: {finding.message}"
-    return replace(finding, message=message, fields=(_FIELD,), stage="plan").said(hint)

@@ -26,7 +26,8 @@ def find_python(python: str | None) -> str | None:
     python = os.path.expanduser(python)
     if os.path.dirname(python):
         return os.path.abspath(python) if os.access(python, os.X_OK) and not os.path.isdir(python) else None
-    return _on_path(python, os.environ.get("PATH"))
+    found = _looked_up(python, os.environ.get("PATH"))
+    return found if found and os.access(found, os.X_OK) else _looked_up.__wrapped__(python, os.environ.get("PATH"))
 
 
 def is_read_from_disk(python: str) -> bool:
@@ -45,11 +46,6 @@ def environment_settings(python: str) -> Mapping[str, str]:
         return {}
     pairs = (line.partition("=") for line in lines if "=" in line)
     return {key.strip().lower(): value.strip() for key, _, value in pairs}
-
-
-def _on_path(program: str, path: str | None) -> str | None:
-    found = _looked_up(program, path)
-    return found if found and os.access(found, os.X_OK) else _looked_up.__wrapped__(program, path)
 
 
 @lru_cache(maxsize=16)

@@ -81,11 +81,14 @@ def probe_gpu(
     in a child process. ``python`` is the engine's interpreter (None: this one), whose environment is searched for
     flashinfer and triton_kernels; ``site_paths`` names its import folders instead. Never raises for a missing or broken
     tool: ``tried`` says it."""
+    import platform
+
     from sglang_hydra.facts.accelerators import Search, find_amd, find_by_torch, find_habana, find_nvidia, smallest
 
     search = Search(env, python, site_paths)
     found = find_nvidia(search) or find_amd(search) or find_habana(search) or find_by_torch(search)
-    cpu_engine = env.get("SGLANG_USE_CPU_ENGINE", "0") == "1" and _is_x86()
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+    cpu_engine = env.get("SGLANG_USE_CPU_ENGINE", "0") == "1" and is_x86
     if cpu_engine:
         search.tried.append("SGLANG_USE_CPU_ENGINE=1: SGLang would use its CPU engine")
     if found is None:
@@ -140,12 +143,6 @@ def _packages(search: Search, vendor: str) -> tuple[bool, bool]:
         search.tried.append("SGLANG_IS_FLASHINFER_AVAILABLE says that flashinfer is not to be used")
         flashinfer = False
     return flashinfer, triton_kernels
-
-
-def _is_x86() -> bool:
-    import platform
-
-    return platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 
 
 @lru_cache(maxsize=1)

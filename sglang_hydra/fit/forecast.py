@@ -24,7 +24,7 @@ from sglang_hydra.arguments.tables.order import at_least, release_key
 from sglang_hydra.fit.forecast_server import Server
 from sglang_hydra.fit.forecast_terms import TERMS, assumed, crosses, prompt_terms, step_terms
 from sglang_hydra.fit.roofline import COMPUTE, LINK
-from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
 
 ALL = "all"
 NEW = "0.5.8"
@@ -95,10 +95,9 @@ class Own(NamedTuple):
 
 
 @cache
-def coefficients() -> JsonObject:
+def coefficients() -> Json:
     """Reads the shipped coefficients (forecast.json)."""
-    record: JsonObject = json_beside(__file__)
-    return record
+    return json_beside(__file__)
 
 
 def accepted(server: Server, demand: Demand, given: JsonObject | None = None) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +14,7 @@ from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.fit.result import Fit
 from sglang_hydra.fit.roofline import Roofline
 from sglang_hydra.fit.roofline_terms import roofline_of
-from sglang_hydra.text.json_types import JsonObject
+from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 
 _GIGA = 1e9
 _GRAPHS = 160  # SGLang 0.5.2's largest captured batch, where no argument sets it
@@ -117,7 +115,6 @@ def server_of(
 
 
 @cache
-def _networks() -> JsonObject:
+def _networks() -> Json:
     """Returns by GPU class the GPUs on the fast link, its GB/s of a GPU in one direction, and the source."""
-    found: Mapping[str, object] = json.loads(Path(__file__).with_name("forecast_networks.json").read_text("utf-8"))
-    return found
+    return json_beside(str(Path(__file__).with_name("forecast_networks")))

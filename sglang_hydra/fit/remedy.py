@@ -255,14 +255,9 @@ def _single_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Jso
     if found.request_table is not None and found.request_table > _LARGE_TABLE:
         yield from _shorter(found)
     if found.kv is not None and found.kv.is_taken_by_requests:
-        yield from _fewer_requests(found)
+        most = found.running or math.inf
+        yield from ({"max_running_requests": number} for number in (256, 64, 16) if number < most)
     yield from _smaller(server, gpu, found)
-
-
-def _fewer_requests(found: Fit) -> Iterator[Mapping[str, object]]:
-    """Yields fewer concurrent requests, where the states of requests take the whole pool."""
-    most = found.running or math.inf
-    yield from ({"max_running_requests": number} for number in (256, 64, 16) if number < most)
 
 
 def _shorter(found: Fit) -> Iterator[Mapping[str, object]]:

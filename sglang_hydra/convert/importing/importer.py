@@ -19,7 +19,7 @@ from sglang_hydra.convert.importing.flags import Arguments
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
 from sglang_hydra.convert.importing.proof import Deviation, argv_of, compared
 from sglang_hydra.convert.importing.reading import read_launches, version_in
-from sglang_hydra.convert.importing.reduction import Reduced, nearest_preset, preset_for, reduce_to_preset
+from sglang_hydra.convert.importing.reduction import Reduced, preset_for, reduce_to_preset
 from sglang_hydra.convert.importing.sources import Source, launches_of, within_budget
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.facts.hub import offline
@@ -273,12 +273,10 @@ def _planned_findings(reduced: Reduced, known: Mapping[str, object], composer: C
         yield Finding("error", "IMP006", message, ("model_path",), "put model=... behind the source")
         return
     if reduced.model is None and not reduced.known:
-        message = (
-            f"no preset is for {short(shown(known.get('model_path')))}, and nothing else is known about that model here"
-        )
-        near = nearest_preset(str(known.get("model_path")), composer)
-        meant = f"if {near} is meant, put it behind the source" if near else "put model=PRESET behind the source"
-        hint = f"{meant}; {program()} --help model lists the presets"
+        path = str(known.get("model_path"))
+        message = f"no preset is for {short(path)}, and nothing else is known about that model here"
+        near = composer.model_presets().resembling(path)
+        hint = f"model={near or 'PRESET'} behind the source if it is meant; {program()} --help model lists the presets"
         yield Finding("info", "IMP007", message, ("model_path",), hint)
     if not reduced.equal:
         message = "the preset does not plan to the same server: every argument is kept"

@@ -103,17 +103,6 @@ def _passed(intent: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in intent.items() if value is not None and value != default_of(name)}
 
 
-def nearest_preset(path: str, composer: Composer) -> str | None:
-    """Returns ``model=NAME (its checkpoint)`` of the preset whose name begins with a path's last part, or the
-    reverse."""
-    name = path.rstrip("/").rpartition("/")[2].lower()
-    for preset in models(composer):
-        known = preset.path.rpartition("/")[2].lower()
-        if name and "${" not in preset.path and (known.startswith(name) or name.startswith(known)):
-            return f"model={preset.name} ({preset.path})"
-    return None
-
-
 _VARIABLES = "engine.env."
 
 

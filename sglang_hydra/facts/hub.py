@@ -52,6 +52,17 @@ class Reading(NamedTuple):
     findings: list[Finding]
 
 
+class _Asked(NamedTuple):
+    """The arguments of ``read_model``."""
+
+    path: str
+    revision: str | None
+    trusted: bool
+    facts_from: str | None
+    env: Mapping[str, str]
+    access: Access
+
+
 def read_model(
     model_path: str,
     *,
@@ -69,40 +80,33 @@ def read_model(
     config.json, HUB002 a local path without one, HUB003 a missing ``facts_from``), unknown facts are a warning
     (HUB004), omitted fields an info, for the vision tower a warning (HUB005)."""
     try:
-        facts = _find(model_path, revision, trust_remote_code, facts_from, env, access)
+        facts = _find(_Asked(model_path, revision, trust_remote_code, facts_from, env, access))
     except ConfigError as refused:
         facts = ModelFacts(config=None, source=_NOTHING, extra={"tried": [str(refused)], "note": _NOTHING})
         return Reading(facts, list(refused.findings))
     return Reading(facts, _field_findings(facts, model_path))
 
 
-def _find(
-    model_path: str,
-    revision: str | None,
-    trust_remote_code: bool,
-    facts_from: str | None,
-    env: Mapping[str, str],
-    access: Access,
-) -> ModelFacts:
+def _find(asked: _Asked) -> ModelFacts:
+    model_path = asked.path
     if is_remote_url(model_path):
         tried = ["a remote URL is read by SGLang when the server starts"]
-        return _given(model_path, facts_from, tried, trust_remote_code) or _unknown(tried)
+        return _given(asked, tried) or _unknown(tried)
     if is_gguf_file(model_path):
-        return _gguf(model_path, facts_from)
+        return _gguf(asked)
     if os.path.isdir(model_path):
         path = os.path.join(model_path, "config.json")
         if os.path.isfile(path):
-            facts = _facts(read_config(path), path, name=model_path, trust_remote_code=trust_remote_code)
-            facts = _with_format_beside(facts, path)
+            facts = _with_format_beside(_facts(read_config(path), path, asked), path)
             return replace(facts, extra={**facts.extra, "folder": model_path})
-        given = _given(model_path, facts_from, [f"{path} is not there"], trust_remote_code)
+        given = _given(asked, [f"{path} is not there"])
         if given is None:
             raise _refusal("HUB002", f"{model_path} is a folder without config.json", "model_path")
         return given
     if os.path.exists(model_path):
         message = f"{model_path} is a file, but no GGUF file; SGLang takes a folder or a GGUF file"
         raise _refusal("HUB002", message, "model_path")
-    return _from_hub(model_path, revision, trust_remote_code, facts_from, env, access)
+    return _from_hub(asked)
 
 
 def is_remote_url(path: str) -> bool:
@@ -166,40 +170,31 @@ def _field_findings(facts: ModelFacts, model_path: str) -> list[Finding]:
     return []
 
 
-def _from_hub(
-    model_path: str,
-    revision: str | None,
-    trust_remote_code: bool,
-    facts_from: str | None,
-    env: Mapping[str, str],
-    access: Access,
-) -> ModelFacts:
+def _from_hub(asked: _Asked) -> ModelFacts:
+    model_path, revision, env, access = asked.path, asked.revision, asked.env, asked.access
     if _looks_local(model_path):
         tried = [f"{model_path} is not on this machine"]
-        return _given(model_path, facts_from, tried, trust_remote_code) or _unknown(tried)
+        return _given(asked, tried) or _unknown(tried)
     wanted = f"{model_path}@{revision}" if revision else model_path
     folder = cached_folder(model_path, revision, env)
     path = os.path.join(folder, "config.json") if folder else ""
     where = "in the local cache"
     if not os.path.isfile(path):
         tried = [f"the local cache {cache_root(env)} has no config.json of {wanted}"]
-        given = _given(model_path, facts_from, tried, trust_remote_code)
+        given = _given(asked, tried)
         if given is not None:
             return given
-        path, where = _download(model_path, revision, env, tried, access) or "", f"on the hub{access.note}"
+        path, where = _download(asked, tried) or "", f"on the hub{access.note}"
         if not path:
             return _unknown(tried)
     commit = os.path.basename(os.path.dirname(path))
     source = f"{model_path} {where}, revision {commit[:12]}"
-    config = read_config(path)
-    facts = _facts(config, source, name=model_path, trust_remote_code=trust_remote_code, revision=commit)
-    return _with_format_beside(facts, path)
+    return _with_format_beside(_facts(read_config(path), source, asked, commit), path)
 
 
-def _download(
-    model_path: str, revision: str | None, env: Mapping[str, str], tried: list[str], access: Access
-) -> str | None:
+def _download(asked: _Asked, tried: list[str]) -> str | None:
     """Downloads the config.json from the hub once. Returns its path; else None, and adds a sentence to ``tried``."""
+    model_path, revision, env, access = asked.path, asked.revision, asked.env, asked.access
     if _is_true(env.get("HF_HUB_OFFLINE") or env.get("TRANSFORMERS_OFFLINE")):
         tried.append("the hub was not asked: HF_HUB_OFFLINE is set")
         return None
@@ -246,10 +241,11 @@ def _reach(url: str) -> None:
             raise
 
 
-def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
+def _gguf(asked: _Asked) -> ModelFacts:
     """Returns the facts in a GGUF file's header; else those of a config.json beside it or of ``facts_from``."""
     from sglang_hydra.facts.gguf import UnreadableGguf, bits_by_name, config_of, read_header
 
+    model_path = asked.path
     try:
         config = config_of(read_header(model_path))
         broken = "its header is of a kind that is not read here"
@@ -264,7 +260,7 @@ def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
         source = sibling
         note = f"the config.json beside the GGUF file ({broken}); SGLang reads the GGUF header instead"
     else:
-        given = _given(model_path, facts_from, [], trust_remote_code=False)
+        given = _given(asked._replace(trusted=False), [])
         stated = given.config if given else None
         source = given.source if given else _NOTHING
         note = f"SGLang reads a GGUF file's header, and here {broken}"
@@ -282,8 +278,9 @@ def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
     )
 
 
-def _given(model_path: str, facts_from: str | None, tried: list[str], trust_remote_code: bool) -> ModelFacts | None:
+def _given(asked: _Asked, tried: list[str]) -> ModelFacts | None:
     """Returns the facts in the file that the user named, or None without one."""
+    facts_from = asked.facts_from
     if facts_from is None:
         return None
     path = os.path.expanduser(facts_from)
@@ -291,8 +288,7 @@ def _given(model_path: str, facts_from: str | None, tried: list[str], trust_remo
     if not os.path.isfile(path):
         raise _refusal("HUB003", f"model.facts_from={facts_from}: there is no such file or preset", "model.facts_from")
     source = f"model.facts_from={facts_from}"
-    facts = _facts(read_config(path), source, name=model_path, trust_remote_code=trust_remote_code)
-    facts = _with_format_beside(facts, path)
+    facts = _with_format_beside(_facts(read_config(path), source, asked), path)
     # The server will read another file, so it is unknown whether SGLang 0.5.2 refuses that one.
     return replace(facts, refused=None, extra={**facts.extra, "note": "; ".join((*tried, str(facts.extra["note"])))})
 
@@ -316,11 +312,9 @@ def _with_format_beside(facts: ModelFacts, path: str) -> ModelFacts:
     return replace(facts, config={**config, "quantization_config": format}, extra={**facts.extra, "files": files})
 
 
-def _facts(
-    config: dict[str, object], source: str, *, name: str, trust_remote_code: bool, revision: str | None = None
-) -> ModelFacts:
+def _facts(config: dict[str, object], source: str, asked: _Asked, revision: str | None = None) -> ModelFacts:
     """Returns the facts in the content of a config.json, with its class's defaults."""
-    made = completed(config, name, trust_remote_code=trust_remote_code)
+    made = completed(config, asked.path, trust_remote_code=asked.trusted)
     extra: dict[str, object] = {
         "stated": config,
         "note": _OWN_CODE if made.class_name is None else f"the defaults of {made_by(made.class_name)}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import yaml
 
@@ -37,7 +38,7 @@ def experiment_yaml(
     lines += [f"# {printable(line)}".rstrip() for line in heading]
     if choices:
         lines.append("defaults:")
-        lines += [f"  - override /{group}: {_scalar(option)}" for group, option in choices.items()]
+        lines += [f"  - override /{group}: {yaml_value(option)}" for group, option in choices.items()]
     for name in (name for name in EVERY if name in values):
         remark = f"{' ' * _MARK}# {printable(remarks[name])}" if name in remarks else ""
         lines.append(f"{name}: {yaml_value(values[name])}{remark}")
@@ -100,35 +101,28 @@ def _plain(value: object) -> Json:
     return value
 
 
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    content = text if _is_bare(text) or is_reference(text) else literal(text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", content, style=None if _is_bare(text) else '"')
+
+
+_Dumper.add_representer(str, _represent)
+
+
 def yaml_value(value: object) -> str:
     """Returns a value as YAML on one line; a text that is one ``${oc.env:NAME}`` is a reference."""
-    plain = _plain(value)
-    if isinstance(plain, list):
-        return f"[{', '.join(map(yaml_value, plain))}]"
-    if isinstance(plain, dict):
-        return "{" + ", ".join(f"{_scalar(key)}: {yaml_value(item)}" for key, item in plain.items()) + "}"
-    return _scalar(plain)
-
-
-def _scalar(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, float)):
-        text = repr(value)
-        if isinstance(value, float) and not text[-1].isdigit():
-            return f".{text}" if text[0] != "-" else f"-.{text[1:]}"
-        return text.replace("e", ".0e") if "e" in text and "." not in text else text
-    if isinstance(value, str) and _is_bare(value):
-        return value
-    content = value if is_reference(value) else literal(str(value))
-    return str(yaml.safe_dump(content, default_style='"', allow_unicode=True, width=1 << 30)).strip()
+    flow = partial(yaml.dump, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, sort_keys=False)
+    return str(flow(_plain(value), width=1 << 30)).removesuffix("\n").removesuffix("\n...")
 
 
 def _nested(tree: Mapping[str, object], depth: int) -> Iterator[str]:
     for key, value in tree.items():
-        head = f"{'  ' * depth}{_scalar(key)}:"
+        head = f"{'  ' * depth}{yaml_value(key)}:"
         if isinstance(value, dict) and value and depth < 2:
             yield head
             yield from _nested(value, depth + 1)

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from sglang_hydra.facts.config_view import TEXT_PARTS, is_own_text, takes_media
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 
+_TABLE = Path(__file__).with_name("config_defaults.json")
 _TEXT_FIELDS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
 _VISION_FIELDS = ("num_hidden_layers", "hidden_size")
 _COPIED_UP = ("quantization_config", "compression_config", "dual_chunk_attention_config", "num_nextn_predict_layers")
@@ -103,8 +104,11 @@ def left_out(config: Mapping[str, object]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _table() -> Json:
-    return json_beside(str(Path(__file__).with_name("config_defaults")))
+def _table() -> JsonObject:
+    import json
+
+    table: dict[str, object] = json.loads(_TABLE.read_text("utf-8"))
+    return table
 
 
 def _reader() -> str:

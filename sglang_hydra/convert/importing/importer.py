@@ -120,7 +120,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     if "model" in typed.choices:
         known.pop("model_path", None)
     known, secrets = _without_secrets(known, arguments)
-    environment, secret_variables = _environment(launch.environment)
+    environment, hidden = _environment(launch.environment)
     version = arguments.version or (arguments.read_by if extra else None)
     gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in NO_GPU else None
     nodes = _nodes(version, environment, extra, arguments.left_open)
@@ -128,15 +128,9 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     if launch.gpu_count and (usual not in (None, launch.gpu_count) if gpu else on is not None):
         nodes["gpu.count"] = launch.gpu_count
     nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **typed.nodes}
-    findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings]
-    for key, named in facts.items():
-        message = f"{known['model_path']} has the facts of model={named}, whose checkpoint the source names"
-        findings.append(Finding("info", "IMP007", message, ("model_path",), f"{key}=... names another one"))
-    hidden = {f"{_VARIABLES}{name}": f"${{oc.env:{name}}}" for name in secret_variables}
+    findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings, *_facts_findings(facts, known)]
     findings += _secret_findings({**secrets, **hidden})
-    # SGLang's command line reads some switches as text: any text, even false, switches them on.
-    is_text = {name: EVERY[name].is_flag and isinstance(value, str) for name, value in known.items()}
-    planned = {name: bool(value) if is_text[name] else value for name, value in known.items()}
+    planned = {name: _as_meant(name, value) for name, value in known.items()}
     grouped = {name: choice for name, choice in typed.choices.items() if name != "gpu"}
     try:
         classes = gpus or on or _all_classes(launch, known, composer)
@@ -147,8 +141,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         reduced = Reduced(None, planned, None, False)
     overrides = {**reduced.overrides, **secrets}
     choices = {"gpu": gpus[0]} if len(gpus) == 1 else {}
-    if reduced.model is not None:
-        choices["model"] = reduced.model
+    choices |= {} if reduced.model is None else {"model": reduced.model}
     choices |= {name: choice for name, choice in typed.choices.items() if name not in choices}
     if "model_path" not in secrets:
         findings += _planned_findings(reduced, known, composer)
@@ -223,6 +216,17 @@ def _nodes(
     return nodes | dict(extra)
 
 
+def _as_meant(name: str, value: object) -> object:
+    """Converts a switch that SGLang's command line reads as text: any text, even false, switches it on."""
+    return bool(value) if EVERY[name].is_flag and isinstance(value, str) else value
+
+
+def _facts_findings(facts: Mapping[str, str], known: Mapping[str, object]) -> Iterator[Finding]:
+    for key, preset in facts.items():
+        message = f"{known['model_path']} has the facts of model={preset}, whose checkpoint the source names"
+        yield Finding("info", "IMP007", message, ("model_path",), f"{key}=... names another one")
+
+
 def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer) -> tuple[list[str], list[Finding]]:
     if "gpu" in typed.choices:
         return [typed.choices["gpu"]], []
@@ -251,13 +255,14 @@ def _without_passwords(finding: Finding) -> Finding:
     return replace(finding, message=without_secret_forms(finding.message)).reworded(without_secret_forms)
 
 
-def _environment(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Returns the variables to set, and the names of the secret ones. Omits variables that are known only at run
-    time."""
+def _environment(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the variables to set, and references for the secret ones by their keys. Omits variables that are known
+    only at run time."""
     known = {name: value for name, value in given.items() if value and "\0" not in value and not is_open(value)}
     known = {name: value for name, value in known.items() if name.isascii() and name.isidentifier()}
     secrets = [name for name, value in known.items() if is_secret(name.upper(), value)]
-    return {name: value for name, value in known.items() if name not in secrets}, secrets
+    kept = {name: value for name, value in known.items() if name not in secrets}
+    return kept, {f"{_VARIABLES}{name}": f"${{oc.env:{name}}}" for name in secrets}
 
 
 def _secret_findings(references: Mapping[str, str]) -> Iterator[Finding]:

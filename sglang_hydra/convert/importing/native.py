@@ -61,8 +61,7 @@ def native_reader(
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
     named = {str(key).lstrip("+") for key, _ in pairs}
-    classes = {name for name in composer.options("gpu") if name not in NO_GPU}
-    on = [str(value) for key, value in pairs if key == "gpu" and value in classes][-1:]
+    on = [str(value) for key, value in pairs if key == "gpu" and value in {*composer.options("gpu")} - {*NO_GPU}][-1:]
     named |= {"model_path"} if (has_model := not named.isdisjoint(("model", "model_path"))) else set()
 
     def read(file: Path, content: str) -> list[tuple[str, Document]]:

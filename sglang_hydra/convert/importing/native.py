@@ -54,14 +54,14 @@ def native_reader(
     elsewhere: bool = False,
 ) -> ReadOthers:
     """Returns the reader of all servers in a foreign file, preceded by their topology if an export describes it. Keeps
-    all settings of the file.
-
-    Reads the flags with the release in ``typed``, else the file's own; ``variables`` are those left to its caller. Runs
-    nothing in it, and reads no variable of this process, nor any local file if it belongs ``elsewhere``."""
+    all settings of the file. Reads the flags with the release in ``typed``, else the file's own; ``variables`` are left
+    to its caller. Runs nothing in it, and reads no variable of this process, nor any local file if it belongs
+    ``elsewhere``."""
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
     named = {str(key).lstrip("+") for key, _ in pairs}
-    on = [str(value) for key, value in pairs if key == "gpu" and value in {*composer.options("gpu")} - {*NO_GPU}][-1:]
+    classes = {*composer.options("gpu")} - {*NO_GPU}
+    on = [str(value) for key, value in pairs if key == "gpu" and str(value) in classes][-1:]
     named |= {"model_path"} if (has_model := not named.isdisjoint(("model", "model_path"))) else set()
 
     def read(file: Path, content: str) -> list[tuple[str, Document]]:

@@ -35,7 +35,7 @@ def test_a_plan_stays_within_so_many_files_and_crossings_of_rooms() -> None:
     found = re.match(r"files: (\d+)\ncrossings: (\d+), from (\d+) places", done.stdout)
     assert found is not None, done.stdout + done.stderr
     files, calls, places = map(int, found.groups())
-    assert (90 < files <= 110, 200 < calls <= 386, places <= 223) == (True, True, True), done.stdout
+    assert (90 < files <= 110, 200 < calls <= 388, places <= 223) == (True, True, True), done.stdout
 
 
 MOST_DEEP = 28  # modules in a chain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sglang_hydra.arguments.every import canonical_name, first_with
+from sglang_hydra.arguments.every import EVERY, canonical_name, first_with
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release
@@ -164,7 +164,7 @@ def _option_or_value(name: str, composer: Composer) -> str | None:
         same = next((one for one in options if one.replace("_", "") == re.sub(r"[\W_]", "", name).lower()), None)
         if same is not None:
             return f"{group} {group}={same}"
-    return next((field.name for field in FIELDS.values() if name in map(str, field.arg.choices or ())), None)
+    return next((field.name for field in EVERY.values() if name in map(str, field.arg.choices or ())), None)
 
 
 def _nothing(name: str, composer: Composer) -> Finding:
@@ -172,10 +172,10 @@ def _nothing(name: str, composer: Composer) -> Finding:
     message = f"{short(name)!r} is neither an argument, one of our keys nor the id of a finding"
     if name in composer.groups():
         return Finding("error", "CLI015", message, hint=f"{program()} --help {name} shows its options")
-    near = (key_meant(plain) or "").lstrip("!") or nearest(name, [*FIELDS, *keys(), *GROUPS])
+    near = (key_meant(plain) or "").lstrip("!") or nearest(name, [*EVERY, *keys(), *GROUPS])
     server, _, argument = name.rpartition(".")
     if server.partition(".")[0] in (REPLICA, PREFILL, DECODE):
-        meant = nearest(argument, FIELDS)
+        meant = nearest(argument, EVERY)
         near = f"{server}.{meant}" if meant else None
     near = _option_or_value(name, composer) or near
     if near is None and re.fullmatch(r"[A-Za-z]{2,4}[0-9]+", name):

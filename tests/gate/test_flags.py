@@ -101,7 +101,9 @@ def differences(rows: Sequence[Case], folder: Path, capsys: pytest.CaptureFixtur
     ]
 
 
-@pytest.mark.parametrize("part", [pytest.param(1, marks=pytest.mark.long), 801], ids=["all", "a sample"])
+@pytest.mark.parametrize(
+    "part", [pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(7200)]), 801], ids=["all", "a sample"]
+)
 def test_each_output_refuses_the_flags_that_the_release_refuses(
     part: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,7 @@ def test_a_variant_is_offered_where_a_model_does_not_fit(
 
 
 def test_a_variant_is_known_to_import_and_to_diagnose(own: Composer, tmp_path: Path) -> None:
-    assert set(MEMORY) <= set(_all_classes(Launch("script", "a.sh"), {"device": "cuda"}, own))
+    assert {"big", "big_pair"} <= set(_all_classes(Launch("script", "a.sh"), {"device": "cuda"}, own))
     found = preset_for("me/my-dsv3", own)
     assert found is not None
     assert found.name == "my_dsv3"

@@ -15,6 +15,7 @@ from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, has
 from sglang_hydra.arguments.tables.table import nearest_known
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import PAIR
 from sglang_hydra.convert.importing.flags import Arguments
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
 from sglang_hydra.convert.importing.proof import Deviation, argv_of, compared
@@ -242,12 +243,14 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
 
 def _all_classes(launch: Launch, known: Mapping[str, object], composer: Composer) -> list[str]:
     """Returns the classes on which a reduction must hold if the GPU is unknown: those that fit a log, or those of the
-    device, one of all whose presets set the same arguments."""
+    device, one of all whose presets set the same arguments, also together with a model's."""
     if launch.gpu_classes:
         return list(launch.gpu_classes)
     classes = [gpu for gpu in gpu_classes(composer) if gpu.name not in NO_GPU]
     same = [gpu for gpu in classes if gpu.facts.device == known.get("device")] or classes
-    return [*{str(gpu.args): gpu.name for gpu in reversed(same)}.values()]
+    paired = {name.partition("-")[0] for name in composer.options(PAIR)}
+    kinds = {(str(gpu.args), gpu.facts.name if gpu.facts.name in paired else ""): gpu.name for gpu in reversed(same)}
+    return [*kinds.values()]
 
 
 def _without_passwords(finding: Finding) -> Finding:

@@ -26,13 +26,14 @@ _EXAMPLES = {"gpu.compute_capability": "MAJOR.MINOR, such as gpu.compute_capabil
 
 
 class Problem(NamedTuple):
-    """A wrong value or unknown key: its key, what is wrong, what to type, and the probable key or value."""
+    """A wrong value or ``unknown`` key: its key, what is wrong, what to type, and the probable key or value."""
 
     key: str
     message: str
     hint: str | None = None
     near: str | None = None
     value: str | None = None
+    unknown: bool = False
 
     @property
     def advice(self) -> Hint:
@@ -59,7 +60,8 @@ def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> I
             return
         if typing.get_origin(kind) is not dict:
             where = ".".join(keys[:depth])
-            yield Problem(".".join(keys), f"{where} is {_described(kind)} and has no key {name!r}", f"{where}=...")
+            message = f"{where} is {_described(kind)} and has no key {name!r}"
+            yield Problem(".".join(keys), message, f"{where}=...", unknown=True)
             return
         schema = typing.get_args(kind)[1]
     yield from _misfits(".".join(keys), schema, value, resolved)
@@ -175,4 +177,5 @@ def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
         f"{where or 'the configuration'} has no key {name!r}",
         f"{where or 'it'} has {listed}",
         f"{path}{near}" if near else name if name in EVERY else None,
+        unknown=True,
     )

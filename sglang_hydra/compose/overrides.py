@@ -425,7 +425,7 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
 def _node_change(request: Request, key: str, value: Any) -> Wanted:
     problem = next(problems_at(key.split("."), value), None)
     if problem:
-        id = "CLI001" if "has no key" in problem.message else "CLI002"
+        id = "CLI001" if problem.unknown else "CLI002"
         typed = request.text.partition("=")[2]
         if (problem.near or "").endswith("_mib") and is_digits(typed) and int(typed) < 2048:
             typed = str(int(typed) * 1024)  # GiB

@@ -28,14 +28,14 @@ def test_no_room_imports_upward_and_no_modules_import_each_other_in_a_circle() -
 
 
 def test_a_plan_stays_within_so_many_files_and_crossings_of_rooms() -> None:
-    """The goal is 350 crossings; what is reached is held."""
+    """What is reached is held."""
     words = [sys.executable, "tools/crossings.py", "plan", "gpu=h200", "model=gpt_oss"]
     env = {**os.environ, "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
     found = re.match(r"files: (\d+)\ncrossings: (\d+), from (\d+) places", done.stdout)
     assert found is not None, done.stdout + done.stderr
     files, calls, places = map(int, found.groups())
-    assert (90 < files <= 110, 200 < calls <= 388, places <= 223) == (True, True, True), done.stdout
+    assert (90 < files <= 110, 200 < calls <= 350, places <= 220) == (True, True, True), done.stdout
 
 
 MOST_DEEP = 28  # modules in a chain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sglang_hydra.architecture.decoder import (
@@ -17,7 +18,7 @@ from sglang_hydra.architecture.decoder import (
     Layer,
     Linear,
 )
-from sglang_hydra.architecture.formats import Stored
+from sglang_hydra.architecture.formats import Scheme, Stored
 from sglang_hydra.architecture.ranks import Ranks, kv_share, share
 
 EMBEDDING = "embedding"
@@ -48,6 +49,32 @@ class Matrix(NamedTuple):
     columns: int
     copies: int = 1
     format: str = LINEAR_FORMAT
+
+
+class Tensor(NamedTuple):
+    """The tensors of a matrix in one of its formats on one GPU, all copies together: bytes of ``weights``, of their
+    ``scales``, and of the ``unquantized`` weights. ``layers`` of one kind have them."""
+
+    part: str
+    layers: int
+    weights: float
+    scales: float
+    unquantized: float
+
+
+def layer_tensors(decoder: Decoder, layer: Layer, ranks: Ranks, scheme: Scheme, numbers: Sequence[int]) -> list[Tensor]:
+    """Returns the tensors of the layers ``numbers``, all of this kind, in the order of their creation."""
+    return [
+        Tensor(
+            matrix.part,
+            count,
+            stored.weights(matrix.rows, matrix.columns) * matrix.copies,
+            stored.scales(matrix.rows, matrix.columns) * matrix.copies,
+            scheme.plain.weights(matrix.rows, matrix.columns) * matrix.copies,
+        )
+        for matrix in layer_matrices(decoder, layer, ranks, scheme.experts)
+        for stored, count in scheme.formats(matrix.format, matrix.module, numbers)
+    ]
 
 
 def layer_matrices(decoder: Decoder, layer: Layer, ranks: Ranks, experts_format: Stored) -> list[Matrix]:

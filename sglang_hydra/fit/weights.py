@@ -25,6 +25,7 @@ from sglang_hydra.architecture.tensors import (
     extra_matrix,
     latent_copies,
     layer_matrices,
+    layer_tensors,
 )
 from sglang_hydra.architecture.vision import Tower
 from sglang_hydra.arguments.layout import Layout
@@ -128,20 +129,16 @@ def _stage(
 
 def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks: Ranks, layers: range) -> float:
     """Adds the layers of a stage to ``parts``; returns the additional bytes before quantization."""
-    full = scheme.plain
     more = lost = 0.0
     members: dict[Layer, list[int]] = {}
     for number in layers:
         members.setdefault(decoder.layers[number], []).append(number)
     for layer, numbers in members.items():
         tensors: list[tuple[float, int]] = []
-        for matrix in layer_matrices(decoder, layer, ranks, scheme.experts):
-            unquantized = full.weights(matrix.rows, matrix.columns) * matrix.copies
-            for stored, count in scheme.formats(matrix.format, matrix.module, numbers):
-                weights, scales = (size * matrix.copies for size in stored.tensors(matrix.rows, matrix.columns))
-                parts[matrix.part] += (weights + scales) * count
-                more += (unquantized - weights - scales) * count
-                tensors += ((weights, count), (scales, count))
+        for part, count, weights, scales, unquantized in layer_tensors(decoder, layer, ranks, scheme, numbers):
+            parts[part] += (weights + scales) * count
+            more += (unquantized - weights - scales) * count
+            tensors += ((weights, count), (scales, count))
         if decoder.copied and layer.mixer not in (LINEAR, NO_MIXER) and decoder.latent is not None:
             copies = latent_copies(decoder, ranks) * scheme.element
             parts[ATTENTION] += copies * len(numbers)

@@ -31,7 +31,7 @@ from forecast_page import PAGE, page
 from forecast_table import Row, demand_of, rows_of
 
 from sglang_hydra.fit.forecast import ALL, DRAFTING, Demand, first_token, is_old, mixed
-from sglang_hydra.fit.forecast_server import Server
+from sglang_hydra.fit.forecast_server import ForecastServer
 from sglang_hydra.fit.forecast_terms import (
     MEMORY_TERMS,
     OVERHEAD,
@@ -168,7 +168,7 @@ def _of_old(release: str) -> bool:
     return not release or is_old(release)
 
 
-def running_of(server: Server, demand: Demand) -> float:
+def running_of(server: ForecastServer, demand: Demand) -> float:
     most = server.most(demand.input_len + demand.output_len / 2)
     return max(1.0, demand.concurrency if most is None else min(demand.concurrency, most))
 

@@ -28,7 +28,7 @@ from sglang_hydra import ConfigError, plan
 from sglang_hydra.architecture.known import Missing
 from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS
 from sglang_hydra.fit.forecast import Demand, Forecast, forecast
-from sglang_hydra.fit.forecast_server import Server
+from sglang_hydra.fit.forecast_server import ForecastServer
 from sglang_hydra.planning.choosing.forecast import server_of_plan
 
 _NEEDED = ("gpu", "model", "model_path", "tp_size", "dp_size", "ep_size", "pp_size", "nnodes", "enable_dp_attention")
@@ -43,12 +43,12 @@ class Row(NamedTuple):
     """A measurement and the server that it is about."""
 
     record: Mapping[str, Any]
-    server: Server
+    server: ForecastServer
 
 
 def rows_of(records: Iterable[Mapping[str, Any]]) -> tuple[list[Row], list[str]]:
     """The rows, and of those that no plan explains why."""
-    servers: dict[tuple[str, ...], Server | str] = {}
+    servers: dict[tuple[str, ...], ForecastServer | str] = {}
     rows, unanswered = [], []
     for record in records:
         words = tuple(record["words"])
@@ -64,7 +64,7 @@ def rows_of(records: Iterable[Mapping[str, Any]]) -> tuple[list[Row], list[str]]
     return rows, unanswered
 
 
-def _server(words: Sequence[str]) -> Server | str:
+def _server(words: Sequence[str]) -> ForecastServer | str:
     """The server of a plan with these words, or of those that can be planned: each that is refused is replaced by what
     it should have been, or left out; a checkpoint of unknown shape is taken as one that its name begins with. A text
     says why none of these can be planned."""

@@ -8,7 +8,7 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show
 from sglang_hydra.facts.trust import hub_access
 from sglang_hydra.planning.making.make import make_plan
-from sglang_hydra.run.doctor import Request, doctor_record, doctor_screen, examine
+from sglang_hydra.run.doctor import Examinee, doctor_record, doctor_screen, examine
 
 
 def run(invocation: Invocation) -> int:
@@ -18,7 +18,7 @@ def run(invocation: Invocation) -> int:
     values = plan.values
     wants = not plan.probed and plan.gpu.device is not None
     sends = plan.nodes.topology.name == "pd" or values["disaggregation_mode"] != "null"
-    request = Request(
+    request = Examinee(
         python=plan.engine.python,
         model_path=str(values["model_path"]) if named and values["model_path"] else None,
         host=str(values["host"]),

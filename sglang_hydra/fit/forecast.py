@@ -21,7 +21,7 @@ from math import exp, log, sqrt
 from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import at_least, release_key
-from sglang_hydra.fit.forecast_server import Server
+from sglang_hydra.fit.forecast_server import ForecastServer
 from sglang_hydra.fit.forecast_terms import TERMS, assumed, crosses, prompt_terms, step_terms
 from sglang_hydra.fit.roofline import COMPUTE, LINK
 from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
@@ -100,12 +100,12 @@ def coefficients() -> Json:
     return json_beside(__file__)
 
 
-def accepted(server: Server, demand: Demand, given: JsonObject | None = None) -> float:
+def accepted(server: ForecastServer, demand: Demand, given: JsonObject | None = None) -> float:
     """Returns the tokens that each step of ``server`` makes: stated, or as fitted from its drafted ones."""
     return demand.accepted or 1 + (given or coefficients())["accepted"] * (server.roofline.tokens - 1)
 
 
-def break_even(server: Server, demand: Demand, found: Forecast, own: Own | None = None) -> float | None:
+def break_even(server: ForecastServer, demand: Demand, found: Forecast, own: Own | None = None) -> float | None:
     """Returns the tokens that each step must make for drafts to cost no time; None for a server without drafts."""
     if server.roofline.tokens == 1:
         return None
@@ -113,7 +113,9 @@ def break_even(server: Server, demand: Demand, found: Forecast, own: Own | None 
     return sum(found.step.values()) * accepted(server, demand) / sum(alone.step.values())
 
 
-def forecast(server: Server, demand: Demand, given: JsonObject | None = None, own: Own | None = None) -> Forecast:
+def forecast(
+    server: ForecastServer, demand: Demand, given: JsonObject | None = None, own: Own | None = None
+) -> Forecast:
     """Forecasts the performance of ``server`` under ``demand``, by the coefficients ``given`` (default: the
     package's)."""
     known, own = given or coefficients(), own or Own()
@@ -157,7 +159,7 @@ def forecast(server: Server, demand: Demand, given: JsonObject | None = None, ow
 
 
 def first_token(
-    server: Server,
+    server: ForecastServer,
     demand: Demand,
     running: float,
     step: float,
@@ -216,7 +218,7 @@ def _apart(demand: Demand, number: int, mixing: float) -> float:
     return demand.spread * mixing * sqrt(number)
 
 
-def _weighted(terms: Mapping[str, float], server: Server, known: JsonObject, own: float) -> dict[str, float]:
+def _weighted(terms: Mapping[str, float], server: ForecastServer, known: JsonObject, own: float) -> dict[str, float]:
     fitted, factors = known["coefficients"], _factors(server, known)
     return {
         name: seconds * fitted[name] * factors.get(TERMS[name].group, 1.0) * factors[ALL] * exp(own)
@@ -231,7 +233,7 @@ def _within_the_limit(terms: dict[str, float], least: float) -> dict[str, float]
     return {name: seconds * short for name, seconds in terms.items()} if short > 1 else terms
 
 
-def _factors(server: Server, known: JsonObject) -> dict[str, float]:
+def _factors(server: ForecastServer, known: JsonObject) -> dict[str, float]:
     """Returns the factors of this engine, GPU class and release, by group of terms."""
     found = {ALL: 1.0}
     names = [f"engine {server.engine}", f"gpu {server.roofline.gpu}"]
@@ -252,7 +254,7 @@ def _figure(value: float, error: tuple[float, float]) -> Figure:
     return Figure(value, value * exp(error[0]), value * exp(error[1]))
 
 
-def _errors(server: Server, demand: Demand, running: float, known: JsonObject, own: Own) -> JsonDict:
+def _errors(server: ForecastServer, demand: Demand, running: float, known: JsonObject, own: Own) -> JsonDict:
     """Returns the intervals of TPOT and TTFT as logarithms, and their reasons. A user's own measurements are of this
     model on this GPU, so that only loads and layouts far from all measurements widen their interval."""
     seen = known["measured"]
@@ -282,7 +284,7 @@ def _errors(server: Server, demand: Demand, running: float, known: JsonObject, o
     return {**found, "reasons": reasons}
 
 
-def _unknown(server: Server, seen: JsonObject, errors: JsonObject) -> tuple[float, list[str]]:
+def _unknown(server: ForecastServer, seen: JsonObject, errors: JsonObject) -> tuple[float, list[str]]:
     """Returns the additional error of a server whose model or GPU was never measured, with the reasons in words."""
     shape, there = server.shape in seen["shapes"], server.roofline.gpu in seen["gpus"]
     more, reasons = 0.0, []

@@ -7,7 +7,7 @@ from math import log, sqrt
 from typing import NamedTuple
 
 from sglang_hydra.fit.forecast import Demand, Own, forecast
-from sglang_hydra.fit.forecast_server import Server
+from sglang_hydra.fit.forecast_server import ForecastServer
 
 _NOISE = 0.04  # of a measurement, as a logarithm
 _EXPECTED = 0.25  # the expected distance of a factor from 1 without measurements, as a logarithm
@@ -20,13 +20,13 @@ _ROUNDS = 8
 class Point(NamedTuple):
     """A measurement in seconds; None where it is missing."""
 
-    server: Server
+    server: ForecastServer
     demand: Demand
     tpot: float | None
     ttft: float | None
 
 
-def own_of(points: Sequence[Point], server: Server) -> Own | None:
+def own_of(points: Sequence[Point], server: ForecastServer) -> Own | None:
     """Fits the corrections to ``points`` of similar servers (same model and GPU class); None without such points."""
     alike = [point for point in points if _family(point.server) == _family(server) and point.tpot]
     if not alike:
@@ -87,9 +87,9 @@ def _waits(point: Point, step: float, prompt: float) -> float:
     return log(point.ttft / found.value) if point.ttft and found is not None else 0.0
 
 
-def _family(server: Server) -> tuple[str, str]:
+def _family(server: ForecastServer) -> tuple[str, str]:
     return server.shape, server.roofline.gpu
 
 
-def _layout(server: Server) -> tuple[object, ...]:
+def _layout(server: ForecastServer) -> tuple[object, ...]:
     return server.gpus, server.tp, server.dp, server.ep, server.eight, server.roofline.copies

@@ -20,7 +20,7 @@ _GIGA = 1e9
 _GRAPHS = 160  # SGLang 0.5.2's largest captured batch, where no argument sets it
 
 
-class Server(NamedTuple):
+class ForecastServer(NamedTuple):
     """A server of ``engine`` and ``release`` ("": unnamed), on GPUs of ``roofline.gpu``.
 
     ``tp`` GPUs share each request's attention, ``dp`` groups of them divide the requests (DP attention), ``ep`` GPUs
@@ -79,7 +79,7 @@ def server_of(
     release: str = "",
     *,
     resolved_by: str | None = None,
-) -> Server:
+) -> ForecastServer:
     """Describes the server of arguments that ``resolved_by`` resolved (None: 0.5.2); ``release`` is the release that
     the user named. Raises Missing with the names of missing facts, ConfigError (FIT010) for a config field that cannot
     be a size."""
@@ -91,7 +91,7 @@ def server_of(
     most = max((work for work in roofline.work if not work.sampled), key=lambda work: work.weights, default=None)
     graphs = known.layout.graphs
     network = _networks().get(gpu.name, {})
-    return Server(
+    return ForecastServer(
         roofline=roofline,
         engine=engine,
         release=release,

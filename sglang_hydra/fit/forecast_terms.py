@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import log2
 from typing import NamedTuple
 
-from sglang_hydra.fit.forecast_server import Server
+from sglang_hydra.fit.forecast_server import ForecastServer
 from sglang_hydra.fit.roofline import COMPUTE
 from sglang_hydra.text.json_types import json_beside
 
@@ -38,7 +38,7 @@ _FAR = 30e-6  # seconds more for each exchange between nodes
 _MICROSECOND, _MILLISECOND = 1e-6, 1e-3
 
 
-def step_terms(server: Server, running: float, context: float) -> dict[str, float]:
+def step_terms(server: ForecastServer, running: float, context: float) -> dict[str, float]:
     """Returns the seconds of a decode step with ``running`` requests on the whole server, ``context`` tokens each."""
     roofline, layers = server.roofline, server.layers
     step = roofline.step(running, context)
@@ -76,7 +76,7 @@ def step_terms(server: Server, running: float, context: float) -> dict[str, floa
     }
 
 
-def prompt_terms(server: Server, tokens: float) -> dict[str, float]:
+def prompt_terms(server: ForecastServer, tokens: float) -> dict[str, float]:
     """Returns the seconds of a prompt with ``tokens`` uncached tokens, while other prompts keep the GPUs busy."""
     roofline, band = server.roofline, server.roofline.bandwidth
     latent, sparse = _attention(server)
@@ -103,7 +103,7 @@ def prompt_terms(server: Server, tokens: float) -> dict[str, float]:
     }
 
 
-def assumed(server: Server, running: float) -> float:
+def assumed(server: ForecastServer, running: float) -> float:
     """Returns the unmeasured seconds of a decode step: kernels without CUDA graphs, exchanges between nodes."""
     batch = running / server.roofline.copies / server.dp
     eager = _EAGER * server.layers if batch > server.graphs else 0.0
@@ -111,12 +111,12 @@ def assumed(server: Server, running: float) -> float:
     return eager + far
 
 
-def crosses(server: Server) -> bool:
+def crosses(server: ForecastServer) -> bool:
     """Returns whether one copy of the model uses more GPUs than the fast link connects."""
     return server.roofline.gpus > server.domain > 0
 
 
-def _sent(server: Server) -> float:
+def _sent(server: ForecastServer) -> float:
     """Returns the seconds to exchange one token's hidden states, in 16 bits, twice a layer; between nodes the share of
     one GPU. With an all-to-all backend a GPU sends its part of the token, and only to the chosen experts."""
     gpus, all_bytes, chosen_bytes = server.roofline.gpus, 4.0 * server.layers * server.hidden, 0.0
@@ -131,7 +131,7 @@ def _sent(server: Server) -> float:
     return near + far / (server.node_link or NETWORK)
 
 
-def _attention(server: Server) -> tuple[bool, bool]:
+def _attention(server: ForecastServer) -> tuple[bool, bool]:
     """Returns whether attention makes keys and values from latent ones, and whether an indexer selects tokens."""
     kinds = [cache.kind for cache in server.roofline.caches]
     return "latent" in kinds, "index keys" in kinds

@@ -46,7 +46,7 @@ class Remedy:
     fit: Fit
 
 
-class Server(NamedTuple):
+class Misfit(NamedTuple):
     """The server for which changes are sought: resolved arguments by name, their layout, the release of the offered
     arguments, the names of the typed ones, and whether the GPUs of a node are only the usual number of its class."""
 
@@ -62,7 +62,7 @@ class Server(NamedTuple):
 
 
 def remedies(
-    server: Server,
+    server: Misfit,
     gpu: GpuFacts,
     found: Fit,
     verify: Verify,
@@ -113,7 +113,12 @@ def _tried(candidates: Iterable[Change], verify: Verify, kind: str) -> Iterator[
 
 
 def _candidates(
-    server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted, classes: Iterable[GpuFacts], fitting: Sequence[Remedy]
+    server: Misfit,
+    gpu: GpuFacts,
+    found: Fit,
+    wanted: Wanted,
+    classes: Iterable[GpuFacts],
+    fitting: Sequence[Remedy],
 ) -> Iterator[tuple[int, str, int, Iterator[Change]]]:
     """Yields each kind of change: its step in the order of trials, the number worth showing, and the changes, the
     smallest first. Arguments come first where the weights fit and an argument fails."""
@@ -172,7 +177,7 @@ def _working_fraction(values: JsonObject, found: Fit) -> Iterator[Change]:
         yield {"mem_fraction_static": fraction}
 
 
-def _idle_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
+def _idle_gpus(server: Misfit, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
     """Yields two, four, ... times the GPUs, up to those of the nodes: for tensor parallelism; with DP attention where
     every GPU would hold the whole cache; with whole experts on each GPU; as copies of a server that fits."""
     stages, copies = server.layout.stages, server.layout.copies
@@ -198,7 +203,7 @@ def _idle_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
         yield server.saying(tp=size, copies=there // (size * stages))
 
 
-def _two_changes(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
+def _two_changes(server: Misfit, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
     """Yields a larger fraction with a smaller cache; more of the node's GPUs with a smaller cache or checkpoint."""
     values = server.values
     if has_free_cache(values, gpu):
@@ -223,7 +228,7 @@ def _largest_fraction(found: Fit) -> Iterator[Change]:
             yield {"mem_fraction_static": fraction}
 
 
-def _more_room(server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted) -> Iterator[Change]:
+def _more_room(server: Misfit, gpu: GpuFacts, found: Fit, wanted: Wanted) -> Iterator[Change]:
     """Yields changes for more tokens on the same GPUs: no limit on the pool, a larger fraction, DP attention, FP8."""
     values, tp = server.values, server.layout.tp
     if wanted.context and found.kv is not None and wanted.context > found.kv.context:
@@ -248,7 +253,7 @@ def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
         yield from ({**change, "context_length": length} for length in (tokens,) if length >= _LEAST_CONTEXT)
 
 
-def _single_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
+def _single_arguments(server: Misfit, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
     """Yields single arguments that divide the memory otherwise, where the weights fit."""
     if found.interval is None or found.interval.low >= 1:
         return
@@ -268,7 +273,7 @@ def _shorter(found: Fit) -> Iterator[Mapping[str, object]]:
     yield from ({"context_length": length} for length in _CONTEXTS[1:] if context > length)
 
 
-def _two_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
+def _two_arguments(server: Misfit, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
     """Yields changes to memory outside the static part, with a fraction just above the weights' need."""
     interval = found.interval
     if interval is not None and interval.low < 1:
@@ -276,7 +281,7 @@ def _two_arguments(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonOb
         yield from ({**change, "mem_fraction_static": fraction} for change in _smaller(server, gpu, found))
 
 
-def _smaller(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
+def _smaller(server: Misfit, gpu: GpuFacts, found: Fit) -> Iterator[JsonObject]:
     """Yields changes that allocate less outside the static part, and smaller types for the KV cache."""
     values, made = server.values, server.layout.graphs
     chunk = values.get("chunked_prefill_size") or 0
@@ -299,7 +304,7 @@ def _checkpoints(values: Mapping[str, object], gpu: GpuFacts) -> Iterator[Mappin
         yield {"quantization": "fp8"}
 
 
-def _more_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
+def _more_gpus(server: Misfit, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
     """Yields twice as many GPUs of the class and so on: on this node where their number is only the usual one, with
     each checkpoint too; else on more nodes than there are."""
     stages, copies = server.layout.stages, server.layout.copies
@@ -323,7 +328,7 @@ def _more_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
             yield from ({**wider, "max_running_requests": one} for one in (64, 16) if slots > one)
 
 
-def _larger(server: Server, gpu: GpuFacts, found: Fit, classes: Iterable[GpuFacts]) -> Iterator[Change]:
+def _larger(server: Misfit, gpu: GpuFacts, found: Fit, classes: Iterable[GpuFacts]) -> Iterator[Change]:
     """Yields classes with more memory, the least first, those of the same vendor before the others: with as many GPUs,
     then with twice as many of their node and so on. What cannot hold the weights is left out."""
     memory, layout = gpu.memory_mib or 0, server.layout

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from sglang_hydra.fit.forecast import Demand, Figure, Forecast, accepted, break_even
 from sglang_hydra.fit.forecast_own import Point
-from sglang_hydra.fit.forecast_server import Server
+from sglang_hydra.fit.forecast_server import ForecastServer
 from sglang_hydra.fit.forecast_terms import MEMORY_TERMS, TERMS
 from sglang_hydra.planning.choosing.forecast import Expected, forecast_of_plan, known_limit
 from sglang_hydra.planning.plan import Plan
@@ -146,7 +146,7 @@ def _parts(found: Forecast) -> Iterator[list[tuple[str, str]]]:
         yield [*share, text(name), text("" if name == "others" else about, "dim")]
 
 
-def _helps(server: Server, found: Forecast) -> list[Line]:
+def _helps(server: ForecastServer, found: Forecast) -> list[Line]:
     """Returns advice for the largest group of parts."""
     step = {name: seconds for name, seconds in found.step.items() if name in TERMS}
     memory = sum(seconds for name, seconds in step.items() if TERMS[name].group == MEMORY_TERMS)

@@ -17,7 +17,7 @@ import pytest
 
 from sglang_hydra import plan
 from sglang_hydra.fit.forecast import Demand, Own, coefficients, forecast
-from sglang_hydra.fit.forecast_server import Server
+from sglang_hydra.fit.forecast_server import ForecastServer
 from sglang_hydra.fit.forecast_terms import TERMS, prompt_terms, step_terms
 from sglang_hydra.fit.roofline import Load
 from sglang_hydra.planning.choosing.forecast import server_of_plan
@@ -28,7 +28,7 @@ TABLE = ROOT / "sglang_hydra" / "fit" / "forecast_measured.jsonl.gz"
 
 
 @cache
-def server(*words: str) -> Server:
+def server(*words: str) -> ForecastServer:
     return server_of_plan(plan(list(words)))
 
 

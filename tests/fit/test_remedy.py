@@ -12,7 +12,7 @@ import pytest
 from sglang_hydra import resolve
 from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS, Published
 from sglang_hydra.arguments.layout import layout_of
-from sglang_hydra.fit.remedy import Remedy, Server, remedies
+from sglang_hydra.fit.remedy import Misfit, Remedy, remedies
 from sglang_hydra.fit.result import NOTHING_STATED, Fit, Wanted
 from sglang_hydra.fit.sizing import fit
 from sglang_hydra.text.errors import ConfigError
@@ -22,8 +22,8 @@ from tests.plans import planned
 CLASSES = ("a100_80gb", "b200", "h100", "h200", "l4", "mi300x")
 
 
-def server(values: Mapping[str, Any]) -> Server:
-    return Server(values, layout_of(values, "0.5.2"), "0.5.2")
+def server(values: Mapping[str, Any]) -> Misfit:
+    return Misfit(values, layout_of(values, "0.5.2"), "0.5.2")
 
 
 def found(

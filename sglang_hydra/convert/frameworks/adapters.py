@@ -69,7 +69,7 @@ ADAPTERS: Mapping[str, Adapter] = {name: Adapter(name, **facts) for name, facts 
 
 
 @dataclass(frozen=True)
-class Server:
+class TreeServer:
     """One server of a tree: its arguments, their node, and remarks on keys that SGLang never gets. ``mentions`` are
     texts that name the GPU."""
 
@@ -81,7 +81,7 @@ class Server:
     remarks: tuple[str, ...]
 
 
-def servers_in(tree: Mapping[str, object]) -> Iterator[Server]:
+def servers_in(tree: Mapping[str, object]) -> Iterator[TreeServer]:
     """Yields the servers that frameworks start from a tree. Follows references to other keys; keeps unresolvable ones
     as text."""
     for adapter in ADAPTERS.values():
@@ -117,7 +117,7 @@ def _targets(tree: object, above: str = "") -> Iterator[tuple[str, str]]:
         yield from _targets(value, f"{above}.{key}".lstrip("."))
 
 
-def _server(adapter: Adapter, tree: JsonObject, at: str) -> Server:
+def _server(adapter: Adapter, tree: JsonObject, at: str) -> TreeServer:
     node = {str(key): _meant(tree, value) for key, value in ((value_at(tree, at) if at else tree) or {}).items()}
     typed = {key: value for key, value in node.items() if key not in (*adapter.own, *OWN_KEYS)}
     named = {name: value for name, how in adapter.names.items() if (value := _named(tree, how)) is not None}
@@ -130,7 +130,7 @@ def _server(adapter: Adapter, tree: JsonObject, at: str) -> Server:
             remarks.append(f"{at}.{key}={typed[key]} is overwritten: {adapter.title} passes {beats[key]}")
     gpus = value_at(tree, adapter.gpus) if adapter.gpus else None
     gpu = node.get("gpu")
-    return Server(
+    return TreeServer(
         adapter,
         at,
         {**adapter.defaults, **first, **last, **adapter.sets},

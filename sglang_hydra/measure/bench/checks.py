@@ -22,7 +22,7 @@ from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.words import nearest
 
 if TYPE_CHECKING:
-    from sglang_hydra.measure.bench.server import Server
+    from sglang_hydra.measure.bench.server import Endpoint
 
 
 _LEAST = {
@@ -175,7 +175,7 @@ _TIMEOUT_S = 60.0
 _MAX_TOKENS = 256
 
 
-def check_quality(server: Server, source: object) -> dict[str, object]:
+def check_quality(server: Endpoint, source: object) -> dict[str, object]:
     """Asks every question once, greedily, one after the other. Never raises: a failed request counts as a wrong
     answer."""
     asked = questions(source)
@@ -192,7 +192,7 @@ def check_quality(server: Server, source: object) -> dict[str, object]:
     return {"asked": len(asked), "right": right, "passed": passed, "why": why, "wrong": wrong}
 
 
-def _ask(server: Server, prompt: str) -> str:
+def _ask(server: Endpoint, prompt: str) -> str:
     messages = [{"role": "user", "content": prompt}]
     body = {"model": server.model, "messages": messages, "temperature": 0, "max_tokens": _MAX_TOKENS, "stream": False}
     answer = server.ask("POST", "/v1/chat/completions", body, _TIMEOUT_S)

@@ -29,7 +29,7 @@ from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.measures import Sample
 from sglang_hydra.measure.bench.messages import Begin, Order, Orders, Own, Setup, Unpacker, packed
 from sglang_hydra.measure.bench.prompts import Prompt, TextMaker, make_prompts, point_seed
-from sglang_hydra.measure.bench.server import Server, authorities
+from sglang_hydra.measure.bench.server import Endpoint, authorities
 from sglang_hydra.measure.bench.trace import read_trace
 from sglang_hydra.measure.bench.wires import Completions, Generate, Target
 from sglang_hydra.run.launch.head import is_own_address
@@ -332,7 +332,7 @@ class Builtin:
 
     name = "builtin"
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Endpoint) -> None:
         wire = Generate() if server.engine == "sglang" else Completions()
         self._target = Target(server.url, server.model, wire, server.api_key)
         self._server = server

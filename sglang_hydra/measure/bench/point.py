@@ -23,7 +23,7 @@ from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.measures import measure, moved_by_client, moved_by_server_waits
 from sglang_hydra.measure.bench.prompts import point_seed
-from sglang_hydra.measure.bench.server import Server, Watch, Window, empty_cache, inside
+from sglang_hydra.measure.bench.server import Endpoint, Watch, Window, empty_cache, inside
 from sglang_hydra.measure.bench.validity import Seen, invalid_reasons
 from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.text.json_types import JsonDict
@@ -59,7 +59,7 @@ class PointResult:
         return {name: value for name, value in self.__dict__.items() if name != "details"}
 
 
-def run_point(server: Server, client: Builtin, load: Load, *, point_id: str, repeat: int = 0) -> PointResult:
+def run_point(server: Endpoint, client: Builtin, load: Load, *, point_id: str, repeat: int = 0) -> PointResult:
     """Measures one point. Raises ServerError if the server does not become idle; failed requests raise nothing."""
     seed = point_seed(load.seed, point_id, repeat)
     started = _now()

@@ -47,7 +47,7 @@ _SHARES = ("token_usage", "cache_hit_rate")
 
 
 @dataclass(frozen=True)
-class Server:
+class Endpoint:
     """A server that a point runs against.
 
     ``flushes``: it has a prefix cache that can be emptied. ``gpus`` is its number of GPUs (None: it uses none),
@@ -103,7 +103,7 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
     return context
 
 
-def empty_cache(server: Server, timeout_s: float) -> float:
+def empty_cache(server: Endpoint, timeout_s: float) -> float:
     """Waits until the server is idle and its prefix cache is empty. Returns the seconds that it took.
 
     SGLang refuses to empty the cache while requests run (400), so its consent means both. Raises ServerError if it does
@@ -123,7 +123,7 @@ def empty_cache(server: Server, timeout_s: float) -> float:
     raise ServerError(Finding("error", "BEN010", message, ("bench.timeout",), hint))
 
 
-def read_metrics(server: Server) -> dict[str, float] | None:
+def read_metrics(server: Endpoint) -> dict[str, float] | None:
     """Returns the server's metrics, combined over labels; None if it publishes none (``enable_metrics`` is off)."""
     answer = server.ask("GET", "/metrics/") if server.engine == "sglang" else None
     if answer is not None and answer.status_code in (301, 302, 307, 308, 404):
@@ -153,7 +153,7 @@ class Watch:
         with Watch(server) as watch: ...
         watch.record"""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Endpoint) -> None:
         self._server = server
         self._sampling = Repeating(self._look, _SAMPLE_S, "server-metrics")
         self._seen: list[tuple[float, Mapping[str, float]]] = []

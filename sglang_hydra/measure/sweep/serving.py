@@ -17,7 +17,7 @@ from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.load import Load, load_of
 from sglang_hydra.measure.bench.point import INVALID, run_point
-from sglang_hydra.measure.bench.server import Server
+from sglang_hydra.measure.bench.server import Endpoint
 from sglang_hydra.measure.sweep.files import write_below
 from sglang_hydra.measure.sweep.job import Failed, Work
 from sglang_hydra.measure.sweep.outside import Outside, still_the_same
@@ -76,7 +76,7 @@ def take_points(work: Work) -> bool:
 
 class _Running(NamedTuple):
     local: LocalServer | Outside
-    server: Server
+    server: Endpoint
     actual: dict[str, object]
     """The check of the server before its first point: the owner of its port, and its comparison with the plan."""
 
@@ -204,11 +204,11 @@ def _failed(local: LocalServer, error: SglangHydraError, *, fatal: bool) -> Fail
     return Failed(kind, error, killed or (known.retryable if known else kind != NOT_HERE), fatal)
 
 
-def _bench_server(work: Work, url: str, alive: Callable[[], bool]) -> Server:
+def _bench_server(work: Work, url: str, alive: Callable[[], bool]) -> Endpoint:
     plan = work.common
     config = plan.model.config or {}
     vocabulary = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size") or _SMALLEST_VOCABULARY
-    return Server(
+    return Endpoint(
         url=url,
         model=str(plan.values["served_model_name"] or plan.values["model_path"]),
         engine=plan.engine.name,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sglang_hydra.architecture.known import Missing
 from sglang_hydra.fit.forecast import Demand, Forecast, Own, forecast
 from sglang_hydra.fit.forecast_own import Point, own_of
-from sglang_hydra.fit.forecast_server import Server, server_of
+from sglang_hydra.fit.forecast_server import ForecastServer, server_of
 from sglang_hydra.fit.roofline import Limit, Load, Roofline, roofline_from
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.text.errors import ConfigError
@@ -50,7 +50,7 @@ class Expected(NamedTuple):
     """The expected performance of a plan; None where a fact is missing, which ``unknown`` names. ``own`` holds the
     user's own corrections. ``too_much``: requests arrive faster than the server answers them."""
 
-    server: Server | None
+    server: ForecastServer | None
     demand: Demand | None
     found: Forecast | None
     unknown: tuple[str, ...]
@@ -96,7 +96,7 @@ def forecast_of_plan(plan: PlanFields, points: Sequence[Point] = ()) -> Expected
     return Expected(server, demand, forecast(server, demand, own=own), (), own, too_much)
 
 
-def server_of_plan(plan: PlanFields) -> Server:
+def server_of_plan(plan: PlanFields) -> ForecastServer:
     """Describes a plan's server for a forecast, with its release only if named. Raises Missing for missing facts,
     ConfigError for impossible sizes."""
     named = plan.engine.version if "engine.version" in plan.settings else ""
@@ -164,7 +164,7 @@ def _spread(range_ratio: float | None) -> float:
     return 2 * (1 - ratio) / (1 + ratio)
 
 
-def at_rate(server: Server, demand: Demand, rate: float, own: Own | None = None) -> tuple[Demand, bool]:
+def at_rate(server: ForecastServer, demand: Demand, rate: float, own: Own | None = None) -> tuple[Demand, bool]:
     """Returns the load of requests that arrive at random, ``rate`` a second: the open requests follow from Little's
     law. The second value says whether the rate exceeds the server's throughput."""
     low, high = 1.0, 2.0 * max(demand.concurrency, server.most(demand.input_len + demand.output_len / 2) or 1.0)
@@ -194,7 +194,7 @@ def point_of(record: JsonObject, workload: JsonObject, measures: JsonObject) -> 
     if load is None or not terms:
         return None
     try:
-        server = Server(**terms, roofline=roofline_from(dict(record["roofline"])))
+        server = ForecastServer(**terms, roofline=roofline_from(dict(record["roofline"])))
     except (TypeError, KeyError):
         return None
     by_chance = bool(workload.get("request_rate"))

@@ -238,7 +238,7 @@ def remedies_of(
 
     ``read_classes`` reads the GPU classes of the catalog; it is called where no smaller change helps. ``resolve_with``
     resolves what is given with other facts, without it by our own rules. A ``usual_count`` of GPUs may be another."""
-    from sglang_hydra.fit.remedy import Server, remedies
+    from sglang_hydra.fit.remedy import Misfit, remedies
 
     classes: dict[str, GpuFacts] = {}
 
@@ -248,7 +248,7 @@ def remedies_of(
         yield from classes.values()
 
     verify = _verifier(resolution, facts, classes, reserved_gib, resolve_with)
-    server = Server(resolution.values, resolution.layout, resolution.release, resolution.intent, usual_count)
+    server = Misfit(resolution.values, resolution.layout, resolution.release, resolution.intent, usual_count)
     return remedies(server, facts.gpu, found, verify, wanted=wanted, classes=larger())
 
 

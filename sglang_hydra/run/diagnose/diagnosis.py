@@ -18,7 +18,7 @@ from sglang_hydra.run.diagnose.log_advice import Advice, LogNumbers, advice_near
 from sglang_hydra.run.diagnose.log_origin import version_of
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.server_args import CUT
-from sglang_hydra.run.diagnose.verdict import STOPPED, Verdict, decide
+from sglang_hydra.run.diagnose.verdict import STOPPED, Classification, decide
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import shown
@@ -93,7 +93,7 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
     version = reader.version
     if version is None and args is not None:
         version = version_of([name for name in args if name != CUT], whole=CUT not in args)
-    verdict, cause = Verdict(None, 0.0), None
+    verdict, cause = Classification(None, 0.0), None
     if reader.others.name is None:
         verdict, cause = judged_by_code(decide(reader.lives, exit_code), reader.lives, version, args)
     failure, found = verdict.failure, verdict.found
@@ -152,7 +152,7 @@ def _was_stopped(life: Life) -> bool:
 
 
 def _finding(
-    verdict: Verdict,
+    verdict: Classification,
     reader: LogReader,
     version: str | None,
     args: JsonObject | None,
@@ -212,8 +212,8 @@ _ROOMS, _OF_ARGUMENTS = LOG_LINES["rooms"], LOG_LINES["of_arguments"]
 
 
 def judged_by_code(
-    verdict: Verdict, lives: Sequence[Life], version: str | None, args: JsonObject | None
-) -> tuple[Verdict, Cause | None]:
+    verdict: Classification, lives: Sequence[Life], version: str | None, args: JsonObject | None
+) -> tuple[Classification, Cause | None]:
     """Compares the verdict with the source of the release. Adds the place that raised the exception, uses the place's
     class when the verdict is weak, and drops a weak verdict on an exception that the release cannot raise."""
     raised = _decisive(verdict, lives)
@@ -227,11 +227,11 @@ def judged_by_code(
     if cause is None and weak and verdict.found is not None and raised.place and not _PYTHONS.match(raised.text):
         kind = raised.text.partition(":")[0].rpartition(".")[2]
         if cannot_raise(release, kind, raised.place):
-            return Verdict(None, 0.0, signal=verdict.signal, also=verdict.also), None
+            return Classification(None, 0.0, signal=verdict.signal, also=verdict.also), None
     return verdict, cause
 
 
-def _decisive(verdict: Verdict, lives: Sequence[Life]) -> Raised | None:
+def _decisive(verdict: Classification, lives: Sequence[Life]) -> Raised | None:
     """Returns the exception behind the verdict. Without one, returns the first exception that ended a process."""
     found = verdict.found
     if found is not None:
@@ -246,7 +246,7 @@ def _decisive(verdict: Verdict, lives: Sequence[Life]) -> Raised | None:
     return fatal or (last.raised[0] if last.raised and found is None and not last.ready else None)
 
 
-def _finding_kind(cause: Cause, raised: Raised, verdict: Verdict) -> str | None:
+def _finding_kind(cause: Cause, raised: Raised, verdict: Classification) -> str | None:
     """Returns the class of the place that raised, or None when the place adds nothing to the verdict."""
     agrees = "message" in cause.found[0].agrees
     if not (agrees or (raised.fatal and cause.is_of_arguments)):
@@ -256,11 +256,11 @@ def _finding_kind(cause: Cause, raised: Raised, verdict: Verdict) -> str | None:
     return kind or (FAULT if verdict.failure is None else None)
 
 
-def _by_room(kind: str, cause: Cause, raised: Raised, verdict: Verdict) -> Verdict:
+def _by_room(kind: str, cause: Cause, raised: Raised, verdict: Classification) -> Classification:
     sure = _BOTH if len(cause.found[0].agrees) > 1 else _ONE
     found = verdict.found
     stage, work, exception = (found.stage, found.work, found.exception) if found else (Stage.UNKNOWN, 0, True)
     signature = Signature(("Error",), weight=Weight.GENERAL)
     failure = classes_by_kind()[kind]
     evidence = Evidence(failure, signature, raised.line, stage, exception, work, raised.fatal, cause.place)
-    return Verdict(failure, sure, evidence, verdict.signal, (*((found,) if found else ()), *verdict.also))
+    return Classification(failure, sure, evidence, verdict.signal, (*((found,) if found else ()), *verdict.also))

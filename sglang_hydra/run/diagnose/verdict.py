@@ -24,7 +24,7 @@ _CONSEQUENCES = frozenset(LOG_LINES["consequences"])
 _SECONDS = len("2026-06-11 08:15:11")
 
 
-class Verdict(NamedTuple):
+class Classification(NamedTuple):
     """A class with its confidence. ``found`` is the deciding evidence, None when only the exit code decides, or
     nothing. ``also`` is the evidence for other classes, strongest first."""
 
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     also: tuple[Evidence, ...] = ()
 
 
-def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
+def decide(lives: Iterable[Life], exit_code: int | None = None) -> Classification:
     """Returns the verdict on the last life with evidence.
 
     A server that became ready and failed no more is healthy: earlier lives are then ignored."""
@@ -50,7 +50,7 @@ def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
                 sure = min(sure, _DISPUTED)
             confidence = round(max(0.0, sure - _EARLIER_LIFE * min(age, 1)), 2)
             if confidence >= ENOUGH:
-                return Verdict(first.failure, confidence, first, number, tuple(ranked[1:]))
+                return Classification(first.failure, confidence, first, number, tuple(ranked[1:]))
         if life.ready:
             break
     return _by_signal(whole[-1], number)
@@ -113,8 +113,8 @@ def _disputes(other: Evidence, first: Evidence) -> bool:
     return other.weight == Weight.CAUSE or (other.exception and not first.exception and other.weight <= Weight.FAULT)
 
 
-def _by_signal(life: Life, number: int | None) -> Verdict:
+def _by_signal(life: Life, number: int | None) -> Classification:
     """Returns the verdict from the exit code alone. SIGKILL proves nothing after SGLang killed its own processes."""
     proves = not (number == signal.SIGKILL and life.quit)
     failure = next((each for each in failure_classes() if number in each.signals and proves), None)
-    return Verdict(failure, _BY_SIGNAL_ALONE if failure else 0.0, signal=number)
+    return Classification(failure, _BY_SIGNAL_ALONE if failure else 0.0, signal=number)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sglang_hydra.run.doctor.examination import Check, Examination, State
-from sglang_hydra.run.doctor.machine_state import Request
+from sglang_hydra.run.doctor.machine_state import Examinee
 from sglang_hydra.run.doctor.report import doctor_record, doctor_screen
 
-__all__ = ["Check", "Examination", "Request", "State", "doctor_record", "doctor_screen", "examine"]
+__all__ = ["Check", "Examination", "Examinee", "State", "doctor_record", "doctor_screen", "examine"]
 
 
-def examine(env: Mapping[str, str], request: Request) -> list[Examination]:
+def examine(env: Mapping[str, str], request: Examinee) -> list[Examination]:
     """Runs every check of this machine, as a server with the environment ``env`` would find it, in a fixed order; that
     of the network only where a KV cache is sent.
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.releases.records import default_release, newest_release
-from sglang_hydra.run.doctor.examination import Verdict, check, dotted
+from sglang_hydra.run.doctor.examination import Checked, check, dotted
 from sglang_hydra.run.doctor.machine_state import World
 from sglang_hydra.text.json_types import JsonObject, json_beside
 
@@ -49,7 +49,7 @@ def driver_for(cuda: Version) -> Need:
 
 
 @check("DOC001", "NVIDIA driver")
-def check_driver(world: World) -> Verdict:
+def check_driver(world: World) -> Checked:
     """
     What: the NVIDIA driver answers, and runs the CUDA version that the engine's torch was built for; where none is
         installed for CUDA, the one that SGLang asks for.
@@ -63,7 +63,7 @@ def check_driver(world: World) -> Verdict:
         "driver_cuda": dotted(nvidia.cuda) if nvidia.cuda else None,
         "torch_cuda": (world.interpreter.torch_build or {}).get("cuda"),
     }
-    verdict = partial(Verdict, values=values)
+    verdict = partial(Checked, values=values)
     if nvidia.problem is not None or not nvidia.gpus:
         return _without_gpu(world, values)
     shown = f"{nvidia.driver or 'version unknown'} (runs CUDA up to {dotted(nvidia.cuda)})"
@@ -85,37 +85,37 @@ def check_driver(world: World) -> Verdict:
     return verdict("error", found + (f", which needs driver {need.least} or newer" if need.least else ""), fix)
 
 
-def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Verdict:
+def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Checked:
     """Compares the driver with the torch that SGLang would install, when no torch for CUDA is installed."""
     version = world.interpreter.versions.get("sglang") or default_release()
     needs = release(nearest_known(version) or newest_release()).needs
     wanted = read_version(needs["cuda"])
     if wanted is None or (nvidia := world.nvidia).cuda is None:
-        return Verdict("ok", f"{shown}; no torch for CUDA is installed to compare it with", values=values)
+        return Checked("ok", f"{shown}; no torch for CUDA is installed to compare it with", values=values)
     need = driver_for(wanted)
     values |= {"driver_needed": need.full, "driver_least": need.least}
     torch = needs["packages"]["torch"].removeprefix("==")
     found = f"{shown}; SGLang {version} brings torch {torch} for CUDA {needs['cuda']}"
     if _runs(nvidia.cuda, wanted) or _at_least(nvidia.driver, need.least):
-        return Verdict("ok", found, values=values)
+        return Checked("ok", found, values=values)
     fix = f"install driver {need.full or need.least} or newer before SGLang"
-    return Verdict("warning", f"{found}, which needs driver {need.least} or newer", fix, values=values)
+    return Checked("warning", f"{found}, which needs driver {need.least} or newer", fix, values=values)
 
 
-def _without_gpu(world: World, values: dict[str, str | None]) -> Verdict:
+def _without_gpu(world: World, values: dict[str, str | None]) -> Checked:
     nvidia = world.nvidia
     if not nvidia.on_bus:
-        return Verdict("ok", "no NVIDIA GPU is on this machine's PCI bus, so none is needed", values=values)
+        return Checked("ok", "no NVIDIA GPU is on this machine's PCI bus, so none is needed", values=values)
     there = f"{nvidia.on_bus} NVIDIA GPU(s) on the PCI bus"
     problem = nvidia.problem or "the driver lists none of them"
     fixes = _TABLE["without_gpu"]
     place = world.container if world.container in fixes else "job" if world.job else "host"
     fix = fixes["mismatch" if "mismatch" in problem.lower() else place]
-    return Verdict("error", f"{there}, but the driver does not answer: {problem}", fix, values=values)
+    return Checked("error", f"{there}, but the driver does not answer: {problem}", fix, values=values)
 
 
 @check("DOC017", "torch for this accelerator")
-def check_torch_build(world: World) -> Verdict:
+def check_torch_build(world: World) -> Checked:
     """
     What: the engine's torch was built for the kind of accelerator that is here, and its CUDA knows the architecture.
     Why: a torch for the CPU, which some package indexes give by default, sees no GPU; one built for a CUDA from before
@@ -125,7 +125,7 @@ def check_torch_build(world: World) -> Verdict:
     build = world.interpreter.torch_build
     version = world.interpreter.versions.get("torch")
     values = {"torch": version, **{name: (build or {}).get(name) for name in ("cuda", "hip", "xpu")}}
-    verdict = partial(Verdict, values=values)
+    verdict = partial(Checked, values=values)
     vendor = "nvidia" if world.visible else world.other.vendor if world.other else "none"
     if build is None:
         found = "torch is not installed in the engine's environment"

@@ -38,7 +38,7 @@ class Examination:
         return {**asdict(self), "details": list(self.details)}
 
 
-class Verdict(NamedTuple):
+class Checked(NamedTuple):
     """The result of a check, without the id and subject that an Examination adds."""
 
     state: State
@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
     values: JsonObject = {}
 
 
-Look = Callable[["World"], Verdict]
+Look = Callable[["World"], Checked]
 
 
 @dataclass(frozen=True, slots=True)

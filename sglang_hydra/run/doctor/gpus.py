@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from sglang_hydra.run.doctor.examination import Verdict, check, dotted, listed, mib, several
+from sglang_hydra.run.doctor.examination import Checked, check, dotted, listed, mib, several
 from sglang_hydra.run.doctor.machine_state import Gpu, Holder, World
 from sglang_hydra.text.words import plural
 
@@ -17,7 +17,7 @@ BALANCE = 0.9  # SGLang 0.5.2 stops where one rank has less free than this share
 
 
 @check("DOC002", "accelerators")
-def check_accelerators(world: World) -> Verdict:
+def check_accelerators(world: World) -> Checked:
     """
     What: the accelerators that a server started here would see, and those that do not answer.
     Why: without one SGLang refuses to start, and one older than compute capability 7.5 is refused just before the
@@ -37,7 +37,7 @@ def check_accelerators(world: World) -> Verdict:
         "memory_mib": [_rounded(gpu.total_mib) for gpu in seen],
         "compute_capability": [dotted(gpu.capability) if gpu.capability else None for gpu in seen],
     }
-    verdict = partial(Verdict, values=values)
+    verdict = partial(Checked, values=values)
     lost = [gpu for gpu in every if gpu.problem]
     details = tuple(f"GPU {gpu.number} does not answer: {gpu.problem}" for gpu in lost)
     if lost:
@@ -65,21 +65,21 @@ def check_accelerators(world: World) -> Verdict:
     return verdict("ok", found)
 
 
-def _other_accelerators(world: World) -> Verdict:
+def _other_accelerators(world: World) -> Checked:
     probe, wanted = world.other, world.request.gpu
     tried = probe.tried if probe else ()
     values: dict[str, object] = {"count": probe.total if probe else 0, "visible": 0}
     if probe is not None and probe.device == "cpu":
-        return Verdict("ok", "none is used: SGLANG_USE_CPU_ENGINE=1 chooses SGLang's CPU engine", values=values)
+        return Checked("ok", "none is used: SGLANG_USE_CPU_ENGINE=1 chooses SGLang's CPU engine", values=values)
     if probe is None or not probe.found:
         if world.request.device == "cpu":
-            return Verdict("ok", f"none was found, and gpu={wanted} needs none", values=values)
+            return Checked("ok", f"none was found, and gpu={wanted} needs none", values=values)
         if wanted is not None:
             fix = "doctor on the machine that has it; plan and fit need no GPU; model=tiny alone tries a server here"
-            return Verdict("error", f"no accelerator was found, and the plan is for {wanted}", fix, tried, values)
+            return Checked("error", f"no accelerator was found, and the plan is for {wanted}", fix, tried, values)
         fix = "gpu=h100 (or another class) plans for a machine that has one; gpu=cpu plans for SGLang's CPU engine"
         fix += "; model=tiny tries a server here"
-        return Verdict("warning", "no accelerator was found; SGLang needs one, or its CPU engine", fix, tried, values)
+        return Checked("warning", "no accelerator was found; SGLang needs one, or its CPU engine", fix, tried, values)
     values = {
         "count": probe.total,
         "visible": probe.count,
@@ -88,11 +88,11 @@ def _other_accelerators(world: World) -> Verdict:
         "compute_capability": dotted(probe.compute_capability) if probe.compute_capability else None,
     }
     found = f"{probe.count} x {probe.name or 'unnamed'}, {mib(probe.memory_mib)} ({probe.vendor})"
-    return Verdict("ok", found, None, tried, values)
+    return Checked("ok", found, None, tried, values)
 
 
 @check("DOC003", "GPU memory")
-def check_gpu_memory(world: World) -> Verdict:
+def check_gpu_memory(world: World) -> Checked:
     """
     What: how much of each visible GPU is free, and which processes hold the rest.
     Why: SGLang sizes the KV cache from what is free when it starts, and with tp_size above 1 it stops where one GPU
@@ -103,7 +103,7 @@ def check_gpu_memory(world: World) -> Verdict:
     Example: GPU 1 has 1200 of 143771 MiB free, process 4242 (python) holds 141000 MiB -> warning"""
     seen = [gpu for gpu in world.visible if not gpu.problem]
     if not seen:
-        return Verdict("unknown" if world.accelerated else "ok", "no NVIDIA GPU to ask")
+        return Checked("unknown" if world.accelerated else "ok", "no NVIDIA GPU to ask")
     holders = [(gpu, holder) for gpu in seen for holder in gpu.holders or ()]
     values = {
         "free_mib": [_rounded(gpu.free_mib) for gpu in seen],
@@ -113,7 +113,7 @@ def check_gpu_memory(world: World) -> Verdict:
             for gpu, one in holders
         ],
     }
-    verdict = partial(Verdict, values=values)
+    verdict = partial(Checked, values=values)
     known = [gpu for gpu in seen if gpu.free_mib is not None]
     if not known:
         return verdict("unknown", "the driver does not report it, as is usual under MIG")

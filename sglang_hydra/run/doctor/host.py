@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from sglang_hydra.releases.records import default_release
-from sglang_hydra.run.doctor.examination import Verdict, check, gib, size
+from sglang_hydra.run.doctor.examination import Checked, check, gib, size
 from sglang_hydra.run.doctor.machine_state import World
 
 _SEGMENT = 9637888  # bytes that NCCL asks for in its well-known failure: "shared memory segment ... (size 9637888)"
@@ -14,7 +14,7 @@ _SHM_TYPED = "32g"  # the size in SGLang's documented docker commands
 
 
 @check("DOC007", "/dev/shm")
-def check_shared_memory(world: World) -> Verdict:
+def check_shared_memory(world: World) -> Checked:
     """
     What: size and free space of the shared memory file system.
     Why: NCCL makes segments there, of about 9 MiB by its own message, and NVIDIA asks for 1 GiB. A container gets
@@ -25,10 +25,10 @@ def check_shared_memory(world: World) -> Verdict:
     shm, ranks = world.shm, max(len(world.visible), world.other.count if world.other else 0)
     if shm is None:
         if ranks > 1:
-            return Verdict("error", f"there is none, and {ranks} GPUs need it", _grow(world))
-        return Verdict("unknown", "there is none, as on systems other than Linux")
+            return Checked("error", f"there is none, and {ranks} GPUs need it", _grow(world))
+        return Checked("unknown", "there is none, as on systems other than Linux")
     sizes = {"total_gib": gib(shm.total_bytes), "free_gib": gib(shm.free_bytes)}
-    verdict = partial(Verdict, values={**sizes, "writable": shm.writable, "gpus": ranks})
+    verdict = partial(Checked, values={**sizes, "writable": shm.writable, "gpus": ranks})
     if shm.free_bytes is None:
         return verdict("unknown", "its size cannot be read")
     found = f"{size(shm.free_bytes)} free of {size(shm.total_bytes)}"
@@ -57,7 +57,7 @@ def _grow(world: World) -> str:
 
 
 @check("DOC014", "port")
-def check_port(world: World) -> Verdict:
+def check_port(world: World) -> Checked:
     """
     What: whether the server's port is free.
     Why: SGLang listens on its port only once the weights are loaded, and a taken one fails it then.
@@ -65,8 +65,8 @@ def check_port(world: World) -> Verdict:
     Example: port 30000 in use by process 4242 (python) -> error, port=30001"""
     values, obstacle = {"port": world.request.port}, world.obstacle
     if obstacle is not None:
-        return Verdict("error", obstacle.message, obstacle.hint, values=values)
-    return Verdict("ok", f"{world.request.host}:{world.request.port} is free", values=values)
+        return Checked("error", obstacle.message, obstacle.hint, values=values)
+    return Checked("ok", f"{world.request.host}:{world.request.port} is free", values=values)
 
 
 # The packages whose versions people ask for first.
@@ -74,7 +74,7 @@ _SHOWN = ("sglang", "torch", "transformers", "flashinfer-python", "sgl-kernel", 
 
 
 @check("DOC016", "installed packages")
-def check_packages(world: World) -> Verdict:
+def check_packages(world: World) -> Checked:
     """
     What: the interpreter of the engine, and the versions of SGLang and of what it is built on in its environment.
     Why: without SGLang nothing is served. SGLang is released against exact versions of torch, transformers and its
@@ -84,13 +84,13 @@ def check_packages(world: World) -> Verdict:
     """
     one = world.interpreter
     if one.problem:
-        return Verdict("error", one.problem, "engine.python=an interpreter that runs here")
+        return Checked("error", one.problem, "engine.python=an interpreter that runs here")
     versions = {name: one.versions[name] for name in _SHOWN if name in one.versions}
     shown = ", ".join(f"{name} {version}" for name, version in versions.items())
     if "sglang" in versions:
         found = f"{shown}; {one.path} -m pip check compares them with what SGLang asks for"
-        return Verdict("ok", found, values={"versions": versions})
+        return Checked("ok", found, values={"versions": versions})
     install = f'{one.path} -m pip install "sglang[all]=={default_release()}"'
     found = f"SGLang is not installed here ({shown or 'nor is torch'})"
     fix = f"engine.python=an interpreter that has it, or {install}"
-    return Verdict("warning", found, fix, values={"versions": versions})
+    return Checked("warning", found, fix, values={"versions": versions})

@@ -12,7 +12,7 @@ from sglang_hydra.facts.visible_gpus import Device, Slice, Visible, visible_devi
 from sglang_hydra.text.findings import Finding
 
 
-class Request(NamedTuple):
+class Examinee(NamedTuple):
     """The server to examine the machine for. ``python`` runs the engine (None: this interpreter), ``model_path`` is a
     folder, a file or a hub id, ``download_dir`` receives downloaded weights (None: the Hugging Face cache). ``device``
     and ``gpu`` are torch's device and the GPU class of the plan, None to use what is here. ``access`` says how the hub
@@ -138,7 +138,7 @@ class World:
     ``peer_memory`` is whether the module is loaded that lets RDMA devices read NVIDIA's GPU memory."""
 
     env: Mapping[str, str] = field(default_factory=dict)
-    request: Request = field(default_factory=Request)
+    request: Examinee = field(default_factory=Examinee)
     nvidia: Nvidia = field(default_factory=Nvidia)
     other: GpuProbe | None = None
     shm: Space | None = None

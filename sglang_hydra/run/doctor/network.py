@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sglang_hydra.run.doctor.examination import State, Verdict, check, listed
+from sglang_hydra.run.doctor.examination import Checked, State, check, listed
 from sglang_hydra.run.doctor.machine_state import RdmaPort, World
 
 _GID = {"mooncake": "MC_GID_INDEX", "nixl": "UCX_IB_GID_INDEX"}
@@ -34,7 +34,7 @@ def _read(path: Path) -> str:
 
 
 @check("DOC020", "RDMA for the KV cache")
-def check_rdma(world: World) -> Verdict:
+def check_rdma(world: World) -> Checked:
     """
     What: for prefill and decode servers: the RDMA devices that the plan or the environment names, the state and GIDs of
         their ports, the variables of the transfer backend, and the module that lets the devices read GPU memory.
@@ -47,19 +47,19 @@ def check_rdma(world: World) -> Verdict:
     ports, values = world.rdma, {"devices": sorted({port.device for port in world.rdma})}
     backend, env = world.request.transfer, world.env
     if backend is None:
-        return Verdict("ok", "no KV cache is sent")
+        return Checked("ok", "no KV cache is sent")
     details = tuple(
         f"{port.device} port {port.number}: {'active' if port.active else 'down'}, {port.link}"
         + (f", GIDs {', '.join(map(str, port.gids))}" if port.link == "Ethernet" else "")
         for port in ports
     )
     if backend == "mooncake" and env.get("MC_FORCE_TCP") == "1":
-        return Verdict("ok", "MC_FORCE_TCP=1: Mooncake sends it over TCP", details=details, values=values)
+        return Checked("ok", "MC_FORCE_TCP=1: Mooncake sends it over TCP", details=details, values=values)
     problems = sorted(_problems(world, backend), key=lambda problem: _WORST.index(problem[0]))
     if not problems:
-        return Verdict("ok", f"{backend} over {listed(values['devices'])}", details=details, values=values)
+        return Checked("ok", f"{backend} over {listed(values['devices'])}", details=details, values=values)
     found = "; ".join(text for _, text, _ in problems)
-    return Verdict(problems[0][0], found, " and ".join(fix for *_, fix in problems), details, values)
+    return Checked(problems[0][0], found, " and ".join(fix for *_, fix in problems), details, values)
 
 
 def _problems(world: World, backend: str) -> Iterator[Problem]:

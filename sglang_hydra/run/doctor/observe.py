@@ -13,7 +13,7 @@ from typing import Any
 from sglang_hydra.facts.hub import cache_root
 from sglang_hydra.facts.nvml import MIB, NoNvml, ask_nvml, nvml_library, slices_of, text_of
 from sglang_hydra.run.doctor import model_files
-from sglang_hydra.run.doctor.machine_state import Gpu, Holder, Interpreter, Nvidia, Request, Space, World
+from sglang_hydra.run.doctor.machine_state import Examinee, Gpu, Holder, Interpreter, Nvidia, Space, World
 from sglang_hydra.run.doctor.network import rdma_ports
 from sglang_hydra.run.launch.port import port_obstacle
 
@@ -68,7 +68,7 @@ def job(env: Mapping[str, str]) -> str | None:
     return None
 
 
-def observe(env: Mapping[str, str], request: Request) -> World:
+def observe(env: Mapping[str, str], request: Examinee) -> World:
     """Observes the machine as a server with the environment ``env`` would find it."""
     from sglang_hydra.facts.probe import probe_gpu
 

@@ -21,7 +21,7 @@ from sglang_hydra.rules.rule import Facts
 from sglang_hydra.run.doctor import model_files, observe, storage
 from sglang_hydra.run.doctor.examination import Check, mib, numbers
 from sglang_hydra.run.doctor.gpus import BALANCE, HELD_MIB, LEFT, holder_lines, how_to_stop
-from sglang_hydra.run.doctor.machine_state import Gpu, HubAnswer, Request, World
+from sglang_hydra.run.doctor.machine_state import Examinee, Gpu, HubAnswer, World
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -127,7 +127,7 @@ def _checkpoint_findings(plan: Plan, env: Mapping[str, str], field: str, revisio
     elsewhere = plan.values["tokenizer_path"] not in (None, plan.values["model_path"])
     if elsewhere or plan.values["skip_tokenizer_init"]:  # the server reads none from the checkpoint
         files = files._replace(tokenizer=True)
-    world = World(env=env, request=Request(model_path=path, download_dir=download_dir), weights=disk, model=files)
+    world = World(env=env, request=Examinee(model_path=path, download_dir=download_dir), weights=disk, model=files)
     found = list(_judged(storage.check_model, world, field))
     if disk is not None:
         found += _judged(storage.check_weights_disk, world, "download_dir")

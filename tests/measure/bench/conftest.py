@@ -16,10 +16,10 @@ import pytest
 from sglang_hydra.compose.settings.bench import BenchNode
 from sglang_hydra.measure.bench import validity
 from sglang_hydra.measure.bench.load import Load, load_of
-from sglang_hydra.measure.bench.server import Server
+from sglang_hydra.measure.bench.server import Endpoint
 
 FAKE = Path(__file__).with_name("fake_sglang.py")
-Start = Callable[..., Server]
+Start = Callable[..., Endpoint]
 
 
 def load(**settings: Any) -> Load:
@@ -41,7 +41,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     forgive_slowness(monkeypatch)
     running: list[subprocess.Popen[str]] = []
 
-    def started(**options: Any) -> Server:
+    def started(**options: Any) -> Endpoint:
         environment = {**os.environ, "FAKE_SGLANG": json.dumps(options)}
         process = subprocess.Popen(
             [sys.executable, str(FAKE), "--port", "0"], env=environment, stdout=subprocess.PIPE, text=True
@@ -49,7 +49,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         running.append(process)
         assert process.stdout is not None
         port = process.stdout.readline().split()[-1]
-        return Server(f"http://127.0.0.1:{port}", "tiny", "sglang", "tiny", 2048, flushes=True)
+        return Endpoint(f"http://127.0.0.1:{port}", "tiny", "sglang", "tiny", 2048, flushes=True)
 
     yield started
     for process in running:

@@ -18,7 +18,7 @@ from sglang_hydra.measure.bench.client import LoadProcesses, run_load
 from sglang_hydra.measure.bench.connections import Addresses, Framing, ProtocolError, request_head
 from sglang_hydra.measure.bench.measures import Sample, measure
 from sglang_hydra.measure.bench.prompts import Prompt
-from sglang_hydra.measure.bench.server import Server
+from sglang_hydra.measure.bench.server import Endpoint
 from sglang_hydra.measure.bench.wires import Arrived, Generate, Target
 from sglang_hydra.text.errors import MachineError
 from tests.measure.bench.conftest import Start, load
@@ -189,7 +189,7 @@ def test_tls_is_spoken_to_whom_one_trusts(monkeypatch: pytest.MonkeyPatch) -> No
         connections.clear()
         samples = sent(url, key="s3cret")
         # What is asked beside the load trusts the same.
-        answer = Server(url, "tiny", "sglang", "tiny", 2048).ask("POST", "/flush_cache")
+        answer = Endpoint(url, "tiny", "sglang", "tiny", 2048).ask("POST", "/flush_cache")
         assert answer is not None
         heard.pop()
         connections.pop()

@@ -13,12 +13,12 @@ import pytest
 from sglang_hydra.measure.bench import validity
 from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.point import PointResult, run_point
-from sglang_hydra.measure.bench.server import Server, empty_cache
+from sglang_hydra.measure.bench.server import Endpoint, empty_cache
 from sglang_hydra.text.errors import ServerError
 from tests.measure.bench.conftest import Start, load
 
 
-def taken(server: Server, point_id: str = "one", repeat: int = 1, **settings: Any) -> PointResult:
+def taken(server: Endpoint, point_id: str = "one", repeat: int = 1, **settings: Any) -> PointResult:
     asked = load(**settings)
     return run_point(server, Builtin(server), asked, point_id=point_id, repeat=repeat)
 
@@ -104,7 +104,7 @@ def test_the_same_point_sends_the_same_prompts_to_an_empty_cache(start: Start) -
 def test_a_cold_point_that_finds_its_prompts_in_the_cache_is_invalid(start: Start) -> None:
     server = start()
     taken(server)
-    reused = Server(server.url, server.model, server.engine, server.model_path, server.vocab_size, flushes=False)
+    reused = Endpoint(server.url, server.model, server.engine, server.model_path, server.vocab_size, flushes=False)
     result = taken(reused)
     assert result.state == "invalid"
     assert "came from the prefix cache, in a cold point" in result.reasons[0]

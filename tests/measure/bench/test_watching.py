@@ -14,7 +14,7 @@ import pytest
 from sglang_hydra.measure.bench import server as watched
 from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.point import GpuWatch, driver_version, run_point
-from sglang_hydra.measure.bench.server import Server, Watch, inside, parse_metrics, read_metrics
+from sglang_hydra.measure.bench.server import Endpoint, Watch, inside, parse_metrics, read_metrics
 from sglang_hydra.run.launch.log import BoundedLog
 from tests.measure.bench.conftest import Start, load
 
@@ -79,7 +79,10 @@ def test_what_the_log_says_of_retractions_beats_the_metrics(
     monkeypatch.setattr(watched, "read_metrics", lambda server: pages.pop(0))
     log = tmp_path / "server.log"
     log.write_text(before)
-    with Watch(Server("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048, log=log)) as watch, log.open("a") as file:
+    with (
+        Watch(Endpoint("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048, log=log)) as watch,
+        log.open("a") as file,
+    ):
         file.write(during)
     assert watch.record is not None
     assert watch.retracted == watch.record["retracted"] == retracted
@@ -88,7 +91,7 @@ def test_what_the_log_says_of_retractions_beats_the_metrics(
 def test_a_log_tells_of_retractions_without_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watched, "read_metrics", lambda server: None)
     log = tmp_path / "server.log"
-    with Watch(Server("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048, log=log)) as watch:
+    with Watch(Endpoint("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048, log=log)) as watch:
         log.write_text(BATCH + RETRACTED % 2)
     assert (watch.record, watch.retracted) == (None, 2)
 
@@ -102,7 +105,7 @@ def test_retractions_are_counted_when_the_log_turns_over(
     filler = (BATCH * 40).encode()
     log = BoundedLog(tmp_path / "server.log", limit=len(filler))
     log.write((RETRACTED % 9).encode())
-    with Watch(Server("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048, log=log.path)) as watch:
+    with Watch(Endpoint("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048, log=log.path)) as watch:
         log.write((RETRACTED % 2).encode())
         for _ in range(turns):
             for line in filler.splitlines(keepends=True):
@@ -116,7 +119,7 @@ def test_a_log_that_was_cut_short_is_read_from_its_beginning(tmp_path: Path, mon
     monkeypatch.setattr(watched, "read_metrics", lambda server: None)
     log = tmp_path / "server.log"
     log.write_text(BATCH * 9)
-    with Watch(Server("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048, log=log)) as watch:
+    with Watch(Endpoint("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048, log=log)) as watch:
         log.write_text(BATCH + RETRACTED % 2)
     assert watch.retracted == 2
 
@@ -124,7 +127,7 @@ def test_a_log_that_was_cut_short_is_read_from_its_beginning(tmp_path: Path, mon
 def seen(monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> Any:
     pages = [parse_metrics(before), parse_metrics(after)]
     monkeypatch.setattr(watched, "read_metrics", lambda server: pages.pop(0))
-    with Watch(Server("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048)) as watch:
+    with Watch(Endpoint("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048)) as watch:
         pass
     return watch.record
 
@@ -148,7 +151,7 @@ def test_pages_of_any_kind_are_read(page: str, expected: dict[str, float]) -> No
 
 def test_a_server_that_publishes_nothing_is_not_known(start: Start) -> None:
     assert read_metrics(start(metrics=False)) is None
-    assert read_metrics(Server("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048)) is None
+    assert read_metrics(Endpoint("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048)) is None
 
 
 def test_only_what_lies_in_the_window_counts() -> None:

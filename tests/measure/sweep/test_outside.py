@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sglang_hydra.measure.bench.server import Server
+from sglang_hydra.measure.bench.server import Endpoint
 from sglang_hydra.schemas import schema_of
 from tests.commands import Run, runner
 from tests.measure.bench.conftest import Start, start
@@ -28,12 +28,12 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     return runner(capsys, monkeypatch)
 
 
-def live(start: Start, **changed: Any) -> Server:
+def live(start: Start, **changed: Any) -> Endpoint:
     info = {**info_of(planned(*LIVE, "engine=sglang")), "version": "0.5.2", "max_running_requests": 16, **changed}
     return start(info=info)
 
 
-def asked_of(server: Server) -> dict[str, int]:
+def asked_of(server: Endpoint) -> dict[str, int]:
     with urllib.request.urlopen(f"{server.url}/requests") as answer:
         return dict(json.loads(answer.read()))
 

@@ -8,11 +8,11 @@ from typing import Any
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.run.doctor.examination import Check, Examination
 from sglang_hydra.run.doctor.machine_state import (
+    Examinee,
     Gpu,
     Interpreter,
     ModelFiles,
     Nvidia,
-    Request,
     Space,
     World,
 )
@@ -57,7 +57,7 @@ ENGINE = Interpreter(
 )
 
 HEALTHY = World(
-    request=Request(model_path="/models/m"),
+    request=Examinee(model_path="/models/m"),
     nvidia=nvidia(*(gpu(number) for number in range(8))),
     shm=disk("/dev/shm", 500),
     interpreter=ENGINE,

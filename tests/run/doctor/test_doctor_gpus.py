@@ -8,7 +8,7 @@ import pytest
 
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.run.doctor import driver, gpus
-from sglang_hydra.run.doctor.machine_state import Holder, Nvidia, Request, World
+from sglang_hydra.run.doctor.machine_state import Examinee, Holder, Nvidia, World
 from tests.run.doctor.doctor_worlds import HEALTHY, LAPTOP, engine, gpu, judge, nvidia, with_gpus
 
 FOUR = [gpu(number) for number in range(4)]
@@ -122,9 +122,9 @@ def test_torch_must_fit_the_accelerator(world: World, state: str, words: tuple[s
         (with_gpus(gpu(0), gpu(1, capability=(6, 1))), "error", ("CUDA_VISIBLE_DEVICES=0",)),
         (with_gpus(gpu(0, name=None, total_mib=None, capability=None)), "ok", ("unnamed, unknown",)),
         (LAPTOP, "warning", ("no accelerator was found", "rocminfo: not found", "gpu=h100", "model=tiny")),
-        (replace(LAPTOP, request=Request(device="cpu", gpu="cpu")), "ok", ("gpu=cpu needs none",)),
+        (replace(LAPTOP, request=Examinee(device="cpu", gpu="cpu")), "ok", ("gpu=cpu needs none",)),
         (
-            replace(LAPTOP, request=Request(device="cuda", gpu="h200")),
+            replace(LAPTOP, request=Examinee(device="cuda", gpu="h200")),
             "error",
             ("the plan is for h200", "plan and fit"),
         ),

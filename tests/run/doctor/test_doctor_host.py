@@ -9,7 +9,7 @@ import pytest
 
 from sglang_hydra.facts.tiny import tiny_path
 from sglang_hydra.run.doctor import host, storage
-from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, Request, Space, World
+from sglang_hydra.run.doctor.machine_state import Examinee, HubAnswer, ModelFiles, Space, World
 from sglang_hydra.text.findings import Finding
 from tests.run.doctor.doctor_worlds import GIB, HEALTHY, LAPTOP, disk, engine, gpu, judge, with_gpus
 
@@ -103,11 +103,11 @@ def hub(state: str, why: str = "", token: str | None = None) -> ModelFiles:
     ],
 )
 def test_access_to_the_model_is_judged(model: ModelFiles | None, state: str, words: tuple[str, ...]) -> None:
-    judge(storage.check_model, changed(model=model, request=Request(model_path="org/m")), state, *words)
+    judge(storage.check_model, changed(model=model, request=Examinee(model_path="org/m")), state, *words)
 
 
 def test_the_model_that_is_made_here_is_not_missing_before_it_is_made() -> None:
-    world = changed(model=ModelFiles("missing"), request=Request(model_path=str(tiny_path())))
+    world = changed(model=ModelFiles("missing"), request=Examinee(model_path=str(tiny_path())))
     judge(storage.check_model, world, "ok", "is made when the server starts")
 
 

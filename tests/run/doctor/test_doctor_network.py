@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from sglang_hydra.run.doctor import examine, network
-from sglang_hydra.run.doctor.machine_state import RdmaPort, Request, World
+from sglang_hydra.run.doctor.machine_state import Examinee, RdmaPort, World
 from tests.run.doctor.doctor_worlds import HEALTHY, LAPTOP, judge
 
 IB = tuple(RdmaPort(f"mlx5_{number}") for number in range(8))
 ROCE = tuple(RdmaPort(f"mlx5_bond_{number}", link="Ethernet", gids=(1, 3)) for number in range(1, 9))
-MOONCAKE, NIXL = Request(transfer="mooncake"), Request(transfer="nixl")
+MOONCAKE, NIXL = Examinee(transfer="mooncake"), Examinee(transfer="nixl")
 
 
-def machine(request: Request, ports: tuple[RdmaPort, ...], peer_memory: bool = True, **env: str) -> World:
+def machine(request: Examinee, ports: tuple[RdmaPort, ...], peer_memory: bool = True, **env: str) -> World:
     return replace(HEALTHY, request=request, rdma=ports, peer_memory=peer_memory, env=env)
 
 
@@ -69,5 +69,5 @@ def test_ports_are_read_with_their_routable_gids(tmp_path: Path) -> None:
 
 
 def test_only_servers_that_send_a_cache_are_told_of_the_network() -> None:
-    sending = {item.id for item in examine({}, Request(port=0, transfer="mooncake"))}
-    assert sending - {item.id for item in examine({}, Request(port=0))} == {"DOC020"}
+    sending = {item.id for item in examine({}, Examinee(port=0, transfer="mooncake"))}
+    assert sending - {item.id for item in examine({}, Examinee(port=0))} == {"DOC020"}

@@ -15,7 +15,7 @@ import pytest
 from sglang_hydra.facts.trust import grant
 from sglang_hydra.facts.visible_gpus import Slice
 from sglang_hydra.run.doctor import observe as observing
-from sglang_hydra.run.doctor.machine_state import Holder, HubAnswer, ModelFiles, Nvidia, Request
+from sglang_hydra.run.doctor.machine_state import Examinee, Holder, HubAnswer, ModelFiles, Nvidia
 from sglang_hydra.run.doctor.model_files import ask_hub, look_for_model, look_in_folder, token_place
 from sglang_hydra.run.doctor.observe import container, observe, read_interpreter, shared_memory, space, survey_nvidia
 from sglang_hydra.run.doctor.observe import job as batch_job
@@ -337,7 +337,7 @@ def test_a_taken_port_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
         port = free_port()
         server.bind(("127.0.0.1", port))
         server.listen(1)
-        world = observe(OFFLINE, Request(port=port))
+        world = observe(OFFLINE, Examinee(port=port))
     assert world.obstacle is not None
     assert str(port) in world.obstacle.message
     assert (len(world.nvidia.gpus), world.other) == (1, None)

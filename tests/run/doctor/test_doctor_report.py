@@ -16,7 +16,7 @@ import sglang_hydra
 from sglang_hydra.planning.finding_meanings import RETIRED
 from sglang_hydra.run.doctor import Examination, doctor_record, doctor_screen, examine
 from sglang_hydra.run.doctor.checks import CHECKS
-from sglang_hydra.run.doctor.machine_state import Gpu, Holder, ModelFiles, Request, World
+from sglang_hydra.run.doctor.machine_state import Examinee, Gpu, Holder, ModelFiles, World
 from tests.run.doctor.doctor_fakes import card, fake_nvml
 from tests.run.doctor.doctor_worlds import HEALTHY, LAPTOP, with_gpus
 
@@ -89,7 +89,7 @@ def test_half_known_machines_are_judged(world: World) -> None:
 def test_this_machine_can_be_examined(tmp_path: Path) -> None:
     env = {"HF_HUB_OFFLINE": "1", "HOME": str(tmp_path), "HF_TOKEN": SECRET}
     examinations = examine(
-        env, Request(model_path="org/m", port=0, download_dir=str(tmp_path / "new"), transfer="nixl")
+        env, Examinee(model_path="org/m", port=0, download_dir=str(tmp_path / "new"), transfer="nixl")
     )
     assert [item.id for item in examinations] == [check.id for check in CHECKS]
     valid(doctor_record(examinations))
@@ -100,7 +100,7 @@ def test_this_machine_can_be_examined(tmp_path: Path) -> None:
 def test_a_broken_machine_is_examined_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml((card(lost="GPU is lost"), card(total=None))))
     env = {"HF_HOME": "/proc/nowhere", "PATH": "", "CUDA_VISIBLE_DEVICES": "7", "HF_HUB_OFFLINE": "1"}
-    request = Request(python=str(tmp_path / "none"), model_path="/none", host="192.0.2.1", port=99999)
+    request = Examinee(python=str(tmp_path / "none"), model_path="/none", host="192.0.2.1", port=99999)
     examinations = examine(env, request)
     states = {item.id: item.state for item in examinations}
     assert {states[id] for id in ("DOC002", "DOC013", "DOC014", "DOC016")} == {"error"}
@@ -109,8 +109,8 @@ def test_a_broken_machine_is_examined_to_the_end(tmp_path: Path, monkeypatch: py
 
 def test_examining_imports_no_engine() -> None:
     code = (
-        "import sys; from sglang_hydra.run.doctor import Request, examine;"
-        "examine({'HF_HUB_OFFLINE': '1'}, Request(port=0));"
+        "import sys; from sglang_hydra.run.doctor import Examinee, examine;"
+        "examine({'HF_HUB_OFFLINE': '1'}, Examinee(port=0));"
         "heavy = {'torch', 'numpy', 'transformers', 'hydra', 'omegaconf', 'rich'} & set(sys.modules);"
         "assert not heavy, heavy"
     )

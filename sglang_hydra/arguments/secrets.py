@@ -9,8 +9,8 @@ from collections.abc import Mapping, MutableMapping
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.tables.table import every_variable
 from sglang_hydra.text.findings import Finding, Level
-from sglang_hydra.text.json_types import json_beside
-from sglang_hydra.text.words import SECRET_FORM
+from sglang_hydra.text.json_types import Json, json_beside
+from sglang_hydra.text.words import SECRET_FORM, without_secret_forms
 
 SECRET_FIELDS = tuple(name for name, field in FIELDS.items() if field.arg.secret)
 API_KEY_REFERENCE = "${oc.env:SGLANG_HYDRA_API_KEY}"
@@ -74,22 +74,50 @@ def without_secrets(text: str) -> str:
     the header or flag that holds it, and by the form of the value."""
     for pattern, replacement in _IN_TEXT:  # compiled when they are needed: no plan needs them
         text = re.sub(pattern, replacement, text, flags=re.IGNORECASE)
-    return re.sub(_PAIR, _without_value, text)
+    kept, at = [], 0
+    for pair in re.finditer(_PAIR, text):
+        is_behind = "-" in pair[1] or pair[0].strip("'\" ") != pair[1] or looks_drawn(pair[2])
+        if pair.start() >= at and is_behind and _is_told(pair[1].strip("-").replace("-", "_"), pair[2]):
+            kept += [text[at : pair.end()], HIDDEN]
+            at = pair.end(2)
+    return without_secret_forms("".join([*kept, text[at:]]))
 
 
-def _without_value(pair: re.Match[str]) -> str:
-    is_secret = is_secret_name(pair[1].replace("-", "_")) and pair[3].lower() not in ("none", "null", "bearer", "basic")
-    return f"{pair[1]}{pair[2]}{HIDDEN}" if is_secret else pair[0]
+def hidden_in(record: Json) -> Json:
+    """Returns a record of others with every secret in it hidden, by its key or as in a text."""
+    if isinstance(record, Mapping):
+        return {key: HIDDEN if _is_told(str(key), item) else hidden_in(item) for key, item in record.items()}
+    if isinstance(record, (list, tuple)):
+        return [hidden_in(item) for item in record]
+    return without_secrets(record) if isinstance(record, str) else record
 
 
-_PAIR = r"""(?<![\w-])([A-Za-z][\w-]{1,63})(['"]?[ ]?[=:][ ]?['"]?)([^'",\s)}\]]{4,400})"""
+def _is_told(name: str, value: object) -> bool:
+    """Returns whether a name says that the text behind it is a secret. In small letters it may be an argument of a
+    release (eos_token), so the text has to look drawn."""
+    if not isinstance(value, str) or value.lower() in ("none", "null", "bearer", "basic"):
+        return False
+    is_drawn = "_" in name and name not in FIELDS and looks_drawn(value)
+    return is_secret_name(name) or (is_drawn and is_secret_name(name.upper()))
+
+
+def looks_drawn(value: str) -> bool:
+    """Returns whether a text looks as keys do: 12 letters and digits or more, of both kinds."""
+    return re.fullmatch(r"(?=\D*\d)(?=.*[A-Za-z])[\w+=-]{12,}", value) is not None
+
+
+_PAIR = (
+    r"""(?<![\w-])(--[A-Za-z][\w-]{1,63}(?=[= ])|[A-Za-z0-9]+_\w+(?=[ ])|[A-Za-z][\w-]{1,63}(?=['"]?[ ]?[=:]))"""
+    r"""['"]?[ ]?[=: ][ ]?['"]?"""
+    r"""(?=([^'",\s)}\]]{4,400}))"""
+)
 _IN_TEXT = (
     (r"\b(hf_|gh[pousr]_|github_pat_|xox[abprs]-|glpat-|nvapi-|(?-i:eyJ))[\w.-]{12,}", r"\1***"),
     (r"\b(sk-)[\w-]{20,}|\b((?-i:A[KS]IA))(?-i:[A-Z0-9]{16})\b", r"\1\2***"),
     (r"(authorization['\"]?\s?[=:]\s?['\"]?\w{1,20} )\S+", r"\1***"),
     (r"\b(Bearer) [\w.~+/=-]{4,}", r"\1 ***"),
     (
-        r"((?:api[_-]?key|token|password|secret)['\"]?\s?[=:]\s?['\"]?)(?!none\b|null\b)(?=\S*[a-z])[^'\",\s)]{6,}",
+        r"((?<![a-z]_)token['\"]?\s?[=:]\s?['\"]?)(?!none\b|null\b)(?=\S*[a-z])[^'\",\s)]{6,}",
         r"\1***",
     ),
     (r"(--[\w-]{0,40}(?:api-key|-token|password|secret)[= ])\S+", r"\1***"),
@@ -144,10 +172,10 @@ def secret_keys(node: Mapping[str, object], path: str = "") -> list[str]:
 def masked_word(word: str) -> str:
     """Masks the value of ``key=value`` or ``--flag=value`` where it is a secret and not a reference."""
     key, _, value = word.partition("=")
-    is_open = not value or "${" in value or not (holds_secret(key) or has_secret_form(value))
+    is_open = not value or "${" in value or not (holds_secret(key, value) or has_secret_form(value))
     return word if is_open else f"{key}={HIDDEN}"
 
 
-def holds_secret(key: str) -> bool:
+def holds_secret(key: str, value: str = "") -> bool:
     """Returns whether a typed key or flag takes a secret: ``engine.env.HF_TOKEN``, ``--api-key``."""
-    return is_secret_name(key.lstrip("+-").replace("-", "_").rpartition(".")[2])
+    return _is_told(key.lstrip("+-").replace("-", "_").rpartition(".")[2], value.strip("'\""))

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from sglang_hydra.arguments.secrets import masked_word
 from sglang_hydra.cli.completion import candidates
 from sglang_hydra.cli.file_argument import read_file_argument
 from sglang_hydra.cli.invocation import Invocation
@@ -33,6 +34,7 @@ from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.screen import Line, Span
+from sglang_hydra.text.words import without_secret_forms
 
 VERBS = ("plan", "check", "explain", "diff", "upgrade", "fit", "suggest", "export", "import", "recipes", "diagnose")
 """The verbs that the page may use: none starts, writes or fetches anything."""
@@ -56,7 +58,7 @@ def answer(question: str) -> str:
     kinds = {"plan": _plan, "verb": _verb, "fill": _fill, "paste": _paste, "complete": _complete, "options": _options}
     if asked.get("ask") not in kinds:
         raise ValueError(f"ask={asked.get('ask')!r} is not one of {', '.join(kinds)}")
-    return json.dumps(kinds[asked["ask"]](asked))
+    return without_secret_forms(json.dumps(kinds[asked["ask"]](asked)))
 
 
 def _complete(asked: Mapping[str, object]) -> dict[str, object]:
@@ -119,11 +121,12 @@ def _model_named(typed: str) -> str | None:
 
 
 def filled(form: Mapping[str, str], words: Sequence[str]) -> dict[str, str]:
-    """Returns a form with ``words`` in place of its values for the same keys."""
+    """Returns a form with ``words`` in place of its values for the same keys. It becomes an address, so that its
+    secrets are hidden."""
     form = dict(form)
-    rest = shlex.split(form.get("more") or "")
+    rest = list(map(masked_word, shlex.split(form.get("more") or "")))
     names = {**{key: name for name, key in _FIELDS.items()}, _USERS: "users", "model": "model", "model_path": "model"}
-    for word in words:
+    for word in map(masked_word, words):
         key, _, value = word.partition("=")
         rest = [other for other in rest if other.partition("=")[0] != key]
         if key in names:
@@ -197,7 +200,8 @@ def _gpu_in(text: str) -> str | None:
 def _plan(asked: JsonObject) -> JsonDict:
     words = _words(asked)
     taken = taken_names(asked.get("form") or {})
-    head = {"words": words, "typed": shlex.join(["sglang-hydra", "plan", *words]), "taken": taken}
+    told = list(map(masked_word, words))
+    head = {"words": told, "typed": shlex.join(["sglang-hydra", "plan", *told]), "taken": taken}
     requests = [Request(word, f"override {place}") for place, word in enumerate(words, 1)]
     invocation = Invocation("plan", requests=requests, config_dirs=_own())
     try:

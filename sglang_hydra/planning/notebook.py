@@ -8,6 +8,7 @@ from html import escape
 
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.verdict import Verdict
+from sglang_hydra.text.words import without_secret_forms
 
 
 def plan_html(plan: PlanFields, server_id: str, verdict: Verdict) -> str:
@@ -23,7 +24,9 @@ def plan_html(plan: PlanFields, server_id: str, verdict: Verdict) -> str:
             f"<p><b>Plan {escape(server_id)}</b>: {escape(answer)}, on {escape(str(plan.gpu.name))}</p>",
             _table(("argument", "value", "set by"), named),
             _table(("level", "id", "finding", "hint"), findings),
-            f"<pre>{escape(shlex.join(plan.command))}</pre>" if verdict.launchable is not False else "",
+            f"<pre>{escape(without_secret_forms(shlex.join(plan.command)))}</pre>"
+            if verdict.launchable is not False
+            else "",
         )
     )
 
@@ -32,5 +35,7 @@ def _table(titles: Sequence[str], rows: Sequence[Iterable[object]]) -> str:
     if not rows:
         return ""
     head = "".join(f"<th>{title}</th>" for title in titles)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(without_secret_forms(str(cell)))}</td>' for cell in row)}</tr>" for row in rows
+    )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

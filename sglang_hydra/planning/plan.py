@@ -18,6 +18,7 @@ from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.verdict import Verdict, verdict_on
 from sglang_hydra.text.json_types import EMPTY, Json, JsonDict, plain, value_at
+from sglang_hydra.text.words import without_secret_forms
 
 if TYPE_CHECKING:
     from sglang_hydra.fit.roofline import Roofline
@@ -79,7 +80,8 @@ class Plan(PlanFields):
         """Returns the verdict, the GPUs and the command in a line; ``to_json`` has everything."""
         wrong = ", ".join(dict.fromkeys(finding.id for finding in self.errors))
         verdict = f"cannot be launched: {wrong}" if wrong else "can be launched"
-        return f"<Plan {self.server_id}, {verdict}, on {self.layout.gpus} x {self.gpu.name}: {' '.join(self.command)}>"
+        command = without_secret_forms(" ".join(self.command))
+        return f"<Plan {self.server_id}, {verdict}, on {self.layout.gpus} x {self.gpu.name}: {command}>"
 
     @cached_property
     def verdict(self) -> Verdict:

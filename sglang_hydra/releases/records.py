@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -146,7 +147,7 @@ def pinned_records() -> Mapping[str, Record]:
     """Returns the releases that the user pinned with ``release fetch --trust``, in the form of releases.json. Raises
     MachineError (REL007) for a file that others can write or that has another content."""
     path = pinned_file()
-    if path is None or not path.exists():
+    if path is None or not os.path.exists(path):
         return {}
     if others_can_write(path):
         raise _not_ours(path, "others can write it")

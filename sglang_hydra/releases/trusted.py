@@ -21,6 +21,7 @@ from sglang_hydra.releases.wheels import sha256_of
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.file_text import open_plain
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.user_settings import FILE_VARIABLE
 from sglang_hydra.text.whole_file import write_whole
 
 _VERSION = re.compile(r"[0-9][\w.+!-]*", re.ASCII)
@@ -55,7 +56,7 @@ def trust(named: str, progress: Callable[[str], None] = lambda line: None) -> Re
 
 
 def pin(record: Record) -> None:
-    """Writes a record to the user's pins, whose folder must exist."""
+    """Writes a record to the user's pins. Raises MachineError (REL007) if that is impossible."""
     pins = pinned_file()
     assert pins is not None
     _write(pins, {**pinned_records(), record.version: record})
@@ -140,8 +141,13 @@ def _write(pins: Path, kept: dict[str, Record]) -> None:
         for version, made in kept.items()
     }
     content = {"schema": "sglang_hydra.releases/1", "libraries": libraries, "releases": rows}
-    pins.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(pins, json.dumps(content, indent=1) + "\n", mode=0o600)
+    try:
+        pins.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(pins, json.dumps(content, indent=1) + "\n", mode=0o600)
+    except OSError as failure:
+        hint = f"export {FILE_VARIABLE}=FILE in a folder of yours: the pins are written beside it"
+        message = f"{pins} cannot be written: {failure.strerror}; the pins are as before"
+        raise MachineError(Finding("error", "REL007", message, hint=hint)) from failure
 
 
 _LARGEST_CONFIG = 32 << 20

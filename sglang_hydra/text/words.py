@@ -170,8 +170,8 @@ _SECRET_FORMS = (
     *(r"A[KS]IA[A-Z0-9]{16}\b", r"eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?", r"AIza[\w-]{30,}", r"ya29\.[\w-]{20,}"),
     *(r"npm_[A-Za-z0-9]{30,}", r"pypi-[\w-]{50,}", r"hvs\.[\w-]{20,}"),
     *(r"(?:gsk|r8|whsec|dop_v1|shpat|lsv2_pt)_\w{30,}",),
-    *(r"SG\.[\w-]{16,}\.[\w-]{16,}", r"[rs]k_(?:live|test)_\w{20,}", r"hooks\.slack\.com/services/\S{20,}"),
-    *(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]*", r"(?:AccountKey|SharedAccessKey)=[\w+/=]{20,}"),
+    *(r"SG\.[\w-]{16,}\.[\w-]{16,}", r"[rs]k_(?:live|test)_\w{20,}", r"hooks\.slack\.com/services/[^\s\"'<]{20,}"),
+    *(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-\"'<]*", r"(?:AccountKey|SharedAccessKey)=[\w+/=]{20,}"),
     r"(?i:bearer|basic) (?=[\w.~+/=-]{0,999}\d)[\w.~+/=-]{16,}",
 )
 """The forms of known tokens and keys, whatever the name beside them is."""
@@ -179,7 +179,7 @@ _SECRET_FORMS = (
 
 _NAMED = (
     r"(?i:passw(?:or)?d|secret|(?:api|access|private)[_-]?key|(?:hf|auth|access|bearer|refresh)[_-]?token)"
-    r"[\\'\"]{0,2} ?[=:] ?[\\'\"]{0,2}(?=[^\s'\"$,&}*]{0,99}\d)[^\s'\"$,&}*<]{6,}"
+    r"[\\'\"]{0,6} ?[=:] ?[\\'\"]{0,6}(?=[^\s'\"$,&}*]{0,99}\d)[^\s'\"$,&}*<]{6,}"
     r"|(?<=[?&;])(?i:[\w-]{0,20}(?:sig|signature|key|token|auth))=[^&\s'\"$*]{6,}"
 )
 SECRET_FORM = rf"(?<![A-Za-z0-9])(?:{'|'.join(_SECRET_FORMS)})|{_NAMED}|(?<=://)([^/@:\s]*:)[^/\s\"'*]+(?=@)"

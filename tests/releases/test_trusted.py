@@ -159,6 +159,20 @@ def test_fetch_trust_on_the_command_line(
     assert "--trust belongs to release fetch" in run("release", "list", "--trust").err
 
 
+def test_pins_that_cannot_be_written_are_a_finding(
+    build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run: Run = runner(capsys, monkeypatch)
+    monkeypatch.setenv("SGLANG_HYDRA_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "settings").write_text("")
+    made = run("release", "fetch", "--trust", str(build))
+    assert made.code == 3
+    assert "trusted_releases.json cannot be written: Not a directory" in " ".join(made.err.split())
+    assert "SGLANG_HYDRA_SETTINGS" in made.err
+    (tmp_path / "settings").unlink()
+    assert run("release", "fetch", "--trust", str(build)).code == 0
+
+
 def test_a_release_that_nobody_recorded_is_planned_for_once_it_is_trusted(build: Path, tmp_path: Path) -> None:
     node = EngineNode("sglang", version="9.9.9")
     with pytest.raises(ConfigError, match="VER001"):

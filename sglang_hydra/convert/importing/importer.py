@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, has_secret_form, is_secret, is_secret_name
+from sglang_hydra.arguments.secrets import (
+    API_KEY_REFERENCE,
+    HIDDEN,
+    SECRET_FIELDS,
+    has_secret_form,
+    is_secret,
+    is_secret_name,
+    looks_drawn,
+)
 from sglang_hydra.arguments.tables.table import nearest_known
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
@@ -120,8 +128,9 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     extra = {name: value for name, value in values.items() if name not in FIELDS}
     if "model" in typed.choices:
         known.pop("model_path", None)
-    known, secrets = _without_secrets(known, arguments)
     environment, hidden = _environment(launch.environment)
+    hide = _hiding({**launch.variables, **launch.environment})
+    known, secrets = _without_secrets(known, arguments, hide)
     version = arguments.version or (arguments.read_by if extra else None)
     gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in NO_GPU else None
     nodes = _nodes(version, environment, extra, arguments.left_open)
@@ -165,7 +174,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         equal=reduced.equal,
         server_id=reduced.plan.server_id if reduced.plan is not None else None,
         fits=arguments.guess[:2] if arguments.guess is not None else None,
-        findings=tuple(dict.fromkeys(map(_without_passwords, findings))),
+        findings=tuple(dict.fromkeys(replace(item, message=hide(item.message)).reworded(hide) for item in findings)),
         differences=tuple(differences),
         old=arguments.old,
         idle=tuple(arguments.idle),
@@ -184,12 +193,14 @@ def _facts_of_hidden(known: Mapping[str, object], typed: Typed, composer: Compos
     return {} if preset is None or preset.path == path else {"model.facts_from": preset.name}
 
 
-def _without_secrets(known: Mapping[str, object], arguments: Arguments) -> tuple[dict[str, object], dict[str, str]]:
+def _without_secrets(
+    known: Mapping[str, object], arguments: Arguments, hide: Callable[[str], str]
+) -> tuple[dict[str, object], dict[str, str]]:
     """Returns the arguments without secrets, and references for the secret ones."""
     kept = dict(known)
     secrets = {name: API_KEY_REFERENCE for name in SECRET_FIELDS if kept.pop(name, None) is not None}
     secrets |= arguments.secrets
-    addresses = [name for name, value in kept.items() if has_secret_form(value)]
+    addresses = [name for name, value in kept.items() if has_secret_form(value) or hide(str(value)) != str(value)]
     secrets |= {name: f"${{oc.env:SGLANG_HYDRA_{name.upper()}}}" for name in addresses}
     return {name: value for name, value in kept.items() if name not in addresses}, secrets
 
@@ -253,9 +264,17 @@ def _all_classes(launch: Launch, known: Mapping[str, object], composer: Composer
     return [*kinds.values()]
 
 
-def _without_passwords(finding: Finding) -> Finding:
-    """Hides tokens and the passwords of addresses."""
-    return replace(finding, message=without_secret_forms(finding.message)).reworded(without_secret_forms)
+def _hiding(variables: Mapping[str, object]) -> Callable[[str], str]:
+    """Returns what hides in a text the secrets of the source's ``variables``, tokens and addresses' passwords."""
+    own = ((name, value) for name, value in variables.items() if isinstance(value, str) and looks_drawn(value))
+    drawn = [value for name, value in own if is_secret_name(name.upper())]
+
+    def hide(text: str) -> str:
+        for value in drawn:
+            text = text.replace(value, HIDDEN)
+        return without_secret_forms(text)
+
+    return hide
 
 
 def _environment(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -88,7 +88,8 @@ class Launch:
     ``environment`` are the process's variables in the source. ``mentions`` are texts that may name the hardware or the
     release. ``gpu_count`` is the number of GPUs of the process, ``nodes`` the number of machines. ``files`` maps paths
     to texts that the source writes; ``model`` is the hub name beside a path. ``remarks`` list ignored parts of the
-    source. ``fault`` says why what the source starts is not this server."""
+    source. ``fault`` says why what the source starts is not this server. ``variables`` are all of the source's, for the
+    secrets among them, which any word may hold."""
 
     kind: str
     place: str
@@ -108,6 +109,7 @@ class Launch:
     remarks: tuple[str, ...] = ()
     model: str | None = None
     fault: str | None = None
+    variables: Mapping[str, object] = field(default_factory=dict, repr=False)
 
     def changed(self, change: Callable[[str], str]) -> Launch:
         """Applies ``change`` to the texts of its words, values, variables, files and mentions."""

@@ -119,11 +119,14 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
     written = (*words_of(node.get("command")), *words_of(node.get("args")))
     words = [_with_references(word, environment, unknown) for word in written]
     # Variables used only inside the words have served their purpose.
-    environment = {
-        key: value
-        for key, value in environment.items()
-        if is_one_of("variables", key) or not any(f"$({key})" in word for word in written)
-    }
+    every, environment = (
+        environment,
+        {
+            key: value
+            for key, value in environment.items()
+            if is_one_of("variables", key) or not any(f"$({key})" in word for word in written)
+        },
+    )
     image = node.get("image")
     if isinstance(image, Mapping):  # a chart's values
         image = ":".join(str(image[key]) for key in ("repository", "tag") if key in image)
@@ -141,6 +144,7 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
             gpu_count=count,
             nodes=pod.nodes,
             model=pod.model,
+            variables={**every, **launch.variables},
         )
 
 

@@ -330,6 +330,7 @@ class Script:
             self._at(line),
             words=tuple(words),
             environment=environment,
+            variables=dict(shell.variables),
             mentions=tuple(without_marks(word) for word in before),
             gpu_count=gpus_of_container(before) if kind == "container" else None,
             files=dict(shell.files),

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.arguments.secrets import hidden_in, without_secrets
 from sglang_hydra.fit.forecast_own import Point
 from sglang_hydra.measure.sweep.files import read_json
 from sglang_hydra.measure.sweep.settings_checks import check_packages
@@ -116,7 +117,7 @@ def varying(rows: Sequence[Row]) -> list[str]:
 
 def _read(folder: Path, name: str) -> SweepResults:
     store = Store(folder)
-    record = _sweep_record(store)
+    record = hidden_in(_sweep_record(store))
     plans = _Plans(store)
     rows: list[Row] = []
     problems: list[Finding] = []
@@ -144,7 +145,7 @@ def _read(folder: Path, name: str) -> SweepResults:
         (*plans.problems, *problems, *store.damaged.values()),
         tuple(record.get("config_dirs", ())),
         record.get("config_name"),
-        tuple(store.search_answers()),
+        tuple(hidden_in(store.search_answers())),
     )
 
 
@@ -183,7 +184,7 @@ class _Plans:
         if server_id not in self.found:
             file = self._store.server(server_id) / "plan.json"
             try:
-                plan = read_json(file) or {}
+                plan = hidden_in(read_json(file) or {})
                 _server_settings(plan)
             except (OSError, *_SHAPE_ERRORS) as failure:
                 plan = {}
@@ -196,10 +197,10 @@ def _row(store: Store, name: str, point_id: str, point: JsonObject, plan: JsonOb
     state, record = store.state(point_id)
     record, shown, reasons = record or {}, state, list[str]()
     if state == DONE:
-        shown, reasons = record["state"], record["reasons"]
+        shown, reasons = record["state"], list(map(without_secrets, record["reasons"]))
     elif state == FAILED:
         findings = (f"{finding['id']}: {finding['message']}" for finding in record.get("findings", ()))
-        reasons = [str(record.get("kind", "unknown")), *findings]
+        reasons = [str(record.get("kind", "unknown")), *map(without_secrets, findings)]
     workload, measures = record.get("workload") or {}, record.get("measures") or {}
     return Row(
         name,

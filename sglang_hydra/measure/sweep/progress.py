@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from sglang_hydra.arguments.secrets import hidden_in
 from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.measure.sweep.claims import Claims, Holder
 from sglang_hydra.measure.sweep.job import Watcher
@@ -305,7 +306,7 @@ def status_record(folder: Path) -> JsonDict:
         {"server_id": server_id, "runner": holder.runner, "alive": holder.alive, "open": open_on[server_id]}
         for server_id, holder in holders(Claims(folder / "claims"), record["servers"])
     ]
-    return {
+    status = {
         "schema": STATUS_SCHEMA,
         "folder": str(folder),
         "words": list(record["words"]),
@@ -318,6 +319,7 @@ def status_record(folder: Path) -> JsonDict:
         "failures": failures,
         "damaged": [finding.message for finding in store.damaged.values()],
     }
+    return {key: hidden_in(value) for key, value in status.items()}
 
 
 def _lines(record: JsonObject) -> list[Line]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from sglang_hydra.arguments.secrets import hidden_in
 from sglang_hydra.run.diagnose.cause import Cause
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import LOG_LINES, UNKNOWN
@@ -34,7 +35,7 @@ def _entry(name: str, found: Diagnosis) -> dict[str, object]:
         "name": name,
         "id": found.finding.id,
         **{key: getattr(found, key) for key in (*_OF_CLASS, *_OF_LINE, *_OF_SERVER)},
-        "server_args": plain(found.server_args) if found.server_args is not None else None,
+        "server_args": hidden_in(plain(found.server_args)) if found.server_args is not None else None,
         "finding": found.finding.to_json(),
         **{key: list(getattr(found, key)) for key in ("remedies", "notes", "also")},
         "cause": _place(found.cause) if found.cause is not None else None,

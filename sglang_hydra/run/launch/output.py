@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import IO
 
+from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.run.launch.log import BoundedLog
 
 _LINE_LIMIT = 1 << 16
@@ -114,6 +115,8 @@ class Output:
     def _line(self, name: str, line: bytes) -> None:
         line = line.rstrip(b"\r").rpartition(b"\r")[2]
         text = line.decode("utf-8", "replace")
+        if (hidden := without_secrets(text)) != text:
+            text, line = hidden, hidden.encode()
         with self._lock:
             self._keep(text)
             if self._log is not None:

@@ -7,13 +7,19 @@ export const MOST = 4;
 const PINNED = ["release", "id", "said", "day"];
 /** @typedef {Record<string, string>} Pin */
 
+const NAMED = /((?:engine\.env\.\w*(?:key|token|secret|pass|passw\w*|passphrase|pwd|pw|dsn|cookie|auth|cred\w*|pat)|api_key)=)("[^"]*"|'[^']*'|[^\s'"]+)/gi;
+const FORMED = /\b(hf_|sk-|gh[pousr]_|github_pat_|glpat-|nvapi-|xox[a-z]-|:\/\/[^\s:@/]*:)(?:[^\s@/]+(?=@)|[\w-]{16,})/g;
+
+/** A form without its secrets, for an address that others are given. @param {Form} form @returns {Form} */
+const open = (form) => Object.fromEntries(Object.entries(form).map(([name, value]) => [name, value.replace(NAMED, "$1***").replace(FORMED, "$1***")]));
+
 /**
  * The part of an address that names plans, the first one the plan of the form, and the answer to it.
  * @param {Plan[]} plans @param {Pin | null} [pin]
  */
 export function address(plans, pin = null) {
   const parameters = new URLSearchParams();
-  for (const { form, config } of plans) parameters.append("p", JSON.stringify({ ...form, ...(config ? { config } : {}) }));
+  for (const { form, config } of plans) parameters.append("p", JSON.stringify({ ...open(form), ...(config ? { config } : {}) }));
   if (pin) parameters.append("pin", JSON.stringify(pin));
   return `#${parameters}`;
 }

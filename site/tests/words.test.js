@@ -32,6 +32,14 @@ test("an address gives its plans back, and each cut of it is noticed", () => {
   assert.match(readAddress('#p={"gpu": 1, "x": "y"}').wrong[0], /gpu, x of plan 1/);
 });
 
+test("an address holds no secret, and what only looks like one stays", () => {
+  const secrets = ["engine.env.HF_TOKEN=a1b2c3", "'engine.env.DB_PWD=a1b2c3'", 'engine.env.POD_SIGNING_KEY="a1b2c3"', "api_key=a1b2c3", "x=redis://me:a1b2c3@host", "x=hf_a1b2c3a1b2c3a1b2c3"];
+  const plain = "engine.env.MAX_TOKENS=4096 engine.env.TOKEN_BUDGET=40960 engine.env.PIN_MEMORY=1 max_total_tokens=4096 x=http://host:8000";
+  const { more } = readAddress(address([{ form: { more: [...secrets, plain].join(" ") }, config: null }])).plans[0].form;
+  assert.ok(!more.includes("a1b2c3"), more);
+  assert.ok(more.endsWith(plain), more);
+});
+
 test("the wheel of an older release is made of the next newer and what differs", () => {
   const script = String.raw`
 import json, sys

@@ -276,6 +276,17 @@ def test_a_review_that_takes_too_long_is_taken_with_a_warning(tmp_path: Path) ->
             assert client.post(review(made("Pod", container("--tp=3"))), f"/validate?timeout={late}")[0] == 200
 
 
+def test_the_review_behind_thirty_two_that_wait_is_taken_with_a_warning(tmp_path: Path, judging: Judge) -> None:
+    server = object.__new__(server_module.Webhook)
+    server._judge, server._jobs = judging, server_module.queue.Queue(server_module._MOST_WAITING)
+    about = asked(review(made("Pod", container("--tp=3", "--port=31999"))))
+    for _ in range(32):
+        server._jobs.put_nowait(server_module._Job(about))
+    found = server.answered(about, 60)
+    assert (found.message, "not judged in time" in found.warnings[0]) == ("", True)
+    assert server_module._MOST_CONNECTIONS == 64
+
+
 def test_a_new_certificate_is_used_without_a_restart(tmp_path: Path, judging: Judge) -> None:
     from tests.gate.cluster import certificate
 

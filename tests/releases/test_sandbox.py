@@ -129,9 +129,11 @@ def test_everything_else_is_refused(outcome: tuple[dict[str, bool], list[str], d
     assert len(found) - len(allowed) == 37
 
 
-def test_a_child_says_what_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("python", [None, sys.executable], ids=["a pinned release", "an environment"])
+def test_a_child_says_what_holds(python: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = unpacked_release(tmp_path, monkeypatch)
-    child = Child(record, [place for wheel in record.wheels if (place := wheels.place_of(wheel))], H200)
+    places = [place for wheel in record.wheels if (place := wheels.place_of(wheel))]
+    child = Child(record, places, H200, python=python)
     assert child.greeting["sandbox"] == {"files": sandbox.landlock_version() >= 1, "calls": True}
     child.end()
 

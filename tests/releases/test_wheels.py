@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,8 +75,12 @@ def test_a_wheel_with_another_sha256_is_never_unpacked(tmp_path: Path, monkeypat
 def test_what_the_registry_has_not_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = recorded_release(tmp_path, monkeypatch)
     (tmp_path / record.wheel.files[0].name).unlink()
+    with tarfile.open(tmp_path / f"sglang-{VERSION}.tar.gz", "w:gz") as sources:  # whose build code is not run
+        (tmp_path / "setup.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+        sources.add(tmp_path / "setup.py", f"sglang-{VERSION}/setup.py")
     with pytest.raises(MachineError, match=f"REL002: sglang {VERSION} was not fetched: the package index"):
         wheels.fetch(record)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_home_that_cannot_be_written_has_a_private_folder_instead(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sglang_hydra.convert.review import base
 from tests.commands import Run, runner
 
 SERVER = "gpu: h200\nmodel: qwen3_8b\n"
@@ -155,3 +156,9 @@ def test_a_revision_has_its_bytes_links_and_folders(repo: Path, run: Run) -> Non
     (repo / "inner" / "b.yaml").write_text(f"{SERVER}page_size: 16\n")
     printed = run("check", "--base", "HEAD", "c.yaml", "inner/b.yaml")
     assert printed.out.count("moves page_size from 1 to 16") == 2
+
+
+def test_what_is_too_deep_or_too_large_of_a_revision_is_left_out() -> None:
+    for name, size, is_read in (("a/" * 200, 9, True), ("a/" * 201, 9, False), ("a/", (256 << 20) + 1, False)):
+        assert (base._Row.of(f"100644 blob {'0' * 40} {size}\t{name}x.yaml") is not None) is is_read
+    assert (base._FILES, base._BYTES, base._CPU_S, base._NAME_S, base._OBJECTS_S) == (50_000, 512 << 20, 2, 5, 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.text.budget import DEPTH, EXPANDED, EXPANSIONS, FINDINGS, READERS, cpu_limit, read_yaml
+from sglang_hydra.cli.invocation import read_invocation
+from sglang_hydra.cli.main import is_limited
+from sglang_hydra.text.budget import (
+    DEPTH,
+    EXPANDED,
+    EXPANSIONS,
+    FILE_S,
+    FINDINGS,
+    READERS,
+    SERVER_S,
+    Clock,
+    allow_more,
+    cpu_limit,
+    read_yaml,
+)
+from sglang_hydra.text.budget import START_S as START_AT_S
 from tests.commands import Run, runner
 from tests.security.hostile_files import HOSTILE, SERVER, Hostile
 
@@ -223,3 +239,30 @@ def test_where_there_is_no_timer_a_text_is_read_without_a_limit(monkeypatch: pyt
     monkeypatch.delattr("signal.setitimer")
     with cpu_limit("config"):
         assert read_yaml("a: 1", "config") == {"a": 1}
+
+
+def test_the_time_grows_with_the_size_the_files_and_the_pace_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size, pace, allowed in ((0, 1.0, 1.7), (10_000_000, 1.0, 1.7), (30_000_000, 1.0, 7.7), (0, 2.0, 3.4)):
+        monkeypatch.setattr(Clock, "pace", pace)
+        with cpu_limit("command", size):
+            assert Clock.allowed == pytest.approx(allowed)
+            allow_more(FILE_S * 100)
+            assert Clock.allowed == pytest.approx(allowed + 0.5 * pace)
+    assert (START_AT_S, FILE_S, SERVER_S, 5 * SERVER_S) == (0.25, 0.005, 0.1, 0.5)
+
+
+def test_the_timer_of_an_app_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = signal.signal(signal.SIGVTALRM, lambda number, frame: None)
+    try:
+        with cpu_limit("command"):
+            assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+    finally:
+        signal.signal(signal.SIGVTALRM, own)
+    with cpu_limit("command"):
+        assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] > 1
+
+
+def test_a_sweep_of_many_plans_has_a_limit_for_each() -> None:
+    assert is_limited(read_invocation(["plan", "gpu=h200"]))
+    assert not is_limited(read_invocation(["plan", "-m", "gpu=h200"]))
+    assert not is_limited(read_invocation(["serve", "gpu=h200"]))

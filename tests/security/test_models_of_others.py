@@ -59,6 +59,10 @@ def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         (("check", "."), False),
         (("fit", "mine.yaml"), False),
         (("diff", "mine.yaml", "gpu=h200 model=qwen3_8b"), False),
+        (("explain", "tp_size", "mine.yaml"), False),
+        (("export", "shell", "mine.yaml"), False),
+        (("upgrade", "--to", "0.5.3", "mine.yaml"), False),
+        (("bench", "mine.yaml", "bench.input_len=64", "sweep.dry_run=true"), False),
         (("plan", "mine.yaml", "--hub-token"), "the user's"),
         (("plan", "mine.yaml", "model=org/name"), "the user's"),
         (("plan", "gpu=h200", "model=org/name"), "the user's"),
@@ -87,4 +91,14 @@ def test_the_plan_says_what_the_settings_decided(run: Run, tokens: list[Any], tm
     tokens.clear()
     said = " ".join(run("plan", "mine.yaml", "--no-fetch").out.split())
     assert "the hub was not asked: a file names the model, and fetch is off (--no-fetch)" in said
+    assert tokens == []
+
+
+@pytest.mark.parametrize("words", [("import", "launch.sh"), ("diagnose", "server.log"), ("recipes", "gpu=h200")])
+def test_verbs_that_only_read_ask_the_hub_for_no_model(
+    words: Sequence[str], run: Run, tokens: list[Any], tmp_path: Path
+) -> None:
+    (tmp_path / "launch.sh").write_text("python -m sglang.launch_server --model-path org/name\n")
+    (tmp_path / "server.log").write_text("server_args=ServerArgs(model_path='org/name')\nKilled\n")
+    assert run(*words).code == 0
     assert tokens == []

@@ -335,6 +335,25 @@ def test_a_primary_config_adds_no_package_to_the_search_path_unless_it_is_truste
     assert stranger.ran != ""
 
 
+def test_a_config_that_nobody_named_searches_no_folder_elsewhere(run: Run, stranger: Stranger, tmp_path: Path) -> None:
+    stranger.write("lab/sglang_hydra.yaml", f"{PRIMARY}hydra: {{searchpath: ['file://{tmp_path}/elsewhere']}}\n")
+    stranger.write("lab/experiment/x.yaml", "tp_size: 1\n")
+    done = run("check", "lab/experiment")
+    assert (done.code, "SEC002 lab/sglang_hydra.yaml:2" in " ".join((done.out + done.err).split())) == (2, True)
+
+
+def test_an_interpreter_without_an_environment_is_read_beside_it_and_said_to_be_incomplete(
+    run: Run, stranger: Stranger
+) -> None:
+    stranger.write("conda/lib/python3.11/site-packages/sglang-0.5.2.dist-info/METADATA", "Name: sglang\n")
+    (stranger.folder / "conda" / "bin").mkdir()
+    (stranger.folder / "conda" / "bin" / "python").symlink_to(stranger.program)
+    stranger.experiment("engine: {python: conda/bin/python}")
+    done = run("plan", "server.yaml")
+    assert "SEC001" in done.out
+    assert (installed("conda/bin/python").versions, stranger.ran) == ({"sglang": "0.5.2"}, "")
+
+
 def test_a_typed_package_is_searched(run: Run, stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
     _importable(stranger, monkeypatch)
     assert run("plan", "gpu=lab", "model=qwen3_8b", "hydra.searchpath=[pkg://evilpkg]").code == 0
@@ -379,6 +398,7 @@ def test_the_record_of_a_sweep_is_no_typed_word(
         ("engine: {_target_: os.system, command: ./evil.sh}", 2),
         ("hydra: {run: {dir: /}, launcher: {_target_: os.system}, callbacks: {x: {_target_: os.system}}}", 0),
         ("trust_remote_code: true", 0),
+        ("engine: {version: ./evil.whl}", 2),
     ],
 )
 def test_yaml_and_interpolations_run_nothing(line: str, code: int, run: Run, stranger: Stranger) -> None:
@@ -408,7 +428,7 @@ def test_a_json_that_is_no_model_is_not_repeated(run: Run, stranger: Stranger) -
     for line in ("model_path: home", "model: {facts_from: home/config.json, model_path: org/x}"):
         stranger.write("server.yaml", f"gpu: h200\n{line}\n")
         done = run("plan", "--json", "server.yaml")
-        assert "c2VjcmV0" not in done.out + done.err
+        assert ("HUB001" in done.out, "c2VjcmV0" in done.out + done.err) == (True, False)
 
 
 def test_serve_names_a_program_of_a_file_before_it_is_asked_or_started(

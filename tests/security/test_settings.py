@@ -154,3 +154,15 @@ def test_settings_that_cannot_be_written_are_a_finding(
     monkeypatch.setattr("sys.argv", ["sglang-hydra", "release", "use", "0.5.20"])
     assert entry() == 2
     assert "settings.yaml cannot be written" in " ".join(capsys.readouterr().err.split())
+
+
+def test_prices_and_results_come_from_the_file_and_the_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path, f"price: [h200=9, h100=2]\nresults: [{tmp_path}]", monkeypatch)
+    monkeypatch.setenv("SGLANG_HYDRA_PRICE", "h200=3.5,b200=5.5")
+    monkeypatch.setenv("SGLANG_HYDRA_RESULTS", f"/a{os.pathsep}/b")
+    settings.begin()
+    found = settings.settings()
+    assert [found.price_of(gpu) for gpu in ("h200", "b200", "h100", "l40s")] == [3.5, 5.5, 2.0, None]
+    assert [item.value for item in found.results] == ["/a", "/b", str(tmp_path)]

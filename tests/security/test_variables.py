@@ -11,6 +11,8 @@ from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.variables import may_read
+from sglang_hydra.planning.making.make import make_plan
+from sglang_hydra.text import user_settings
 from sglang_hydra.text.errors import ConfigError
 from tests.commands import Run, runner
 from tests.security.attacks import PLAIN_NAMES, PLAIN_VALUES, SECRET_NAMES, SECRET_VALUES
@@ -237,6 +239,16 @@ def test_a_key_in_a_file_is_a_reference_until_the_server_starts(
             composed.secrets["api_key"]
     else:
         assert composed.secrets["api_key"] == VALUE
+
+
+def test_a_key_that_the_user_allows_reaches_the_server(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{HONEST}api_key: ${{oc.env:MY_KEY}}\nengine: {{env: {{HF_TOKEN: '${{oc.env:HF_TOKEN}}'}}}}\n")
+    assert VALUE not in run("plan", "--json", str(file)).out
+    user_settings.begin({"allowed_env": ["MY_KEY"]})
+    composed = Composer().compose(_requests(file))
+    assert (composed.secrets["api_key"], composed.findings) == (VALUE, ())
+    assert make_plan(Composer(), _requests(file)).environment["HF_TOKEN"] == VALUE
 
 
 def _requests(file: Path) -> list[Request]:

@@ -129,8 +129,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     if "model" in typed.choices:
         known.pop("model_path", None)
     environment, hidden = _environment(launch.environment)
-    hide = _hiding({**launch.variables, **launch.environment})
-    known, secrets = _without_secrets(known, arguments, hide)
+    known, secrets = _without_secrets(known, arguments, hide := _hiding({**launch.variables, **launch.environment}))
     version = arguments.version or (arguments.read_by if extra else None)
     gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in NO_GPU else None
     nodes = _nodes(version, environment, extra, arguments.left_open)

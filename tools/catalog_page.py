@@ -16,10 +16,13 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from generated import write_or_check  # noqa: E402
 
-from sglang_hydra.arguments.tables.table import first_release_of  # noqa: E402
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION  # noqa: E402
+from sglang_hydra.arguments.tables.table import first_release_of, known_versions, release  # noqa: E402
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.recipes import recipes  # noqa: E402
 from sglang_hydra.compose.schema import EngineNode  # noqa: E402
+from sglang_hydra.facts.gpu import GpuFacts  # noqa: E402
+from sglang_hydra.facts.model import ModelFacts  # noqa: E402
 from sglang_hydra.planning.choosing.audit import (  # noqa: E402
     TOO_SHORT,
     Judged,
@@ -31,13 +34,24 @@ from sglang_hydra.planning.choosing.audit import (  # noqa: E402
 from sglang_hydra.planning.choosing.catalog import gpu_classes, models  # noqa: E402
 from sglang_hydra.planning.engines.planned import plan_engine  # noqa: E402
 from sglang_hydra.releases.records import newest_release  # noqa: E402
+from sglang_hydra.rules.checks.launchable import PLAN_CHECKS  # noqa: E402
+from sglang_hydra.rules.checks.releases import answer_of  # noqa: E402
+from sglang_hydra.rules.rule import Facts  # noqa: E402
+from sglang_hydra.text.json_types import JsonObject  # noqa: E402
 
 PAGE = ROOT / "docs" / "catalog.md"
 
 
 def page() -> str:
     composer = Composer()
-    parts = [_intro(), *_gpus(composer), *_models(composer), *_matrix(composer), *_recipes(composer)]
+    parts = [
+        _intro(),
+        *_gpus(composer),
+        *_models(composer),
+        *_matrix(composer),
+        *_kernels(composer),
+        *_recipes(composer),
+    ]
     return "\n".join(parts) + "\n"
 
 
@@ -97,6 +111,57 @@ def _matrix(composer: Composer) -> Iterator[str]:
         yield _row(row[0].name.split()[0], *map(_cell, row))
     yield ""
     yield from _legend(legend(cells, lambda cell: cell.why[:1]))
+
+
+_KINDS = {"SM80": "a100_80gb", "SM90": "h200", "SM100": "b200", "SM103": "b300", "SM120": "rtx_pro_6000"}
+_KINDS |= {"SM121": "gb10", "ROCm gfx942": "mi300x", "ROCm gfx950": "mi355x"}
+_OF_KERNELS = ("RUN001", "RUN003", "RUN008", "RUN021", "RUN022")
+_USUAL: JsonObject = {"architectures": ["LlamaForCausalLM"]}
+_LATENT: JsonObject = {"architectures": ["DeepseekV3ForCausalLM"]}
+_NVFP4: JsonObject = {**_USUAL, "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
+_SPARSE = {"DeepSeek-V3.2": "DeepseekV32ForCausalLM", "GLM-5": "GlmMoeDsaForCausalLM", "V4": "DeepseekV4ForCausalLM"}
+
+
+def _kernels(composer: Composer) -> Iterator[str]:
+    gpus = {gpu.name: gpu.facts for gpu in gpu_classes(composer)}
+    newest = newest_release()
+    yield "## Which kernels run where\n"
+    yield f"The choices of SGLang {newest} that fail on a kind of GPU by the checks {', '.join(_OF_KERNELS)}; in"
+    yield "brackets the first release with that answer, if not 0.5.2. Sparse attention is asked with an FP8 cache. `-`:"
+    yield "none of them knows a reason against a choice. A release's own refusals (REL010) come in addition.\n"
+    columns = ("attention_backend", "moe_runner_backend", "quantization", "moe_a2a_backend")
+    yield _row("", *columns)
+    yield _row("---", *("---" for _ in columns))
+    for kind, name in _KINDS.items():
+        cells = [list(_not_run(gpus[name], column)) for column in columns]
+        for model, architecture in _SPARSE.items():
+            config = {"architectures": [architecture], "index_topk": 2048}
+            cells[0] += _since(gpus[name], f"sparse attention of {model}", {"kv_cache_dtype": "fp8_e4m3"}, config)
+        cells[2] += _since(gpus[name], "weights in NVFP4", {}, _NVFP4)
+        yield _row(kind, *(", ".join(cell) or "-" for cell in cells))
+    yield ""
+
+
+def _not_run(gpu: GpuFacts, argument: str) -> Iterator[str]:
+    for choice in map(str, release(newest_release()).arguments[argument].choices or ()):
+        usual = list(_since(gpu, choice, {argument: choice}, _USUAL))
+        yield from usual or _since(gpu, f"{choice} for latent attention", {argument: choice}, _LATENT)
+
+
+def _since(gpu: GpuFacts, name: str, args: JsonObject, config: JsonObject) -> Iterator[str]:
+    """Yields ``name`` with the first release from which on the checks answer, if they do for the newest one."""
+    first = None
+    for version in reversed(known_versions()[: known_versions().index(newest_release()) + 1]):
+        known = release(version).arguments
+        if not all(each in known and value in (known[each].choices or (value,)) for each, value in args.items()):
+            break
+        values = {each: argument.default for each, argument in known.items()} | dict(args)
+        facts = Facts(gpu, ModelFacts(config), {}, None, args, version)
+        if not any(answer_of(check, values, facts) for check in PLAN_CHECKS if check.id in _OF_KERNELS):
+            break
+        first = version
+    if first is not None:
+        yield name if first == SPECIFIED_VERSION else f"{name} ({first})"
 
 
 def _recipes(composer: Composer) -> Iterator[str]:

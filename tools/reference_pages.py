@@ -207,7 +207,7 @@ def _files() -> Iterator[str]:
     yield "# Files and JSON\n"
     yield 'What programs may read: every `--json` and every file says `"schema": "sglang_hydra.KIND/1"`.'
     yield "The schemas are in the package: `sglang_hydra/schemas/KIND.schema.json`."
-    yield f"What is added leaves the number as it is. {_GENERATED}\n"
+    yield f"Another number is named; what is added leaves it. {_GENERATED}\n"
     for file in sorted((ROOT / "sglang_hydra" / "schemas").glob("*.schema.json")):
         schema = json.loads(file.read_text(encoding="utf-8"))
         yield f"## {file.name.removesuffix('.schema.json')}\n"
@@ -219,7 +219,7 @@ def _files() -> Iterator[str]:
         yield "| key | type | what it is |"
         yield "| --- | --- | --- |"
         for name, part in schema.get("properties", {}).items():
-            if is_config and name in EVERY:
+            if (is_config and name in EVERY) or str(part.get("const")).endswith("/1"):
                 continue
             yield _row(_code(name), _kind(part), _plain(part.get("description", "")))
         yield ""

@@ -70,13 +70,15 @@ def config_fields(model: ModelFacts, override_text: object) -> Fields | None:
     return Fields(values, model.source)
 
 
-def understand(values: JsonObject, gpu: GpuFacts, model: ModelFacts, release: str | None = None) -> Understanding:
-    """Reads ``model`` as a server with ``values`` would, one of ``release`` if that is named. Missing fields go to
-    ``unknown`` and raise nothing.
+def understand(
+    values: JsonObject, gpu: GpuFacts, model: ModelFacts, release: str | None = None, layout: Layout | None = None
+) -> Understanding:
+    """Reads ``model`` as a server with ``values``, and their ``layout`` if it was made, would, one of ``release`` if
+    that is named. Missing fields go to ``unknown`` and raise nothing.
 
     Raises ConfigError (FIT010) where a field of the config cannot be a size."""
     config = config_fields(model, values.get("json_model_override_args", "{}"))
-    layout = layout_of(values, release or SPECIFIED)
+    layout = layout or layout_of(values, release or SPECIFIED)
     ranks = ranks_of(layout, shares_attention=True)
     known = Understanding(layout, ranks, 2, values.get("context_length") or 0, config)
     if config is None:

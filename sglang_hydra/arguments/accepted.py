@@ -4,6 +4,7 @@ Nothing is translated: a name that the release lacks is refused, and its replace
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,6 +43,9 @@ class Accepted:
         """Returns the command line; ``defaults`` adds requested values that equal the default. Raises ValueError, in
         words, for a value that no flag of the release can express."""
         return [*(word for name in self.arguments for word in self.words(name, defaults=defaults)), *self.idle]
+
+    written = functools.cached_property(flags)
+    """``flags()``, which nobody may change."""
 
     def words(self, name: str, *, defaults: bool = False) -> list[str]:
         """Returns one of ``arguments`` as words of the command line. Raises ValueError like ``flags``."""

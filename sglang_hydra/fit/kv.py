@@ -7,6 +7,7 @@ allocation.json, with the bytes of a state in 0.5.23 configs/mamba_utils.py:56-1
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -68,11 +69,7 @@ def cells_of(decoder: Decoder, ranks: Ranks, element: float, rules: Allocation, 
     """Returns the bytes of one token. Latent attention caches one vector for all heads, on every GPU; other attention
     caches the KV heads of the GPU. Where the profile counts a ``draft``, each of its layers takes the average of the
     target's layers (0.5.23 pool_configurator.py:266-312)."""
-    stages = stage_layers(len(decoder.layers), ranks.stages)
-    cells = max(
-        (_stage_cells(decoder, ranks, element, layers, rules) for layers in stages),
-        key=lambda cell: (cell.counted, cell.bytes_per_token),
-    )
+    cells = _largest_cells(decoder, ranks, element, rules)
     if draft is None or not rules.draft_counted:
         return cells
     number = sum(kind.layers for kind in cells.kinds if kind.kind != INDEX) or 1
@@ -80,6 +77,15 @@ def cells_of(decoder: Decoder, ranks: Ranks, element: float, rules: Allocation, 
     index = _index_key(decoder) if decoder.indexer is not None and decoder.latent is not None else 0
     drafted = len(draft.layers) * (plain / number + index)
     return cells._replace(counted=cells.counted + drafted, drafted=drafted)
+
+
+@functools.lru_cache(maxsize=256)
+def _largest_cells(decoder: Decoder, ranks: Ranks, element: float, rules: Allocation) -> Cells:
+    stages = stage_layers(len(decoder.layers), ranks.stages)
+    return max(
+        (_stage_cells(decoder, ranks, element, layers, rules) for layers in stages),
+        key=lambda cell: (cell.counted, cell.bytes_per_token),
+    )
 
 
 def _stage_cells(decoder: Decoder, ranks: Ranks, element: float, layers: range, rules: Allocation) -> Cells:

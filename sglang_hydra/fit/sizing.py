@@ -55,17 +55,18 @@ def fit(
     sized_end: bool = True,
     release: str | None = None,
     estimated: bool = False,
+    layout: Layout | None = None,
 ) -> Fit:
     """Returns the memory that the server with ``values`` (resolved arguments by name) needs on each GPU, and the
     verdict.
 
     ``release`` is SGLang's, whose pools count: without it 0.5.2's, or those of the last known release where 0.5.2 lacks
-    the model's class; ``estimated``: ``values`` are nevertheless 0.5.2's. ``reserved_gib`` is for others on the same
-    GPU; ``draft`` has the facts of a separate draft model; ``weights`` is the size by the checkpoint's files;
-    ``free_gib`` is the measured free memory before loading. Without ``sized_end`` the upper end of the interval is that
-    of the requested pool, which saves a fifth of the time. Unknown facts go to ``Fit.unknown``. Raises ConfigError
-    (FIT010) for a config field that cannot be a size."""
-    known = understand(values, gpu, model, release)
+    the model's class; ``estimated``: ``values`` are nevertheless 0.5.2's; ``layout`` is theirs. ``reserved_gib`` is for
+    others on the same GPU; ``draft`` has the facts of a separate draft model; ``weights`` is the size by the
+    checkpoint's files; ``free_gib`` is the measured free memory before loading. Without ``sized_end`` the upper end of
+    the interval is that of the requested pool, which saves a fifth of the time. Unknown facts go to ``Fit.unknown``.
+    Raises ConfigError (FIT010) for a config field that cannot be a size."""
+    known = understand(values, gpu, model, release, layout)
     known.named = known.named and not estimated
     weighed = weigh(known, values, weights)
     weighed = on_hip(weighed) if gpu.is_hip else weighed

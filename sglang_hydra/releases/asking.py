@@ -59,7 +59,7 @@ def answer_to(case: Case, version: str, asking: Asking) -> Answered | NoAnswer:
     if record is None:
         trust = f"{program()} release fetch --trust {version}"
         return NoAnswer(f"SGLang {version} is not recorded", trust)
-    recorded = recorded_answer(record, case)
+    recorded = recorded_answer(record, case, why=asking.why or asking.may_ask)
     if recorded is not None and (recorded.ok or not asking.may_ask or not _has_wheels(record)):
         return Answered(recorded, "recorded")
     if not asking.may_ask:

@@ -24,6 +24,8 @@ from sglang_hydra.releases.resolving import resolved
 from sglang_hydra.rules.resolution import Resolution, resolve
 from sglang_hydra.rules.rule import Facts
 
+_TAKEN: dict[str, Accepted] = {}
+
 
 @dataclass(frozen=True)
 class Provider:
@@ -48,13 +50,19 @@ class Provider:
         """Returns the part of ``intent`` that the release accepts, and the findings on the rest."""
         return accepted(intent, self.version)
 
+    def _taken(self, intent: Mapping[str, object]) -> Accepted:
+        """Returns ``accept(intent)``, which nobody may change; keeps those without findings."""
+        key = f"{self.version} {intent!r}"
+        made = _TAKEN.get(key) or self.accept(intent)
+        return made if made.findings or len(_TAKEN) > 4096 else _TAKEN.setdefault(key, made)
+
     def render(self, intent: Mapping[str, object]) -> list[str]:
         """Returns the command line for ``intent``, without the program. Raises ValueError for an unwritable value."""
         return self.accept(intent).flags(defaults=True)
 
     def resolve(self, facts: Facts, asking: Asking) -> Resolution:
         """Returns the values that the release gives to ``facts.given`` on this GPU and for this model."""
-        given = self.accept({name: value for name, value in facts.given.items() if name not in SECRET_FIELDS})
+        given = self._taken({name: value for name, value in facts.given.items() if name not in SECRET_FIELDS})
         if not self.is_by_rules:
             return resolved(given, facts, asking, lambda: _by_rules(facts))
         own = _by_rules(facts)

@@ -54,8 +54,8 @@ _in_order = functools.partial(json.dumps, sort_keys=True)
 _config_in_order = by_identity(_in_order)
 
 
-def recorded_answer(record: Record, case: Case) -> Answer | None:
-    """Returns the answer to a case; None if it is not recorded, or is of other wheels than the record's."""
+def recorded_answer(record: Record, case: Case, why: bool = True) -> Answer | None:
+    """Returns the answer to a case, with changes if ``why``; None if none is recorded for the record's wheels."""
     content = content_of(record.version)
     if content is None or content.head["fingerprint"] != record.fingerprint:
         return None
@@ -77,7 +77,7 @@ def recorded_answer(record: Record, case: Case) -> Answer | None:
         values=values | typed,
         environment=row["environment"],
         assumed=row["assumed"],
-        changes=content.changes(row["changes"]),
+        changes=content.changes(row["changes"]) if why else (),
     )
 
 

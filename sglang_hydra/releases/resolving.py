@@ -25,7 +25,7 @@ from sglang_hydra.rules.resolution import Basis, Entry, Ledger, Resolution
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.rules.runtime import has_device
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import Json
+from sglang_hydra.text.json_types import Json, by_identity
 from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, short
 
@@ -68,7 +68,7 @@ def _asked(given: Accepted, facts: Facts, asking: Asking) -> Answered | NoAnswer
     if model.gguf:
         return NoAnswer("the model is a GGUF file, of which only the facts are here")
     try:
-        flags = given.flags()
+        flags = given.written
     except ValueError as failure:
         return NoAnswer(str(failure))
     values = {name: given.arguments.get(name, given.known.arguments[name].default) for name in MODEL_ARGUMENTS}
@@ -141,11 +141,8 @@ def _refused(answer: Answer, basis: Basis, own: Resolution, given: Accepted, fac
 def _estimate(own: Resolution, given: Accepted, why: NoAnswer | None) -> Resolution:
     """Returns 0.5.2's values under the release's names; those from its rules are ``unknown`` for the release."""
     unknown = unknown_by_rules(own.ledger, {*own.intent, *given.arguments})
-    values = {
-        name: own.values[name] if name in unknown and name in own.values else given.arguments.get(name, known.default)
-        for name, known in given.known.arguments.items()
-        if name[0] != "_"
-    }
+    values = {**_defaults(given.known.arguments), **given.arguments}
+    values |= {name: own.values[name] for name in unknown & own.values.keys() & values.keys()}
     values |= {name: own.intent[name] for name in SECRET_FIELDS if name in own.intent}
     values["random_seed"] = own.values["random_seed"]
     findings = list(own.findings)
@@ -227,6 +224,11 @@ def advised(
         words += [f"{name}={choice}" for choice in quoted if choice in map(str, argument.choices or ())]
     as_typed = {f"{name}={shown(value)}" for name, value in typed.items()}
     return [word for word in dict.fromkeys(words) if word not in as_typed]
+
+
+@by_identity
+def _defaults(arguments: Mapping[str, Argument]) -> Mapping[str, object]:
+    return {name: argument.default for name, argument in arguments.items() if name[0] != "_"}
 
 
 def _stands_in(message: str, name: str, value: object) -> bool:

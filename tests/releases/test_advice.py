@@ -48,7 +48,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *, has_wheels: bool) -> None:
     """A release that refuses the trtllm backends, whose recorded answer has no message, as all recorded ones."""
     message = "ValueError: use --attention-backend fa4 (hook.py:5)"
 
-    def recorded(record: Record, case: Case) -> Answer:
+    def recorded(record: Record, case: Case, why: bool) -> Answer:
         return Answer(False, stage="post_init", error="ValueError (hook.py:5)")
 
     def kept(record: Record, case: Case, *, why: bool) -> Answer:

@@ -28,6 +28,7 @@ from sglang_hydra.rules.resolution import Resolution, resolve
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import by_identity
 from sglang_hydra.text.screen import Line, all_folded, columns, text
 from sglang_hydra.text.words import program
 
@@ -36,6 +37,7 @@ NOT_ASKED = "not asked"
 """The state without an answer of the judging release."""
 TOO_SHORT = "FIT003"
 """The warning on an ok plan whose KV cache holds less than one request."""
+_as_read = by_identity(as_read)
 _TP_SIZES = (1, 2, 4, 8)
 _GPUS_A_TABLE = 8  # they fit into 120 columns
 
@@ -134,7 +136,7 @@ def judge(
     if by and older and older.engine.version != by.engine.version:
         judged = judge(name, intent, gpu, model, more, by=replace(older, is_open=False), env=env, sized=sized)
         return replace(judged, release=older.engine.version)
-    model = as_read(model, str(intent["model_path"]), trust_remote_code=bool(intent.get("trust_remote_code")))
+    model = _as_read(model, str(intent["model_path"]), trust_remote_code=bool(intent.get("trust_remote_code")))
     facts = Facts(gpu, model, {}, SEED, intent)
     resolution = by.resolved(facts, env) if by else resolve(intent, gpu=gpu, model=model, seed=SEED)
     if by:

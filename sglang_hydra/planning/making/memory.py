@@ -71,11 +71,11 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     # A path that no file can have (half a character) does not exist; opening it would fail.
     weights = read_checkpoint(path) if os.path.exists(path) else None
     later: JsonDict = {"disable_hybrid_swa_memory": False}  # of releases after 0.5.2, whose values an estimate has
-    if "DeepseekV4ForCausalLM" in ((facts.model.config or {}).get("architectures") or ()):
+    if "DeepseekV4ForCausalLM" in (facts.model.config or {}).get("architectures", ()):
         later["max_running_requests"] = 256  # 0.5.23 arg_groups/deepseek_v4_hook.py:142
-    values = {**resolution.values, **{name: each for name, each in later.items() if name in resolution.unknown}}
+    values, later = resolution.values, {name: each for name, each in later.items() if name in resolution.unknown}
     found = fit(
-        values,
+        {**values, **later} if later else values,
         gpu,
         facts.model,
         reserved_gib=reserved_gib,
@@ -84,6 +84,7 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
         sized_end=sized_end,
         release=None if Provider(resolution.release).is_by_rules else resolution.release,
         estimated=resolution.basis == "rules",
+        layout=resolution.layout,
     )
     if resolution.basis != "rules":
         return found

@@ -60,6 +60,7 @@ def _fits(values: Mapping[str, object], name: str, wanted: Json) -> bool:
 
 
 TABLE = tuple(Ineffective(**row) for row in json_beside(__file__))
+_ROWS = tuple((row, row.fields.split()) for row in TABLE)
 
 
 @rule("NOP001", stage="plan")
@@ -68,10 +69,10 @@ def check_ineffective(args: Arguments, facts: Facts) -> Outcome:
     Why: SGLang reads each of them in one place only, which it then does not reach, mostly without a message.
     Upstream: none; sglang_hydra/rules/checks/ineffective.json names the lines for each of them.
     Example: gpu=h100 cuda_graph_max_bs=64 disable_cuda_graph=true -> warned"""
-    values, known = args.everything, arguments_of(facts.release)
+    known = arguments_of(facts.release)
     given = {name for name, value in facts.given.items() if name in known and value != known[name].default}
-    rows = [row for row in TABLE if not given.isdisjoint(row.fields.split()) and row.holds_for(facts.release)]
-    found = {name: row.why for row in rows for name in row.fields.split() if name in given and row.is_unread(values)}
+    rows = [(row, names) for row, names in _ROWS if not given.isdisjoint(names) and row.holds_for(facts.release)]
+    found = {name: row.why for row, names in rows for name in names if name in given and row.is_unread(args.everything)}
     if not found:
         return None
 

@@ -26,14 +26,16 @@ def check_sizes(args: Arguments, facts: Facts) -> Outcome:
         memory.
     Upstream: none.
     Example: tp_size=0 -> refused"""
-    numbers = {name: value for name, value in args.everything.items() if type(value) in (int, list)}
-    wrong = [name for name, value in numbers.items() if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
-    if not wrong:
+    values = args.everything
+    asked = [name for name in {**_RANGES, **facts.given} if type(values.get(name)) in (int, list)]
+    outside = {name for name in asked if not _is_in(_RANGES.get(name, _ANY_NUMBER), values[name])}
+    if not outside:
         return None
+    wrong = [name for name in values if name in outside]
     problems = []
     for name in wrong:
         least, most = _RANGES.get(name, _ANY_NUMBER)
-        problems.append(f"{name}={short(str(numbers[name]), 20)} must lie between {least} and {most}")
+        problems.append(f"{name}={short(str(values[name]), 20)} must lie between {least} and {most}")
     usual = " ".join(f"{name}={typed(arguments_of(facts.release)[name].default)}" for name in wrong)
     return Refusal("; ".join(problems), *wrong, offers=usual, hint="leave it out")
 

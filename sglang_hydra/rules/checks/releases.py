@@ -110,7 +110,8 @@ class Arguments:
     def __getattr__(self, name: str) -> Json:
         if name not in self._reads:
             raise Undeclared(f"{self._check} reads {name}, which rules/checks/releases.json does not name for it")
-        return value_at(self._values, self._names.get(name, name))
+        place = self._names.get(name, name)
+        return self._values[place] if place in self._values else value_at(self._values, place)
 
     @property
     def layout(self) -> Layout:
@@ -125,7 +126,7 @@ class Arguments:
         if EVERYTHING not in self._reads:
             raise Undeclared(f'{self._check} reads everything: "reads": "{EVERYTHING}" in rules/checks/releases.json')
         names, values = _names_in(self._facts.release), self._values
-        return values if names.issuperset(values) else {name: values[name] for name in values if name in names}
+        return values if names >= values.keys() else {name: values[name] for name in values if name in names}
 
 
 def value_at(values: Mapping[str, object], path: str) -> Json:

@@ -81,7 +81,7 @@ def check_quantized_shapes(args: Arguments, facts: Facts) -> Outcome:
     values = args.everything
     release = None if same_release(facts.release, SPECIFIED_VERSION) else facts.release
     try:
-        found = misaligned(understand(values, facts.gpu, facts.model, release))
+        found = misaligned(understand(values, facts.gpu, facts.model, release, args.layout))
     except ConfigError:
         return None  # the fit says which field of the config cannot be a size
     if not found:

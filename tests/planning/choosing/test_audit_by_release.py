@@ -34,7 +34,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[str, Answer]:
     """The recorded answers, by what they are recorded under."""
     answers: dict[str, Answer] = {}
-    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: answers.get(key_of(case)))
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case, why: answers.get(key_of(case)))
     return answers
 
 
@@ -43,7 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
     """The cases that were looked for."""
     cases: list[Case] = []
 
-    def look(record: Record, case: Case) -> None:
+    def look(record: Record, case: Case, why: bool) -> None:
         cases.append(case)
 
     monkeypatch.setattr(asking, "recorded_answer", look)
@@ -100,7 +100,7 @@ def test_a_recorded_answer_is_judged_over_the_releases_values(
     run: Run, recorded: dict[str, Answer], asked: list[Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned(RELEASE, *PART, "tp_size=1")
-    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: recorded.get(key_of(case)))
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case, why: recorded.get(key_of(case)))
     tokens = []
     for fraction in (0.5, 0.8):
         recorded[key_of(asked[0])] = accepted(mem_fraction_static=fraction)

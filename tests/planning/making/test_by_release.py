@@ -70,7 +70,7 @@ def test_the_values_are_the_releases_own() -> None:
 
 
 def test_a_fact_that_nobody_declared_is_asked_for_by_its_key(release: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: None)
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case, why: None)
     monkeypatch.setattr(asking, "kept_answer_to", release.ask)
     question = "unanswered question: the memory of the machine (the fact host_memory_mib) (utils.py:1)"
     release.answer = Answer(None, unanswered=question)
@@ -96,7 +96,7 @@ def test_a_seed_that_is_drawn_is_no_other_question_and_no_other_server() -> None
 def test_exact_and_recorded_are_one_server(release: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     release.values(tp_size=8, mem_fraction_static=0.8)
     recorded = planned(LATER, *SERVER, SEED)
-    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: None)
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case, why: None)
     monkeypatch.setattr(asking, "kept_answer_to", release.ask)
     exact = planned(LATER, *SERVER, SEED)
     assert (recorded.basis, exact.basis) == ("recorded", "exact")
@@ -121,7 +121,7 @@ def test_a_release_that_cannot_be_asked_leaves_an_estimate() -> None:
 
 
 def test_a_question_without_an_answer_is_named(release: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: None)
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case, why: None)
     monkeypatch.setattr(asking, "kept_answer_to", release.ask)
     (finding,) = [item for item in planned(LATER, *SERVER).findings if item.id == "REL011"]
     assert "unanswered question: the file /proc/meminfo" in finding.message
@@ -234,7 +234,7 @@ def test_a_lock_of_the_releases_own_values_needs_its_answer(
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(locked.to_json()))
     assert planned(f"lock={file}").server_id == locked.server_id
-    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: None)
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case, why: None)
     (finding,) = [item for item in refused(f"lock={file}") if item.id == "LCK014"]
     assert finding.message.startswith("whether the values are still those of SGLang 0.5.23 cannot be known")
     assert finding.hint == "sglang-hydra release fetch 0.5.23"
@@ -253,7 +253,7 @@ def test_code_that_a_model_brings_is_not_run_and_the_releases_class_stands_for_i
 ) -> None:
     release.values(tp_size=8, trust_remote_code=True)
     told = []
-    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: told.append(case.models) or release.answer)
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case, why: told.append(case.models) or release.answer)
     plan = planned(LATER, *SERVER, "trust_remote_code=true")
     (finding,) = [item for item in plan.findings if item.id == "REL014"]
     assert "configuration_deepseek.DeepseekV3Config was not run" in finding.message

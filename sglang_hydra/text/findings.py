@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Callable, Iterable
@@ -148,7 +149,7 @@ class Finding:
     def about(self) -> Subject:
         """Returns the subject of the finding, which control flow asks for and not its id: findings.json lists the ids
         of each; empty for all others."""
-        return _SUBJECTS.get(self.id, "")
+        return _subjects().get(self.id, "")
 
     @property
     def hint(self) -> str | None:
@@ -208,4 +209,8 @@ class Finding:
 
 
 _NAMES = tuple(item.name for item in fields(Finding))
-_SUBJECTS: dict[str, Subject] = {id: subject for subject, ids in json_beside(__file__).items() for id in ids}
+
+
+@functools.cache
+def _subjects() -> dict[str, Subject]:
+    return {id: subject for subject, ids in json_beside(__file__).items() for id in ids}

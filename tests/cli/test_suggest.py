@@ -52,9 +52,9 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ["model=deepseek_r1", "gpu=gb200", "context=9k", "concurrency=512", "goal=throughput", "kv_cache_dtype=auto"],
         ["tp_size=8", "nnodes=2", "attn_dp_size=8", "model_path=nvidia/DeepSeek-R1-0528-FP4"],
     ),
-    "no_more_requests_than_are_wanted": (
+    "as_many_requests_as_the_release_takes": (
         ["model=deepseek_v4_pro", "gpu=b200", "context=32k", "concurrency=256", "speculative_algorithm=null"],
-        ["tp_size=8", "attn_dp_size=8", "max_running_requests=256"],
+        ["tp_size=8", "attn_dp_size=8"],
     ),
     "a_larger_share": (["model=kimi_k2_6", "gpu=h20", "context=9k", "concurrency=8"], ["tp_size=8"]),
     "a_larger_share_than_the_release_leaves": (

@@ -216,6 +216,7 @@ def recorded_release(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[
     )
     monkeypatch.setattr(recorded, "records", lambda: {VERSION: made})
     monkeypatch.setattr(wheels, "records", lambda: {VERSION: made})
+    monkeypatch.setattr("sglang_hydra.cli.release.records", lambda: {VERSION: made})
     return made
 
 

@@ -71,7 +71,7 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     # A path that no file can have (half a character) does not exist; opening it would fail.
     weights = read_checkpoint(path) if os.path.exists(path) else None
     later: JsonDict = {"disable_hybrid_swa_memory": False}  # of releases after 0.5.2, whose values an estimate has
-    if "DeepseekV4ForCausalLM" in (facts.model.config or {}).get("architectures", ()):
+    if "DeepseekV4ForCausalLM" in ((facts.model.config or {}).get("architectures") or ()):
         later["max_running_requests"] = 256  # 0.5.23 arg_groups/deepseek_v4_hook.py:142
     values, later = resolution.values, {name: each for name, each in later.items() if name in resolution.unknown}
     found = fit(

@@ -178,15 +178,16 @@ def _pages_of(rules: Iterable[Any], level: int = 2) -> Iterator[str]:
 
 
 def _page(text: str) -> Iterator[str]:
-    """The parts of a docstring as paragraphs, each after its word, and the arguments that it is about."""
+    """The parts of a docstring as a list, each after its word, and the arguments that it is about."""
     head, by_word = parts(text)
     if head:
         yield f"{_plain(head)}\n"
     for part, words in by_word.items():
-        yield f"**{part}.** {_code(words) if part == 'Example' else cited(words, _plain)}\n"
+        yield f"- **{part}.** {_code(words) if part == 'Example' else cited(words, _plain)}"
     arguments = about(text)
     if arguments:
-        yield f"**Arguments.** {', '.join(f'[{_plain(name)}](arguments.md#{name})' for name in arguments)}\n"
+        yield f"- **Arguments.** {', '.join(f'[{_plain(name)}](arguments.md#{name})' for name in arguments)}"
+    yield ""
 
 
 def _findings() -> Iterator[str]:
@@ -207,12 +208,14 @@ def _files() -> Iterator[str]:
     yield "# Files and JSON\n"
     yield 'What programs may read: every `--json` and every file says `"schema": "sglang_hydra.KIND/1"`.'
     yield "The schemas are in the package: `sglang_hydra/schemas/KIND.schema.json`."
-    yield f"Another number is named; what is added leaves it. {_GENERATED}\n"
+    yield f"A new key does not change the number. {_GENERATED}\n"
     for file in sorted((ROOT / "sglang_hydra" / "schemas").glob("*.schema.json")):
         schema = json.loads(file.read_text(encoding="utf-8"))
         yield f"## {file.name.removesuffix('.schema.json')}\n"
-        about = schema.get("description") or schema.get("title", "")
-        yield f"{_plain(about)}\n"
+        properties = schema.get("properties", {})
+        name = _kind(properties.pop("schema", {}))
+        about = _plain(schema.get("description") or schema.get("title", ""))
+        yield f"{name}: {about}\n" if name else f"{about}\n"
         is_config = file.name.startswith("config")
         if is_config:
             yield "The [arguments](arguments.md) of every release, the [keys](keys.md) of our own, and:\n"

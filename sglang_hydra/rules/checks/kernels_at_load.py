@@ -129,8 +129,8 @@ def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
     """What: attention_backend=fa3 needs Hopper, or Ampere and Ada where the model has no latent attention.
     Why: an assertion fails elsewhere, after the weights are loaded; on ROCm the import of sgl_kernel.flash_attn.
         Inferred: FlashAttention 3 has no kernels there (Dao-AILab/flash-attention#1653).
-    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str, layers/attention/
-        flashattention_backend.py:27; attention_registry of 0.5.3 to 0.5.23.
+    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str,
+        layers/attention/flashattention_backend.py:22; attention_registry of 0.5.3 to 0.5.23.
     Example: gpu=b200 attention_backend=fa3 -> refused"""
     capability = facts.gpu.compute_capability
     if not (facts.gpu.is_cuda or facts.gpu.is_hip) or capability is None:

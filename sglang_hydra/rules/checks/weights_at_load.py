@@ -131,7 +131,7 @@ def check_breakable_graphs(args: Arguments, facts: Facts) -> Outcome:
     Why: their backend refuses the first while it is made, after the weights are loaded. For dcp_size SGLang leaves them
         out only where nobody asked for them; the capture reads metadata that it does not have
         (sgl-project/sglang#38943).
-    Upstream: model_executor/runner_backend/breakable_cuda_graph_backend.py:83-92, 0.5.21.
+    Upstream: 0.5.21 model_executor/runner_backend/breakable_cuda_graph_backend.py:83-92.
     Example: gpu=h100 model=qwen3_8b enable_memory_saver=true engine.env.SGLANG_MEMORY_SAVER_CUDA_GRAPH=1 -> refused"""
     asked = facts.given.get("cuda_graph_backend_prefill")  # known in an estimate too
     backend = args.cuda_graph_backend_prefill if asked is None else asked

@@ -36,26 +36,26 @@ sglang-hydra suggest model=deepseek_v3 gpu=h200,b200 context=9k concurrency=128 
   forecast.price.h200=3.5 forecast.price.b200=5.5
 ```
 
-`suggest` ranks by the forecast. `fit -m` shows it as two columns, a plan's JSON holds it, and a sweep's report shows
-it beside the measured numbers. It needs no GPU. After the plan, it takes a fraction of a millisecond.
+`suggest` ranks by the forecast. `fit -m` shows it as two columns, a plan's JSON holds it, and a sweep's report shows it
+beside the measured numbers. The forecast needs no GPU. After the plan, it takes a fraction of a millisecond.
 
 ## Where it is weak
 
-- **The first token.** The TTFT of published runs includes the first wave, which meets a cold server, and kernels that
-  are compiled in between. A forecast of TTFT is a guess within a factor of two. If cache hits are unknown, there is
-  none.
+- **The first token.** The TTFT of published runs includes the first wave of requests on a cold server, and kernels that
+  are compiled in between. A forecast of TTFT is a guess within a factor of two. If cache hits are unknown, there is no
+  forecast of TTFT.
 - **Faults of a release.** On B300, DeepSeek-R1's prompts took seven times as long under 0.5.10.post1 as on B200. Such
-  rows are in the table and outside every interval.
+  rows are in the table, and no interval holds them.
 - **Cases that were never measured**: GPUs of vendors other than NVIDIA (the interval is wider by half; MI300X and
-  MI325X get a factor of 1.7, because a first forecast took half of the time measured on MI300X), prompts beyond 8,192
-  tokens, exchanges between nodes, steps without CUDA graphs, all-to-all backends, prefill elsewhere, LoRA, grammars. A
-  forecast names what it lacks, and its interval is wider. For an all-to-all backend, only the bytes are counted.
-  `suggest` offers DeepEP only if it promises more than the error that this adds.
+  MI325X get a factor of 1.7, because a first forecast was half of the time measured on MI300X), prompts beyond 8,192
+  tokens, exchanges between nodes, steps without CUDA graphs, all-to-all backends, prefill elsewhere, LoRA, grammars.
+  The forecast names such a case and has a wider interval. For an all-to-all backend, only the bytes are counted.
+  `suggest` offers DeepEP only if the expected gain is larger than the error that DeepEP adds.
 - **GPU classes without a bandwidth** (`cpu`, `ascend_910b`) have no forecast. Set `gpu.memory_bandwidth_gbps`.
-- **Speculation.** The source marks no speculation. Of two series with the same words, the faster one counts as
-  such. Acceptance is that of random tokens unless `forecast.accept_length` states one.
-- **Uneven experts.** Choices are taken as even.
-- **DP attention of SGLang**: the rows that have it are of other engines.
+- **Speculation.** The source does not mark speculation. Of two series with the same words, the faster one counts as
+  speculation. Acceptance is that of random tokens, unless `forecast.accept_length` sets it.
+- **Uneven experts.** The forecast assumes that tokens choose all experts equally often.
+- **DP attention of SGLang**: the measured rows with DP attention are from other engines.
 
 ## Formula
 
@@ -67,23 +67,23 @@ TTFT   = fixed + open x B + steps x step + prompts x prompt + waiting for other 
 tokens = B x output_len / (TTFT + (output_len - 1) x TPOT)
 ```
 
-B requests run at a time: the number of clients, or the number that the KV cache holds. The others wait. While one
-answer is made, B prompts arrive, and each takes its time from all requests. Clients that begin together stay together
-for some rounds; with `bench.range_ratio=1` they stay together for the whole run. In such a wave, a request meets only
-half of the prompts while it decodes, and waits for the other half before its first token. The formula is in
+B requests run at a time: the number of clients, or the number that the KV cache holds. The others wait. While the
+server makes one answer, B prompts arrive, and each prompt delays all requests. Clients that begin together stay
+together for some rounds; with `bench.range_ratio=1` they stay together for the whole run. In such a wave, a request
+meets only half of the prompts while it decodes. It waits for the other half before its first token. The formula is in
 `sglang_hydra/fit/forecast.py`, the terms in `forecast_terms.py`. Memory and arithmetic are those of the [hardware's
 limit](roofline.md).
 
 ## Your own measurements
 
-`forecast.results=[multirun/SWEEP]` corrects the forecast by the valid points of sweeps of the same model on the same
+`forecast.results=[multirun/SWEEP]` corrects the forecast with the valid points of sweeps of the same model on the same
 GPU class. It fits two factors, on a step and on prompts, with a ridge towards 1, and one factor on TTFT. The interval
-is then the remaining error, at least 10 % for other loads of a measured layout and 20 % for other layouts. `results:
-[FOLDER]` in your settings does the same for each command. `price: {h200: 3.5}` there is the price of a GPU hour
+is then the remaining error, at least 10 % for other loads of a measured layout and 20 % for other layouts. In your
+settings, `results: [FOLDER]` does the same for each command, and `price: {h200: 3.5}` is the price of a GPU hour
 ([settings](security.md#settings)).
 
-The example shows a forecast before and after five points, on a machine without a GPU. Type the bandwidth of its
-memory. One thread for the server leaves the other core to the client. Run nothing else there: otherwise the points are
+The example shows a forecast before and after five points, on a machine without a GPU. Type the bandwidth of its memory.
+One thread for the server leaves the other core to the client. Run nothing else on the machine: otherwise the points are
 invalid and correct nothing, and `explain forecast` says so.
 
 ```bash
@@ -103,15 +103,15 @@ Two cores gave this on 2026-11-24 for a sixth load (3 concurrent requests), whic
 | forecast after | 5.11 ms (4.4 to 5.9) | 240 (210 to 280) |
 | measured | 4.8 ms | 196 |
 
-This is the last of three such runs (the first with 16 prompts), on a busy machine and under `chrt -r 1`; without it
-the points were invalid. The sixth loads were 20, 10 and 6 % off. Points of one load differed by as much between runs.
-The embedded engine works on one request after the other, which no term of the forecast knows, so its throughput is
-outside the interval.
+This is the last of three such runs (the first with 16 prompts). The machine was busy, and without `chrt -r 1` the
+points were invalid. The sixth loads were 20, 10 and 6 % off. Between runs, points of one load differed by as much. The
+embedded engine works on one request after the other. No term of the forecast knows this, so the throughput is outside
+the interval.
 
 ## Beside another forecaster
 
 `python benchmarks/forecast_against_peer.py` asks aiconfigurator-core 0.12.0 for the same rows of SGLang. It has kernel
-tables of these very models. Ours is fitted without the family of each row. Of 498 rows that both answer (2026-11-24):
+tables of these very models. Ours is fitted without the family of each row. For 498 rows, both answer (2026-11-24):
 
 | | TPOT median | TPOT mean | TTFT median | pairs of layouts in the right order | regret |
 | --- | --- | --- | --- | --- | --- |

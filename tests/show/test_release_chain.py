@@ -33,14 +33,14 @@ PLAN = ("engine.version=0.5.18", "gpu=h200", "model=llama_3_1_8b")
 def answer(monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
     """What the release answers; a wheel that is not here to be quoted."""
     found = [ANSWER]
-    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: found[-1])
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case, why: found[-1])
     monkeypatch.setattr(release_chain, "quote", lambda version, step: None)
     return found
 
 
 @pytest.fixture
 def unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: None)
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case, why: None)
 
 
 @pytest.fixture

@@ -210,7 +210,7 @@ def _with_changes(
 
     asked = [Request(word, "catalog") for word in (f"model={model.name}", *load.typed)]
     try:
-        found = suggestions(composer, asked, [gpu.name], FEWEST)
+        found = suggestions(composer, asked, [gpu.name], FEWEST, thorough=False)
     except ConfigError:
         return None
     for one in found:

@@ -90,15 +90,17 @@ def suggestions(
     goal: str,
     slo: Slo | None = None,
     points_of: Callable[[Plan], Sequence[Point]] = lambda plan: (),
+    *,
+    thorough: bool = True,
 ) -> list[Suggestion]:
     """Returns the best plans on each of these GPU classes (() means the class of ``requests``), best first, with one of
     the requested weights among them. ``points_of`` reads the user's own measurements for a plan. Where no layout holds
-    the load by estimate, every layout is planned nevertheless. Raises ConfigError for
-    requests without a possible plan, and for a goal without a price."""
+    the load by estimate, every layout is planned nevertheless; unless ``thorough`` (the page's catalog), only a few.
+    Raises ConfigError for requests without a possible plan, and for a goal without a price."""
     made: list[Suggestion] = []
     for words in [[f"gpu={name}"] for name in classes] or [[]]:
         asked = typed_in_place(composer, requests, words)
-        made += _on_class(composer, asked, words, goal, slo or Slo(), points_of)
+        made += _on_class(composer, asked, words, goal, slo or Slo(), points_of, thorough)
     best = _least(suggestion.measure(goal) for suggestion in made if suggestion.slo is not False)
     found: dict[tuple[object, ...], Suggestion] = {}
     for suggestion in sorted(made, key=lambda suggestion: suggestion.rank(goal, best)):
@@ -130,6 +132,7 @@ def _on_class(
     goal: str,
     slo: Slo,
     points_of: Callable[[Plan], Sequence[Point]],
+    thorough: bool,
 ) -> Iterator[Suggestion]:
     """Plans the most promising layouts until some hold the load; all of them before the first is found."""
     base = _plan(composer, requests)
@@ -151,7 +154,7 @@ def _on_class(
     promising = sorted(layouts, key=lambda layout: _promise(layout, goal, price, slo, best))
     for layout in counted(promising, f"layouts on {base.gpu.name}", len(promising)):
         own = not {"model_path", "quantization"} & set(layout.change)
-        missing = not any(keeps for _, keeps in kept) if own else not kept
+        missing = (thorough or layout.holds) and (not any(keeps for _, keeps in kept) if own else not kept)
         if (layout.gpus, own) in kept or (planned >= _MOST_PLANNED and not missing):
             continue
         planned += 1

@@ -214,26 +214,30 @@ def _minimal(
     first those that decide others. Raises ConfigError when nothing composes."""
     from sglang_hydra.planning.making.make import make_plan
 
-    added: dict[str, object] = {}
-    for wave in (wave for wave in _WAVES for _ in range(_ROUNDS)):
+    def planned(added: Mapping[str, object]) -> tuple[Plan, list[Request]]:
         requests = [*fixed, *(Request.typed(*item, _PLACE, "experiment") for item in added.items()), *overrides]
+        return make_plan(composer, requests, env=offline()), requests
+
+    added: dict[str, object] = {}
+    plan, requests = planned(added)
+    for wave in (wave for wave in _WAVES for _ in range(_ROUNDS)):
+        more = {
+            name: value
+            for name, value in values.items()
+            if (EVERY[name].concern in wave or wave is _WAVES[-1])
+            and name not in added
+            and plan.values.get(name, value) != value
+        }
+        chunk, groups = more.get("chunked_prefill_size"), plan.layout.attention_groups
+        if isinstance(chunk, int) and groups > 1:
+            more["chunked_prefill_size"] = chunk * groups  # SGLang divides it by the groups
         try:
-            plan = make_plan(composer, requests, env=offline())
+            plan, requests = planned({**added, **more}) if more else (plan, requests)
+            added |= more
         except ConfigError as failure:
-            refused = {name for item in failure.findings for name in (*item.fields, *added) if name in item.message}
-            if not added.keys() & refused:
+            refused = {name for name in more if any(name in item.fields for item in failure.findings)}
+            if not refused:
                 raise
-            remarks.append(
-                f"left out, as the release does not take the value: {', '.join(sorted(added.keys() & refused))}"
-            )
+            remarks.append(f"left out, as the release does not take the value: {', '.join(sorted(refused))}")
             values = {name: value for name, value in values.items() if name not in refused}
-            added = {name: value for name, value in added.items() if name not in refused}
-            continue
-        lacking = [
-            name for name, value in values.items() if name not in added and plan.values.get(name, value) != value
-        ]
-        added |= {name: values[name] for name in lacking if EVERY[name].concern in wave or wave is _WAVES[-1]}
-        groups, chunk = plan.layout.attention_groups, values.get("chunked_prefill_size")
-        if groups > 1 and isinstance(chunk, int) and added.get("chunked_prefill_size") == chunk:
-            added["chunked_prefill_size"] = chunk * groups  # SGLang divides it by the groups
     return plan, requests

@@ -54,7 +54,7 @@ class Provider:
         """Returns ``accept(intent)``, which nobody may change; keeps those without findings."""
         key = f"{self.version} {intent!r}"
         made = _TAKEN.get(key) or self.accept(intent)
-        return made if made.findings or len(_TAKEN) > 4096 else _TAKEN.setdefault(key, made)
+        return made if made.findings or len(_TAKEN) >= 1024 else _TAKEN.setdefault(key, made)
 
     def render(self, intent: Mapping[str, object]) -> list[str]:
         """Returns the command line for ``intent``, without the program. Raises ValueError for an unwritable value."""

@@ -42,18 +42,19 @@ def plain(value: Json) -> Json:
 
 
 def by_identity(make: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """Caches ``make`` by the identity of its first argument, which nobody changes, and by the values of the others;
-    keeps the last 512 results."""
+    """Caches ``make`` by the identity of its first argument, which nobody changes and which stays here, and by the
+    values of the others. Forgets all results when there are 512. Threads may share it."""
     known: dict[Hashable, tuple[T, R]] = {}
 
     @functools.wraps(make)
     def kept(first: T, /, *rest: P.args, **named: P.kwargs) -> R:
         key = (id(first), *rest, *named.items())
-        if key not in known:
+        found = known.get(key)
+        if found is None:
             if len(known) >= 512:
                 known.clear()
-            known[key] = first, make(first, *rest, **named)
-        return known[key][1]
+            found = known[key] = first, make(first, *rest, **named)
+        return found[1]
 
     return kept
 

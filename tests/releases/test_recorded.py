@@ -140,7 +140,7 @@ def test_a_recorded_answer_is_what_the_wheel_answers(version: str, monkeypatch: 
         words = (f"engine.version={version}", f"recipe={name}")
         from_record = planned(*words)
         with monkeypatch.context() as patch:
-            patch.setattr(asking, "recorded_answer", lambda record, case: None)
+            patch.setattr(asking, "recorded_answer", lambda record, case, why: None)
             from_wheel = planned(*words)
         assert (from_record.basis, from_wheel.basis) == ("recorded", "exact")
         assert from_record.server_id == from_wheel.server_id
@@ -169,7 +169,7 @@ def test_a_flag_that_stands_alone_changes_its_own_value_alone(
     record = record_of(newest_release())
     assert record is not None
     wheels.fetch(record)
-    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: None)
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case, why: None)
     own = f"engine.version={record.version}"
     plain = planned(*server, own)
     for name, kind in recorded.ALONE.values():

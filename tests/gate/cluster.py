@@ -34,7 +34,11 @@ def made(kind: str, server: Mapping[str, Any], name: str = "chat") -> dict[str, 
     scaled = {"selector": {"matchLabels": {"app": name}}, "template": template}
     versions = {"Pod": "v1", "Job": "batch/v1", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1"}
     leaders = {"size": 1, "leaderTemplate": template, "workerTemplate": template}
-    spec = {"Pod": pod, "Job": {"template": template}, "LeaderWorkerSet": {"leaderWorkerTemplate": leaders}}
+    spec = {
+        "Pod": pod,
+        "Job": {"template": {"spec": {**pod, "restartPolicy": "Never"}}},
+        "LeaderWorkerSet": {"leaderWorkerTemplate": leaders},
+    }
     metadata = {"name": name, "namespace": "llm", "managedFields": [{"manager": "kubectl"}]}
     about = {"apiVersion": versions.get(kind, "apps/v1"), "kind": kind, "metadata": metadata}
     return {**about, "spec": spec.get(kind, scaled), "status": {}}

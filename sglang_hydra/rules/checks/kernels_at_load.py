@@ -166,6 +166,23 @@ def check_torch_native_drafts(args: ServerArgs, facts: Facts) -> Outcome:
     return None
 
 
+@rule("RUN027", stage="plan")
+def check_outlines_drafts(args: ServerArgs, facts: Facts) -> Outcome:
+    """What: with a speculative algorithm, grammar_backend=outlines cannot serve structured output.
+    Why: the check of drafts takes tokens back, and outlines has no rollback: such a request ends the server
+        (sgl-project/sglang#24413). Other requests are served.
+    Upstream: constrained/outlines_backend.py and base_grammar_backend.py:40, 0.5.2; 0.5.23:73.
+    Example: model=qwen3_8b speculative_algorithm=NGRAM grammar_backend=outlines -> warned"""
+    if args.speculative_algorithm is None or args.grammar_backend != "outlines":
+        return None
+    return Notice(
+        "outlines cannot take back drafted tokens: a request with structured output ends the server",
+        "grammar_backend",
+        "speculative_algorithm",
+        offers="grammar_backend=xgrammar",
+    )
+
+
 @rule("RUN004", stage="plan")
 def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
     """What: a speculative algorithm needs speculative_draft_model_path, unless the model brings its own draft layers.

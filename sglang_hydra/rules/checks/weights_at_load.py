@@ -33,8 +33,37 @@ _FEEDS_EAGLE3: Mapping[str, Sequence[str]] = _TABLE["feeds_eagle3"]
 _FEEDS_NO_MORE: Mapping[str, Sequence[str]] = _TABLE["feeds_it_no_more"]
 # Classes of files of models/ in 0.5.2 that compare tp_size with the number of experts.
 _COUNTS_EXPERTS: Sequence[str] = _TABLE["counts_experts"]
+# Runners without a path for experts in a format: the first release without, and the first with one (create_moe_runner
+# and apply in layers/quantization/fp8.py and mxfp4.py, of SGLang 0.5.2 to 0.5.23).
+_NO_RUNNER: Mapping[str, Mapping[str, Sequence[str]]] = _TABLE["no_runner"]
 # The first release with kernels for each format of compressed-tensors, by its compressed_tensors.py.
 _PACKED_SINCE, _BLOCKS_SINCE, _FP4_SINCE = "0.5.4", "0.5.6.post1", "0.5.7"
+
+
+@rule("RUN026", stage="plan")
+def check_expert_runner(args: ServerArgs, facts: Facts) -> Outcome:
+    """What: moe_runner_backend must have a path for the format of the experts: FP8 or MXFP4, on CUDA, without an
+        all-to-all backend.
+    Why: from 0.5.20 on a server with MXFP4 stops while it loads the model. Others start, and end at the first request
+        with an AttributeError (sgl-project/sglang#27951 and #36569).
+    Upstream: layers/quantization/fp8.py 0.5.12:1631-1661, 0.5.23:2941-2994; mxfp4.py 0.5.17:1243-1285, 0.5.23:1433.
+    Example: engine.version=0.5.12 model=deepseek_v3 tp_size=8 moe_runner_backend=flashinfer_cutlass -> refused"""
+    view = view_of(facts.model, args.json_model_override_args)
+    if not facts.gpu.is_cuda or args.moe_a2a_backend not in (None, "none") or view is None:
+        return None
+    method = args.quantization or str(stored_config(view).get("quant_method"))
+    period, text = _NO_RUNNER.get(method, {}).get(str(args.moe_runner_backend)), text_config(view)
+    if period is None or not experts_of(text) or text.get("expert_dtype"):
+        return None
+    since, *until = period
+    if not at_least(facts.release, since) or any(at_least(facts.release, release) for release in until):
+        return None
+    return Refusal(
+        f"moe_runner_backend={args.moe_runner_backend} has no kernels for experts in {method.upper()}",
+        "moe_runner_backend",
+        "model_path",
+        offers="moe_runner_backend=auto",
+    )
 
 
 @rule("RUN006", stage="plan")

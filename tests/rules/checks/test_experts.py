@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules.checks import experts
+from sglang_hydra.rules.checks import experts, weights_at_load
 from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, refused, unchanged
 
+_V3, _GPT_OSS = "gpu=h200 model=deepseek_v3 tp_size=8", "gpu=h200 model=gpt_oss_20b"
 ROWS = (
     refused(TABLE["MOE001"], "modelopt_fp4, not fp8", moe_runner_backend="flashinfer_cutlass", quantization="fp8"),
     unchanged(TABLE["MOE001"], moe_runner_backend="flashinfer_cutlass", quantization="modelopt_fp4"),
@@ -27,6 +28,29 @@ ROWS = (
     refused(experts.eplb_has_experts_to_move, "got 1", enable_eplb=True),
     unchanged(experts.eplb_has_experts_to_move, enable_eplb=True, ep_size=2),
     unchanged(experts.eplb_has_experts_to_move),
+    *(
+        refused(weights_at_load.check_expert_runner, f"no kernels for experts in {format}", overrides=words)
+        for format, words in (
+            ("FP8", f"{_V3} engine.version=0.5.12 moe_runner_backend=flashinfer_cutlass"),
+            ("FP8", f"{_V3} engine.version=0.5.23 moe_runner_backend=triton_kernel"),
+            ("MXFP4", f"{_GPT_OSS} engine.version=0.5.17 moe_runner_backend=flashinfer_trtllm"),
+            ("MXFP4", f"{_GPT_OSS} engine.version=0.5.23 moe_runner_backend=cutlass"),
+            ("MXFP4", f"{_GPT_OSS} engine.version=0.5.12 moe_runner_backend=deep_gemm"),
+        )
+    ),
+    *(
+        unchanged(weights_at_load.check_expert_runner, overrides=words)
+        for words in (
+            f"{_V3} engine.version=0.5.12 moe_runner_backend=cutlass",
+            f"{_V3} engine.version=0.5.20 moe_runner_backend=flashinfer_cutlass",
+            f"{_V3} engine.version=0.5.12 moe_runner_backend=flashinfer_cutlass moe_a2a_backend=deepep",
+            f"{_V3} engine.version=0.5.2 moe_runner_backend=flashinfer_cutlass",
+            f"{_GPT_OSS} engine.version=0.5.17 moe_runner_backend=deep_gemm",
+            f"{_GPT_OSS} engine.version=0.5.12 moe_runner_backend=flashinfer_mxfp4",
+            "gpu=h200 model=qwen3_8b quantization=fp8 engine.version=0.5.12 moe_runner_backend=triton_kernel",
+            "gpu=b200 model=deepseek_v4_flash tp_size=4 engine.version=0.5.23 moe_runner_backend=flashinfer_mxfp4",
+        )
+    ),
 )
 
 

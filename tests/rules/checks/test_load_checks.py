@@ -237,6 +237,12 @@ ROWS = (
         overrides="gpu=h100 model=qwen3_8b speculative_algorithm=NGRAM attention_backend=triton",
     ),
     warned(
+        kernels_at_load.check_outlines_drafts,
+        "a request with structured output ends",
+        overrides="gpu=h100 model=qwen3_8b speculative_algorithm=NGRAM grammar_backend=outlines",
+    ),
+    unchanged(kernels_at_load.check_outlines_drafts, overrides="gpu=h100 model=qwen3_8b grammar_backend=outlines"),
+    warned(
         kernels_at_load.check_draft_model,
         "EAGLE has no draft model",
         overrides="gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE",

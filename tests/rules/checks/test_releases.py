@@ -166,6 +166,7 @@ SILENT_IN_THE_NEWEST = (
     "model=kimi_k3",
     "model=deepseek_v3 tp_size=8 speculative_algorithm=EAGLE3",  # that feeds a draft
     "ep_num_redundant_experts=2",  # whose experts are repeated
+    *("moe_runner_backend=flashinfer_cutlass", "moe_runner_backend=deep_gemm"),  # that have kernels
     *("hicache_mem_layout=page_first", "hicache_storage_prefetch_policy=timeout"),  # its default
     *("enable_lmcache=", "enable_mixed_chunk=", "file_storage_path="),  # read
     *("disaggregation_decode_tp=", "disaggregation_decode_dp=", "ds_", "collect_tokens_histogram="),  # not there

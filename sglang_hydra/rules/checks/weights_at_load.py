@@ -48,16 +48,14 @@ def check_expert_runner(args: ServerArgs, facts: Facts) -> Outcome:
         with an AttributeError (sgl-project/sglang#27951 and #36569).
     Upstream: layers/quantization/fp8.py 0.5.12:1631-1661, 0.5.23:2941-2994; mxfp4.py 0.5.17:1243-1285, 0.5.23:1433.
     Example: engine.version=0.5.12 model=deepseek_v3 tp_size=8 moe_runner_backend=flashinfer_cutlass -> refused"""
-    backend, alone = str(args.moe_runner_backend), args.moe_a2a_backend in (None, "none")
-    lacking = {method: periods[backend] for method, periods in _NO_RUNNER.items() if backend in periods}
-    if not lacking or not alone or not facts.gpu.is_cuda:
+    backend, method = str(args.moe_runner_backend), args.quantization or stored_quantization(args, facts) or ""
+    since, *until = _NO_RUNNER.get(method, {}).get(backend) or ("",)
+    if not since or args.moe_a2a_backend not in (None, "none") or not facts.gpu.is_cuda:
         return None
     view = view_of(facts.model, args.json_model_override_args)
     text = text_config(view) if view is not None else {}
-    method = args.quantization or str(stored_config(view).get("quant_method"))
-    if method not in lacking or not experts_of(text) or text.get("expert_dtype"):
+    if not experts_of(text) or text.get("expert_dtype"):
         return None
-    since, *until = lacking[method]
     if not at_least(facts.release, since) or any(at_least(facts.release, release) for release in until):
         return None
     return Refusal(

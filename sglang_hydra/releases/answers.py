@@ -36,9 +36,9 @@ def answer_key(fingerprint: str, case: Mapping[str, object]) -> str:
 
 @functools.cache
 def child_version() -> str:
-    """Returns a hash of the child's own code, because another child may answer differently."""
+    """Returns a hash of the child's own code and tables, because another child may answer differently."""
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).with_name("child").glob("*.py")):
+    for file in sorted(Path(__file__).with_name("child").glob("*.*")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:32]
 

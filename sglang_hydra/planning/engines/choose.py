@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sglang_hydra.planning.engines.base import Availability, Engine, Machine
+from sglang_hydra.planning.engines.base import Engine, Machine
 from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
 from sglang_hydra.text.errors import MachineError
@@ -28,37 +28,21 @@ def engines() -> dict[str, Engine]:
 
 
 def choose(setting: str, python: str | None, machine: Machine, weights_bytes: int | None) -> Choice:
-    """Returns the engine for ``engine=<setting>`` here, for weights of that size in bytes (None: unknown).
+    """Returns the engine for ``engine=<setting>`` here, for weights of that size in bytes (None: unknown, which stops
+    ``auto``, but not a named engine).
 
     Raises MachineError where no engine here can serve them. Planning has refused unknown names."""
-    known = engines()
-    if setting == AUTO:
-        return _first_that_can(known, python, machine, weights_bytes)
-    engine = known[setting]
-    found = engine.available(python)
-    # An unknown size stops auto, but not a named engine.
-    obstacle = engine.obstacle(machine, weights_bytes) if weights_bytes is not None else None
-    if not found.ok or obstacle:
-        raise MachineError(_cannot_serve({setting: _why_not(found, obstacle)}))
-    return Choice(engine, found.version, f"engine={setting}")
-
-
-def _first_that_can(
-    known: dict[str, Engine], python: str | None, machine: Machine, weights_bytes: int | None
-) -> Choice:
-    reasons: dict[str, str] = {}
-    for name, engine in known.items():
+    known, reasons, is_auto = engines(), dict[str, str](), setting == AUTO
+    for name, engine in known.items() if is_auto else [(setting, known[setting])]:
         found = engine.available(python)
-        obstacle = engine.obstacle(machine, weights_bytes) if found.ok else None
+        is_sized = found.ok if is_auto else weights_bytes is not None
+        obstacle = engine.obstacle(machine, weights_bytes) if is_sized else None
         if found.ok and not obstacle:
             why = "; ".join(f"no {other}: {reason}" for other, reason in reasons.items())
-            return Choice(engine, found.version, why or f"{name} {found.version} is installed")
-        reasons[name] = _why_not(found, obstacle)
+            here = f"{name} {found.version} is installed" if is_auto else f"engine={setting}"
+            return Choice(engine, found.version, why or here)
+        reasons[name] = (obstacle or "") if found.ok else found.missing or "it is not installed"
     raise MachineError(_cannot_serve(reasons))
-
-
-def _why_not(found: Availability, obstacle: str | None) -> str:
-    return obstacle or "" if found.ok else found.missing or "it is not installed"
 
 
 def _cannot_serve(reasons: dict[str, str]) -> Finding:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
@@ -16,6 +16,20 @@ from typing import Any
 from .questions import is_importing, refuse
 
 _MENTIONED = "is_mentioned_only"
+
+
+def _asking(question: str, *answer: object) -> Any:
+    """Returns a method that gives the answer, by default its own class, while a module is imported. Afterwards it
+    refuses the question about the class's name and the method's values."""
+
+    def method(cls: type, *values: object) -> object:
+        _refuse_when_running(cls, question.format(cls.__name__, *values))
+        return answer[0] if answer else cls
+
+    return method
+
+
+_calculate = _asking("arithmetic with {0}")
 
 
 class InertType(abc.ABCMeta):
@@ -41,24 +55,12 @@ class InertType(abc.ABCMeta):
             _refuse_when_running(cls, f"the item {key!r} of {cls.__name__}")
         return cls
 
-    def __setitem__(cls, key: object, value: object) -> None:
-        _refuse_when_running(cls, f"setting an item of {cls.__name__}")
-
-    def __bool__(cls) -> bool:
-        _refuse_when_running(cls, f"the truth of {cls.__name__}")
-        return True
-
-    def __iter__(cls) -> Iterator[object]:
-        _refuse_when_running(cls, f"what is in {cls.__name__}")
-        return iter(())
-
-    def __contains__(cls, item: object) -> bool:
-        _refuse_when_running(cls, f"whether {item!r:.60} is in {cls.__name__}")
-        return False
-
-    def __len__(cls) -> int:
-        _refuse_when_running(cls, f"the length of {cls.__name__}")
-        return 0
+    __setitem__ = _asking("setting an item of {0}", None)
+    __bool__ = _asking("the truth of {0}", True)
+    __iter__ = _asking("what is in {0}", iter(()))
+    __contains__ = _asking("whether {1!r:.60} is in {0}", False)
+    __len__ = _asking("the length of {0}", 0)
+    __enter__ = _asking("{0} as a context")
 
     def __eq__(cls, other: object) -> bool:
         if cls is other or other is None:  # an inert name replaces an object, so it is not None
@@ -68,16 +70,7 @@ class InertType(abc.ABCMeta):
 
     __hash__ = abc.ABCMeta.__hash__
 
-    def _compare(cls, other: object) -> bool:
-        _refuse_when_running(cls, f"the order of {cls.__name__} and {other!r:.60}")
-        return False
-
-    __lt__ = __le__ = __gt__ = __ge__ = _compare
-
-    def _calculate(cls, *others: object) -> object:
-        _refuse_when_running(cls, f"arithmetic with {cls.__name__}")
-        return cls
-
+    __lt__ = __le__ = __gt__ = __ge__ = _asking("the order of {0} and {1!r:.60}", False)
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _calculate
     __floordiv__ = __mod__ = __pow__ = __and__ = __neg__ = __invert__ = __abs__ = __lshift__ = _calculate
     __int__ = __float__ = __index__ = __matmul__ = _calculate
@@ -93,10 +86,6 @@ class InertType(abc.ABCMeta):
 
     def __format__(cls, spec: str) -> str:
         return str(cls)
-
-    def __enter__(cls) -> object:
-        _refuse_when_running(cls, f"{cls.__name__} as a context")
-        return cls
 
     def __exit__(cls, *error: object) -> None:
         return None

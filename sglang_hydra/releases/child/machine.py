@@ -6,6 +6,7 @@ import ctypes
 import ctypes.util
 import functools
 import importlib
+import json
 import platform
 import random
 import shutil
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,14 +24,9 @@ from .questions import Asked, is_importing, refuse
 AITER = "SGLANG_USE_AITER"
 """AMD's published images set it: an answer names it for a machine whose environment does not."""
 _GFX = {(9, 0): "gfx90a", (9, 4): "gfx942", (9, 5): "gfx950"}
-_DEVICES = ("cpu", "cuda", "xpu", "npu", "hpu", "musa")
-_DTYPES = (
-    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16"),
-    *("float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"),
-    *("float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"),
-)
-_ALIASES = {"float": "float32", "half": "float16", "double": "float64", "int": "int32", "long": "int64"}
-_TOOLS = {"nvidia-smi": "cuda", "rocminfo": "hip", "rocm-smi": "hip", "amd-smi": "hip", "hl-smi": "hpu"}
+_TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_TOOLS: Mapping[str, str] = _TABLE["tools"]
+"""The vendors' programs, with their kinds of accelerator."""
 
 
 class Machine(dict[str, Any]):
@@ -271,9 +268,9 @@ def _install_dtypes(torch: Any) -> None:
             return self
 
     torch.dtype, torch.device = dtype, Device
-    for name in _DTYPES:
+    for name in _TABLE["dtypes"].split():
         setattr(torch, name, dtype(name))
-    for alias, name in _ALIASES.items():
+    for alias, name in _TABLE["aliases"].items():
         setattr(torch, alias, getattr(torch, name))
 
 

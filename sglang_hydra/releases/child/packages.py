@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import json
 import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,25 +23,12 @@ from .sealed import Sealed
 INERT_PARTS = ("sglang.srt.layers", "sglang.srt.distributed")
 """Kernels and process groups, which the argument code mentions. Parts that it calls are a release's real parts."""
 
-BY_DEVICE = {"aiter": "hip", "torch_npu": "npu", "habana_frameworks": "hpu", "vllm": "hip"}
+_TABLE: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+BY_DEVICE: Mapping[str, str] = _TABLE["by_device"]
 """Packages that only the images for one kind of accelerator have."""
-
-ABSENT = frozenset(
-    (
-        "apex", "cann", "cuda_tile", "custom_ops", "deep_ep_cpp", "deepspeed", "intel_extension_for_pytorch",
-        "kt_kernel", "lightning", "mlx", "numa", "pymusa", "rpds_not", "sgl_kernel_npu",
-        "sgl_kernel_xpu", "sglang_kernel_plugins", "tensorflow", "torch_musa", "torchada",
-    )
-)  # fmt: skip
+ABSENT = frozenset(_TABLE["absent"].split())
 """Packages that no published image for NVIDIA or AMD has."""
-
-LIBRARIES = frozenset(
-    (
-        "anyio", "certifi", "click", "filelock", "fsspec", "h11", "hf_xet", "httpcore", "httpcore2", "httpx", "httpx2",
-        "idna", "jinja2", "numpy", "pyyaml", "regex", "requests", "rich", "safetensors", "shellingham", "sniffio",
-        "tokenizers", "tqdm", "truststore", "typer", "urllib3", "yaml",
-    )
-)  # fmt: skip
+LIBRARIES = frozenset(_TABLE["libraries"].split())
 """Requirements of transformers and huggingface_hub: they count as installed, and are inert."""
 
 _STRUCTURE = ("transformers.utils.import_utils", "define_import_structure")

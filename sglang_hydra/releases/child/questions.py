@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 PREFIX = "unanswered question: "
+_ASKING = ("sglang", "transformers", "huggingface_hub")
 
 
 class Unanswered(BaseException):
@@ -38,41 +39,33 @@ class Asked:
 
 def refuse(question: str) -> Unanswered:
     """Returns the refusal of a question, to be raised, and keeps it, so that no handler of the release can lose it."""
-    place = asking_place(sys._getframe(1))
-    text = f"{PREFIX}{question}" + (f" ({place})" if place else "")
+    frame = asking_frame()
+    place = f" ({short_path(frame.f_code.co_filename)}:{frame.f_lineno})" if frame else ""
+    text = f"{PREFIX}{question}{place}"
     Asked.first = Asked.first or text
     return Unanswered(text)
 
 
-def asking_place(frame: FrameType | None) -> str:
-    """Returns the innermost line of a release or its libraries, as ``utils/common.py:806``; empty without one."""
-    while frame:
-        name = str(frame.f_globals.get("__name__", ""))
-        if name.partition(".")[0] in ("sglang", "transformers", "huggingface_hub"):
-            return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+def asking_frame() -> FrameType | None:
+    """Returns the innermost frame of a release or its libraries, or None."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame and str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ASKING:
         frame = frame.f_back
-    return ""
+    return frame
 
 
 def asking_package() -> str:
     """Returns the top-level package of the innermost frame of a release or its libraries; else empty."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame:
-        top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if top in ("sglang", "transformers", "huggingface_hub"):
-            return top
-        frame = frame.f_back
-    return ""
+    frame = asking_frame()
+    return str(frame.f_globals["__name__"]).partition(".")[0] if frame else ""
 
 
 def is_importing() -> bool:
     """Returns whether a module is being imported somewhere up the stack."""
     frame: FrameType | None = sys._getframe(1)
-    while frame:
-        if frame.f_globals.get("__name__") == "importlib._bootstrap":
-            return True
+    while frame and frame.f_globals.get("__name__") != "importlib._bootstrap":
         frame = frame.f_back
-    return False
+    return frame is not None
 
 
 def short_path(filename: str) -> str:

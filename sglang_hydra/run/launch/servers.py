@@ -160,19 +160,25 @@ def records() -> list[ServerRecord]:
 def damaged() -> list[Finding]:
     """Returns a finding for each unreadable file of the state folder: the problem and what to type. Keeps the file,
     because its server may live."""
-    found: list[Finding] = []
+    return list(_damages().values())
+
+
+def _damages() -> dict[Path, Finding]:
+    """Returns the findings on unreadable files of the state folder by path; on an unreadable folder by its own path."""
     try:
         files = _files()
     except OSError as failure:
         why = failure.strerror or str(failure)
-        return [_damage(f"the state folder {_folder()} cannot be read: {why}", f"ls -ld {_quoted(_folder())}")]
+        message = f"the state folder {_folder()} cannot be read: {why}"
+        return {_folder(): _damage(message, f"ls -ld {_quoted(_folder())}")}
+    found: dict[Path, Finding] = {}
     for path in files:
         try:
             read_record(path)
         except NoRecord as failure:
             hint = f"pgrep -af supervisor.py shows servers that live; then mv {_quoted(path)} {_quoted(path)}.old"
             if os.path.lexists(path):  # else its server was stopped meanwhile
-                found.append(_damage(f"{path} is left out: {failure}", hint))
+                found[path] = _damage(f"{path} is left out: {failure}", hint)
     return found
 
 
@@ -257,8 +263,7 @@ def named(word: str, known: Sequence[ServerRecord]) -> list[ServerRecord]:
 def _no_such(word: str, known: Sequence[ServerRecord], verb: str) -> Finding:
     from sglang_hydra.text.words import nearest, short
 
-    broken = next((finding for finding in damaged() if f"/{word}.json " in finding.message), None)
-    if broken is not None:
+    if (broken := _damages().get(_path(word))) is not None:
         return Finding("error", "LCH007", f"{short(word)} cannot be reached: {broken.message}", hint=broken.remedies)
     names = [record.name for record in known]
     near = nearest(word, names)

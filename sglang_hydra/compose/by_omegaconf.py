@@ -220,13 +220,11 @@ def _problem(path: tuple[str, ...], value: object, override: Override) -> Findin
     if name in EVERY and override.is_delete():
         return not_deletable(name).finding
     if name in EVERY:
-        problem = value_problem(name, value) if len(path) == 1 else None
-        return problem.finding(name) if problem else None
+        return value_problem(name, value) if len(path) == 1 else None
     if name in NODES:
         if override.is_delete():
             return None
-        wrong = next(problems_at(path, value), None)
-        return Finding("error", "CLI002", wrong.message, (wrong.key,), wrong.advice) if wrong else None
+        return next((wrong.finding() for wrong in problems_at(path, value)), None)
     from sglang_hydra.compose.unknown_words import unknown_key
 
     return unknown_key("", ".".join(path)).finding

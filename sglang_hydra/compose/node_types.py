@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.schema import Root
-from sglang_hydra.text.findings import Hint, Remedy
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import nearest, program, some_of
 
 _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
@@ -35,10 +35,10 @@ class Problem(NamedTuple):
     value: str | None = None
     unknown: bool = False
 
-    @property
-    def advice(self) -> Hint:
-        """Returns the hint for a value that nobody typed, as in a file."""
-        return (Remedy.meant(self.near) if self.near else None), self.hint
+    def finding(self, place: str = "") -> Finding:
+        """Returns the finding on a value that nobody typed: one of the file and line ``place``."""
+        hint = (Remedy.meant(self.near) if self.near else None), self.hint
+        return Finding("error", "CLI002", f"{place}{place and ': '}{self.message}", (self.key,), hint)
 
 
 def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> Iterator[Problem]:

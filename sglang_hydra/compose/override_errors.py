@@ -55,6 +55,12 @@ class Refused(CarriedError):
         super().__init__(message)
         self.finding = Finding("error", id, message, fields, hint, offers=offers, fix=fix)
 
+    @classmethod
+    def by(cls, finding: Finding) -> Refused:
+        refused = cls(finding.id, finding.message)
+        refused.finding = finding
+        return refused
+
 
 def unreadable(text: str, key: str, failure: Exception) -> Refused:
     """Returns the error for a value that Hydra's grammar cannot read, with its exception ``failure``."""
@@ -164,30 +170,18 @@ def plain_name(text: str) -> str:
     return re.sub(r"[\W_]", "", text).lower()
 
 
-class WrongValue(NamedTuple):
-    """Why a value does not fit its argument, a further remark, and fitting values as typed words."""
+def wrong_value(field: Field, value: object, message: str, version: str | None = None, model: str = "") -> Finding:
+    """Returns the finding on a value that does not fit ``field``, with what to type, for the release ``version`` and
+    the ``model`` (a hub id, a path) if they are named."""
+    name, choices, text = field.name, field.arg.choices, str(value).lower()
 
-    message: str
-    hint: str | None = None
-    offers: tuple[str, ...] = ()
+    def wrong(hint: str | None = None, *offers: str) -> Finding:
+        return Finding("error", "CLI002", message, (name,), hint, offers=offers)
 
-    def finding(self, name: str, place: str | None = None) -> Finding:
-        """Returns the finding for the argument ``name``; ``place`` is the file or word with the value."""
-        message = f"{place}: {self.message}" if place else self.message
-        return Finding("error", "CLI002", message, (name,), self.hint, offers=self.offers)
-
-
-def wrong_value(field: Field, value: object, message: str, version: str | None = None, model: str = "") -> WrongValue:
-    """Returns why a value does not fit ``field`` and what to type, for the release ``version`` and the ``model`` (a hub
-    id, a path) if they are named."""
-    name, choices = field.name, field.arg.choices
-    if field.is_flag and isinstance(value, (str, int)):
-        word = str(value).lower()
-        if word and (switch := switch_meant(word)):
-            return WrongValue(message, None, (f"{name}={switch}",))
+    if field.is_flag and isinstance(value, (str, int)) and text and (switch := switch_meant(text)):
+        return wrong(None, f"{name}={switch}")
     meant = tuple(dict.fromkeys(values_meant(field, value)))
-    is_off = str(value).lower() in OFF
-    if field.optional and str(value).lower() in _UNSET and not (is_off and field.kind in NUMBERS):
+    if field.optional and text in _UNSET and not (text in OFF and field.kind in NUMBERS):
         meant = (*meant, f"{name}=null")
     if choices and isinstance(value, str):
         sure = nearest(value, map(str, choices))
@@ -199,28 +193,29 @@ def wrong_value(field: Field, value: object, message: str, version: str | None =
         if methods := methods_of_bits(value):
             near, hint = [], f"methods of {value}: {', '.join(methods)}, each for checkpoints of its own"
         meant = (*near, *meant) if len(near) == 1 and plain_name(near[0]) == plain_name(f"{name}={value}") else meant
-        offers = dict.fromkeys([*meant[:1], *near, *meant[1:], *_other_choices(name, value, version)])
-        return WrongValue(message, hint, tuple(offers))
+        return wrong(hint, *dict.fromkeys([*meant[:1], *near, *meant[1:], *_other_choices(name, value, version)]))
     if field.kind == "int" and not meant and (ends := _RANGE.fullmatch(str(value))) and not field.is_list:
         numbers = f"{name}=range({ends[1]},{int(ends[2]) + 1})"
-        return WrongValue(
-            message, f"-m '{numbers}' is every number from {ends[1]} to {ends[2]}, -m {name}=1,2,4 a list"
-        )
+        return wrong(f"-m '{numbers}' is every number from {ends[1]} to {ends[2]}, -m {name}=1,2,4 a list")
     if meant:
-        sizes = both_sizes(meant[0].partition("=")[2])
-        return WrongValue(message, sizes or None, meant)
+        return wrong(both_sizes(meant[0].partition("=")[2]) or None, *meant)
+    return wrong(_hint_on(field, value))
+
+
+def _hint_on(field: Field, value: object) -> str:
+    """Returns what to type for a value that means no other one."""
+    name = field.name
     if field.arg.json and value:
-        return WrongValue(message, f"a JSON object in quotes: '{name}={{\"key\": 1}}'")
-    if is_off and field.arg.none:
-        return WrongValue(message, f"null leaves it out ({field.arg.none})")
+        return f"a JSON object in quotes: '{name}={{\"key\": 1}}'"
+    if str(value).lower() in OFF and field.arg.none:
+        return f"null leaves it out ({field.arg.none})"
     if field.optional and field.default is None and field.kind == "int" and not field.is_list:
-        return WrongValue(message, f"{program()} --help {name} says what it takes; {name}=null leaves it to SGLang")
+        return f"{program()} --help {name} says what it takes; {name}=null leaves it to SGLang"
     if isinstance(value, bool) and field.kind == "str":
-        hint = f'quote it if the word was meant: {name}="{"on" if value else "off"}" or "{str(value).lower()}"'
-        return WrongValue(message, hint)
+        return f'quote it if the word was meant: {name}="{"on" if value else "off"}" or "{str(value).lower()}"'
     if value is None and not field.required:
-        return WrongValue(message, f"leave it out for SGLang's default, {_spelled(field.default)}")
-    return WrongValue(message, f"such as {name}={example(field)}; {program()} --help {name} says what it takes")
+        return f"leave it out for SGLang's default, {_spelled(field.default)}"
+    return f"such as {name}={example(field)}; {program()} --help {name} says what it takes"
 
 
 def example(field: Field) -> str:

@@ -22,7 +22,6 @@ from sglang_hydra.compose.override_errors import (
     ADDED_GROUPS,
     Known,
     Refused,
-    WrongValue,
     ends_in_a_sign,
     list_of_values,
     not_deletable,
@@ -198,8 +197,8 @@ def _hidden(key: str, request: Request, value: object) -> Wanted:
     return Wanted(_change(key, HIDDEN, f"{key}='{HIDDEN}'"), request, secret=str(value))
 
 
-def value_problem(name: str, value: Any, version: str | None = None, model: str = "") -> WrongValue | None:
-    """Returns why ``value`` does not fit the argument ``name``, and what to type; None if it fits or has an
+def value_problem(name: str, value: Any, version: str | None = None, model: str = "") -> Finding | None:
+    """Returns the finding on a ``value`` that does not fit the argument ``name``; None if it fits or has an
     interpolation. Without ``version`` it is wrong only if no release accepts it."""
     if has_interpolation(value) or fitting_problem(name, value, version) is None:
         return None
@@ -308,9 +307,8 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
         value = _expanded(value)
     if name in EVERY and not rest:
         value = "null" if value is None and _has_word_null(EVERY[name]) else value
-        problem = value_problem(name, value, known.release)
-        if problem:
-            raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
+        if (problem := value_problem(name, value, known.release)) is not None:
+            raise Refused.by(problem)
         if EVERY[name].arg.secret and value is not None and not has_interpolation(value):
             return [_hidden(name, request, request.value)]
         return [Wanted(_change(name, value, request.text), request)]
@@ -392,9 +390,8 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
     if isinstance(several, list) and len(several) > 1 and field.kind in ("int", "float") and not field.is_list:
         raise list_of_values(name, request.text, several)
     model = known.typed.get("model_path") or known.typed.get("model", "")
-    problem = value_problem(name, override.value(), known.release, model)
-    if problem:
-        raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
+    if (problem := value_problem(name, override.value(), known.release, model)) is not None:
+        raise Refused.by(problem)
     return [Wanted(override, request)]
 
 

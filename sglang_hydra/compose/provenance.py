@@ -9,12 +9,12 @@ import copy
 import functools
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from sglang_hydra.arguments.every import EVERY, canonical_name
 from sglang_hydra.arguments.secrets import is_secret_name, masked
 from sglang_hydra.compose.grammar import has_interpolation, unescaped
 from sglang_hydra.compose.node_types import problems_at
-from sglang_hydra.compose.override_errors import WrongValue
 from sglang_hydra.compose.overrides import Request, value_problem
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.variables import has_read
@@ -129,8 +129,8 @@ class Layers:
         if problem:
             if isinstance(origin.value, bool):
                 hint = f'quote it if a word was meant: {name}: "{"on" if origin.value else "off"}"'
-                problem = problem._replace(hint=hint, offers=())
-            self.findings.append(problem.finding(name, origin.place))
+                problem = problem.said(hint)
+            self.findings.append(replace(problem, message=f"{origin.place}: {problem.message}"))
         self._origins.setdefault(name, []).append(origin)
 
     def _add_node(
@@ -139,9 +139,7 @@ class Layers:
         for problem in problems_at(keys, value):
             path = tuple(problem.key.split("."))[1 if inside else 0 :]
             place = Origin(layer, value, file=file or None, keys=(*at, *path), where=layer).place
-            self.findings.append(
-                Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.advice)
-            )
+            self.findings.append(problem.finding(place))
         for path in _leaves(keys, value):
             origin = Origin(layer, None, file=file or None, keys=(*at, *(path[1:] if inside else path)), where=layer)
             self._inside[path] = origin
@@ -156,12 +154,9 @@ class Layers:
 
     def check_nodes(self, root: JsonObject) -> None:
         """Checks the nodes again with interpolations resolved. Raises ConfigError for a wrong value."""
-        findings = []
-        for problem in (problem for node in NODES for problem in problems_at((node,), root[node], resolved=True)):
-            place = self.place_of(problem.key) or problem.key
-            findings.append(Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.advice))
-        if findings:
-            raise ConfigError(*findings)
+        problems = [problem for node in NODES for problem in problems_at((node,), root[node], resolved=True)]
+        if problems:
+            raise ConfigError(*(one.finding(self.place_of(one.key) or one.key) for one in problems))
 
     def winners(self, root: JsonObject) -> JsonDict:
         """Returns the value of every named argument: that of the root, else of the strongest preset."""
@@ -173,8 +168,10 @@ class Layers:
             if has_interpolation(last.value) and (problem := value_problem(name, intent[name])):
                 if has_read(intent[name]):  # cut short, it could not be recognised any more
                     kind = type(intent[name]).__name__
-                    problem = WrongValue(f"it gives a {kind}, and {name} is {EVERY[name].type}")
-                self.findings.append(problem.finding(name, f"{last.place}: {name}={last.value}"))
+                    message = f"it gives a {kind}, and {name} is {EVERY[name].type}"
+                    problem = Finding("error", "CLI002", message, (name,))
+                place = f"{last.place}: {name}={last.value}"
+                self.findings.append(replace(problem, message=f"{place}: {problem.message}"))
         return {name: intent[name] for name in EVERY if name in intent}
 
     def place_of(self, key: str) -> str | None:

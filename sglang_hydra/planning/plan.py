@@ -159,6 +159,7 @@ class Plan(PlanFields):
 
     def to_json(self) -> JsonDict:
         """Returns the artifact, without secrets. Its schema is committed as schemas/plan.schema.json."""
+        draft = self.model.draft
         return {
             "schema": SCHEMA,
             "server_id": self.server_id,
@@ -174,7 +175,7 @@ class Plan(PlanFields):
                 "gguf": self.model.gguf,
                 "unknown": list(self.model.unknown),
                 "details": self.model.details(),
-                "draft": _draft_record(self.model.draft),
+                "draft": draft and {"config": plain(draft.config), "source": draft.source, "details": draft.details()},
             },
             "probed": self.probed,
             "choices": dict(self.choices),
@@ -224,12 +225,6 @@ def digest(record: Mapping[str, object]) -> str:
     """Returns the first 16 hex digits of SHA-256 over canonical JSON (sorted keys, shortest exact floats)."""
     text = json.dumps(plain(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _draft_record(draft: ModelFacts | None) -> dict[str, object] | None:
-    if draft is None:
-        return None
-    return {"config": plain(draft.config), "source": draft.source, "details": draft.details()}
 
 
 def _gpu_record(gpu: GpuFacts) -> dict[str, object]:

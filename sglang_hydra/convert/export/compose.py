@@ -6,13 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from sglang_hydra.convert.export.docker import (
-    driver_lines,
-    listening_lines,
-    needs_host_network,
-    published_port,
-    require_container_vendor,
-)
+from sglang_hydra.convert.export import docker
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.convert.export.job import HEAD, RANK, Artifact, Job, Mount
 from sglang_hydra.convert.export.manifest import manifest
@@ -31,8 +25,13 @@ _HEALTH_S = 30
 
 
 def export(job: Job) -> Artifact:
-    require_container_vendor(job)
-    more = ["", *listening_lines(job, published_port(job)), *driver_lines(job.image), *_each_node(job)]
+    docker.require_container_vendor(job)
+    more = [
+        "",
+        *docker.listening_lines(job, docker.published_port(job)),
+        *docker.driver_lines(job.image),
+        *_each_node(job),
+    ]
     more += KEY_WHY if job.has_key else ()
     document = {"name": job.name, "services": {"sglang": service(job)}}
     text = commented(job.header("compose", *more)) + yaml_text([document])
@@ -51,13 +50,17 @@ def service(
     ``flags`` replace those of the job. Without ``published`` only other services reach it."""
     settings = job.plan.nodes.launch
     ask = f"import urllib.request as ask; ask.urlopen('http://127.0.0.1:{job.port}/health', timeout={_HEALTH_S})"
-    host_network = host_network or needs_host_network(job)
+    host_network = host_network or docker.needs_host_network(job)
     return manifest(
         "compose_service",
         image=_image(job),
         command=[in_command(job, word) for word in _words(job, flags)],
         shared=SHARED_GIB,
-        network={"network_mode": "host"} if host_network else {"ports": [published_port(job)]} if published else {},
+        network={"network_mode": "host"}
+        if host_network
+        else {"ports": [docker.published_port(job)]}
+        if published
+        else {},
         volumes=[_cache(job), *map(_volume, job.mounts)],
         environment=environment(job),
         devices=_devices(job, gpu_ids),

@@ -12,7 +12,6 @@ from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.locations import conf_dir
 
 LAUNCH_SERVER = ("python3", "-m", "sglang.launch_server")
@@ -50,7 +49,10 @@ class Image:
 def images() -> tuple[Image, ...]:
     """Returns the table conf/images.json; of several rows for the same hardware the first one counts."""
     content = json.loads((conf_dir() / "images.json").read_text(encoding="utf-8"))
-    return tuple(_row(row) for row in content["images"])
+    lists = ("capabilities", "arch", "entry")
+    return tuple(
+        Image(**{**row, **{name: row[name] and tuple(row[name]) for name in lists}}) for row in content["images"]
+    )
 
 
 def image_of(plan: Plan) -> Image | None:
@@ -108,11 +110,6 @@ def _in_table(version: str, vendor: str, capability: str | None, arch: str) -> I
         if row.version == version and row.vendor == vendor and fits and arch in row.arch:
             return row
     return None
-
-
-def _row(row: JsonObject) -> Image:
-    lists = {name: tuple(row[name]) for name in ("capabilities", "arch", "entry") if row[name] is not None}
-    return Image(**{**row, **lists})
 
 
 def _capability(plan: Plan) -> str | None:

@@ -56,7 +56,10 @@ def export(job: Job) -> Artifact:
     pod = pod_of(job)
     several = job.nodes > 1
     leader, worker = ({**labels(job), "role": role} for role in ("leader", "worker"))
-    workload = leader_worker_set(job, pod, metadata(job), leader, worker) if several else _deployment(job, pod)
+    if several:
+        workload = leader_worker_set(job, pod, metadata(job), leader, worker)
+    else:
+        workload = manifest("deployment", metadata=metadata(job), labels=labels(job), pod=serving(job, pod))
     documents = [*claim(job, shared=several), workload, service(job)]
     text = commented(job.header("k8s", *_more(job))) + documents_text(job, documents)
     return Artifact(text, tuple(findings(job)))
@@ -67,10 +70,6 @@ def documents_text(job: Job, documents: Sequence[JsonObject]) -> str:
     namespace = _settings(job).namespace
     inside = {"namespace": namespace} if namespace else {}
     return yaml_text([{**each, "metadata": {**each["metadata"], **inside}} for each in documents])
-
-
-def _deployment(job: Job, pod: dict[str, object]) -> JsonDict:
-    return manifest("deployment", metadata=metadata(job), labels=labels(job), pod=serving(job, pod))
 
 
 def leader_worker_set(
@@ -98,12 +97,12 @@ def claim(job: Job, *, shared: bool) -> list[JsonDict]:
         return []
     settings, access = _settings(job), "ReadWriteMany" if shared else "ReadWriteOnce"
     size: int = settings.cache_gib or _weights_gib(job)
-    named = {"name": _cache_name(job), "labels": labels(job), "storage_class": settings.storage_class or None}
+    named = {"name": f"{job.name}-cache", "labels": labels(job), "storage_class": settings.storage_class or None}
     return [manifest("claim", **named, access=access, size=size)]
 
 
 def pod_of(job: Job) -> JsonDict:
-    cache = {"name": "cache", "persistentVolumeClaim": {"claimName": _cache_name(job)}}
+    cache = {"name": "cache", "persistentVolumeClaim": {"claimName": f"{job.name}-cache"}}
     volumes: list[JsonDict] = [] if job.is_local_model else [cache]
     mounts: list[JsonDict] = [] if job.is_local_model else [{"name": "cache", "mountPath": job.cache}]
     for number, mount in enumerate(job.mounts):
@@ -237,10 +236,6 @@ def metadata(job: Job) -> JsonDict:
 
 def labels(job: Job) -> dict[str, str]:
     return {"app.kubernetes.io/name": "sglang", "app.kubernetes.io/instance": job.name}
-
-
-def _cache_name(job: Job) -> str:
-    return f"{job.name}-cache"
 
 
 def _weights_gib(job: Job) -> int:

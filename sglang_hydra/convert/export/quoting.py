@@ -73,14 +73,9 @@ def kubernetes(word: Word) -> str:
     return _EXPANDED_BY_KUBERNETES.sub(lambda found: found[0] * 2, word)
 
 
-def comment(text: str) -> str:
-    """Makes ``text`` fit one line of a comment."""
-    return printable(text)
-
-
 def commented(lines: Iterable[str]) -> str:
     """Writes lines of a comment for bash and YAML."""
-    return "".join(f"# {comment(line)}".rstrip() + "\n" for line in lines)
+    return "".join(f"# {printable(line)}".rstrip() + "\n" for line in lines)
 
 
 def bash_lines(words: Sequence[Word], indent: str = "  ") -> str:

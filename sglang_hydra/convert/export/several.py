@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
@@ -44,20 +45,15 @@ _ROUTER_EACH_S = 10
 _NODE_URL = re.compile(rf"http://({NODE}\d+)(:\d+)")
 
 
-@dataclass(frozen=True)
-class Member:
-    """One server of a topology: one container, or one per node."""
+class Member(NamedTuple):
+    """One server of a topology, with its job: one container, or one per node."""
 
-    role: str
-    index: int
+    server: Server
     job: Job
-    gpus: tuple[int, ...]
-    nodes: tuple[int, ...] = (0,)
-    head_port: int | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.role}-{self.index}"
+        return f"{self.server.role}-{self.server.index}"
 
     @property
     def bootstrap_port(self) -> int:
@@ -79,10 +75,7 @@ def export_topology(format: str, topology: Topology, overrides: Sequence[str]) -
 
 
 def members_of(topology: Topology) -> list[Member]:
-    return [
-        Member(server.role, server.index, job_of(_alone(server.plan), ()), server.gpus, server.nodes, server.head_port)
-        for server in topology.servers
-    ]
+    return [Member(server, job_of(_alone(server.plan), ())) for server in topology.servers]
 
 
 def _alone(plan: Plan) -> Plan:
@@ -111,19 +104,19 @@ def _compose(topology: Topology, overrides: Sequence[str]) -> Artifact:
 
 
 def _service(member: Member) -> JsonDict:
-    service = compose.service(member.job, member.gpus, published=False)
-    if member.gpus and member.job.plan.gpu.vendor == "amd":
+    service = compose.service(member.job, member.server.gpus, published=False)
+    if member.server.gpus and member.job.plan.gpu.vendor == "amd":
         # All servers get the devices; the runtime shows each one its own.
-        service["environment"]["HIP_VISIBLE_DEVICES"] = ",".join(map(str, member.gpus))
+        service["environment"]["HIP_VISIBLE_DEVICES"] = ",".join(map(str, member.server.gpus))
     return service
 
 
 def _service_on_nodes(member: Member) -> dict[str, object]:
     """Returns the service of one server, or of a rank. Its profiles name the nodes that start it."""
-    meeting = Variable(f"{NODE}{member.nodes[0]}", f":{member.head_port}")
+    meeting = Variable(f"{NODE}{member.server.nodes[0]}", f":{member.server.head_port}")
     flags = member.job.flags(contained=True, meeting=meeting)
-    own = compose.service(member.job, member.gpus, published=False, flags=flags, host_network=True)
-    return {**own, "profiles": [f"node{node}" for node in member.nodes]}
+    own = compose.service(member.job, member.server.gpus, published=False, flags=flags, host_network=True)
+    return {**own, "profiles": [f"node{node}" for node in member.server.nodes]}
 
 
 def _start_lines(topology: Topology) -> list[str]:
@@ -141,7 +134,7 @@ def _start_lines(topology: Topology) -> list[str]:
 
 
 def _node_host(member: Member) -> str:
-    return f"{NODE}{member.nodes[0]}"
+    return f"{NODE}{member.server.nodes[0]}"
 
 
 def located(word: str) -> Word:
@@ -172,12 +165,14 @@ def _kubernetes(topology: Topology, overrides: Sequence[str]) -> Artifact:
     first = members[0].job
     require_container_vendor(first)
     k8s.check_settings(first)
-    roles = {member.role: [other for other in members if other.role == member.role] for member in members}
+    roles: dict[str, list[Member]] = {}
+    for member in members:
+        roles.setdefault(member.server.role, []).append(member)
     documents = k8s.claim(first, shared=len(members) > 1)
     for role, servers in roles.items():
         documents += _stateful_set(role, servers)
     # All pods of a StatefulSet have the command of the role's first server.
-    alike = [replace(member, job=roles[member.role][0].job) for member in members]
+    alike = [member._replace(job=roles[member.server.role][0].job) for member in members]
     documents += _router_deployment(topology, first, _router_words(topology, alike, _pod_host))
     reach = "The router is reached through the Service of the same name, its servers by the router."
     needs = [k8s.NEEDS_GROUPS + "."] if any(member.job.nodes > 1 for member in members) else []
@@ -188,8 +183,8 @@ def _kubernetes(topology: Topology, overrides: Sequence[str]) -> Artifact:
 
 def _pod_host(member: Member) -> str:
     """Returns the DNS name of a pod in a StatefulSet: its own name, then its Service's."""
-    name = _set_name(member.job, member.role)
-    return f"{name}-{member.index}.{name}"
+    name = _set_name(member.job, member.server.role)
+    return f"{name}-{member.server.index}.{name}"
 
 
 def _set_name(job: Job, role: str) -> str:
@@ -243,8 +238,8 @@ def router_flags(topology: Topology, members: Sequence[Member], host: Callable[[
     urls = [(member, f"http://{host(member)}:{member.job.port}") for member in members]
     if topology.name != PD:
         return router.argv([url for _, url in urls])
-    prefill = [(url, member.bootstrap_port) for member, url in urls if member.role == PREFILL]
-    return router.argv([url for member, url in urls if member.role == DECODE], prefill)
+    prefill = [(url, member.bootstrap_port) for member, url in urls if member.server.role == PREFILL]
+    return router.argv([url for member, url in urls if member.server.role == DECODE], prefill)
 
 
 def patient_router(topology: Topology) -> Router:

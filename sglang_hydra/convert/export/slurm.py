@@ -8,12 +8,7 @@ from sglang_hydra.convert.export.images import LAUNCH_SERVER
 from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job
 from sglang_hydra.convert.export.quoting import Variable, Word, bash, bash_lines, commented
 from sglang_hydra.convert.export.shell import PYTHON, environment, interpreter, key_program, server_words
-from sglang_hydra.planning.passing.slurm_options import (
-    container_command,
-    sbatch_settings,
-    slurm_findings,
-    srun_settings,
-)
+from sglang_hydra.planning.passing import slurm_options
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
@@ -34,7 +29,7 @@ def export(job: Job) -> Artifact:
     check_settings(job)
     port = job.head_port or f"$(({HEAD_PORT} + SLURM_JOB_ID % {_PORTS}))"
     parts = [
-        beginning(job, sbatch_settings(job.plan), job.header("slurm", "", SUBMIT, *handed_over(job))),
+        beginning(job, slurm_options.sbatch_settings(job.plan), job.header("slurm", "", SUBMIT, *handed_over(job))),
         _HEAD.format(port=port, http=job.port) if job.nodes > 1 else "",
         f"\n{step(job, Variable('head'))}\n",
     ]
@@ -73,7 +68,7 @@ def step(job: Job, meeting: Variable | None, words: Sequence[str] = ()) -> str:
 
 def check_settings(job: Job) -> None:
     """Raises ConfigError for settings that Slurm would misread."""
-    errors = list(slurm_findings(job.plan.nodes.launch, str(job.plan.values["model_path"])))
+    errors = list(slurm_options.slurm_findings(job.plan.nodes.launch, str(job.plan.values["model_path"])))
     if errors:
         raise ConfigError(*errors)
 
@@ -81,14 +76,14 @@ def check_settings(job: Job) -> None:
 def _srun_words(job: Job) -> list[str]:
     """Returns srun's own words; for several nodes also the shell that adds the rank."""
     mounts = [mount.path for mount in job.mounts]
-    words = ["--ntasks-per-node=1", "--kill-on-bad-exit=1", *map(bash, srun_settings(job.plan, mounts))]
+    words = ["--ntasks-per-node=1", "--kill-on-bad-exit=1", *map(bash, slurm_options.srun_settings(job.plan, mounts))]
     return [*words, "bash -c", _RANK] if job.nodes > 1 else words
 
 
 def _start_words(job: Job) -> Sequence[Word]:
     if job.plan.nodes.launch.slurm.container == "none":
         return server_words(job, PYTHON)
-    outside = container_command(job.plan, [mount.path for mount in job.mounts])
+    outside = slurm_options.container_command(job.plan, [mount.path for mount in job.mounts])
     if job.has_key:
         return [*outside, "python3", "-c", Variable("program")]
     return [*outside, *(job.image.entry if job.image else LAUNCH_SERVER)]

@@ -119,14 +119,8 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
     written = (*words_of(node.get("command")), *words_of(node.get("args")))
     words = [_with_references(word, environment, unknown) for word in written]
     # Variables used only inside the words have served their purpose.
-    every, environment = (
-        environment,
-        {
-            key: value
-            for key, value in environment.items()
-            if is_one_of("variables", key) or not any(f"$({key})" in word for word in written)
-        },
-    )
+    used = {key for key in environment if any(f"$({key})" in word for word in written)}
+    own = {key: value for key, value in environment.items() if key not in used or is_one_of("variables", key)}
     image = node.get("image")
     if isinstance(image, Mapping):  # a chart's values
         image = ":".join(str(image[key]) for key in ("repository", "tag") if key in image)
@@ -135,7 +129,7 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
     where = f"{place}, {pod.kind or 'container'} {name}".rstrip()
     mentions = (image, *pod.mentions)
     count = _gpus(node.get("resources"))
-    for launch in started(words, environment, where, image, has_program=bool(node.get("command"))):
+    for launch in started(words, own, where, image, has_program=bool(node.get("command"))):
         yield replace(
             launch,
             kind="kubernetes",
@@ -144,7 +138,7 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
             gpu_count=count,
             nodes=pod.nodes,
             model=pod.model,
-            variables={**every, **launch.variables},
+            variables={**environment, **launch.variables},
         )
 
 

@@ -17,6 +17,7 @@ from types import MappingProxyType
 import yaml
 
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.convert.importing import mappings
 from sglang_hydra.convert.importing.embedded_commands import fenced, is_dockerfile, launches_of_dockerfile, on_one_line
 from sglang_hydra.convert.importing.launches import (
     Launch,
@@ -28,14 +29,6 @@ from sglang_hydra.convert.importing.launches import (
     without_opened,
 )
 from sglang_hydra.convert.importing.manifests import launches_of_compose, launches_of_kubernetes
-from sglang_hydra.convert.importing.mappings import (
-    is_recipe,
-    launch_of_words,
-    launches_below_keys,
-    launches_of_config,
-    launches_of_frameworks,
-    launches_of_recipe,
-)
 from sglang_hydra.convert.importing.script import Script
 from sglang_hydra.planning.recorded.input_files import StartsNothing
 from sglang_hydra.run.diagnose.server_args import CUT, parse_server_args
@@ -43,7 +36,7 @@ from sglang_hydra.text.budget import OverBudget, check_items, check_size, cpu_li
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import Json, JsonObject
+from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 from sglang_hydra.text.words import program, short
 
 
@@ -273,10 +266,10 @@ def _of_document(document: Json, place: str) -> list[Launch]:
     readers: Iterable[tuple[bool, Callable[[JsonObject, str], list[Launch]]]] = (
         ("apiVersion" in document and "kind" in document, launches_of_kubernetes),
         ("services" in document, launches_of_compose),
-        (is_recipe(document), launches_of_recipe),
-        (True, launches_of_frameworks),
-        (True, launches_of_config),
-        (True, launches_below_keys),
+        (mappings.is_recipe(document), mappings.launches_of_recipe),
+        (True, mappings.launches_of_frameworks),
+        (True, mappings.launches_of_config),
+        (True, mappings.launches_below_keys),
         (True, launches_of_kubernetes),  # a pod's template, a chart's values: containers at any place
     )
     return next((found for fits, read in readers if fits and (found := read(document, place))), [])
@@ -285,7 +278,7 @@ def _of_document(document: Json, place: str) -> list[Launch]:
 def _of_list(document: Sequence[object], place: str) -> list[Launch]:
     """Reads a list of words, or a list of such lists and mappings, each one server."""
     if document and all(isinstance(item, str) for item in document):
-        launch = launch_of_words([str(item) for item in document], place)
+        launch = mappings.launch_of_words([str(item) for item in document], place)
         return [launch] if launch else []
     return [
         launch
@@ -334,18 +327,7 @@ def _nothing(source: Source) -> Finding:
     where = source.name or "the text"
     if not source.text.strip():
         return Finding("error", "IMP001", f"{where} is empty", hint=LOOKED_FOR)
-    message = f"{where} starts no SGLang server; looked for {LOOKED_FOR}"
-    hint = None
-    if '"sglang_hydra.plan/' in source.text:
-        hint = f"it is a plan of ours: {program()} plan lock={where}"
-    elif "--model-path" in source.text and ("op:" in source.text or "kind:" in source.text):
-        hint = f"it may be a patch: kubectl kustomize . | {program()} import -"
-    elif ("{{" in source.text and "}}" in source.text) or re.search(r"\bhelm (install|upgrade)\b", source.text):
-        hint = "it is a template: render it first (helm template . | " + program() + " import -)"
-    elif "sglang_router" in source.text:
-        hint = "import the commands of the router's workers; topology=replicas plans a router with its servers"
-    elif '"model_type"' in source.text or '"architectures"' in source.text:
-        hint = f"it is a model's config.json: {program()} plan model=FOLDER gpu=h100, with the folder that it lies in"
-    elif "vllm" in source.text:
-        hint = "it starts vLLM"
-    return Finding("error", "IMP001", message, hint=hint)
+    others = json_beside(__file__)["others"]
+    hint = next((row["hint"] for row in others if all(word in source.text for word in row["has"])), None)
+    said = hint.format(program=program(), where=where) if hint else None
+    return Finding("error", "IMP001", f"{where} starts no SGLang server; looked for {LOOKED_FOR}", hint=said)

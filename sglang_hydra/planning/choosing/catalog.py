@@ -15,6 +15,7 @@ from sglang_hydra.facts.gpu import GpuClass, GpuFacts
 from sglang_hydra.facts.stated_config import preset_facts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import by_identity
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer
@@ -78,21 +79,12 @@ def gpu_classes(composer: Composer, requests: Sequence[Request] = (), *, strict:
 
 def models(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Model]:
     """Returns the models with facts and a checkpoint of their own. ConfigError for a broken one if ``strict``."""
-    presets = composer.presets("model", requests, strict=strict)
-    if (known := _models.get(id(presets))) is None or known[0] is not presets:
-        known = presets, _models_of(presets)
-        if len(_models) >= _MOST_KEPT:
-            _models.clear()
-        _models[id(presets)] = known
-    return known[1]
+    return _models_of(composer.presets("model", requests, strict=strict))
 
 
-_MOST_KEPT = 16
-_models: dict[int, tuple[Sequence[Preset], list[Model]]] = {}
-"""The models of each list of presets, which a composer makes once."""
-
-
+@by_identity
 def _models_of(presets: Sequence[Preset]) -> list[Model]:
+    """Returns the models of a list of presets, which a composer makes once."""
     return [
         Model(
             preset.name,

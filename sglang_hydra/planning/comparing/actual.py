@@ -274,18 +274,21 @@ def kv_tokens(
     actual = info.get(_REPORTED)
     if not isinstance(actual, int) or isinstance(actual, bool):
         return None
-    if plan.gpu.device == "cpu" or plan.gpu.memory_mib is None:
-        return KvTokens(actual, note="there is no memory fit on the CPU" if plan.gpu.device == "cpu" else _no_fit(plan))
     found = plan.fit
     if found is None or found.kv_tokens is None or found.weights.total is None:
-        return KvTokens(actual, note=_no_fit(plan))
+        unknown = f"the fit does not know {', '.join(found.unknown)}" if found and found.unknown else ""
+        on_cpu = "there is no memory fit on the CPU" if plan.gpu.device == "cpu" else ""
+        return KvTokens(actual, note=on_cpu or unknown or "there is no memory fit to compare with")
     low, high = _error_bar(found, plan.values.get("max_total_tokens"))
     planned = found.kv_tokens
     if low <= actual <= high:
         return KvTokens(actual, planned, low, high)
     reasons = "; ".join(_reasons(plan, found, info, differences, version, machine, actual)) or "the reason is not known"
     message = f"the KV cache has {actual:,} tokens, and the fit predicted {planned:,} ({low:,} to {high:,}): {reasons}"
-    finding = Finding("warning", "ACT002", message, ("mem_fraction_static",), _hint(actual, planned))
+    hint = "gpu=auto plans for this machine's own memory"
+    if actual < planned:
+        hint = "nvidia-smi shows what else is on the GPU; mem_fraction_static and max_total_tokens size the pool"
+    finding = Finding("warning", "ACT002", message, ("mem_fraction_static",), hint)
     return KvTokens(actual, planned, low, high, finding=finding)
 
 
@@ -347,16 +350,3 @@ def _logged_weights(info: Mapping[str, object]) -> float | None:
     usage = state.get("memory_usage")
     weight = usage.get("weight") if isinstance(usage, Mapping) else None
     return float(weight) if isinstance(weight, (int, float)) and not isinstance(weight, bool) and weight > 0 else None
-
-
-def _no_fit(plan: Plan) -> str:
-    unknown = plan.fit.unknown if plan.fit is not None else ()
-    if unknown:
-        return f"the fit does not know {', '.join(unknown)}"
-    return "there is no memory fit to compare with"
-
-
-def _hint(actual: int, planned: int) -> str:
-    if actual < planned:
-        return "nvidia-smi shows what else is on the GPU; mem_fraction_static and max_total_tokens size the pool"
-    return "gpu=auto plans for this machine's own memory"

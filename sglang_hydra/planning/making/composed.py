@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
@@ -22,9 +21,6 @@ from sglang_hydra.rules.checks.launchable import run_plan_checks
 from sglang_hydra.rules.resolution import Resolution
 from sglang_hydra.text.budget import FINDINGS
 from sglang_hydra.text.findings import Finding
-
-if TYPE_CHECKING:
-    pass
 
 _PUBLISHED = ("gpu", "model", "gpu_model", "recipe")
 

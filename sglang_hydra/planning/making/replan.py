@@ -117,7 +117,7 @@ def typed_in_place(composer: Composer, requests: Sequence[Request], words: Seque
     """Returns ``requests`` with each of these overrides in place of the typed one for its key, others at the end;
     ``~KEY`` removes those of a key."""
     requests = without(requests, {word[1:] for word in words if word.startswith("~")})
-    left = {_name(word): word for word in words if not word.startswith("~")}
+    left = {named_by(word).partition("@")[0]: word for word in words if not word.startswith("~")}
     if composer.hydra_syntax:
         groups = composer.groups()
         typed = [Request(word, "a hint", key=None if name in groups else name) for name, word in left.items()]
@@ -152,7 +152,3 @@ def as_app_types_it(composer: Composer, finding: Finding) -> Finding:
 def key_of(request: Request) -> str:
     """Returns the key that a request sets, or the group whose option it chooses."""
     return request.name.partition("@")[0]
-
-
-def _name(word: str) -> str:
-    return named_by(word).partition("@")[0]

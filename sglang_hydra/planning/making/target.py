@@ -85,6 +85,7 @@ def find_target(
     environment, for_rules = _planned_environment(composition, engine.name)
     inherited = _sglang_variables(recorded.inherited if recorded else env)
     release = engine.version if engine.name == "sglang" else SPECIFIED_VERSION
+    used = ("engine.", "topology.") if has_several_servers(composition.nodes) else "engine."
     return Target(
         composition=composition,
         hardware=hardware,
@@ -93,7 +94,7 @@ def find_target(
         model_findings=model_findings,
         environment=environment,
         inherited=inherited,
-        programs=_used_programs(composition),
+        programs={key: named for key, named in composition.programs.items() if key.startswith(used)},
         is_open=nobody_decides,
     )
 
@@ -111,12 +112,6 @@ def _facts_of_models(
     access = hub_access(named, of_app=composition.of_app)
     model, of_draft = with_draft(model, composition.intent, composer.model_presets(requests), env, access)
     return model, [*findings, *of_draft]
-
-
-def _used_programs(composition: Composition) -> dict[str, Named]:
-    """Returns the interpreters that the configuration names, without a topology's for a single server."""
-    several = has_several_servers(composition.nodes)
-    return {key: named for key, named in composition.programs.items() if several or not key.startswith("topology.")}
 
 
 def _planned_environment(composition: Composition, engine: str) -> tuple[dict[str, str], dict[str, str]]:

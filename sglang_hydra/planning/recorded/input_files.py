@@ -30,6 +30,7 @@ from sglang_hydra.text.words import short
 _SUFFIXES = (".yaml", ".yml", ".json")
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
 _OF_YAML = ("defaults", "hydra", "recipe", "experiment")
+_OURS = {*EVERY, *NODES, *_OF_YAML}
 _GROUPS = {*NODES} - {"model"}
 """Keys that no file of flags has: --model is one of SGLang's."""
 _VALUES_OF_A_CHART = re.compile(r".*values.*\.ya?ml")
@@ -139,9 +140,8 @@ def is_ours(file: Path, content: str) -> bool:
         return is_record(content) or _is_json_experiment(content)
     if file.suffix not in _SUFFIXES or _OF_A_FRAMEWORK.search(content):
         return False
-    try:
-        loaded = load_yaml(content, "manifest")
-    except (yaml.YAMLError, ValueError):
+    loaded = _loaded(content)
+    if isinstance(loaded, Exception):
         # Several documents or a template are a manifest; for other invalid YAML our reader reports the place.
         return not _MANIFEST.search(content)
     if isinstance(loaded, list):  # a mapping with a dash before each line
@@ -149,16 +149,21 @@ def is_ours(file: Path, content: str) -> bool:
     if not isinstance(loaded, Mapping):
         return not isinstance(loaded, str)
     keys = {str(key) for key in _arguments_in(loaded)}
-    ours = keys & {*EVERY, *NODES, *_OF_YAML}
+    ours = keys & _OURS
     if "defaults" in keys or keys == ours:
         return True
-    if (
-        {"apiVersion", "kind"} <= keys
-        or keys & {"services", "backend"}
-        or (any("-" in key for key in keys) and not keys & _GROUPS)
-    ):
+    dashed = any("-" in key for key in keys) and not keys & _GROUPS
+    if {"apiVersion", "kind"} <= keys or keys & {"services", "backend"} or dashed:
         return False
     return file.absolute().parent.name in NODES or len(keys) - len(ours) <= len(ours)
+
+
+def _loaded(content: str) -> object:
+    """Returns the value of YAML, or the error of reading it."""
+    try:
+        return load_yaml(content, "manifest")
+    except (yaml.YAMLError, ValueError) as failure:
+        return failure
 
 
 def _arguments_in(loaded: Mapping[object, object]) -> Iterable[object]:
@@ -171,7 +176,7 @@ def _key_too_many(loaded: Mapping[object, object]) -> str | None:
     """Returns the only key of a file under which all of our keys are (``server: {model_path: x, tp_size: 4}``), or
     None."""
     key, below = next(iter(loaded.items())) if len(loaded) == 1 else (None, None)
-    keys = set(below) if isinstance(below, Mapping) and key not in {*NODES, *EVERY, *_OF_YAML} else set()
+    keys = set(below) if isinstance(below, Mapping) and key not in _OURS else set()
     return str(key) if keys & {"model", "model_path"} and keys <= {*EVERY, *NODES} else None
 
 
@@ -179,25 +184,17 @@ def is_experiment(file: Path, content: str) -> bool:
     """Returns whether a file is ours and sets our groups or has a defaults list, unlike any file of flags."""
     if not is_ours(file, content) or is_record(content):
         return False
-    loaded = load_yaml(content, "manifest")
-    keys = {str(key) for key in _arguments_in(loaded)} if isinstance(loaded, Mapping) else set()
-    return bool(keys & {*_GROUPS, *_OF_YAML})
+    loaded = _loaded(content)
+    return isinstance(loaded, Mapping) and bool({*map(str, _arguments_in(loaded))} & {*_GROUPS, *_OF_YAML})
 
 
 def _is_of_another_tool(content: str) -> bool:
     """Returns whether YAML has none of our keys and nested keys, which no experiment has, even a mistyped one."""
-    try:
-        loaded = load_yaml(content, "manifest")
-    except (yaml.YAMLError, ValueError):
+    loaded = _loaded(content)
+    if not isinstance(loaded, Mapping) or {*map(str, loaded)} & _OURS:
         return False
-    is_ours = isinstance(loaded, Mapping) and {str(key) for key in loaded} & {*EVERY, *NODES, *_OF_YAML}
-    if not isinstance(loaded, Mapping) or is_ours:
-        return False
-    return any(isinstance(item, Mapping) for value in loaded.values() for item in (value, *_items(value)))
-
-
-def _items(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()
+    below = [item for value in loaded.values() for item in (value, *(value if isinstance(value, list) else ()))]
+    return any(isinstance(item, Mapping) for item in below)
 
 
 def is_record(content: str) -> bool:
@@ -212,7 +209,7 @@ def _is_json_experiment(content: str) -> bool:
     except (ValueError, RecursionError):
         return False
     keys = set(loaded) if isinstance(loaded, dict) else set()
-    return bool(keys & set(NODES)) and keys <= {*EVERY, *NODES, *_OF_YAML}
+    return bool(keys & set(NODES)) and keys <= _OURS
 
 
 def read_document(file: Path) -> Document:

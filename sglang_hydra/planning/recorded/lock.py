@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer, Composition
     from sglang_hydra.planning.making.gpu_class import Hardware
     from sglang_hydra.planning.plan import Plan
-    from sglang_hydra.planning.recorded.saved import SavedPlan
 
 LAYER = "lock"
 _ONE_SERVER = (None, "single")

@@ -79,15 +79,12 @@ class SavedPlan(NamedTuple):
                 source=f"{model['source']} (as {self.name} has it)",
                 revision=model["revision"],
                 unknown=tuple(model["unknown"]),
-                draft=None if draft is None else _draft_of(draft),
+                draft=draft
+                and ModelFacts(draft["config"], source=str(draft["source"])).with_details(draft.get("details", {})),
             ).with_details(model.get("details", {})),
             seed=self.values["random_seed"] if self.record["seed_drawn"] else None,
             inherited=dict(self.record["inherited"]),
         )
-
-
-def _draft_of(record: JsonObject) -> ModelFacts:
-    return ModelFacts(record["config"], source=str(record["source"])).with_details(record.get("details", {}))
 
 
 def read_plan(path: Path) -> SavedPlan:

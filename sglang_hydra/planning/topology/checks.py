@@ -36,8 +36,7 @@ def together(name: str, servers: Sequence[Server], router: Router, common: Plan)
         kinds = {server.role: server.plan for server in reversed(servers)}
         prefill, decode = kinds[PREFILL], kinds[DECODE]
         findings += _tp(prefill.layout, decode.layout)
-        for check in (_transfer, _kv_layout, _same_model):
-            findings += check(prefill.values, decode.values)
+        findings += _equal_values(prefill.values, decode.values)
         if not at_least(common.engine.version, _FIRST_TO_FOLLOW):
             findings += _round_robin(prefill, decode)
         findings += _decode_pipeline(prefill.layout, decode.layout, common.engine.version)
@@ -204,24 +203,23 @@ def _decode_pipeline(prefill: Layout, decode: Layout, release: str) -> Iterator[
     yield Finding("error", "TOP008", message, (key,), [f"{key}={size}" for size in sizes])
 
 
-def _transfer(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
-    name = "disaggregation_transfer_backend"
+def _equal_values(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
+    """Yields findings on values that both roles must share. Pages are copied unchanged, so their size in tokens and
+    bytes must be equal; a KV cache belongs to one model with one draft."""
+    name, is_auto = "disaggregation_transfer_backend", prefill["kv_cache_dtype"] == decode["kv_cache_dtype"] == "auto"
     if prefill[name] != decode[name]:
         message = f"prefill servers send with {prefill[name]}, and decode servers receive with {decode[name]}"
         yield Finding("error", "TOP009", message, (role_key(DECODE, name),), f"{name}={prefill[name]} for both")
-
-
-def _kv_layout(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
-    """Yields the finding on pages: they are copied unchanged, so their size in tokens and bytes must be equal."""
-    names = ["page_size", "kv_cache_dtype"]
-    if prefill["kv_cache_dtype"] == decode["kv_cache_dtype"] == "auto":
-        names.append("dtype")
-    for name in names:
-        if prefill[name] != decode[name]:
-            message = f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers: "
-            message += "the KV cache of one cannot be read by the other"
-            hint = f"{role_key('decode', name)}={prefill[name]}"
-            yield Finding("error", "TOP010", message, (role_key(DECODE, name), role_key(PREFILL, name)), hint)
+    pages = ("page_size", "kv_cache_dtype", *["dtype"] * is_auto)
+    for name in (*pages, "model_path", "speculative_algorithm", "speculative_draft_model_path"):
+        if prefill[name] == decode[name]:
+            continue
+        key, message = role_key(DECODE, name), f"{name} is {prefill[name]} on prefill servers and {decode[name]} on"
+        if name in pages:
+            message += " decode servers: the KV cache of one cannot be read by the other"
+            yield Finding("error", "TOP010", message, (key, role_key(PREFILL, name)), f"{key}={prefill[name]}")
+        else:
+            yield Finding("warning", "TOP012", f"{message} decode servers", (key,), f"the same {name} for both")
 
 
 # From this release on a prefill server's "auto" pairs the ranks, and decode servers ask for the rank of a request.
@@ -242,14 +240,6 @@ def _round_robin(prefill: Plan, decode: Plan) -> Iterator[Finding]:
     )
     key = role_key(PREFILL, name)
     yield Finding("error", "TOP011", message, (key,), f"{key}={ROUND_ROBIN}")
-
-
-def _same_model(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
-    """Yields the finding on different models: a KV cache belongs to one model with one draft."""
-    for name in ("model_path", "speculative_algorithm", "speculative_draft_model_path"):
-        if prefill[name] != decode[name]:
-            message = f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers"
-            yield Finding("warning", "TOP012", message, (role_key(DECODE, name),), f"the same {name} for both")
 
 
 def _key(server: Server, name: str) -> str:

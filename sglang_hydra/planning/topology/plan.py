@@ -46,7 +46,8 @@ def plan_topology(
         roles = roles_of(common, requests)
         kinds = {role.name: planned(*role.requests) if role.requests else common for role in roles}
         node = common.nodes.topology.router
-        host, port = _address(common)
+        host = str(common.values["host"] if node.host is None else node.host)
+        port = int(common.values["port"] if node.port is None else node.port)
         floor = Floor([port, *([] if node.prometheus_port is None else [node.prometheus_port])], is_free)
         nodes, count = nodes_of_servers(common, roles, kinds)
         places = _places(floor, roles, kinds, port, nodes)
@@ -83,13 +84,6 @@ def _with_router(common: Plan, servers: tuple[Server, ...], nodes: int, host: st
         together=tuple(finding for finding in findings if finding.id not in ignore),
         ignored=tuple(finding for finding in findings if finding.id in ignore),
     )
-
-
-def _address(common: Plan) -> tuple[str, int]:
-    node = common.nodes.topology.router
-    host = common.values["host"] if node.host is None else node.host
-    port = common.values["port"] if node.port is None else node.port
-    return str(host), int(port)
 
 
 def _places(

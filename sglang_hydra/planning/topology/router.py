@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sglang_hydra.arguments.tables.order import at_least, release_key
 from sglang_hydra.compose.settings.topology import RouterNode
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import JsonDict, JsonObject
+from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 from sglang_hydra.text.words import nearest
 
 PACKAGE = "sglang-router"
@@ -90,8 +90,7 @@ class Router:
 
 @functools.cache
 def _record() -> JsonDict:
-    record: dict[str, object] = json.loads(Path(__file__).with_name("router_releases.json").read_text(encoding="utf-8"))
-    return record
+    return dict(json_beside(str(Path(__file__).with_name("router_releases"))))
 
 
 @functools.cache
@@ -170,7 +169,7 @@ def find_router(python: str | None, engine_python: str | None) -> tuple[str | No
     for candidate in [python] if python else dict.fromkeys((engine_python, None)):
         version = installed(candidate).versions.get(PACKAGE)
         if version is not None:
-            return _path_of(candidate), version
+            return candidate or sys.executable, version
     return python or engine_python, None
 
 
@@ -185,18 +184,12 @@ def absent(router: Router) -> Finding | None:
         hint = "topology.router.python=/venv/bin/python", "leave it out for the engine's, else this program's"
         return Finding("error", "TOP015", message, ("topology.router.python",), hint)
     whose = f"the environment of {router.python}" if router.python else "this environment"
-    hints = [router.install_line(router.python or _path_of(None))]
+    python = router.python or sys.executable
+    hints = [router.install_line(python)]
     if not at_least(router.belongs or router.release, FIRST_FOR_EVERY_PYTHON):
-        newest = f"{router.python or _path_of(None)} -m pip install {PACKAGE}=={newest_release()}"
-        hints.append(f"{newest}, which every Python and platform has")
+        hints.append(f"{python} -m pip install {PACKAGE}=={newest_release()}, which every Python and platform has")
     message = f"{whose} has no package {PACKAGE}, which routes requests to the servers"
     return Finding("error", "TOP015", message, ("topology.router.python",), hints)
-
-
-def _path_of(python: str | None) -> str | None:
-    import sys
-
-    return python or sys.executable
 
 
 def _misfits(asked: Mapping[str, object], node: RouterNode, release: str, pd: bool) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.verdict import Verdict, verdict_on
-from sglang_hydra.text.json_types import EMPTY, Json, JsonDict, plain, value_at
+from sglang_hydra.text.json_types import EMPTY, Json, JsonDict, json_beside, plain, value_at
 from sglang_hydra.text.words import without_secret_forms
 
 if TYPE_CHECKING:
@@ -37,19 +37,7 @@ READ = ("sglang_hydra.plan/1", "sglang_hydra.plan/2", SCHEMA)
 that 0.5.2 lacks under ``extra``."""
 
 _FLOATS = frozenset(name for name, field in EVERY.items() if field.kind == "float")
-NOT_IDENTITY = frozenset(
-    (
-        *("host", "port", "nccl_port", "dist_init_addr", "node_rank", "base_gpu_id", "disaggregation_bootstrap_port"),
-        *("api_key", "log_level", "log_level_http", "log_requests", "log_requests_level", "crash_dump_folder"),
-        *("download_dir", "file_storage_path", "show_time_cost"),
-        # of later releases
-        *("admin_api_key", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_keyfile_password", "enable_ssl_refresh"),
-        *("grpc_port", "smg_http_sidecar_port", "gated_launch_port", "encoder_bootstrap_port"),
-        *("engine_info_bootstrap_port", "log_requests_format", "log_requests_target", "otlp_traces_endpoint"),
-        *("uvicorn_access_log_exclude_prefixes", "export_metrics_to_file", "export_metrics_to_file_dir"),
-        *("extra_metric_labels", "spec_trace_dir", "fastapi_root_path"),
-    )
-)
+NOT_IDENTITY = frozenset(" ".join(json_beside(__file__)["not_identity"].values()).split())
 """Arguments that decide where a server runs or what it logs, not what it computes."""
 
 

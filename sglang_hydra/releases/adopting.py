@@ -27,7 +27,7 @@ from sglang_hydra.releases import wheels
 from sglang_hydra.releases.case import Case
 from sglang_hydra.releases.process import Child, ChildFailed
 from sglang_hydra.releases.records import Record, pinned_file
-from sglang_hydra.releases.release import PLAIN_MACHINE, TINY
+from sglang_hydra.releases.release import LATENT, MACHINES, TINY
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict, JsonObject
@@ -36,21 +36,7 @@ from sglang_hydra.text.whole_file import write_whole
 _NAMED = re.compile(r"sglang\.srt\.(?:layers|distributed)[\w.]*")
 _PLACE = re.compile(r" \([\w/.-]+:\d+\)$")
 _MOST_TURNS = 12
-_LATENT: Mapping[str, object] = {
-    **TINY, "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "kv_lora_rank": 16,
-    "q_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 8,
-    "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 1,
-    "n_group": 1, "topk_group": 1, "quantization_config": {
-        "quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [128, 128]},
-}  # fmt: skip
 _LINES = ((), ("--tp", "8", "--dp", "8", "--enable-dp-attention"), ("--speculative-algorithm", "EAGLE"))
-_MACHINES: tuple[Mapping[str, object], ...] = (
-    PLAIN_MACHINE,
-    {**PLAIN_MACHINE, "name": "NVIDIA B200", "capability": [10, 0], "memory_mib": 183359},
-    {**PLAIN_MACHINE, "name": "NVIDIA A100-SXM4-80GB", "capability": [8, 0], "memory_mib": 81920},
-    {**PLAIN_MACHINE, "name": "AMD Instinct MI300X", "device": "hip", "capability": [9, 4], "memory_mib": 196592,
-     "flashinfer": False, "triton_kernels": False},
-)  # fmt: skip
 
 
 def adopt(record: Record) -> tuple[Record, Mapping[str, object]]:
@@ -93,7 +79,7 @@ def _asked(record: Record) -> tuple[JsonObject, list[str]]:
     places = [place for wheel in record.wheels if (place := wheels.place_of(wheel)) is not None]
     table: JsonObject = {}
     questions: list[str] = []
-    for facts in _MACHINES:
+    for facts in MACHINES:
         child = Child(record, places, facts)
         try:
             if not table:
@@ -111,7 +97,7 @@ def _asked(record: Record) -> tuple[JsonObject, list[str]]:
 
 
 def _cases(facts: Mapping[str, object]) -> Iterator[Case]:
-    for config in (TINY, _LATENT):
+    for config in (TINY, LATENT):
         for line in _LINES:
             yield Case(("--model-path", "tiny", "--random-seed", "42", *line), facts, {"tiny": config})
 

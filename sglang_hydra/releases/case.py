@@ -17,20 +17,17 @@ from sglang_hydra.facts.host import host_facts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.file_text import read_text
-from sglang_hydra.text.json_types import EMPTY, JsonDict, JsonObject, by_identity, plain
+from sglang_hydra.text.json_types import EMPTY, JsonDict, JsonObject, by_identity, json_beside, plain
 
-ASSUMED: Mapping[str, object] = {
-    "driver": "595.58.03", "cudnn": 91600, "nvml": False, "hip": "6.4", "processor": "x86_64", "amx": True,
-    "numa_nodes": 1, "cores_per_node": 32, "hostname": "localhost",
-}  # fmt: skip
+_TABLE: JsonObject = json_beside(__file__)
+ASSUMED: Mapping[str, object] = _TABLE["assumed"]
 """Facts for machines that declare none: the driver in the example of 0.5.23's own docstring, the cuDNN (9.16) that
 SGLang needs from 0.5.6 on, no NVML (which would report an NVLink fabric), HIP 6.4, and a host suited to SGLang's CPU
 engine. An answer names those that it used."""
 
-FACTS = (*ASSUMED, *("cuda", "host_memory_mib", "imex", "infiniband", "packages", "torch_cuda"))
+FACTS = (*ASSUMED, *_TABLE["declared"].split())
 """The facts of a machine that a person may declare; its preset has those of the GPU."""
 
-_DEVICES = {"nvidia": "cuda", "amd": "hip", "intel": "xpu", "habana": "hpu", "huawei": "npu"}
 _CUDA = "12.8"
 
 
@@ -57,7 +54,9 @@ def machine_facts(
     """Returns the machine of a case. ``environment`` has the variables that the server would find, ``cuda`` is the
     version for which its torch is built, ``more`` has further facts: ``driver``, ``cudnn``, ``infiniband`` (a list of
     devices), ``packages`` (name to version, None for absent), ``hip``, ``processor``, ``seed``."""
-    device = "none" if gpu.device is None else "cpu" if gpu.device == "cpu" else _DEVICES.get(gpu.vendor, "none")
+    device = (
+        "none" if gpu.device is None else "cpu" if gpu.device == "cpu" else _TABLE["devices"].get(gpu.vendor, "none")
+    )
     capability = gpu.compute_capability
     return {
         "device": device,

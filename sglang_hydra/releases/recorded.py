@@ -26,14 +26,9 @@ FOLDER = Path(__file__).with_name("recorded_answers")
 _GZIP = 16 + zlib.MAX_WBITS
 _CHUNK = 1 << 14
 RESOLVED = FOLDER / "resolved_fields.json"
-ALONE: Mapping[str, tuple[str, type]] = {
-    "--host": ("host", str),
-    "--port": ("port", int),
-    "--enable-metrics": ("enable_metrics", bool),
-    "--stream-interval": ("stream_interval", int),
-    "--decode-log-interval": ("decode_log_interval", int),
-    "--random-seed": ("random_seed", int),
-}
+_NUMBERS = ("port", "stream_interval", "decode_log_interval", "random_seed")
+_KINDS: Mapping[str, type] = {**dict.fromkeys(_NUMBERS, int), "host": str, "enable_metrics": bool}
+ALONE = {f"--{name.replace('_', '-')}": (name, kind) for name, kind in _KINDS.items()}
 """Flags of the newest release that change only their own value, and refuse nothing: its answer without them holds. A
 test asks its wheel."""
 

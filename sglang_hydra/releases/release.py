@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from sglang_hydra.releases.records import Record, nearest_record, not_recorded, 
 from sglang_hydra.rules.answer import Answer, answer_of
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import JsonDict, JsonObject
+from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 
 _MIB = 1 << 20
 
@@ -80,15 +80,12 @@ def prepare(version: str) -> None:
         raise MachineError(Finding("error", "REL005", message)) from failure
 
 
-PLAIN_MACHINE: JsonObject = {
-    "device": "cuda", "memory_mib": 81559, "capability": [9, 0], "count": 8, "name": "NVIDIA H100", "flashinfer": True,
-    "triton_kernels": True, "cuda": "12.8", "environment": {}, "seed": 42, "assumed": dict(ASSUMED),
-}  # fmt: skip
-TINY: Mapping[str, object] = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
-    "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 4, "vocab_size": 256,
-    "max_position_embeddings": 2048, "torch_dtype": "bfloat16",
-}  # fmt: skip
+_TABLE: JsonObject = json_beside(__file__)
+PLAIN_MACHINE: JsonObject = {**_TABLE["machine"], "assumed": dict(ASSUMED)}
+TINY: JsonObject = _TABLE["tiny"]
+LATENT: JsonObject = {**TINY, **_TABLE["latent"]}
+MACHINES: Sequence[JsonObject] = [PLAIN_MACHINE, *({**PLAIN_MACHINE, **other} for other in _TABLE["machines"])]
+"""Two small models, and four kinds of machine: for a first run, and for what a new release asks."""
 
 
 def _recorded(version: str) -> Record:

@@ -103,12 +103,10 @@ def fetch(record: Record, progress: Progress = lambda line: None, *, wait_s: flo
         with _scratch(target) as scratch, _written(wanted[0]), growing(scratch, size, f"SGLang {record.version}"):
             found = fetch_parts(wanted, read_files(), scratch, begun, wait_s)
             for wheel in wanted:
-                if wheel in found:
-                    _unpack(found[wheel], wheel, target, scratch, is_whole=is_one_of(found[wheel], wheel))
-                    continue
-                progress(f"fetching {wheel.name} {wheel.version} whole, {wheel.size / _MIB:.1f} MiB, into {target}")
-                with tempfile.TemporaryDirectory(dir=scratch) as empty:
-                    _unpack(download(wheel, Path(empty)), wheel, target, scratch)
+                if wheel not in found:
+                    progress(f"fetching {wheel.name} {wheel.version} whole, {wheel.size / _MIB:.1f} MiB, into {target}")
+                file = found.get(wheel) or _whole(wheel, scratch)
+                _unpack(file, wheel, target, scratch, is_whole=wheel not in found or is_one_of(file, wheel))
     return tuple(place for wheel in record.wheels if (place := place_of(wheel)) is not None)
 
 
@@ -123,14 +121,15 @@ def complete(record: Record, names: Mapping[Path, Collection[str]], progress: Pr
         with _scratch(place.parent) as scratch, _written(wheel):
             progress(f"fetching {plural(len(wanted), 'more file')} of {wheel.name} {wheel.version}, into {place}")
             found = fetch_parts([wheel], wanted, scratch, lambda _: None)
-            with tempfile.TemporaryDirectory(dir=scratch) as empty:
-                file = found.get(wheel) or download(wheel, Path(empty))
-                for name, content in _members(file, wheel, wanted.__contains__):
-                    if content is None:
-                        continue
+            for name, content in _members(found.get(wheel) or _whole(wheel, scratch), wheel, wanted.__contains__):
+                if content is not None:
                     _put(scratch / "file", content)
                     (place / name).parent.mkdir(parents=True, exist_ok=True)
                     (scratch / "file").replace(place / name)
+
+
+def _whole(wheel: Wheel, scratch: Path) -> Path:
+    return download(wheel, Path(tempfile.mkdtemp(dir=scratch)))
 
 
 @functools.cache

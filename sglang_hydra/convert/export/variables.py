@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret
 from sglang_hydra.planning.passing.passed import KEY_VARIABLE
@@ -11,18 +12,7 @@ from sglang_hydra.planning.plan import Plan
 
 HUB_TOKEN = "HF_TOKEN"
 
-_WITH_KEY = """\
-import logging, os, runpy, sys
-key = os.environ.pop("VARIABLE")
-make = logging.getLogRecordFactory()
-def record(*about, **more):
-    made = make(*about, **more)
-    made.msg = str(made.msg).replace(key, "***").replace(repr(key)[1:-1], "***")
-    return made
-logging.setLogRecordFactory(record)
-sys.argv += ["--api-key=" + key]
-runpy.run_module("MODULE", run_name="__main__", alter_sys=True)
-"""
+_WITH_KEY = Path(__file__).with_name("with_key.txt").read_text(encoding="utf-8")
 
 
 def key_program(module: str) -> str:

@@ -11,22 +11,13 @@ from sglang_hydra.convert.importing.experiment import command_line, experiment_y
 from sglang_hydra.convert.importing.importer import Imported
 from sglang_hydra.convert.importing.launches import without_marks
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import JsonDict, plain
+from sglang_hydra.text.json_types import JsonDict, json_beside, plain
 from sglang_hydra.text.screen import Line, shown, text
 from sglang_hydra.text.words import plural
 
 SCHEMA = "sglang_hydra.import/1"
-_KINDS = {
-    "command": "a command",
-    "flags": "SGLang's flags",
-    "container": "a container",
-    "kubernetes": "a Kubernetes manifest",
-    "compose": "a Compose file",
-    "dockerfile": "a Dockerfile",
-    "srtctl": "a recipe of srtctl",
-    "config": "a file for SGLang's --config",
-    "log": "a server's log",
-}
+_KINDS = json_beside(__file__)
+"""The kinds of sources, in words."""
 
 
 def yaml_of(server: Imported) -> str:

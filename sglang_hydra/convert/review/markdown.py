@@ -5,7 +5,7 @@ GitHub cuts comments at 65536 characters, so the end counts the omitted parts.""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sglang_hydra.convert.review.judging import Review
 from sglang_hydra.planning.comparing.difference import Difference, plans_of
@@ -79,6 +79,15 @@ def _is_typed(item: Difference) -> bool:
     return any(reason != "default" and not reason[:6].rstrip("0123456789:").isupper() for reason in item.why)
 
 
+_TURNS: Mapping[tuple[bool | None, bool | None], str] = {
+    (None, True): "leads to an answer",
+    (True, None): "leaves it open",
+    (False, True): "fixes it",
+    (False, None): "fixes it",
+}
+"""What a change does to a verdict: before it, after it."""
+
+
 def _verdicts(before: Checked, after: Checked, word: Word) -> Iterator[str]:
     explained = False
     for role, plan in plans_of(after.made).items():
@@ -101,12 +110,8 @@ def _verdicts(before: Checked, after: Checked, word: Word) -> Iterator[str]:
             was = "it could be launched before" if before.launchable else f"before {_state(before)}"
             how = f"{was}, and SGLang would accept it and then fail"
         yield f"breaks it: {how} ({ids})"
-    elif after.launchable and before.launchable is None:
-        yield f"leads to an answer: {_state(after)}, and before {_state(before)}"
-    elif after.launchable is None and before.launchable:
-        yield f"leaves it open: {_state(after)}, and before {_state(before)}"
-    elif after.launchable is not False and before.launchable is False:
-        yield f"fixes it: {_state(after)}, and before {_state(before)}"
+    elif what := _TURNS.get((before.launchable, after.launchable)):
+        yield f"{what}: {_state(after)}, and before {_state(before)}"
     elif before.error_ids != after.error_ids and not explained:
         was, now = (", ".join(map(word, side.error_ids)) or "none" for side in (before, after))
         yield f"changes its errors from {was} to {now}"

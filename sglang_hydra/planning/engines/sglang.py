@@ -11,6 +11,7 @@ from sglang_hydra.facts.installed import installed
 from sglang_hydra.planning.engines.base import Availability, Command, EngineRequest, Machine
 from sglang_hydra.releases.provider import Provider
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import json_beside
 
 
 class SGLang:
@@ -20,19 +21,7 @@ class SGLang:
     health_timeout_s = 30.0
     used_fields: frozenset[str] | None = None
     # The log texts of 0.5.2 and 0.5.23; a graph may be for CUDA, the CPU or another device, for the model or its draft.
-    milestones: Mapping[str, str] = {
-        "server_args=": "reading its arguments",
-        "Init torch distributed begin": "joining its ranks",
-        "Init parallel begin": "joining its ranks",
-        "Load weight begin": "loading weights",
-        "Load weight end": "weights loaded",
-        "KV Cache is allocated": "KV cache allocated",
-        "Memory pool end": "KV cache allocated",
-        " graph begin": "capturing graphs",
-        " graph end": "graphs captured",
-        "Application startup complete": "warming up",
-        "The server is fired up": "answering",
-    }
+    milestones: Mapping[str, str] = json_beside(__file__)["milestones"]
 
     def available(self, python: str | None) -> Availability:
         packages = installed(python)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sglang_hydra.compose.schema import LaunchNode
 from sglang_hydra.compose.settings.launch import SlurmNode
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.words import nearest
 
 if TYPE_CHECKING:
@@ -23,21 +24,11 @@ _MEMORY = re.compile(r"\d+[KMGT]?", re.IGNORECASE)
 _OPTION = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 _MOUNT = re.compile(r"[^:,\s]+(:[^:,]+){0,2}")
 _TEXTS = ("account", "partition", "qos", "constraint", "walltime", "gpu_type", "mem")
-# Options of sbatch that would change the job, with our equivalent key, if there is one.
-_OF_ONE_VALUE = {
-    "cpus-per-task": "cpus",
-    "mem": "mem",
-    "time": "walltime",
-    **{name: name for name in ("partition", "account", "qos", "constraint")},
-}
-_OURS: Mapping[str, str | None] = {
-    **_OF_ONE_VALUE,
-    **dict.fromkeys(("gpus-per-node", "gpus", "gpus-per-task", "gres"), "gpus"),
-    "exclusive": "exclusive",
-    **dict.fromkeys(("nodes", "ntasks", "ntasks-per-node", "array", "output", "error", "open-mode", "signal")),
-    **dict.fromkeys(("requeue", "no-requeue", "wrap", "wait", "test-only", "parsable", "hold")),
-    **dict.fromkeys(("quiet", "help", "usage", "version")),  # these hide the job's number
-}
+_TABLE = json_beside(__file__)
+_OF_ONE_VALUE: Mapping[str, str] = _TABLE["of_one_value"]
+_HIDDEN = f"{_TABLE['without_key']} {_TABLE['hiding_the_number']}".split()
+_OURS: Mapping[str, str | None] = {**_OF_ONE_VALUE, **_TABLE["others"], **dict.fromkeys(_HIDDEN)}
+"""Options of sbatch that would change the job or hide its number, with our equivalent key, if there is one."""
 _IN_JOB_NAME = 40
 _JOB_NAME = re.compile(r"[\w.@+-]+")
 

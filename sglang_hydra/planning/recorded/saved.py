@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from sglang_hydra.planning.plan import SCHEMA as PLAN_SCHEMA
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.file_text import read_text
-from sglang_hydra.text.json_types import NOT_FINITE, JsonDict, JsonObject
+from sglang_hydra.text.json_types import NOT_FINITE, JsonDict, JsonObject, json_beside
 from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.record_shape import misfit
 
@@ -140,19 +139,7 @@ def _other_schema(schema: object) -> str:
     return f"its schema is {schema!r}, and only {PLAN_SCHEMA!r} can be"
 
 
-_NEEDED: Mapping[str, Sequence[str]] = {
-    "": (
-        *("engine", "gpu", "model", "choices", "intent", "origins", "values", "seed_drawn", "ledger", "ignored"),
-        *("environment", "inherited"),
-    ),
-    "engine": ("name", "version"),
-    "gpu": GPU_FACTS,
-    "model": ("config", "source", "revision", "gguf", "unknown"),
-    "model.draft": ("source",),
-    "settings.*": ("value",),
-    "ledger.*": ("field",),
-    "ignored.*": ("id",),
-}
+_NEEDED = {**{at: keys.split() for at, keys in json_beside(__file__).items()}, "gpu": GPU_FACTS}
 """The keys that every reader of a plan needs."""
 
 

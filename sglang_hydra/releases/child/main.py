@@ -32,12 +32,7 @@ from .sealed import Sealed
 _LOOK_S = 2.0
 _OBJECTS = 100_000
 """The first case imports half of a release, which stays too: larger numbers of objects are searched for cycles."""
-_FIXED = {
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "LC_ALL": "C",
-}
+_FIXED = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "LC_ALL": "C"}
 
 
 CODES = "codes"

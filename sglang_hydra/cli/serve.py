@@ -11,7 +11,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.facts.trust import begin_to_start
 from sglang_hydra.planning.engines.base import read_machine
-from sglang_hydra.planning.engines.choose import choose
+from sglang_hydra.planning.engines.planned import choose
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.making.paths import findings_on
 from sglang_hydra.planning.plan import Plan, may_start

@@ -1,4 +1,4 @@
-"""Chooses the engine of a plan and makes its command; starts nothing."""
+"""Chooses the engine of a plan, and the one to serve with on this machine; makes its command. Starts nothing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
 from sglang_hydra.releases.provider import Provider
 from sglang_hydra.releases.records import default_release, record_of, release_named
 from sglang_hydra.rules.resolution import Basis, Resolution
-from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.words import program
+from sglang_hydra.text.words import install_command, program
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([a-z.+-]*[0-9a-z]+)*")
 
@@ -164,3 +164,41 @@ def _planned(engine: Engine, node: EngineNode, found: Availability) -> PlannedEn
             raise ConfigError(unknown_version(version))
     version = version or found.version or "unknown"
     return PlannedEngine(engine, str(version), node.python, found.version if found.ok else None)
+
+
+class Choice(NamedTuple):
+    """The engine, its installed version, and a short reason."""
+
+    engine: Engine
+    version: str | None
+    reason: str
+
+
+def engines() -> dict[str, Engine]:
+    """Returns every engine by name, in the order in which ``auto`` tries them."""
+    return {engine.name: engine for engine in (SGLANG, TRANSFORMERS)}
+
+
+def choose(setting: str, python: str | None, machine: Machine, weights_bytes: int | None) -> Choice:
+    """Returns the engine for ``engine=<setting>`` here, for weights of that size in bytes (None: unknown, which stops
+    ``auto``, but not a named engine).
+
+    Raises MachineError where no engine here can serve them. Planning has refused unknown names."""
+    known, reasons, is_auto = engines(), dict[str, str](), setting == "auto"
+    for name, engine in known.items() if is_auto else [(setting, known[setting])]:
+        found = engine.available(python)
+        is_sized = found.ok if is_auto else weights_bytes is not None
+        obstacle = engine.obstacle(machine, weights_bytes) if is_sized else None
+        if found.ok and not obstacle:
+            why = "; ".join(f"no {other}: {reason}" for other, reason in reasons.items())
+            here = f"{name} {found.version} is installed" if is_auto else f"engine={setting}"
+            return Choice(engine, found.version, why or here)
+        reasons[name] = (obstacle or "") if found.ok else found.missing or "it is not installed"
+    raise MachineError(_cannot_serve(reasons))
+
+
+def _cannot_serve(reasons: dict[str, str]) -> Finding:
+    why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    hint = f"engine.python=<an interpreter that has sglang>, or {install_command('local')} for the embedded engine"
+    hint += ", or model=tiny to try a server on any machine"
+    return Finding("error", "ENG002", f"nothing here can serve this ({why})", ("engine.python", "engine"), hint)

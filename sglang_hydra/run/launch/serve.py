@@ -13,8 +13,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.facts.weights import weights_bytes
 from sglang_hydra.planning.engines.base import Machine
-from sglang_hydra.planning.engines.choose import choose
-from sglang_hydra.planning.engines.planned import plan_engine
+from sglang_hydra.planning.engines.planned import choose, plan_engine
 from sglang_hydra.planning.plan import Plan, may_start
 from sglang_hydra.run.launch.display import write_lines
 from sglang_hydra.run.launch.failure import diagnosis_of, with_smallest_change

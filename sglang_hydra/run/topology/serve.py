@@ -12,7 +12,7 @@ from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.planning.engines.base import Command
-from sglang_hydra.planning.engines.choose import choose
+from sglang_hydra.planning.engines.planned import choose
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.plan import plan_topology
 from sglang_hydra.planning.topology.router import absent

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from sglang_hydra.planning.engines.base import Machine, free_memory_bytes
-from sglang_hydra.planning.engines.choose import choose, engines
+from sglang_hydra.planning.engines.planned import choose, engines
 from sglang_hydra.text.errors import MachineError
 from tests.planning.engines.test_packages import environment
 

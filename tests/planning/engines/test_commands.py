@@ -11,7 +11,7 @@ import pytest
 
 from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.planning.engines.base import Engine, EngineRequest, Machine
-from sglang_hydra.planning.engines.choose import engines
+from sglang_hydra.planning.engines.planned import engines
 from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
 
@@ -134,7 +134,7 @@ def test_an_engine_uses_only_arguments_that_exist(engine: Engine) -> None:
 
 def test_describing_engines_imports_none() -> None:
     program = (
-        "import sys; from sglang_hydra.planning.engines.choose import engines;"
+        "import sys; from sglang_hydra.planning.engines.planned import engines;"
         "from sglang_hydra.planning.engines.base import EngineRequest;"
         "[e.available(None) for e in engines().values()];"
         "print({'torch', 'transformers', 'sglang', 'hydra', 'omegaconf', 'subprocess'} & set(sys.modules))"

@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 
 from sglang_hydra.arguments.secrets import HIDDEN
 from sglang_hydra.planning.engines.base import Command, EngineRequest
-from sglang_hydra.planning.engines.choose import engines
+from sglang_hydra.planning.engines.planned import engines
 from sglang_hydra.planning.passing.nodes import Head, node_intents
 from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.head import free_port_block, own_address

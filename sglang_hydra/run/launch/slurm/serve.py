@@ -19,8 +19,7 @@ from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret
 from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.planning.comparing.actual import compare
 from sglang_hydra.planning.engines.base import Machine
-from sglang_hydra.planning.engines.choose import choose
-from sglang_hydra.planning.engines.planned import plan_engine
+from sglang_hydra.planning.engines.planned import choose, plan_engine
 from sglang_hydra.planning.passing.slurm_options import container_command, sbatch_settings, srun_settings
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.display import Display, display_for

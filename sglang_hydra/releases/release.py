@@ -16,11 +16,10 @@ from sglang_hydra.facts.installed import interpreter_paths
 from sglang_hydra.releases import answers, wheels
 from sglang_hydra.releases.case import ASSUMED, Case
 from sglang_hydra.releases.fetching import progress_if_allowed
-from sglang_hydra.releases.process import Child, ChildFailed, Incomplete, child_for
+from sglang_hydra.releases.process import ChildFailed, Incomplete, child_for, end_children
 from sglang_hydra.releases.records import Record, nearest_record, not_recorded, record_of, records
 from sglang_hydra.rules.answer import Answer, answer_of
 from sglang_hydra.text.errors import MachineError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 
 _MIB = 1 << 20
@@ -68,16 +67,11 @@ def ask_installed(python: str, version: str, cases: Sequence[Case], *, why: bool
 def prepare(version: str) -> None:
     """Runs a release once, so that its byte code exists for the next start. Raises MachineError like ``ask_release``,
     and REL005 if it does not run here."""
-    record = _recorded(version)
-    try:
-        child = Child(record, _places(record), PLAIN_MACHINE)
-        try:
-            child.ask(Case(("--model-path", "tiny"), PLAIN_MACHINE, {"tiny": TINY}).to_json())
-        finally:
-            child.end()
-    except ChildFailed as failure:
-        message = f"SGLang {version} does not run here: {failure}"
-        raise MachineError(Finding("error", "REL005", message)) from failure
+    case = Case(("--model-path", "tiny"), PLAIN_MACHINE, {"tiny": TINY})
+    (raw,) = raw_answers(_recorded(version), [case], use_kept=False, why=False)
+    end_children()  # they keep the byte code
+    if "failed" in raw:
+        raise MachineError.of("REL005", f"SGLang {version} does not run here: {raw['failed']}")
 
 
 _TABLE: JsonObject = json_beside(__file__)
@@ -100,8 +94,7 @@ def _places(record: Record) -> list[Any]:
     if missing:
         size = wheels.download_size(record) / _MIB
         message = f"SGLang {record.version} is not here: {len(missing)} wheels, {size:.1f} MiB"
-        hint = f"sglang-hydra release fetch {record.version}"
-        raise MachineError(Finding("error", "REL004", message, hint=hint))
+        raise MachineError.of("REL004", message, hint=f"sglang-hydra release fetch {record.version}")
     return [wheels.place_of(wheel) for wheel in record.wheels]
 
 

@@ -255,19 +255,6 @@ _MOST_SHOWN = 3
 """The most values that a reason names."""
 
 
-def changes(
-    values: Mapping[str, object], typed: Mapping[str, object], arguments: Mapping[str, Argument]
-) -> Iterator[tuple[str, Json, Json]]:
-    """Yields each argument that the release's own code set: its name, the value before, and the value after."""
-    for name, after in values.items():
-        argument = arguments.get(name)
-        if argument is None or (argument.computed and name not in typed):
-            continue
-        before = typed.get(name, argument.default)
-        if before is not after and not same_value(before, after):
-            yield name, before, after
-
-
 def entries_of(answer: Answer, made: Accepted) -> Iterator[Entry]:
     """Yields the changes of the release's own code, in order: an entry for each step of a value, one for a mapping."""
     steps: dict[str, list[Change]] = {}
@@ -279,13 +266,19 @@ def entries_of(answer: Answer, made: Accepted) -> Iterator[Entry]:
         if found[-1].after == after:
             for step in found:
                 yield Entry(name, step.before, step.after, made.version, reason_of(step, made.version))
-        else:  # of a mapping or a long list only what differs is passed
-            before = typed.get(name, arguments[name].default if name in arguments else None)
-            if not same_value(before, after):  # a seed that is left to the start
-                yield Entry(name, before, after, made.version, reason_of(found[-1], made.version))
+            continue
+        # Of a mapping or a long list only what differs is passed.
+        before = typed.get(name, arguments[name].default if name in arguments else None)
+        if not same_value(before, after):  # a seed that is left to the start
+            yield Entry(name, before, after, made.version, reason_of(found[-1], made.version))
     if not steps:
-        for name, before, after in changes(answer.values, typed, arguments):
-            yield Entry(name, before, after, made.version, f"SGLang {made.version}'s own code")
+        for name, after in answer.values.items():
+            argument = arguments.get(name)
+            if argument is None or (argument.computed and name not in typed):
+                continue
+            before = typed.get(name, argument.default)
+            if before is not after and not same_value(before, after):
+                yield Entry(name, before, after, made.version, f"SGLang {made.version}'s own code")
 
 
 def reason_of(change: Change, version: str) -> str:

@@ -172,7 +172,7 @@ def bundle(
     MachineError: REL002 for an unavailable wheel, REL009 for a folder that is not empty, or a model without a config
     here."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise _unusable(f"{folder} is there and not empty", "release bundle ANOTHER_FOLDER")
+        raise MachineError.of("REL009", f"{folder} is there and not empty", hint="release bundle ANOTHER_FOLDER")
     sources = {name: _config_folder(name) for name in models}
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     packages = folder / PACKAGES
@@ -192,9 +192,8 @@ def bundle(
 def _config_folder(model: str) -> Path:
     found = cached_folder(model) if "/" in model else None
     if found is None or not (Path(found) / "config.json").is_file():
-        raise _unusable(
-            f"the config of {model} is not in the cache of Hugging Face here", f"hf download {model} config.json"
-        )
+        message = f"the config of {model} is not in the cache of Hugging Face here"
+        raise MachineError.of("REL009", message, hint=f"hf download {model} config.json")
     return Path(found)
 
 
@@ -207,7 +206,3 @@ def _copy_config(source: Path, target: Path) -> None:
             shutil.copyfile(file, there / file.name)
     (target / "refs").mkdir()
     (target / "refs" / "main").write_text(source.name, encoding="ascii")
-
-
-def _unusable(message: str, hint: str) -> MachineError:
-    return MachineError(Finding("error", "REL009", message, hint=hint))

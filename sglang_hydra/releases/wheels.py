@@ -267,9 +267,8 @@ def _writable_folder() -> Path:
         except OSError:
             continue
     tried = " and ".join(str(folder) for folder in folders())
-    raise MachineError(
-        Finding("error", "REL002", f"no folder for wheels can be written: {tried}", hint="SGLANG_HYDRA_CACHE=/a/folder")
-    )
+    message = f"no folder for wheels can be written: {tried}"
+    raise MachineError.of("REL002", message, hint="SGLANG_HYDRA_CACHE=/a/folder")
 
 
 def is_one_of(file: Path, wheel: Wheel) -> bool:

@@ -137,14 +137,9 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     if launch.gpu_count and (usual not in (None, launch.gpu_count) if gpu else on is not None):
         nodes["gpu.count"] = launch.gpu_count
     nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **typed.nodes}
-    findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings]
-    for key, preset in facts.items():
-        message = f"{known['model_path']} has the facts of model={preset}, whose checkpoint the source names"
-        findings.append(Finding("info", "IMP007", message, ("model_path",), f"{key}=... names another one"))
+    findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings, *_facts_findings(facts, known)]
     findings += _secret_findings({**secrets, **hidden})
-    # A switch that SGLang's command line reads as text is on for any text, even false.
-    switches = {name: bool(value) for name, value in known.items() if EVERY[name].is_flag and isinstance(value, str)}
-    planned = {**known, **switches}
+    planned = {name: _as_meant(name, value) for name, value in known.items()}
     grouped = {name: choice for name, choice in typed.choices.items() if name != "gpu"}
     try:
         classes = gpus or on or _all_classes(launch, known, composer)
@@ -230,6 +225,17 @@ def _nodes(
     if port := _PORT.search(left_open.get("dist_init_addr", "")):
         nodes["launch.head_port"] = int(port[1])
     return nodes | dict(extra)
+
+
+def _as_meant(name: str, value: object) -> object:
+    """Converts a switch that SGLang's command line reads as text: any text, even false, switches it on."""
+    return bool(value) if EVERY[name].is_flag and isinstance(value, str) else value
+
+
+def _facts_findings(facts: Mapping[str, str], known: Mapping[str, object]) -> Iterator[Finding]:
+    for key, preset in facts.items():
+        message = f"{known['model_path']} has the facts of model={preset}, whose checkpoint the source names"
+        yield Finding("info", "IMP007", message, ("model_path",), f"{key}=... names another one")
 
 
 def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer) -> tuple[list[str], list[Finding]]:

@@ -14,8 +14,7 @@ import pytest
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.planning.choosing.catalog import gpu_classes
-from sglang_hydra.run.diagnose.classes import failure_classes, read_classes
-from sglang_hydra.run.diagnose.failure_class import Signature
+from sglang_hydra.run.diagnose.classes import Signature, failure_classes, read_classes
 from tests.commands import Run, runner
 from tests.plans import planned, written
 

@@ -16,10 +16,8 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from generated import write_or_check  # noqa: E402
 
-from sglang_hydra.run.diagnose.classes import failure_classes  # noqa: E402
+from sglang_hydra.run.diagnose.classes import FailureClass, failure_classes  # noqa: E402
 from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, diagnose  # noqa: E402
-from sglang_hydra.run.diagnose.failure_class import FailureClass  # noqa: E402
-from sglang_hydra.run.diagnose.pages import known_by  # noqa: E402
 from tests.run.diagnose.recent import lines_of, rows  # noqa: E402
 
 PAGE = ROOT / "docs" / "diagnosis.md"
@@ -118,7 +116,7 @@ def _section(failure: FailureClass) -> Iterator[str]:
     again = " A new start may succeed." if failure.retryable else ""
     yield f"{_plain(failure.what[0].upper() + failure.what[1:])}. {_plain(failure.meaning)}{again}\n"
     yield from (f"- {_plain(piece)}" for piece in failure.advice)
-    if shown := known_by(failure):
+    if shown := failure.known_by:
         yield "- known by: " + ", ".join(f"`{needle.replace('`', '')}`" for needle in shown)
     yield ""
 

@@ -8,7 +8,7 @@ from typing import Any
 from sglang_hydra.planning.finding_meanings import meaning_of, plan_ids
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.order import ORDER
-from sglang_hydra.run.diagnose import pages as failures
+from sglang_hydra.run.diagnose.classes import failure_classes, page_of
 from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.screen import Line, room, text
 
@@ -17,7 +17,7 @@ _ORIGINS = {"DIA": "a class of failure"}
 
 def known_ids() -> frozenset[str]:
     """Returns every id that a plan, a diagnosis or another command can show."""
-    return plan_ids() | frozenset(failures.ids())
+    return plan_ids() | frozenset(failure.id for failure in failure_classes())
 
 
 def id_record(id: str) -> JsonDict | None:
@@ -54,7 +54,7 @@ def id_screen(id: str) -> list[Line] | None:
 def _page_of(id: str) -> Any:
     """Returns the rule, check or failure class with this id; None for any other id."""
     if id.startswith("DIA"):
-        return failures.page_of(id)
+        return page_of(id)
     if id.startswith("DOC"):
         from sglang_hydra.run.doctor.checks import CHECKS
 

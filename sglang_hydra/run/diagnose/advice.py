@@ -11,9 +11,9 @@ from typing import cast
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import known_versions
+from sglang_hydra.run.diagnose.classes import as_typed
 from sglang_hydra.run.diagnose.log_advice import LogNumbers
 from sglang_hydra.text.budget import quick_load
-from sglang_hydra.text.words import program
 
 _TYPED = re.compile(r"([a-z][a-z0-9_]*)=([\w.]+)(.*)", re.DOTALL)
 _FRACTION = "mem_fraction_static"
@@ -24,14 +24,6 @@ _LARGER = ("tp_size", "nnodes", "dist_timeout", "watchdog_timeout")
 _STEP, _LEAST, _MOST = 0.05, 0.2, 0.97
 _LOW_ENOUGH = 0.85
 _WORDS = {"true": True, "false": False, "null": None}
-
-
-_PROGRAM = re.compile(r"\bsglang-hydra (?=[a-z])")
-
-
-def as_typed(advice: str) -> str:
-    """Replaces ``sglang-hydra`` in ``advice`` by the name under which this program was started."""
-    return _PROGRAM.sub(f"{program()} ", advice)
 
 
 def fitted(

@@ -10,8 +10,15 @@ from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.releases.refusals import cannot_raise
 from sglang_hydra.run.diagnose.advice import fitted, in_release, with_costs
 from sglang_hydra.run.diagnose.cause import Cause, cause_of, nearest_release
-from sglang_hydra.run.diagnose.classes import classes_by_kind
-from sglang_hydra.run.diagnose.failure_class import LOG_LINES, UNKNOWN, FailureClass, Signature, Stage, Weight
+from sglang_hydra.run.diagnose.classes import (
+    LOG_LINES,
+    UNKNOWN,
+    FailureClass,
+    Signature,
+    Stage,
+    Weight,
+    classes_by_kind,
+)
 from sglang_hydra.run.diagnose.life import Evidence, Life, Raised
 from sglang_hydra.run.diagnose.lines import Line
 from sglang_hydra.run.diagnose.log_advice import Advice, LogNumbers, advice_near

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Signature, Stage, Weight
+from sglang_hydra.run.diagnose.classes import LOG_LINES, FailureClass, Signature, Stage, Weight
 from sglang_hydra.run.diagnose.lines import Line
 from sglang_hydra.text.json_types import JsonDict
 
-MILESTONES = tuple((words, Stage[stage.upper()]) for words, stage in LOG_LINES["milestones"])
+MILESTONES = {words: Stage[stage.upper()] for stage, all in LOG_LINES["milestones"].items() for words in all}
 STARTED = "server_args="
 # Work for clients: a server that works has survived earlier errors.
 WORK = ("Decode batch", "Prefill batch")
@@ -94,7 +94,7 @@ class Life:
     def advance(self, line: Line) -> None:
         """Records a milestone, and acquits earlier failures of the same rank. A progress bar without SGLang's header
         acquits nothing, because it is printed again when it breaks off."""
-        stage = next(stage for words, stage in MILESTONES if words in line.text)
+        stage = next(stage for words, stage in MILESTONES.items() if words in line.text)
         if len(self.stages) < 4096 or line.rank in self.stages:
             self.stages[line.rank] = stage
         self.furthest = max(self.furthest, stage)

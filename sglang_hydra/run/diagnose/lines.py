@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from sglang_hydra.run.diagnose.failure_class import LOG_LINES
+from sglang_hydra.run.diagnose.classes import LOG_LINES
 from sglang_hydra.text.budget import read_json
 
 LONGEST = 1 << 16

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 
-from sglang_hydra.run.diagnose.failure_class import LOG_LINES
+from sglang_hydra.run.diagnose.classes import LOG_LINES
 
 _TABLE = Path(__file__).with_name("releases.json")
 _NUMBER = r"v?(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3}(?:\.?(?:post|rc|dev)\d{1,4})*)"
@@ -61,7 +61,7 @@ _LOOKED_AT = 2000
 _LONGEST = 600
 _OWN = re.compile(r"sglang|sgl[_-]kernel|SGLang|server_args=ServerArgs", re.IGNORECASE)
 _ENGINES = tuple(LOG_LINES["other_engines"])
-_PATTERN = re.compile("|".join(f"({'|'.join(patterns)})" for patterns in LOG_LINES["other_engines"].values()))
+_PATTERN = re.compile("|".join(f"({pattern})" for pattern in LOG_LINES["other_engines"].values()))
 
 
 class Others:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from sglang_hydra.run.diagnose.classes import failure_classes
-from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Signature, Stage, Weight
+from sglang_hydra.run.diagnose.classes import LOG_LINES, FailureClass, Signature, Stage, Weight, failure_classes
 from sglang_hydra.run.diagnose.forms import as_written
 from sglang_hydra.run.diagnose.life import LONGEST_EVIDENCE, MILESTONES, STARTED, WORK, Evidence, Life, Raised
 from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
@@ -30,7 +29,7 @@ _WRAPPER = re.compile(
     r"^(?:\w+: )?(?:[Cc]apture .{1,40}graph failed: |Piecewise CUDA [Gg]raph failed with error: |"
     r"(?:Failed to|(?:Error|Exception) (?:in|while|during)) [^:]{1,80}: )(?!(?:\w+\.)*\w+(?:Error|Exception)\b)"
 )
-_MILESTONE = re.compile("|".join(re.escape(words) for words, _ in MILESTONES))
+_MILESTONE = re.compile("|".join(map(re.escape, MILESTONES)))
 _ROUTER, _ROUTES = re.compile(LOG_LINES["router"]), re.compile(LOG_LINES["router_ready"])
 _ENDING = re.compile("|".join(map(re.escape, LOG_LINES["endings"])))
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
@@ -246,7 +245,7 @@ _EXCEPTION_AT = re.compile(r"(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception):
 _RAISES, _ERRORS = ("raise ", "assert "), ("Error", "Exception", "Interrupt", ".error:")
 _MOST_FRAMES, _MOST_WRITERS, _FOLLOWING, _LONGEST_CODE = 96, 64, 40, 300
 
-_STAGES = tuple((Stage[name.upper()], re.compile("|".join(found))) for name, found in LOG_LINES["frames"].items())
+_STAGES = tuple((Stage[name.upper()], re.compile(found)) for name, found in LOG_LINES["frames"].items())
 
 
 @dataclass(slots=True)

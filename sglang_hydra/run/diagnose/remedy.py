@@ -21,8 +21,8 @@ from sglang_hydra.fit.result import Fit, gib
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.run.diagnose.advice import with_costs
+from sglang_hydra.run.diagnose.classes import FailureClass
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
-from sglang_hydra.run.diagnose.failure_class import FailureClass
 from sglang_hydra.run.diagnose.log_advice import SAID, LogNumbers
 from sglang_hydra.run.diagnose.replan import Replanned, replan
 from sglang_hydra.text.budget import read_yaml

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sglang_hydra.arguments.secrets import hidden_in
 from sglang_hydra.run.diagnose.cause import Cause
+from sglang_hydra.run.diagnose.classes import LOG_LINES, UNKNOWN
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
-from sglang_hydra.run.diagnose.failure_class import LOG_LINES, UNKNOWN
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.json_types import JsonDict, plain
 from sglang_hydra.text.screen import VERBATIM, Line, columns, shown, text

@@ -6,8 +6,7 @@ import signal
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from sglang_hydra.run.diagnose.classes import failure_classes
-from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Weight
+from sglang_hydra.run.diagnose.classes import LOG_LINES, FailureClass, Weight, failure_classes
 from sglang_hydra.run.diagnose.life import Evidence, Life
 
 # The confidence by weight; below ENOUGH there is no answer. Of 108 failures of 2026 that no pattern had seen, causes

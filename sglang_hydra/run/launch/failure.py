@@ -37,8 +37,8 @@ def failure_of(
     """Explains the failure of a server that wrote ``lines`` and ended with ``exit_code`` (None: startup timeout).
 
     ``what`` describes the failure in words, ``advice`` helps in any case."""
+    from sglang_hydra.run.diagnose.classes import UNKNOWN
     from sglang_hydra.run.diagnose.diagnosis import diagnose
-    from sglang_hydra.run.diagnose.failure_class import UNKNOWN
 
     found = diagnose(lines, exit_code)
     if found.kind != HOST_MEMORY:

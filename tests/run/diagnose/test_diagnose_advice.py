@@ -3,9 +3,8 @@
 import pytest
 
 from sglang_hydra.run.diagnose.advice import fitted
-from sglang_hydra.run.diagnose.classes import failure_classes
+from sglang_hydra.run.diagnose.classes import failure_classes, page_of
 from sglang_hydra.run.diagnose.diagnosis import diagnose
-from sglang_hydra.run.diagnose.pages import page_of
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from types import FrameType
 import pytest
 
 from sglang_hydra.run import diagnose
-from sglang_hydra.run.diagnose.classes import failure_classes
-from sglang_hydra.run.diagnose.failure_class import _NEAR, _compiled
+from sglang_hydra.run.diagnose.classes import _NEAR, _compiled, failure_classes
 from tests.run.diagnose.hostile_lines import hostile_lines
 
 LINE_S = 0.25

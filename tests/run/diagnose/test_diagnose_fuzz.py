@@ -13,9 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sglang_hydra.run.diagnose.classes import failure_classes
+from sglang_hydra.run.diagnose.classes import FailureClass, failure_classes
 from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, Diagnosis, diagnose
-from sglang_hydra.run.diagnose.failure_class import FailureClass
 from sglang_hydra.run.diagnose.lines import LONGEST, read_lines
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.report import record, screen

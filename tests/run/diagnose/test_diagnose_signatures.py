@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.run.diagnose.classes import failure_classes
+from sglang_hydra.run.diagnose.classes import Signature, failure_classes
 from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, diagnose
-from sglang_hydra.run.diagnose.failure_class import Signature
 from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.verdict import decide

@@ -1,11 +1,15 @@
-"""Cleans the lines of a log: removes colours, progress bars and the prefixes of Docker, Kubernetes, Slurm or Ray. The
-length of a line is bounded, and so is the state between lines."""
+"""Restores the lines of a log: unpacks JSON, tables and escaped line ends, joins lines that a terminal wrapped,
+reverses a log whose newest line comes first, and removes colours, progress bars and the prefixes of Docker, Kubernetes,
+Slurm or Ray. The length of a line is bounded, and so is the state between lines."""
 
 from __future__ import annotations
 
 import codecs
+import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice, pairwise
 from typing import BinaryIO, NamedTuple
 
 from sglang_hydra.run.diagnose.classes import LOG_LINES
@@ -13,19 +17,35 @@ from sglang_hydra.text.budget import read_json
 
 LONGEST = 1 << 16
 """Characters read of a line. A ServerArgs of SGLang 0.5.23 takes about 25,000."""
+TIME = r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 
 _CHUNK = 1 << 20
 _MOST_STREAMS = 256
-_LEAST_ENDS = 5
 _MOST_SEGMENTS = 64
+_MOST_FRONTS = 16
+_LEAST_ENDS = 5
+_OPENS = ('"', "'", "[", "{", "b'", 'b"')
+_LOOKED_AT = 400
+_LEAST_TIMES = 3
+_LONGEST_HEAD = 400
+_MOST_TURNED = 1 << 18
+"""The most lines kept to reverse a log. Later lines keep their order."""
+_TIME = re.compile(TIME)
+_TIME_WITHIN = 80
+# Names of the table column that holds the lines.
+_MESSAGE = ("message", "msg", "log", "line", "content", "text", "body", "_raw", "textpayload", "@message", "event")
+_WIDTHS = range(60, 241)
+_LEAST_FULL = 4
+# These texts begin a new line, however wide the previous one is.
+_BEGINS = re.compile(r"\s*(?:\[|Traceback \(|File \"|\w+(?:\.\w+)*(?:Error|Exception)\b)|\s*$")
 
 # CSI sequences (colours, cursor), OSC (titles, links), and the two-character escapes.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_PREFIXES = tuple(re.compile(pattern.replace("{time}", _TIME)) for pattern in LOG_LINES["prefixes"])
+_ZONED = rf"{TIME}(?:Z|[+-]\d\d:?\d\d)?"
+_PREFIXES = tuple(re.compile(pattern.replace("{time}", _ZONED)) for pattern in LOG_LINES["prefixes"])
 # SGLang's line header, [2025-06-26 07:25:31 DP4 TP4]; other releases of its tools add milliseconds or a level.
 _HEADER = re.compile(
-    r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(?P<rank>(?: [A-Z]{1,4}\d{1,5}){0,6})\] ?"
+    r"\[(?P<time>20\d\d-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(?P<rank>(?: [A-Z]{1,4}\d{1,5}){0,6})\] ?"
 )
 _HEADER_WITHIN = 160
 _JSON_KEYS = ("log", "message", "msg", "textPayload", "line", "MESSAGE", "jsonPayload", "fields", "event", "body")
@@ -35,8 +55,9 @@ _ANNOUNCED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} DEBG '[^']{1,80}'
 _REPEATED = re.compile(r" ?\[repeated \d{1,6}x across cluster\].*$")
 _SHOWN_AT = re.compile(r'(\s+)(?:Traceback \(most recent call last\)|\[20\d\d-|  File "[^"]+", line \d)')
 _ERROR_AT = re.compile(r"\s+(?=(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception): )")
-_MOST_FRONTS = 16
 _WARNING = re.compile(r"(?:^|: |\s)(?:[A-Z][A-Za-z]*Warning: |WARNING\b|WARN\b|\[W\d{3,4} |\[W )")
+# The frame that Python draws around an exception group.
+_DRAWN = re.compile(r"^\s*[|+](?:-[+-]*)? ?")
 
 
 class Line(NamedTuple):
@@ -77,6 +98,93 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
         chunk = following
 
 
+def as_written(lines: Iterable[object]) -> Iterator[str]:
+    """Yields the lines of a log as its server wrote them. Decodes bytes, and converts other objects by ``str``."""
+    texts = (line[: LONGEST * 4].decode("utf-8", "replace") if isinstance(line, bytes) else str(line) for line in lines)
+    return _oldest_first(_joined(_opened(texts)))
+
+
+def _opened(lines: Iterator[str]) -> Iterator[str]:
+    """Opens a table, or a whole log in one line, by its first line with a text."""
+    for line in lines:
+        if line.strip():
+            column = _column(line)
+            yield from (_texts(line.strip()) or (line,)) if column is None else _of_table(line, lines, column)
+            break
+        yield line
+    yield from lines
+
+
+def _column(line: str) -> int | None:
+    """Returns the number of the column with the log lines if ``line`` is the header of a CSV table, else None."""
+    names = [name.strip().strip('"').casefold() for name in line.strip().lstrip("\ufeff").split(",")]
+    plain = all(name.replace(" ", "").isidentifier() or name[:1] == "@" for name in names)
+    is_head = plain and len(names) > 1 and len(line) <= _LONGEST_HEAD
+    return next((at for at, name in enumerate(names) if name in _MESSAGE), None) if is_head else None
+
+
+def _of_table(head: str, rest: Iterator[str], column: int) -> Iterator[str]:
+    """Yields the lines in the rows of a CSV table, each after its row's time."""
+    try:
+        for row in csv.reader(line.rstrip("\r\n") + "\n" for line in rest):
+            time = next((cell for at, cell in enumerate(row) if at != column and _TIME.match(cell)), "")
+            for text in row[column].split("\n") if column < len(row) else ():
+                yield f"{time.replace(' UTC', 'Z')} {text}" if time and text[:1] != "{" else text
+    except csv.Error:  # a cell beyond what csv takes
+        yield from rest
+
+
+def _texts(line: str) -> list[str]:
+    """Splits a whole log that came as one line. Returns an empty list for an ordinary line."""
+    if not line.startswith(_OPENS) or (line.count("\\n") < _LEAST_ENDS and not line.startswith('["')):
+        return []
+    try:
+        found = list(_of_json(read_json(line, "argument")))
+    except (ValueError, RecursionError):
+        ends = line.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t")
+        found = [] if line[0] in "[{" else [ends.replace('\\"', '"').replace("\\'", "'").strip("b\"'")]
+    return [part for text in found for part in text.split("\n")]
+
+
+def _of_json(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        yield from chain.from_iterable(map(_of_json, value))
+    elif isinstance(value, dict):
+        yield max((one for one in value.values() if isinstance(one, str)), key=len, default="")
+
+
+def _joined(lines: Iterator[str]) -> Iterator[str]:
+    """Joins lines that a terminal or a page broke at its width: at the longest length, if many lines have it."""
+    first = list(islice(lines, _LOOKED_AT))
+    lengths = Counter(len(line.rstrip("\r\n")) for line in first)
+    width = max(lengths, default=0)
+    rest, begun = chain(first, lines), ""
+    if width not in _WIDTHS or lengths[width] < _LEAST_FULL:
+        yield from rest
+    for line in rest:
+        if begun and (_BEGINS.match(line) or len(begun) > LONGEST):
+            yield begun
+            begun = ""
+        begun += line.rstrip("\r\n")
+        if len(line.rstrip("\r\n")) < width:
+            yield begun
+            begun = ""
+    if begun:
+        yield begun
+
+
+def _oldest_first(lines: Iterator[str]) -> Iterator[str]:
+    """Reverses the lines if their times only decrease."""
+    first = list(islice(lines, _LOOKED_AT))
+    times = [found[0] for line in first if (found := _TIME.search(line[:_TIME_WITHIN]))]
+    pairs = [(one, other) for one, other in pairwise(times) if one != other]
+    if len(pairs) < _LEAST_TIMES - 1 or any(one < other for one, other in pairs):
+        return chain(first, lines)
+    return chain(reversed([*first, *islice(lines, _MOST_TURNED)]), lines)
+
+
 class Cleaner:
     """Turns raw lines into ``Line``s. Remembers the pieces of lines that a container runtime split, the indentation of
     the latest line with SGLang's header (a log pasted into a list is indented), and unknown prefixes in front of such
@@ -98,10 +206,7 @@ class Cleaner:
             return
         elif "x across cluster]" in raw:
             raw = _REPEATED.sub("", raw)
-        if "\r" not in raw and "\n" not in raw:
-            yield from self._line(number, raw)
-            return
-        segments = [segment for segment in re.split(r"[\r\n]", raw) if segment.strip()]
+        segments = [segment for segment in raw.replace("\r", "\n").split("\n") if segment.strip()]
         for segment in segments[-_MOST_SEGMENTS:]:
             yield from self._line(number, segment)
 
@@ -129,7 +234,17 @@ class Cleaner:
                 if len(self._begun) < _MOST_STREAMS:
                     self._begun[stream] = text
                 return
-        yield self._headed(number, text, stream, time)
+        near = text[:_HEADER_WITHIN]
+        header = _HEADER.search(near) if "[20" in near else None
+        rank = ""
+        if header is not None:
+            front, rank, time = text[: header.start()], header["rank"].strip(), header["time"]
+            if front[:1] != "[":
+                self._remember(front)
+            stream, text = stream or front.strip(), text[header.end() :]
+        elif text.lstrip().startswith(("| ", "+-+--")):
+            text = _DRAWN.sub("", text)
+        yield Line(number, text, stream, rank, header is not None, _WARNING.search(text[:400]) is not None, time)
 
     def _outdented(self, text: str) -> str:
         """Removes the indentation of the latest header or traceback from ``text``."""
@@ -143,27 +258,9 @@ class Cleaner:
                 return text[error.end() :]
         return text.removeprefix(self._indented)
 
-    def _headed(self, number: int, text: str, stream: str, time: str) -> Line:
-        line = _headed(number, text, stream, time)
-        if line.headed and text[:1] != "[":
-            self._remember(text[: text.find("[20")])
-        return line
-
     def _remember(self, front: str) -> None:
         if front.strip() and len(self._fronts) < _MOST_FRONTS:
             self._fronts = tuple(dict.fromkeys((*self._fronts, front)))
-
-
-def _headed(number: int, text: str, stream: str, time: str) -> Line:
-    rank, headed = "", False
-    found = _HEADER.match(text) or (_HEADER.search(text[:_HEADER_WITHIN]) if "[20" in text[:_HEADER_WITHIN] else None)
-    if found is not None:
-        rank, headed, time = found["rank"].strip(), True, found["time"]
-        stream = stream or text[: found.start()].strip()
-        text = text[found.end() :]
-    elif text.lstrip().startswith(("| ", "+-+--")):
-        text = re.sub(r"^\s*[|+](?:-[+-]*)? ?", "", text)  # the frame that Python draws around an exception group
-    return Line(number, text, stream, rank, headed, _WARNING.search(text[:400]) is not None, time)
 
 
 def _from_json(raw: str) -> str:
@@ -172,9 +269,7 @@ def _from_json(raw: str) -> str:
         record = read_json(raw, "argument")
     except (ValueError, RecursionError):
         return raw
-    if not isinstance(record, dict):
-        return raw
-    for key in _JSON_KEYS:
+    for key in _JSON_KEYS if isinstance(record, dict) else ():
         value = record.get(key)
         if isinstance(value, dict):
             value = next((value[inner] for inner in _JSON_KEYS if isinstance(value.get(inner), str)), None)
@@ -182,12 +277,3 @@ def _from_json(raw: str) -> str:
             more = (record[other] for other in _JSON_MORE if isinstance(record.get(other), str))
             return "\n".join((value.rstrip("\n"), *more))
     return raw
-
-
-def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Numbers the lines from 1. Decodes bytes, and converts other objects by ``str``."""
-    for number, line in enumerate(lines, 1):
-        if isinstance(line, bytes):
-            yield number, line[: LONGEST * 4].decode("utf-8", "replace")
-        else:
-            yield number, line if isinstance(line, str) else str(line)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from sglang_hydra.run.diagnose.classes import LOG_LINES, FailureClass, Signature, Stage, Weight, failure_classes
-from sglang_hydra.run.diagnose.forms import as_written
 from sglang_hydra.run.diagnose.life import LONGEST_EVIDENCE, MILESTONES, STARTED, WORK, Evidence, Life, Raised
-from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
+from sglang_hydra.run.diagnose.lines import TIME, Cleaner, Line, as_written
 from sglang_hydra.run.diagnose.log_advice import LogNumbers, may_advise
 from sglang_hydra.run.diagnose.log_origin import Devices, Others, stated_version
 from sglang_hydra.run.diagnose.server_args import parse_server_args, writes_server_args
@@ -36,7 +35,7 @@ _CHAINED = ("During handling of the above exception", "The above exception was t
 _TRACEBACK = "Traceback (most recent call last)"
 # A process of SGLang that logs this sends SIGQUIT to the first one next: the SIGKILL that follows is SGLang's own.
 _ITS_OWN_END = " hit an exception:"
-_DATE = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
+_DATE = re.compile(TIME)
 # [rank0]:[E222 08:29:45.726123456 ProcessGroupNCCL.cpp:616] of torch, in the time of Python's lines; glog's may be UTC.
 _CLOCK = re.compile(r"^\[[EWFI]\d{3,4} (\d\d:\d\d:\d\d(?:\.\d{1,9})?)")
 _WITHOUT_WORDS = ("AssertionError", "NotImplementedError", "ValueError", "RuntimeError")
@@ -68,7 +67,7 @@ class LogReader:
 
     def read(self, lines: Iterable[str]) -> LogReader:
         """Reads all ``lines``."""
-        for number, raw in numbered(as_written(lines)):
+        for number, raw in enumerate(as_written(lines), 1):
             self.feed(number, raw)
         for stream, code in self._traces.left_open():  # the log was cut within a traceback
             self._judge(Line(self.count, code, stream))

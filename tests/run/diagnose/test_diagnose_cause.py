@@ -18,9 +18,8 @@ from sglang_hydra.releases.reading_refusals import Reader, Site, Term, names_in
 from sglang_hydra.releases.refusals import look_up, recorded, recorded_versions
 from sglang_hydra.run.diagnose.cause import _candidates, _compares, _values, cause_of, evaluated
 from sglang_hydra.run.diagnose.diagnosis import UNKNOWN, Diagnosis, diagnose
-from sglang_hydra.run.diagnose.forms import as_written
 from sglang_hydra.run.diagnose.life import Raised
-from sglang_hydra.run.diagnose.lines import Line, read_lines
+from sglang_hydra.run.diagnose.lines import Line, as_written, read_lines
 from sglang_hydra.run.diagnose.remedy import with_remedies
 
 SITE = "/usr/local/lib/python3.12/dist-packages/sglang"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.releases.refusals import cannot_raise
-from sglang_hydra.run.diagnose.advice import fitted, in_release, with_costs
+from sglang_hydra.run.diagnose.advice import Advice, advice_near, fitted, in_release, with_costs
 from sglang_hydra.run.diagnose.cause import Cause, cause_of, nearest_release
 from sglang_hydra.run.diagnose.classes import (
     LOG_LINES,
@@ -21,8 +21,7 @@ from sglang_hydra.run.diagnose.classes import (
 )
 from sglang_hydra.run.diagnose.life import Evidence, Life, Raised
 from sglang_hydra.run.diagnose.lines import Line
-from sglang_hydra.run.diagnose.log_advice import Advice, LogNumbers, advice_near
-from sglang_hydra.run.diagnose.log_origin import version_of
+from sglang_hydra.run.diagnose.log_facts import LogNumbers, version_of
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.server_args import CUT
 from sglang_hydra.run.diagnose.verdict import STOPPED, Classification, decide

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
+from sglang_hydra.run.diagnose.advice import may_advise
 from sglang_hydra.run.diagnose.classes import LOG_LINES, FailureClass, Signature, Stage, Weight, failure_classes
 from sglang_hydra.run.diagnose.life import LONGEST_EVIDENCE, MILESTONES, STARTED, WORK, Evidence, Life, Raised
 from sglang_hydra.run.diagnose.lines import TIME, Cleaner, Line, as_written
-from sglang_hydra.run.diagnose.log_advice import LogNumbers, may_advise
-from sglang_hydra.run.diagnose.log_origin import Devices, Others, stated_version
+from sglang_hydra.run.diagnose.log_facts import Devices, LogNumbers, Others, stated_version
 from sglang_hydra.run.diagnose.server_args import parse_server_args, writes_server_args
 
 SHOWN_LAST = 12

@@ -20,10 +20,10 @@ from sglang_hydra.fit.overheads import GIB
 from sglang_hydra.fit.result import Fit, gib
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.rules.rule import Facts
-from sglang_hydra.run.diagnose.advice import with_costs
+from sglang_hydra.run.diagnose.advice import SAID, with_costs
 from sglang_hydra.run.diagnose.classes import FailureClass
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
-from sglang_hydra.run.diagnose.log_advice import SAID, LogNumbers
+from sglang_hydra.run.diagnose.log_facts import LogNumbers
 from sglang_hydra.run.diagnose.replan import Replanned, replan
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.errors import ConfigError

@@ -19,7 +19,7 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases.records import default_release
 from sglang_hydra.run.diagnose.classes import LOG_LINES
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
-from sglang_hydra.run.diagnose.log_origin import releases_with
+from sglang_hydra.run.diagnose.log_facts import releases_with
 from sglang_hydra.run.diagnose.server_args import CUT, named
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.user_settings import settings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sglang_hydra.run.diagnose.diagnosis import diagnose
-from sglang_hydra.run.diagnose.log_origin import _releases, stated_version, version_of
+from sglang_hydra.run.diagnose.log_facts import _releases, stated_version, version_of
 from sglang_hydra.run.diagnose.server_args import CUT, named, parse_server_args
 
 RECORDED = json.loads((Path(__file__).parents[2] / "data" / "arguments_0_5_23.json").read_text(encoding="utf-8"))

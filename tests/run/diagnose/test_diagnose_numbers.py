@@ -12,7 +12,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.run.diagnose.advice import in_release, with_costs
 from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.diagnosis import diagnose
-from sglang_hydra.run.diagnose.log_advice import LogNumbers
+from sglang_hydra.run.diagnose.log_facts import LogNumbers
 from sglang_hydra.run.diagnose.remedy import with_remedies
 from tests.plans import without_accelerator, without_engines
 

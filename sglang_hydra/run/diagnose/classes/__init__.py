@@ -30,6 +30,8 @@ _FAMILIES = ("memory", "checkpoint", "model", "arguments", "gpu", "cluster", "ho
 _ANYTHING = re.compile(r"(?<!\\)\.([*+])")
 _BETWEEN = 400
 _NEAR = 4096
+_LEAST = 2
+"""The shortest needle, in characters."""
 _PAGE_WIDTH, _MOST_SHOWN, _LEAST_LETTERS = 94, 6, 8
 _PROGRAM = re.compile(r"\bsglang-hydra (?=[a-z])")
 _NAME = re.compile(r"(?<![\w./-])([a-z][a-z0-9]*(?:_[a-z0-9]+)*)(=?)")
@@ -85,6 +87,11 @@ class Signature:
     advice: tuple[str, ...] = ()
     what: str | None = None
     retryable: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for a needle that is too short to decide anything."""
+        if short := [needle for needle in self.needles if len(needle.strip()) < _LEAST]:
+            raise TypeError(f"needle {short[0]!r} decides nothing: it has fewer than {_LEAST} letters")
 
     def fits(self, line: str, needle: str) -> bool:
         """Returns whether ``pattern`` and ``unless`` accept a line around ``needle`` (``_NEAR`` characters)."""

@@ -93,7 +93,7 @@ def _better(part: str, args: Mapping[str, object], numbers: LogNumbers) -> str |
 
 
 def _better_fraction(part: str, advised: float, had: float | None, rest: str, numbers: LogNumbers) -> str | None:
-    """Returns the advice with a mem_fraction_static that fits the log: below ``had`` when ``advised`` is low, else above
+    """Returns the advice with a mem_fraction_static that fits the log: below ``had`` for a low ``advised``, else above
     it. Returns None without one."""
     low, other, least = advised < _LOW_ENOUGH, advised, numbers.least_fraction
     if had is not None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple
 
 from sglang_hydra.arguments.layout import arguments_saying
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
@@ -30,7 +29,7 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import shown
 
-MOST_OFFERED = 4
+_MOST_OFFERED = 4
 _ODD_GIB = 1.0
 """GiB of free memory below the plan's lowest figure from which another process is named."""
 _OTHER_WEIGHTS = 0.05
@@ -39,20 +38,10 @@ _STEP = 0.04
 _LEAST_STEP = 0.01
 _TRIED = 12
 _ARGUMENT = re.compile(r"[a-z][a-z0-9_.]*=")
-
 _ABSENT = object()
-_COMMAND = "the whole command"
-_PLACE = "the log"
+_BY_KIND = ("parallel_size", "too_few_gpus", "context_length")
 
 Change = JsonObject
-
-
-class Offer(NamedTuple):
-    """A change, its text, and its plan if it was planned without errors."""
-
-    change: Change
-    text: str
-    plan: Plan | None = None
 
 
 def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Diagnosis:
@@ -72,50 +61,62 @@ def _may_have_changes(diagnosis: Diagnosis) -> bool:
     return failure is not None and (_can_be_planned(failure) or any(_by_code(diagnosis)))
 
 
-def _with_changes(diagnosis: Diagnosis, planned: Replanned, composer: Composer) -> Diagnosis:
-    """Returns the diagnosis with the changes that are clean in the plans of its server."""
-    failure = diagnosis.failure
-    by_class = offered(failure, diagnosis, planned, composer) if failure and _can_be_planned(failure) else []
-    offers, notes = _planned_offers([*_by_code(diagnosis), *by_class], diagnosis, planned, composer)
-    return with_offers(replace(diagnosis, notes=(*diagnosis.notes, *planned.remarks, *notes)), offers)
+def _can_be_planned(failure: FailureClass) -> bool:
+    """Returns whether a change of an argument may help; it does not for a cable or a full disk."""
+    return failure.memory or bool(failure.changes) or failure.kind in _BY_KIND
 
 
-def _by_code(diagnosis: Diagnosis) -> Iterator[Offer]:
-    """Yields the changes that the log asks for, then those that make the failing condition false."""
+def _by_code(diagnosis: Diagnosis) -> Iterator[tuple[Change, str]]:
+    """Yields the changes that the log asks for, then those that make the failing condition false, with the reason."""
     cause = diagnosis.cause
     asked: list[Change] = [{name: value} for one in diagnosis.advised for name, value in one.changes.items()]
-    for change in asked[:MOST_OFFERED]:
-        yield Offer(change, f"{_typed(change)} (the log advises it)")
+    yield from ((change, "the log advises it") for change in asked[:_MOST_OFFERED])
     if cause is None:
         return
-    for change in [change for change in cause.changes if change not in asked][:MOST_OFFERED]:
-        yield Offer(change, f"{_typed(change)} (a condition at {cause.place} is then false)")
-    for change in () if asked else cause.defaults[:MOST_OFFERED]:
-        yield Offer(change, f"{_typed(change)} (its default: a condition at {cause.place} reads it)")
+    accepted = [change for change in cause.changes if change not in asked][:_MOST_OFFERED]
+    yield from ((change, f"a condition at {cause.place} is then false") for change in accepted)
+    defaults = () if asked else cause.defaults[:_MOST_OFFERED]
+    yield from ((change, f"its default: a condition at {cause.place} reads it") for change in defaults)
+
+
+def _with_changes(diagnosis: Diagnosis, planned: Replanned, composer: Composer) -> Diagnosis:
+    """Replaces the hint by the changes whose plans have no errors, followed by the advice that sets no argument.
+
+    Notes name the changes of log and code that are left out, and the whole command of the first one kept."""
+    failure, first = diagnosis.failure, planned.plans[0]
+    assert failure is not None
+    offers: list[tuple[str, Plan]] = []
+    notes = list(planned.remarks)
+    for change, why in _by_code(diagnosis):
+        text, plan = f"{_typed(change)} ({why})", _clean(composer, planned.requests[0], change, fitted=False)
+        if plan is None:
+            notes.append(f"left out, as the plan with it has errors for SGLang {first.engine.version}: {text}")
+        else:
+            offers.append((text, plan))
+    by_class: list[tuple[str, Plan]] = []
+    possible = _candidates(failure, diagnosis, first, composer) if _can_be_planned(failure) else iter(())
+    for change in islice(possible, _TRIED):
+        cleans = [_clean(composer, requests, change, fitted=failure.memory) for requests in planned.requests]
+        if plans := [plan for plan in cleans if plan is not None] if None not in cleans else []:
+            by_class.append((_worded(change, plans), plans[0]))
+        if len(by_class) == _MOST_OFFERED:
+            break
+    offers += by_class
+    if plan := next((plan for _, plan in offers if plan.command), None):
+        by = plan.engine.version if plan.basis in ("exact", "recorded") else "an estimate"
+        notes.append(f"the whole command, planned by {by}: {shlex.join(_typed_only(plan))}")
+    diagnosis = replace(diagnosis, notes=(*diagnosis.notes, *notes))
+    if not offers:
+        return diagnosis
+    remedies = with_costs([text for text, _ in offers], diagnosis.kind)
+    general = [remedy for remedy in diagnosis.finding.shown if not _ARGUMENT.match(remedy.said)]
+    heard = [remedy for remedy in general if remedy.said.startswith(SAID)]
+    rest = [remedy for remedy in general if remedy not in heard]
+    return replace(diagnosis, finding=diagnosis.finding.said([*heard, *remedies, *rest]), remedies=tuple(remedies))
 
 
 def _typed(change: Change) -> str:
     return " ".join(f"{name}={shown(value)}" for name, value in change.items())
-
-
-def _planned_offers(
-    offers: Sequence[Offer], diagnosis: Diagnosis, planned: Replanned, composer: Composer
-) -> tuple[list[str], list[str]]:
-    """Keeps the ``offers`` whose plan has no errors. Also returns notes: the others, and the whole command of the first
-    kept one. A log never makes us download a release."""
-    kept: list[str] = []
-    notes: list[str] = []
-    for offer in offers:
-        plan = offer.plan or _clean(composer, planned.requests[0], offer.change, fitted=False)
-        if plan is None:
-            version = planned.plans[0].engine.version
-            notes.append(f"left out, as the plan with it has errors for SGLang {version}: {offer.text}")
-            continue
-        kept += with_costs([offer.text], diagnosis.kind)
-        if plan.command and not any(note.startswith(_COMMAND) for note in notes):
-            by = plan.engine.version if plan.basis in ("exact", "recorded") else "an estimate"
-            notes.append(f"{_COMMAND}, planned by {by}: {shlex.join(_typed_only(plan))}")
-    return kept, notes
 
 
 def _typed_only(plan: Plan) -> list[str]:
@@ -165,49 +166,18 @@ def _missing_gib(numbers: LogNumbers, fit: Fit | None) -> float | None:
     return fit.free.mid / GIB - numbers.before_gb if numbers.before_gb < fit.free.low / GIB - _ODD_GIB else None
 
 
-def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
-    """Replaces the hint by ``offers``, followed by the advice of the class that sets no argument."""
-    if not offers:
-        return diagnosis
-    general = [remedy for remedy in diagnosis.finding.shown if not _ARGUMENT.match(remedy.said)]
-    first = [remedy for remedy in general if remedy.said.startswith(SAID)]
-    rest = [remedy for remedy in general if remedy not in first]
-    return replace(diagnosis, finding=diagnosis.finding.said([*first, *offers, *rest]), remedies=tuple(offers))
-
-
-def _can_be_planned(failure: FailureClass) -> bool:
-    """Returns whether a change of an argument may help; it does not for a cable or a full disk."""
-    return failure.memory or bool(failure.changes) or failure.kind in _BY_KIND
-
-
-def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, composer: Composer) -> list[Offer]:
-    """Returns the changes whose plan is clean on every possible GPU class of the log, as text to type."""
-    first = planned.plans[0]
-    found: list[Offer] = []
-    for change in islice(_candidates(failure, diagnosis, first, composer), _TRIED):
-        if len(found) == MOST_OFFERED:
-            break
-        cleans = [_clean(composer, requests, change, fitted=failure.memory) for requests in planned.requests]
-        plans = [plan for plan in cleans if plan is not None]
-        if len(plans) == len(cleans):
-            found.append(Offer(change, _worded(change, plans), plans[0]))
-    return found
-
-
 def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, composer: Composer) -> Iterator[Change]:
     """Yields changes worth planning for this class, each once, smallest first."""
-    seen: list[Change] = []
-    sources: list[Iterator[Change]] = [_declared(failure)]
-    if failure.kind in _BY_KIND:
-        sources.append(_BY_KIND[failure.kind](diagnosis, plan))
+    declared = (text.partition("=") for text in failure.changes)
+    sources: list[Iterator[Change]] = [({name: read_yaml(value, "argument")} for name, _, value in declared)]
+    sources.append(_by_kind(failure.kind, diagnosis, plan))
     if failure.memory:
         sources += [_fractions(failure, plan), _memory_changes(failure, plan), _fit_remedies(plan, composer)]
-    if failure.kind == "oom_load":
-        sources.append(_larger_sizes(plan))
+    seen: list[Change] = []
     for whole in chain(*sources):
-        # Without the values that the plan already has.
-        own = _in_release(whole, plan).items()
-        change = {name: value for name, value in own if plan.values.get(name, _ABSENT) != value}
+        # In the names of the release, without the arguments that it lacks and the values that the plan already has.
+        named = {name_in(name, plan.engine.version or ""): value for name, value in whole.items()}
+        change = {name: value for name, value in named.items() if name and plan.values.get(name, _ABSENT) != value}
         if change and change not in seen and not _makes_it_worse(failure, change, plan):
             seen.append(change)
             yield change
@@ -234,18 +204,6 @@ def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, f
         return None
     fits = not fitted if plan.fit is None else plan.fit.fits is True and not plan.fit.tight
     return plan if plan.launchable is not False and fits else None
-
-
-def _in_release(change: Change, plan: Plan) -> Change:
-    """Returns ``change`` in the names of the plan's release, without the arguments that it lacks."""
-    names = {name: name_in(name, plan.engine.version or "") for name in change}
-    return {new: change[name] for name, new in names.items() if new is not None}
-
-
-def _declared(failure: FailureClass) -> Iterator[Change]:
-    for text in failure.changes:
-        name, _, value = text.partition("=")
-        yield {name: read_yaml(value, "argument")}
 
 
 def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
@@ -284,7 +242,7 @@ def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
 
 
 def _fit_remedies(plan: Plan, composer: Composer) -> Iterator[Change]:
-    """Yields the fit's remedies when the server does not fit at all, else larger tensor parallel sizes."""
+    """Yields the fit's remedies when the server does not fit at all, then larger tensor parallel sizes."""
     if plan.fit is not None and plan.fit.fits is False:
         from sglang_hydra.planning.choosing.catalog import gpu_classes
         from sglang_hydra.planning.making.memory import fit_settings, remedies_of
@@ -293,35 +251,24 @@ def _fit_remedies(plan: Plan, composer: Composer) -> Iterator[Change]:
         wanted = fit_settings(plan.nodes.fit)[1]
         for remedy in remedies_of(plan.resolution, facts, plan.fit, wanted, partial(gpu_classes, composer)):
             yield remedy.overrides
-        return
-    yield from _larger_sizes(plan)
-
-
-def _larger_sizes(plan: Plan) -> Iterator[Change]:
     size, here = int(plan.values.get("tp_size") or 1), plan.gpu.count or 8
     while size * 2 <= here:
         size *= 2
         yield {"tp_size": size}
 
 
-def _parallel_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
-    """Yields other tensor parallel sizes, the nearest first."""
+def _by_kind(kind: str, diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
+    """Yields other tensor parallel sizes, the nearest first; smaller ones; or the context length that the log derives,
+    then the model's own."""
     size, here = int(plan.values.get("tp_size") or 1), plan.gpu.count or 8
-    nearest = sorted((1, 2, 4, 8, 16), key=lambda other: (abs(other - size), other))
-    yield from ({"tp_size": other, "nnodes": max(1, other // here)} for other in nearest if other != size)
-
-
-def _smaller_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
-    size = int(plan.values.get("tp_size") or 1)
-    yield from ({"tp_size": other} for other in (8, 4, 2, 1) if other < size)
-
-
-def _shorter_context(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
-    """Yields the context length that the deciding line derives, then the model's own."""
-    found = re.search(r"derived context_length \((\d{1,9})\)", diagnosis.line or "")
-    if found:
-        yield {"context_length": int(found[1])}
-    yield {"context_length": None}
+    if kind == "parallel_size":
+        nearest = sorted((1, 2, 4, 8, 16), key=lambda other: (abs(other - size), other))
+        yield from ({"tp_size": other, "nnodes": max(1, other // here)} for other in nearest if other != size)
+    elif kind == "too_few_gpus":
+        yield from ({"tp_size": other} for other in (8, 4, 2, 1) if other < size)
+    elif kind == "context_length":
+        derived = diagnosis.numbers.derived
+        yield from ({"context_length": length} for length in ([derived, None] if derived else [None]))
 
 
 def _worded(change: Change, plans: Sequence[Plan]) -> str:
@@ -336,10 +283,3 @@ def _worded(change: Change, plans: Sequence[Plan]) -> str:
         return f"{typed} ({low:.2f}-{high:.2f} works)"
     tokens = [fit.kv_tokens for fit in fits if fit.kv_tokens is not None]
     return f"{typed} (capacity {min(tokens):,} KV tokens)" if tokens else typed
-
-
-_BY_KIND: Mapping[str, Callable[[Diagnosis, Plan], Iterator[Change]]] = {
-    "parallel_size": _parallel_sizes,
-    "too_few_gpus": _smaller_sizes,
-    "context_length": _shorter_context,
-}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.tables.order import release_key
@@ -20,12 +19,9 @@ from sglang_hydra.releases.records import default_release
 from sglang_hydra.run.diagnose.classes import LOG_LINES
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.log_facts import releases_with
-from sglang_hydra.run.diagnose.server_args import CUT, named
+from sglang_hydra.run.diagnose.server_args import named
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.user_settings import settings
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.choosing.catalog import Model
 
 _WAVES, _MACHINE = LOG_LINES["replanned"], frozenset(LOG_LINES["of_the_machine"])
 """The concerns of the arguments that are planned again, in the order in which they are compared with the log: what
@@ -38,8 +34,7 @@ _MOST_CLASSES = 4
 _ROUNDS = 3
 
 
-@dataclass(frozen=True)
-class Replanned:
+class Replanned(NamedTuple):
     """One plan for each GPU class that the log's GPU may be, and the assumptions."""
 
     plans: tuple[Plan, ...]
@@ -51,30 +46,33 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
     """Plans the server of a log again; ``overrides`` (gpu=h100, model=...) replace values of the log.
 
     Returns the reason as text when it cannot: the model or the GPU is unknown, or the arguments do not compose."""
-    typed = {request.text.partition("=")[0].partition(".")[0] for request in overrides}
+    words = dict(request.text.partition("=")[::2] for request in overrides)
+    typed = {name.partition(".")[0] for name in words}
     remarks: list[str] = []
-    release, why = release_of(diagnosis) if "engine" not in typed else (_typed_release(overrides), None)
+    release, why = words.get("engine.version", default_release()), None
+    if "engine" not in typed:
+        release, why = release_of(diagnosis)
     remarks += [f"{why}: planned for SGLang {release}"] if why else []
     values, refused = _planned_values(diagnosis, release)
     remarks += [f"left out, as SGLang {release} does not take the value: {', '.join(refused)}"] if refused else []
-    model = list(_model_requests(values, typed, composer, remarks))
-    if not model and not typed & {"model", "model_path", "recipe"}:
+    model = None if typed & {"model", "model_path", "recipe"} else _model_of(values, composer, remarks)
+    if model is None and not typed & {"model", "model_path", "recipe"}:
         return "the log has no server_args line that names a model; type model=... after the file"
     gpus = [None] if typed & {"gpu", "recipe"} else gpu_classes_of(diagnosis, composer, remarks)
     if not gpus:
         return "the log does not say which GPU it was; type gpu=... after the file"
-    engine = ("engine=sglang", f"engine.version={release}") if "engine" not in typed else ()
+    fixed = [model] if model else []
+    fixed += [] if "engine" in typed else list(map(_chosen, ("engine=sglang", f"engine.version={release}")))
+    rest = {name: value for name, value in values.items() if name not in typed and name != "model_path"}
     plans, kept = [], []
     for gpu in gpus:
-        chosen = [Request(word, _PLACE, "experiment") for word in engine]
-        chosen += [Request(f"gpu={gpu}", _PLACE, "experiment")] if gpu else []
-        rest = {name: value for name, value in values.items() if name not in typed and name != "model_path"}
+        chosen = [*fixed, _chosen(f"gpu={gpu}")] if gpu else fixed
         try:
-            plan, requests = _minimal(composer, [*model, *chosen], rest, overrides, remarks)
+            plan, requests = _minimal(composer, chosen, rest, overrides, remarks)
             ranks = -(-plan.layout.gpus // plan.layout.nodes)  # of a node
             if "gpu" not in typed and (plan.gpu.count or 0) < ranks:
-                chosen.append(Request(f"gpu.count={ranks}", _PLACE, "experiment"))
-                plan, requests = _minimal(composer, [*model, *chosen], rest, overrides, remarks)
+                chosen = [*chosen, _chosen(f"gpu.count={ranks}")]
+                plan, requests = _minimal(composer, chosen, rest, overrides, remarks)
         except ConfigError as failure:
             return f"the arguments of the log cannot be planned: {failure.findings[0].message}"
         if not plan.model.known:
@@ -85,6 +83,10 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
     return Replanned(tuple(plans), tuple(kept), tuple(dict.fromkeys(remarks)))
 
 
+def _chosen(text: str) -> Request:
+    return Request(text, _PLACE, "experiment")
+
+
 def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
     """Returns the release to plan for, and the reason for this choice; None when the log names a known release.
 
@@ -93,111 +95,79 @@ def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
     known, stated = known_versions(), diagnosis.version or ""
     if stated in known:
         return stated, None
-    names = [name for name in diagnosis.server_args or {} if name != CUT]
-    fitting = [version for version in releases_with(names) if version in known]
     near = stated.removeprefix("near ")
     if release_key(near) is not None:
         nearest = nearest_known(near) or known[0]
         return nearest, f"the log is of a release {stated}, and {nearest} is the nearest one that is known here"
-    here = installed(None).versions.get("sglang")
+    fitting = [version for version in releases_with(diagnosis.server_args or {}) if version in known]
     choice = settings().release
     liked = (
-        (here, "is installed here"),
+        (installed(None).versions.get("sglang"), "is installed here"),
         (choice.value if choice else None, "is the choice of your settings (release use)"),
         (known[-1], "is the newest one"),
+        (fitting[-1] if fitting else "", "has all arguments that it writes down"),
     )
-    for version, why in liked:
-        if version in fitting:
-            return version, f"the log names no release, and {version} {why}"
-    found = fitting[-1] if fitting else default_release()
-    why = "has all arguments that it writes down" if fitting else "is the default"
+    fits = ((version, why) for version, why in liked if version in fitting)
+    found, why = next(fits, (default_release(), "is the default"))
     return found, f"the log names no release, and {found} {why}"
-
-
-def _typed_release(overrides: Sequence[Request]) -> str:
-    words = [request.text.partition("=") for request in overrides]
-    return next((value for name, _, value in reversed(words) if name == "engine.version"), default_release())
 
 
 def _planned_values(diagnosis: Diagnosis, version: str) -> tuple[dict[str, object], list[str]]:
     """Returns the logged arguments to plan again, under the names of ``version``, and those that the failing condition
     reads: without them, a change would be planned for a server that cannot have this fault. Also returns the names
     whose values the release does not take."""
-    concerns = {concern for wave in _WAVES for concern in wave}
     logged, refused = named(diagnosis.server_args or {}, version)
     read = diagnosis.cause.arguments if diagnosis.cause is not None else {}
-    taken = {
-        name: value
-        for name, value in logged.items()
-        if name in read or (EVERY[name].concern in concerns and name not in _MACHINE)
-    }
-    return taken, refused
+    concerns = {concern for wave in _WAVES for concern in wave}
+    again = {name for name in logged if EVERY[name].concern in concerns and name not in _MACHINE}
+    return {name: value for name, value in logged.items() if name in read or name in again}, refused
 
 
-def _model_requests(
-    values: Mapping[str, object], typed: set[str], composer: Composer, remarks: list[str]
-) -> Iterator[Request]:
-    """Yields the request for the model: an existing path, a preset of the same name, or the name on the hub."""
-    path = values.get("model_path")
-    if typed & {"model", "model_path", "recipe"} or not isinstance(path, str) or not path:
-        return
-    snapshot = _SNAPSHOT.search(path)
-    if snapshot is not None:
-        path = f"{snapshot[1]}/{snapshot[2]}"
-    preset = None if os.path.exists(path) else _preset_of(path, composer)
-    if preset is None:
-        yield Request.typed("model_path", path, _PLACE, "experiment")
-        return
-    if preset.path != path:
-        remarks.append(f"{path} is taken for model={preset.name}, by its name")
-    yield Request(f"model={preset.name}", _PLACE, "experiment")
-
-
-def _preset_of(path: str, composer: Composer) -> Model | None:
-    """Returns the preset whose checkpoint name equals the last part of this path, or None."""
+def _model_of(values: Mapping[str, object], composer: Composer, remarks: list[str]) -> Request | None:
+    """Returns the request for the model: an existing path, a preset of the same name, or the name on the hub."""
     from sglang_hydra.planning.choosing.catalog import models
 
+    path = values.get("model_path")
+    if not isinstance(path, str) or not path:
+        return None
+    snapshot = _SNAPSHOT.search(path)
+    path = f"{snapshot[1]}/{snapshot[2]}" if snapshot is not None else path
     name = path.rstrip("/").rpartition("/")[2].lower()
     fixed = (preset for preset in models(composer) if not preset.path.startswith("${"))
-    return next((preset for preset in fixed if preset.path.rpartition("/")[2].lower() == name), None)
+    preset = next((preset for preset in fixed if preset.path.rpartition("/")[2].lower() == name), None)
+    if preset is None or os.path.exists(path):
+        return Request.typed("model_path", path, _PLACE, "experiment")
+    if preset.path != path:
+        remarks.append(f"{path} is taken for model={preset.name}, by its name")
+    return _chosen(f"model={preset.name}")
 
 
 def gpu_classes_of(diagnosis: Diagnosis, composer: Composer, remarks: list[str]) -> list[str | None]:
     """Returns the GPU classes that the log's GPU may be: by its name, else all with that much memory."""
     from sglang_hydra.facts.probe import GpuProbe
     from sglang_hydra.facts.recognise import recognise
+    from sglang_hydra.planning.choosing.catalog import gpu_classes
     from sglang_hydra.planning.making.gpu_class import gpu_nodes
 
-    args = diagnosis.server_args or {}
-    if args.get("device") == "cpu":
+    if (diagnosis.server_args or {}).get("device") == "cpu":
         return ["cpu"]
-    if diagnosis.gpu:
-        presets = gpu_nodes(composer)
-        for preset in presets.values():
-            memory = diagnosis.gpu_memory_mib or preset.get("memory_mib")
-            seen = GpuProbe("nvidia", "cuda", (diagnosis.gpu,), visible_memory_mib=memory, count=1)
-            name = recognise(seen, presets)
-            if name is not None:
-                remarks.append(f"the log names {diagnosis.gpu}: gpu={name}")
-                return [name]
-    return _by_capacity(diagnosis.gpu_memory_mib, composer, remarks)
-
-
-def _by_capacity(capacity: float | None, composer: Composer, remarks: list[str]) -> list[str | None]:
-    from sglang_hydra.planning.choosing.catalog import gpu_classes
-
-    if capacity is None:
-        return []
+    capacity = diagnosis.gpu_memory_mib
+    presets = gpu_nodes(composer) if diagnosis.gpu else {}
+    for preset in presets.values():
+        memory = capacity or preset.get("memory_mib")
+        seen = GpuProbe("nvidia", "cuda", (diagnosis.gpu or "",), visible_memory_mib=memory, count=1)
+        if (name := recognise(seen, presets)) is not None:
+            remarks.append(f"the log names {diagnosis.gpu}: gpu={name}")
+            return [name]
     least, most = _CAPACITY_BELOW
     found: list[str | None] = [
         gpu.name
-        for gpu in gpu_classes(composer)
-        if gpu.facts.is_cuda and gpu.facts.memory_mib and least <= 1 - capacity / gpu.facts.memory_mib <= most
+        for gpu in (gpu_classes(composer) if capacity else ())
+        if gpu.facts.is_cuda and gpu.facts.memory_mib and least <= 1 - (capacity or 0) / gpu.facts.memory_mib <= most
     ]
-    if len(found) > _MOST_CLASSES:
+    if not capacity or not 1 <= len(found) <= _MOST_CLASSES:
         return []
-    if found:
-        remarks.append(f"a GPU of {capacity / 1024:.1f} GiB is taken for gpu={' or '.join(map(str, found))}")
+    remarks.append(f"a GPU of {capacity / 1024:.1f} GiB is taken for gpu={' or '.join(map(str, found))}")
     return found
 
 

@@ -48,6 +48,11 @@ class Cause:
         return any(_compares(guard) for one in self.found for guard in one.site.guards)
 
     @property
+    def agrees(self) -> tuple[str, ...]:
+        """Returns the evidence for the place: message, place, or both."""
+        return self.found[0].agrees
+
+    @property
     def place(self) -> str:
         """Returns file and function: ``srt/managers/scheduler.py:__init__``."""
         site = self.found[0].site

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sglang_hydra.arguments.secrets import without_secrets
-from sglang_hydra.releases.refusals import cannot_raise
 from sglang_hydra.run.diagnose.advice import Advice, advice_near, fitted, in_release, with_costs
-from sglang_hydra.run.diagnose.cause import Cause, cause_of, nearest_release
-from sglang_hydra.run.diagnose.classes import (
-    LOG_LINES,
-    UNKNOWN,
-    FailureClass,
-    Signature,
-    Stage,
-    Weight,
-    classes_by_kind,
-)
-from sglang_hydra.run.diagnose.life import Evidence, Life, Raised
+from sglang_hydra.run.diagnose.cause import Cause, nearest_release
+from sglang_hydra.run.diagnose.classes import LOG_LINES, UNKNOWN, FailureClass, Stage, Weight, classes_by_kind
+from sglang_hydra.run.diagnose.life import Life
 from sglang_hydra.run.diagnose.lines import Line
 from sglang_hydra.run.diagnose.log_facts import LogNumbers, version_of
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.server_args import CUT
-from sglang_hydra.run.diagnose.verdict import STOPPED, Classification, decide
+from sglang_hydra.run.diagnose.verdict import FAULT, STOPPED, Classification, decide, judged_by_code
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import shown
 
-UNKNOWN_ID = "DIA000"
-HEALTHY_ID, LOADING_ID, ROUTER_ID = "DIA060", "DIA063", "DIA064"
 _LONGEST_LINE = 600
 
 
@@ -99,16 +87,17 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
     version = reader.version
     if version is None and args is not None:
         version = version_of([name for name in args if name != CUT], whole=CUT not in args)
-    verdict, cause = Classification(None, 0.0), None
+    verdict = Classification(None, 0.0)
     if reader.others.name is None:
-        verdict, cause = judged_by_code(decide(reader.lives, exit_code), reader.lives, version, args)
+        verdict = judged_by_code(decide(reader.lives, exit_code), reader.lives, version, args)
     failure, found = verdict.failure, verdict.found
-    kind = failure.kind if failure else UNKNOWN
-    own = found.signature.retryable if found else None
     heard = [line for life in reader.lives for line in life.advised]
     advised = tuple(advice_near(found.line.number, heard, nearest_release(version), args)) if found else ()
     state = "failed" if failure else _state(reader, exit_code)
-    finding = _finding(verdict, reader, version, args, cause, advised) if failure else _nothing_failed(state, reader)
+    finding = _finding(verdict, failure, reader, version, args, advised) if failure else _no_failure(state, reader)
+    kind, retryable = (failure.kind, failure.retryable) if failure else (UNKNOWN, False)
+    if found is not None and found.signature.retryable is not None:
+        retryable = found.signature.retryable
     return Diagnosis(
         kind=kind,
         confidence=verdict.confidence,
@@ -117,13 +106,13 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
         version=version,
         server_args={key: value for key, value in args.items() if key != CUT} if args is not None else None,
         finding=finding,
-        cause=cause,
+        cause=verdict.cause,
         advised=advised,
         stage=found.stage.name.lower() if found and found.stage else None,
         rank=(found.line.rank or None) if found else None,
         ready=reader.life.ready,
         state=state,
-        retryable=bool(failure and failure.retryable) if own is None else own,
+        retryable=retryable,
         gpu=reader.devices.name,
         gpu_memory_mib=reader.devices.capacity_mib,
         also=tuple(dict.fromkeys(other.failure.kind for other in verdict.also if other.failure.kind != kind)),
@@ -159,16 +148,15 @@ def _was_stopped(life: Life) -> bool:
 
 def _finding(
     verdict: Classification,
+    failure: FailureClass,
     reader: LogReader,
     version: str | None,
     args: JsonObject | None,
-    cause: Cause | None,
     advised: Sequence[Advice],
 ) -> Finding:
     """Returns the finding on a failure. Its advice is adapted to this server: checked against its log, with costs, in
     the names of its release."""
-    failure, found = verdict.failure, verdict.found
-    assert failure is not None
+    found, cause = verdict.found, verdict.cause
     detail: str | None = f"ended by signal {verdict.signal}, and the log says no more"
     advice, what, fields = failure.advice, failure.what, failure.fields
     if found is not None:
@@ -186,87 +174,14 @@ def _finding(
     return Finding("error", failure.id, f"{what}: {detail}" if detail else what, fields, [*said, *hint])
 
 
-def _nothing_failed(state: str, reader: LogReader) -> Finding:
+def _no_failure(state: str, reader: LogReader) -> Finding:
     """Returns the finding for a log without a deciding failure."""
-    life = reader.life
-    if state == "healthy":
-        later = "was asked to stop later" if _was_stopped(life) else "no later line says that it ended"
-        return Finding("info", HEALTHY_ID, f"the server became ready, and no failure is in its log; {later}")
-    if state == "router":
-        return Finding("info", ROUTER_ID, "a router takes requests, and no failure is in its log")
-    if state == "loading":
-        doing = LOG_LINES["doing"].get(life.furthest.name.lower(), "yet")
-        hint = "diagnose the log again in some minutes", "add exit_code=N after the file, if its process has ended"
-        return Finding("info", LOADING_ID, f"the server still starts, and nothing has failed {doing}", (), hint)
-    if state == "foreign":
-        message = f"this is a log of {reader.others.name}, not of SGLang: it is not diagnosed"
-        return Finding("error", UNKNOWN_ID, message, (), "diagnose the log of the SGLang server, from its beginning")
-    read = f"{reader.count} lines were read, and the last ones" if reader.count > 1 else "1 line was read, and it"
-    verb = "are" if reader.count > 1 else "is"
-    message = f"no class of failures fits; {read} {verb} shown" if reader.count else "the log is empty"
-    hint = "diagnose the log of every rank, from its beginning", "start again with --log-level debug"
-    return Finding("error", UNKNOWN_ID, message, (), hint)
-
-
-FAULT = "release_fault"
-_BOTH, _ONE = 0.75, 0.6
-# Python raises these itself, without a raise statement.
-_PYTHONS = re.compile(
-    r"(?:Type|Attribute|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Import|ModuleNotFound)Error\b|struct\.error"
-)
-_ROOMS, _OF_ARGUMENTS = LOG_LINES["rooms"], LOG_LINES["of_arguments"]
-
-
-def judged_by_code(
-    verdict: Classification, lives: Sequence[Life], version: str | None, args: JsonObject | None
-) -> tuple[Classification, Cause | None]:
-    """Compares the verdict with the source of the release. Adds the place that raised the exception, uses the place's
-    class when the verdict is weak, and drops a weak verdict on an exception that the release cannot raise."""
-    raised = _decisive(verdict, lives)
-    if raised is None:
-        return verdict, None
-    release = nearest_release(version)
-    cause = cause_of(raised, release, args)
-    weak = verdict.failure is None or (verdict.found is not None and verdict.found.weight >= Weight.FAULT)
-    if cause is not None and weak and (kind := _finding_kind(cause, raised, verdict)) is not None:
-        return _by_room(kind, cause, raised, verdict), cause
-    if cause is None and weak and verdict.found is not None and raised.place and not _PYTHONS.match(raised.text):
-        kind = raised.text.partition(":")[0].rpartition(".")[2]
-        if cannot_raise(release, kind, raised.place):
-            return Classification(None, 0.0, signal=verdict.signal, also=verdict.also), None
-    return verdict, cause
-
-
-def _decisive(verdict: Classification, lives: Sequence[Life]) -> Raised | None:
-    """Returns the exception behind the verdict. Without one, returns the first exception that ended a process."""
-    found = verdict.found
-    if found is not None:
-        everything = (raised for life in lives for raised in life.raised)
-        exact = next((raised for raised in everything if raised.line.number == found.line.number), None)
-        if exact is not None or found.weight < Weight.FAULT:
-            return exact
-    last = lives[-1]
-    if last.ready and not (last.troubled or last.broken):
-        return None
-    fatal = next((raised for raised in last.raised if raised.fatal and raised.place), None)
-    return fatal or (last.raised[0] if last.raised and found is None and not last.ready else None)
-
-
-def _finding_kind(cause: Cause, raised: Raised, verdict: Classification) -> str | None:
-    """Returns the class of the place that raised, or None when the place adds nothing to the verdict."""
-    agrees = "message" in cause.found[0].agrees
-    if not (agrees or (raised.fatal and cause.is_of_arguments)):
-        return None
-    rooms = (*_ROOMS, *_OF_ARGUMENTS) if cause.is_of_arguments else _ROOMS
-    kind = next((kind for pattern, kind in rooms if re.search(pattern, cause.place)), None)
-    return kind or (FAULT if verdict.failure is None else None)
-
-
-def _by_room(kind: str, cause: Cause, raised: Raised, verdict: Classification) -> Classification:
-    sure = _BOTH if len(cause.found[0].agrees) > 1 else _ONE
-    found = verdict.found
-    stage, work, exception = (found.stage, found.work, found.exception) if found else (Stage.UNKNOWN, 0, True)
-    signature = Signature(("Error",), weight=Weight.GENERAL)
-    failure = classes_by_kind()[kind]
-    evidence = Evidence(failure, signature, raised.line, stage, exception, work, raised.fatal, cause.place)
-    return Classification(failure, sure, evidence, verdict.signal, (*((found,) if found else ()), *verdict.also))
+    level, id, message, *hint = LOG_LINES["states"][state]
+    life, count = reader.life, reader.count
+    message = message.format(
+        later="was asked to stop later" if _was_stopped(life) else "no later line says that it ended",
+        doing=LOG_LINES["doing"].get(life.furthest.name.lower(), "yet"),
+        engine=reader.others.name,
+        read=f"{count} lines were read, and the last ones are" if count > 1 else "1 line was read, and it is",
+    )
+    return Finding(level, id, message, (), hint)

@@ -49,7 +49,7 @@ def _place(cause: Cause) -> dict[str, object]:
         "release": first.release,
         "place": cause.place,
         "line": first.site.line,
-        "agrees": list(first.agrees),
+        "agrees": list(cause.agrees),
         "reads": list(cause.reads),
         "arguments": plain(dict(cause.arguments)),
         "variables": list(cause.variables),
@@ -109,7 +109,7 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
 
 def _cause(cause: Cause) -> Iterator[tuple[str, str]]:
     first = cause.found[0]
-    agree = f"{' and '.join(first.agrees)} agree{'s' if len(first.agrees) == 1 else ''}"
+    agree = f"{' and '.join(cause.agrees)} agree{'s' if len(cause.agrees) == 1 else ''}"
     yield "raised by", f"{cause.place} of {first.release}, line {first.site.line} ({agree})"
     asked = [f"{name}={shown(cause.arguments[name])}" if name in cause.arguments else name for name in cause.reads]
     asked += [*cause.variables, *(f"{name} (the machine)" for name in cause.platform)]

@@ -27,7 +27,9 @@ _MOST_RAISED, _MOST_ADVISED = 32, 256
 
 @dataclass(slots=True)
 class Evidence:
-    """A line that fits a class, with its weight, its time and the stage of the server."""
+    """A line that fits a class, with its weight and the stage of the server. ``fatal``: the exception ended a process;
+    answers of another process do not acquit it. ``place`` is where it was raised, ``FILE:FUNCTION`` below the package,
+    and ``time`` its time, as ``2026-06-11 08:15:11``; both are empty when no line gives them."""
 
     failure: FailureClass
     signature: Signature
@@ -36,11 +38,8 @@ class Evidence:
     exception: bool
     work: int
     fatal: bool = False
-    """Whether the exception ended a process: answers of another process do not acquit it."""
     place: str = ""
-    """Where the exception was raised: ``FILE:FUNCTION`` below the package; empty without such a frame."""
     time: str = ""
-    """The time, as ``2026-06-11 08:15:11``; empty when no line gives it."""
 
     @property
     def weight(self) -> Weight:
@@ -60,7 +59,11 @@ class Raised(NamedTuple):
 
 @dataclass(slots=True)
 class Life:
-    """The state of one start of a server. Its size depends on the number of classes, not on the length of the log."""
+    """The state of one start of a server. Its size depends on the number of classes, not on the length of the log.
+
+    ``troubled``: an exception of any kind came after the last work. ``broken``: a scheduler, or code that it calls,
+    raised one: later work does not prove health. ``routes``: a router of SGLang takes requests. ``quit``: SGLang ends
+    its own processes, by SIGKILL. ``raised`` are the first exceptions, and the first of those that end a process."""
 
     started_at: int = 0
     stream: str = ""
@@ -69,19 +72,14 @@ class Life:
     furthest: Stage = Stage.UNKNOWN
     ready: bool = False
     troubled: bool = False
-    """An exception of any kind came after the last work."""
     broken: bool = False
-    """A scheduler, or code that it calls, raised an exception: later work does not prove health."""
     work: int = 0
     ended_at: int | None = None
     routes: bool = False
-    """A router of SGLang takes requests."""
     quit: bool = False
-    """SGLang ends its own processes, by SIGKILL."""
     server_args: JsonDict | None = None
     advised: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MOST_ADVISED))
     raised: list[Raised] = field(default_factory=list)
-    """The first exceptions, plus the first of those that end a process."""
 
     def stage_of(self, rank: str) -> Stage:
         """Returns the stage of ``rank``, or the furthest stage of any rank if ``rank`` logged none. Returns SERVE for
@@ -113,11 +111,8 @@ class Life:
         self.troubled = False
         if not self.ready:
             self.ready, self.furthest = True, Stage.SERVE
-
-        def outlived(found: Evidence) -> bool:
-            return self.work - found.work >= _PATIENCE[found.signature.request] and (scheduled or not found.fatal)
-
-        self._acquit(outlived)
+        patience = {request: self.work - units for request, units in _PATIENCE.items()}
+        self._acquit(lambda found: found.work <= patience[found.signature.request] and (scheduled or not found.fatal))
 
     def refused(self, text: str) -> None:
         """Records a refused request, and acquits failures of single requests: the server survived them."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from operator import itemgetter
 
 from sglang_hydra.run.diagnose.advice import may_advise
 from sglang_hydra.run.diagnose.classes import LOG_LINES, FailureClass, Signature, Stage, Weight, failure_classes
@@ -41,7 +42,7 @@ _CLOCK = re.compile(r"^\[[EWFI]\d{3,4} (\d\d:\d\d:\d\d(?:\.\d{1,9})?)")
 _WITHOUT_WORDS = ("AssertionError", "NotImplementedError", "ValueError", "RuntimeError")
 _MOST_LIVES = 32
 _KEPT = 1000
-Entry = tuple[int, FailureClass, Signature, str]
+Entry = tuple[tuple[bool, int, int, int], FailureClass, Signature, str]
 
 
 class LogReader:
@@ -159,12 +160,13 @@ class LogReader:
         if exception and wrapper is None:
             self._note(line._replace(rank=rank), text, trace)
         self.life.troubled = self.life.troubled or exception
-        entries = [entry for needle in _needles_in(text) for entry in _by_needle()[needle]]
+        held = (needles for stem, needles in _by_stem() if stem in text)
+        entries = [entry for needles in held for needle, found in needles if needle in text for entry in found]
         if not entries:
             return
         stage = Stage.GRAPHS if "graph failed" in text else trace.stage or self.life.stage_of(rank)
         frames = trace.shown
-        for _, failure, signature, needle in sorted(entries, key=_rank):
+        for _, failure, signature, needle in sorted(entries, key=itemgetter(0)):
             warned = line.warning and not signature.in_warning
             if (warned or signature.exception) and not exception:
                 continue
@@ -192,35 +194,24 @@ class LogReader:
         self.life.note(Raised(short, text[:_KEPT], trace.raised_at, trace.at, trace.ends_process))
 
 
-def _rank(entry: Entry) -> tuple[bool, int, int, int]:
-    """Returns the sort key of signatures in one line: the smallest weight first, then the longest needle, then the
-    table's order. Signatures of weight FAULT come last."""
-    order, _, signature, needle = entry
-    return signature.weight == Weight.FAULT, signature.weight, -len(needle), order
-
-
-def _needles_in(text: str) -> Iterator[str]:
-    return (needle for stem, needles in _by_stem() if stem in text for needle in needles if needle in text)
-
-
 @cache
-def _by_needle() -> dict[str, tuple[Entry, ...]]:
-    """Returns the signatures by needle, each with its position in the table."""
-    found: dict[str, list[Entry]] = {}
+def _by_stem() -> tuple[tuple[str, list[tuple[str, list[Entry]]]], ...]:
+    """Returns the signatures by needle, grouped by the first stem that the needle contains; needles without one are
+    always searched.
+
+    An entry begins with its sort key in a line: the smallest weight first, then the longest needle, then the table's
+    order; signatures of weight FAULT come last."""
+    by_needle: dict[str, list[Entry]] = {}
     for order, failure in enumerate(failure_classes()):
         for signature in (*failure.signatures, *failure.places):
             for needle in signature.needles:
-                found.setdefault(needle, []).append((order, failure, signature, needle))
-    return {needle: tuple(entries) for needle, entries in found.items()}
-
-
-@cache
-def _by_stem() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Groups the needles by the first stem that each contains; needles without a stem are always searched."""
-    groups: dict[str, list[str]] = {}
-    for needle in _by_needle():
-        groups.setdefault(next((stem for stem in LOG_LINES["stems"] if stem in needle), ""), []).append(needle)
-    return tuple((stem, tuple(needles)) for stem, needles in groups.items())
+                key = (signature.weight == Weight.FAULT, signature.weight, -len(needle), order)
+                by_needle.setdefault(needle, []).append((key, failure, signature, needle))
+    groups: dict[str, list[tuple[str, list[Entry]]]] = {}
+    for needle, entries in by_needle.items():
+        stem = next((stem for stem in LOG_LINES["stems"] if stem in needle), "")
+        groups.setdefault(stem, []).append((needle, entries))
+    return tuple(groups.items())
 
 
 # Parses Python's tracebacks, one per writer: the functions that ran when an exception was raised.
@@ -249,22 +240,20 @@ _STAGES = tuple((Stage[name.upper()], re.compile(found)) for name, found in LOG_
 
 @dataclass(slots=True)
 class Trace:
-    """The latest traceback of one writer. ``frames`` are ``path in function``, outermost first."""
+    """The latest traceback of one writer. ``frames`` are ``path in function``, outermost first. ``fatal``: its first
+    line says that the exception ends the process. ``source``: the next line is a frame's source without indentation,
+    which some log drivers remove. ``above`` is an exception above its frames, as people write it down. ``at`` is the
+    line number of the innermost frame, ``code`` its source line, which explains an assertion without a message."""
 
     frames: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_FRAMES))
     rank: str = ""
     fatal: bool = False
-    """Whether the first line says that the exception ends the process."""
     open: bool = False
     following: int = 0
     source: bool = False
-    """Whether the next line is a frame's source without indentation, which some log drivers remove."""
     above: str = ""
-    """An exception above its frames, as people write it down."""
     at: int = 0
-    """The line number of the innermost frame."""
     code: str = ""
-    """The source line of the innermost frame, if logged: it explains an assertion without a message."""
 
     @property
     def shown(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub, truediv
 
 from sglang_hydra.arguments.secrets import is_secret_name
@@ -95,9 +96,8 @@ def _defaults(names: Sequence[str], args: Mapping[str, object], table: Mapping[s
 
 def _values(args: Mapping[str, object] | None, table: Mapping[str, Argument]) -> dict[str, object]:
     """Returns the arguments of the log, completed with the defaults of the release."""
-    given = {name: value for name, value in (args or {}).items() if name != CUT}
     defaults = {name: one.default for name, one in table.items() if one.computed is None}
-    return {**defaults, **given}
+    return {**defaults, **{name: value for name, value in (args or {}).items() if name != CUT}}
 
 
 def evaluated(term: Term, values: JsonObject) -> Json:
@@ -145,18 +145,12 @@ def _changes(guards: Sequence[Term], values: Mapping[str, object], table: Mappin
     """Yields changes of one argument that make a condition false, starting with the nearest condition."""
     seen: list[Change] = []
     for guard in reversed(guards):
-        if evaluated(guard, values) is False:
-            continue
-        for name in dict.fromkeys(names_in(guard)):
-            argument = table.get(name)
-            if argument is None or name in _KEPT or is_secret_name(name):
-                continue
-            for value in _candidates(guard, name, values, argument):
-                change = {name: value}
-                if evaluated(guard, {**values, **change}) is False and change not in seen:
-                    seen.append(change)
-                    yield change
-                    break
+        names = () if evaluated(guard, values) is False else dict.fromkeys(names_in(guard))
+        for name in (name for name in names if name in table and name not in _KEPT and not is_secret_name(name)):
+            changes: Iterator[Change] = ({name: value} for value in _candidates(guard, name, values, table[name]))
+            accepts = (one for one in changes if evaluated(guard, {**values, **one}) is False and one not in seen)
+            seen += islice(accepts, 1)
+    yield from seen
 
 
 def _candidates(guard: Term, name: str, values: Mapping[str, object], argument: Argument) -> Iterator[object]:
@@ -168,19 +162,13 @@ def _candidates(guard: Term, name: str, values: Mapping[str, object], argument: 
     constants = list(_constants(guard, values))
     numbers = [one for one in constants if isinstance(one, int) and not isinstance(one, bool)]
     pool: list[object] = [*constants, *(one + step for one in numbers for step in (1, -1))]
-    if isinstance(had, int):
-        pool += [-(-had // one) * one for one in numbers if one > 1]
+    pool += [-(-had // one) * one for one in numbers if one > 1] if isinstance(had, int) else []
     pool += [argument.default, None]
-    for value in dict.fromkeys(one for one in pool if not isinstance(one, list)):
-        if isinstance(value, bool):
-            continue
-        if value is None:
-            fits = "None" in argument.type
-        else:
-            is_below = isinstance(value, (int, float)) and value < 0
-            fits = isinstance(value, str) == (kind == "str") and value != "" and not is_below
-            fits = fits and (not argument.choices or value in argument.choices)
-        if fits and value != had:
+    for value in dict.fromkeys(one for one in pool if not isinstance(one, (list, bool))):
+        is_below = isinstance(value, (int, float)) and value < 0
+        fits = isinstance(value, str) == (kind == "str") and value != "" and not is_below
+        fits = fits and (not argument.choices or value in argument.choices)
+        if value != had and ("None" in argument.type if value is None else fits):
             yield value
 
 
@@ -191,16 +179,14 @@ def _compares(term: object) -> bool:
 
 
 def _constants(term: object, values: Mapping[str, object]) -> Iterator[object]:
-    if not isinstance(term, list) or not term:
-        return
-    if term[0] == "c":
-        yield from term[1] if isinstance(term[1], list) else [term[1]]
-    elif term[0] == "a":
-        if isinstance(values.get(term[1]), (int, str)):
-            yield values[term[1]]
-    elif term[0] != "?":
-        for one in term[1:]:
-            yield from _constants(one, values)
+    match term:
+        case ["c", value]:
+            yield from value if isinstance(value, list) else [value]
+        case ["a", str(name)]:
+            yield from [values[name]] if isinstance(values.get(name), (int, str)) else []
+        case [operation, *parts] if operation != "?":
+            for one in parts:
+                yield from _constants(one, values)
 
 
 def nearest_release(version: str | None) -> str | None:

@@ -58,7 +58,6 @@ class LogReader:
         self.count = 0
         self._cleaner = Cleaner()
         self._traces = Traces()
-        self._chained: set[str] = set()
         self._above = ""
         self._times: dict[str, str] = {}
 
@@ -93,7 +92,7 @@ class LogReader:
 
     def _take(self, line: Line) -> None:
         text = line.text
-        if 'File "' in text and self._traces.frame(line.stream, text, self._above):
+        if 'File "' in text and self._traces.frame(line, self._above):
             return
         self._above = text if not line.headed and looks_like_exception(text) else ""
         if line.time and (line.stream in self._times or len(self._times) < _MOST_LIVES):
@@ -104,12 +103,10 @@ class LogReader:
             return
         if _TRACEBACK in text:
             self._judge(line)
-            chained = line.stream in self._chained and not line.headed
-            self._chained.clear() if len(self._chained) > _MOST_LIVES else self._chained.discard(line.stream)
-            self._traces.begin(line.stream, line.rank, chained=chained, fatal=_ITS_OWN_END in text)
+            self._traces.begin(line, fatal=_ITS_OWN_END in text)
             return
         if text.startswith(_CHAINED):
-            self._chained.add(line.stream)
+            self._traces.chain(line.stream)
         elif _MILESTONE.search(text):
             self.life.advance(line)
             self.numbers.read(text)
@@ -249,6 +246,7 @@ class Trace:
     rank: str = ""
     fatal: bool = False
     open: bool = False
+    chained: bool = False
     following: int = 0
     source: bool = False
     above: str = ""
@@ -310,31 +308,36 @@ class Traces:
     def __init__(self) -> None:
         self._traces: OrderedDict[str, Trace] = OrderedDict()
 
-    def begin(self, stream: str, rank: str, *, chained: bool, fatal: bool = False) -> None:
-        """Begins a traceback; ``chained`` keeps the frames of the traceback before it."""
-        trace = self._traces.pop(stream, None) or Trace()
-        if not chained:
-            trace = Trace(rank=rank, fatal=fatal)
-        trace.rank = rank or trace.rank
-        trace.open, trace.following = True, 0
-        self._traces[stream] = trace
+    def begin(self, line: Line, *, fatal: bool = False) -> Trace:
+        """Begins a traceback. A chained one keeps the frames of the traceback before it."""
+        trace = self._traces.pop(line.stream, None)
+        if trace is None or not trace.chained or line.headed:
+            trace = Trace(rank=line.rank, fatal=fatal)
+        trace.rank = line.rank or trace.rank
+        trace.open, trace.chained, trace.following = True, False, 0
+        self._traces[line.stream] = trace
         if len(self._traces) > _MOST_WRITERS:
             self._traces.popitem(last=False)
+        return trace
 
-    def frame(self, stream: str, text: str, above: str = "") -> bool:
+    def chain(self, stream: str) -> None:
+        """Records that the next traceback of a writer explains its latest one."""
+        if stream in self._traces:
+            self._traces[stream].chained = True
+
+    def frame(self, line: Line, above: str = "") -> bool:
         """Records a frame. Returns False for another line. ``above`` is an exception right before the first frame."""
-        found = _FRAME.match(text)
+        found = _FRAME.match(line.text)
         if found is None:
             return False
-        trace = self._traces.get(stream)
+        trace = self._traces.get(line.stream)
         if trace is None or not trace.open:  # the log begins within a traceback, or it has none of Python's first lines
-            self.begin(stream, "", chained=False)
-            trace = self._traces[stream]
+            trace = self.begin(Line(line.number, "", line.stream, headed=True))
             trace.above = above
         trace.frames.append(f"{_CUT.sub('/sglang/srt/', found[1])} in {found[3]}")
         trace.at = int(found[2])
         trace.code = ""
-        trace.source = text.startswith("File")
+        trace.source = line.text.startswith("File")
         return True
 
     def of(self, stream: str, text: str, *, headed: bool) -> tuple[Trace, bool]:

@@ -184,7 +184,6 @@ def test_what_is_remembered_does_not_grow_with_the_log() -> None:
     assert len(reader.lives) <= 32
     assert len(reader.last) <= 20
     assert len(reader._traces._traces) <= 64
-    assert len(reader._chained) <= 64
     assert max(len(life.stages) for life in reader.lives) <= 4096
     assert max(len(life.evidence) for life in reader.lives) <= len(failure_classes()) * 4
     assert len(reader.devices._names) <= 64

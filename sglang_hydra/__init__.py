@@ -96,7 +96,10 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from sglang_hydra.text.flags import VERBS
+
+        typed = f": it is a verb of the command line, sglang-hydra {name} ..." if name in VERBS else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{typed}")
     home = import_module(_HOMES[name])
     if name == "verl":
         return home

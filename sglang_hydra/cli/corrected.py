@@ -138,13 +138,16 @@ def _corrected_requests(
 
 def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) -> Iterator[list[str]]:
     """Yields the remedies of a finding that are overrides and leave no choice, the first one first. Skips a remedy that
-    unsets a typed word, and with ``adds_only`` one that changes the value of a typed word or the release."""
+    unsets a typed word or names another GPU than the typed one, and with ``adds_only`` one that changes the value of a
+    typed word or the release."""
     own = [item for item in requests if item.layer == "cli" and not item.text.endswith("=null")]
     typed = {key_of(item): item.text.partition("=")[2] for item in own}
     for remedy in finding.offers or finding.remedies:
-        if any(word.endswith("=null") and word[:-5] in typed for word in remedy.words):
-            continue
         new = {key: value for key, _, value in map(_parted, remedy.words)}
+        if any(value == "null" and key in typed for key, value in new.items()):
+            continue
+        if typed.get("gpu", "auto") != "auto" and new.get("gpu", typed["gpu"]) != typed["gpu"]:
+            continue
         if adds_only and ("engine.version" in new or not all(_is_spelling(typed.get(key), new[key]) for key in new)):
             continue
         if remedy.renames:
@@ -232,7 +235,8 @@ def _launchable(line: Sequence[str]) -> list[Line]:
         if invocation.verb not in _VERBS or invocation.has("multirun") or names[invocation.verb == "export" :]:
             return shown
         composer = composer_of(invocation)
-        made = make_plan(composer, [item for item in invocation.requests if not _is_name(item)])
+        with nothing_fetched():
+            made = make_plan(composer, [item for item in invocation.requests if not _is_name(item)])
         if made.launchable is not False:
             return shown
         return _corrected(invocation, composer, names, made.errors, adds_only=True)
@@ -266,6 +270,8 @@ def _correct(line: list[str], finding: Finding) -> bool:
     if place is None:
         return _correct_item(line, finding, remedy.words)
     line[place] = remedy.words
+    added = {_key_of(word) for word in remedy.words[1:]} - {""}
+    line[:] = [word for word in line if _key_of(word) not in added or word in remedy.words]
     return True
 
 

@@ -1,9 +1,11 @@
-"""The verb ``diagnose FILE|FOLDER|NAME|- [overrides]``: finds out from log and plan why a server failed."""
+"""The verb ``diagnose FILE|FOLDER|NAME|'LINES'|- [overrides]``: finds out from log and plan why a server failed."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import re
 import shlex
 import sys
 import zlib
@@ -87,7 +89,8 @@ def _plan_of(folder: Path) -> tuple[Plan, list[Request]] | str | None:
 
 def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:
     """Returns the diagnosis of a log. Raises ConfigError if it takes too long or unpacks to too much."""
-    size = READERS["log"].size if name == _STDIN or os.path.isdir(name) else os.path.getsize(name)
+    is_file = name != _STDIN and not _is_text(name) and not os.path.isdir(name)
+    size = os.path.getsize(name) if is_file else READERS["log"].size
     try:
         with cpu_limit("log", size):
             return diagnose(read_lines(file), exit_code)
@@ -95,6 +98,11 @@ def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:
         reads = "zcat" if name.endswith(_PACKED) else "tail -c 100M"
         hint = f"{reads} {shlex.quote(short(name, 300))} | {program()} diagnose -"
         raise ConfigError.of("DIA902", f"{short(name, 300)} cannot be read: {failure}", hint=hint) from None
+
+
+def _is_text(word: str) -> bool:
+    """Returns whether a word is no file but lines of a log, in quotes."""
+    return re.search(r"\s", word) is not None and not os.path.lexists(word)
 
 
 def _sorted(requests: Sequence[Request]) -> tuple[list[str], int | None, list[Request]]:
@@ -161,6 +169,9 @@ def opened(name: str) -> Iterator[BinaryIO]:
     if name == _STDIN:
         yield sys.stdin.buffer
         return
+    if _is_text(name):
+        yield io.BytesIO(name.encode("utf-8", "surrogateescape"))
+        return
     path = os.path.join(name, "server.log") if os.path.isdir(name) else name
     try:
         if os.path.isdir(name):
@@ -179,5 +190,13 @@ def opened(name: str) -> Iterator[BinaryIO]:
     except (OSError, EOFError, zlib.error, ValueError) as failure:
         reason: object = getattr(failure, "strerror", None) or failure
         hint = f"... | {program()} diagnose - reads what is piped, as of kubectl logs --previous POD"
+        if "://" in name:
+            hint = (
+                f"{program()} status names the servers that were started here, and diagnose NAME reads the log of one"
+            )
+        elif not os.path.lexists(path):
+            from sglang_hydra.cli.explain import topic_pages
+
+            hint = f"{program()} explain {short(name)} has the pages about it" if topic_pages(name) else hint
         found = Finding("error", "DIA902", f"{short(path, 300)} cannot be read: {reason}", hint=hint)
         raise ConfigError(found) from failure

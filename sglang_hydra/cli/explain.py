@@ -139,9 +139,14 @@ def _argument_meant(word: str) -> str | None:
     return field.name if field else canonical_name(word.lstrip("-").replace("-", "_"))
 
 
+def topic_pages(word: str) -> Sequence[str]:
+    """Returns the names of the pages about a topic, with ``!`` before a command; empty for an unknown topic."""
+    return next((row["pages"] for row in _TOPICS if word.lower().replace("_", " ") in row["words"]), ())
+
+
 def _topic(word: str) -> list[Line]:
     """Returns a line for each page about a topic, after what to type first; empty for an unknown topic."""
-    names = next((row["pages"] for row in _TOPICS if word.lower().replace("_", " ") in row["words"]), ())
+    names = topic_pages(word)
     rows = [
         [text(f"{program()} explain {name}", VERBATIM), text(_title(name), "dim")] for name in names if name[0] != "!"
     ]

@@ -33,12 +33,13 @@ from sglang_hydra.text.flags import (
     NO_VERBS,
     OTHER_VERBS,
     RUN_FLAGS,
+    TASKS,
     VALUED_HYDRA_FLAGS,
     VERBS,
     Flag,
 )
 from sglang_hydra.text.locations import conf_dir
-from sglang_hydra.text.words import as_meant, foreign_sign, nearest, program, short, some_of
+from sglang_hydra.text.words import as_meant, foreign_sign, nearest, program, short
 
 _PATHS = ("output", "base")
 _FILES = (".yaml", ".yml", ".json")
@@ -209,10 +210,12 @@ def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
     fix = fix or OTHER_VERBS.get(nearest(word, [one for one in OTHER_VERBS if " " not in one]) or "")
     if fix == "diff" and any("," in request.text for request in behind):
         fix = "plan -m"  # several values of a key: a table, not two sides
-    if word.lower() in NO_VERBS:
+    if behind and behind[0].text in VERBS and len(typed) == 1:  # get models, rollout status
+        typed, fix = (word, behind[0].text), behind[0].text
+    elif word.lower() in NO_VERBS:
         return ConfigError.of("CLI014", message, hint=NO_VERBS[word.lower()])
-    verbs = f"verbs are {some_of(word, VERBS, f'{program()} --help')}"
-    hints = verbs, "Values are typed as key=value: model=..., gpu=..., tp_size=8"
+    verbs = f"verbs are {', '.join(itertools.chain(*TASKS.values()))}: {program()} --help"
+    hints = None if fix else verbs, "Values are typed as key=value: model=..., gpu=..., tp_size=8"
     return ConfigError.of("CLI014", message, hint=hints, typed=typed, fix=fix)
 
 

@@ -72,7 +72,11 @@ def _gate(invocation: Invocation, folders: Sequence[Path], slo: Mapping[str, flo
     limit = read_limit(invocation.value("max_regression") or "3%")
     form = invocation.value("format") or ("json" if invocation.has("json") else "text")
     base = invocation.value("base")
-    if limit is None or base is None or len(folders) != 1 or form not in ("text", "markdown", "json"):
+    if base is None:
+        message = "--format and --max-regression go with --base"
+        hint = "points.csv and report.html are written beside the results of a sweep; --json prints them as JSON"
+        raise ConfigError.of("REP003", message, hint=hint)
+    if limit is None or len(folders) != 1 or form not in ("text", "markdown", "json"):
         message = "--base compares one sweep with one base, with a limit in percent and a form (text, markdown, json)"
         hint = f"{program()} report multirun/NEW --base multirun/OLD --max-regression 3% --format markdown"
         raise ConfigError.of("REP003", message, hint=hint)

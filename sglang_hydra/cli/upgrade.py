@@ -29,11 +29,13 @@ from sglang_hydra.text.words import program, short
 
 def run(invocation: Invocation) -> int:
     """Shows what changes, and the new command or file; writes it with ``-o``. Returns 2 if something breaks."""
-    bare = next((item.text for item in invocation.requests if release_key(item.text) is not None), None)
-    if invocation.value("to") is None and bare is not None:
-        message, fix = f"{bare} has no --to before it", f"--to {bare}"
-        typed = ("to", bare) if any(item.text == "to" for item in invocation.requests) else (bare,)
-        raise ConfigError.of("UPG001", message, typed=typed, fix=fix)
+    words = [item.text for item in invocation.requests]
+    bare = [at for at, word in enumerate(words) if release_key(word) is not None]
+    if invocation.value("to") is None and bare:  # 0.5.23, to 0.5.23, 0.5.2 0.5.23, from 0.5.2 to 0.5.23
+        first = bare[0] - (words[bare[0] - 1 : bare[0]] in (["to"], ["from"]))
+        *before, to = (words[at] for at in bare)
+        fix = " ".join([*(f"--from {one}" for one in before[:1]), f"--to {to}"])
+        raise ConfigError.of("UPG001", f"{to} has no --to before it", typed=tuple(words[first : bare[-1] + 1]), fix=fix)
     version = release_named(invocation.value("to"), "--to")
     since = invocation.value("since")
     written_for = None if since is None else release_named(since, "--from")

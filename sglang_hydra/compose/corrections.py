@@ -222,10 +222,10 @@ def hub_page(address: str) -> tuple[str, str | None] | None:
     """Returns the repository of a page on the Hugging Face hub and its revision (None: main); None for other text."""
     if cached := re.fullmatch(r"models--([\w.-]+?)--([\w.-]+)", address):  # a folder of the hub's cache
         return f"{cached[1]}/{cached[2]}", None
-    page = _HUB_PAGE.fullmatch(address) or re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w./-]+)", address)
+    page = _HUB_PAGE.fullmatch(address) or re.fullmatch(r"([\w.-]+/[\w.-]+)(?:@|:(?=latest$))([\w./-]+)", address)
     if page is None or page[1].partition("/")[0] in ("datasets", "spaces"):
         return None
-    return page[1], page[2] if page[2] != "main" else None
+    return page[1], page[2] if page[2] not in ("main", "latest") else None
 
 
 def as_usual(model: str) -> tuple[float, int, str]:

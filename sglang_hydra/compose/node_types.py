@@ -171,6 +171,9 @@ def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
     plain = {_UNIT.sub("", one): one for one in known}
     near = f"{deeper[0]}.{name}" if len(deeper) == 1 else plain.get(nearest(_UNIT.sub("", name), plain) or "")
     path = f"{where}." if where else ""
+    if where == "sweep" and name in EVERY:
+        swept = f"-m {name}=A,B varies it; in a file, {name}: A,B below hydra: and sweeper: and params:"
+        return Problem(f"{path}{name}", f"sweep has no key {name!r}", swept, unknown=True)
     listed = some_of(name, known, f"{program()} explain {where}" if where else f"{program()} --help")
     return Problem(
         f"{path}{name}",

@@ -429,13 +429,16 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
         below = key.removeprefix(problem.key)  # topology.prefil.count
         fix = word(f"{problem.near}{below}", typed) if problem.near and request.is_word else None
         fix = word("bench/workload", typed) if key == "bench.workload" else fix
-        meant = key_meant(key.partition(".")[2]) or ""  # bench.rate: bench.request_rate
-        _, tool, name, *_ = (*key.split("."), "", "")  # launch.slurm.time, launch.k8s.replicas
+        node, _, rest = key.partition(".")
+        meant = key_meant(rest) or key_meant(key.replace(".", "_")) or ""  # bench.rate, gpu.memory_utilization
+        _, tool, name, *_ = (*(problem.near or key).split("."), "", "")  # launch.slurm.time, launch.gpus
+        fix = None if (tool, name) in LEFT_TO_TOOLS else fix
         fix = word(OF_TOOLS[tool][name], typed) if id == "CLI001" and name in OF_TOOLS.get(tool, {}) else fix
-        if fix is None and id == "CLI001" and meant.startswith(f"{key.partition('.')[0]}."):
+        if fix is None and id == "CLI001" and (meant.startswith(f"{node}.") or meant in EVERY):
             fix = word(meant, typed)
         fix = word(key, problem.value) if problem.value and problem.key == key else fix
-        raise Refused(id, problem.message, key, fix=fix, hint=LEFT_TO_TOOLS.get((tool, name), problem.hint))
+        said = LEFT_TO_TOOLS.get((tool, name)) or (problem.advice if fix is None else problem.hint)
+        raise Refused(id, problem.message, key, fix=fix, hint=said)
     shown = masked(key.rpartition(".")[2], value)
     try:
         text = written(key, shown)

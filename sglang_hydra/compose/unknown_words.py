@@ -101,6 +101,9 @@ def no_override(text: str, known: Known) -> Refused:
     counted = re.fullmatch(r"\d+[x*]?[a-zA-Z][\w-]*|[a-zA-Z][\w-]*\d[\w-]*(?:[x*:]\d+)?", text)
     if counted and len(named := gpus_meant(text, known.options("gpu"))) == 1:
         return Refused("CLI004", f"{short(text)!r} is no key=value", "gpu", fix=named[0])
+    named = [f"model={one}" for one in known.options("model") if text.lower() in one.split("_")]
+    if named and not is_digits(text):
+        return Refused("CLI004", f"{short(text)!r} is no key=value", hint=(f"such as {', '.join(named[:_MOST_NEAR])}"))
     if takers := taking(text):
         sure = takers[0] if len(takers) == 1 else None
         return Refused("CLI004", f"{short(text)!r} is no key=value", fix=sure, hint=None if sure else takers)
@@ -295,6 +298,9 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
             name,
             hint=f"put {name}/NAME.yaml into a folder of yours and type --config-dir FOLDER {name}=NAME",
         )
+    if key in ("prefill", "decode") and is_digits(value or "") and known and known.typed.get("topology") == "pd":
+        message = f"{key} is a group of servers of topology=pd"
+        return Refused("CLI001", message, key, fix=f"topology.{key}.replicas={value}")
     near = near_key(key)
     if value and (inner := re.match(r"\{\W*(\w+)\W*:", value)) and inner[1] in (*EVERY, *NODES) and name not in NODES:
         message = f"{short(key)!r} is neither an argument of SGLang nor a config group"
@@ -347,6 +353,7 @@ _ELSEWHERE = {
     **{("launch", name): "export k8s ..." for name in ("k8s", "kubernetes", "kubectl", "helm")},
     **{("launch", name): "export docker ..." for name in ("docker", "podman")},
     ("launch", "compose"): "export compose ...",
+    **{("gpu", name): "suggest model=... gpu=h100,h200,b200 compares classes" for name in ("any", "all", "every", "*")},
     ("engine", "vllm"): "import 'vllm serve ...' translates a command of vLLM",
 }
 """Options that people type for something that another verb does."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import masked
@@ -70,6 +70,12 @@ class Plan(PlanFields):
         verdict = f"cannot be launched: {wrong}" if wrong else "can be launched"
         command = without_secret_forms(" ".join(self.command))
         return f"<Plan {self.server_id}, {verdict}, on {self.layout.gpus} x {self.gpu.name}: {command}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            where = f"; its argument is plan.values[{name!r}]" if name in EVERY else ""
+            raise AttributeError(f"a Plan has no attribute {name!r}{where}", name=name, obj=self)
 
     @cached_property
     def verdict(self) -> Verdict:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import sglang_hydra
+from sglang_hydra.cli import corrected
 from sglang_hydra.cli.explain import _TOPICS, _title
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.making import composed
+from sglang_hydra.planning.making.make import make_plan
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases import fetching
 from sglang_hydra.text.flags import OTHER_VERBS, VERBS
 from sglang_hydra.text.words import install_command, nearest
 from tests.commands import Run, runner, valid
@@ -181,6 +189,56 @@ def test_a_token_is_asked_for_in_the_environment_and_not_shown(word: str, run: R
     shown = run("plan", "gpu=h100", "model=qwen3_8b", *word.split())
     assert "export HF_TOKEN=" in shown.err
     assert "hf_secret" not in shown.out + shown.err
+
+
+@pytest.mark.parametrize(
+    ("words", "content", "says"),
+    [
+        ("plan mine.toml", 'gpu = "h100"\nmodel = "qwen3_8b"', "an experiment is a YAML file: gpu: h100"),
+        ("plan mine.yaml", "gpu: h100\nsweep: {tp_size: [1, 2]}", "-m tp_size=A,B varies it"),
+        ("report mine --format csv", None, "points.csv and report.html are written beside the results"),
+    ],
+)
+def test_a_file_of_another_kind_says_where_its_values_go(
+    words: str, content: str | None, says: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / words.split()[1]).write_text(content)
+    shown = run(*words.split())
+    assert shown.code == 2
+    assert says in " ".join(shown.err.split())
+
+
+API: Any = sglang_hydra
+"""For calls that a type checker refuses."""
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: API.plan("gpu=h100 model=tiny"), r"\['gpu=h100', 'model=tiny'\], not one text"),
+        (lambda: API.plan({"gpu": "h100"}), r"\['gpu=h100'\], or a DictConfig"),
+        (lambda: API.ServerArgs(tp=2), r"tp \(did you mean tp_size\?\)"),
+        (lambda: API.serve, "a verb of the command line, sglang-hydra serve"),
+        (lambda: API.plan(["gpu=h100", "model=qwen3_8b"]).tp_size, r"plan.values\['tp_size'\]"),
+    ],
+)
+def test_a_wrong_use_of_the_api_names_the_right_one(call: Callable[[], object], says: str) -> None:
+    with pytest.raises((AttributeError, TypeError), match=says):
+        call()
+
+
+def test_a_correction_fetches_no_release(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed: list[object] = []
+
+    def planned(composer: Composer, requests: Sequence[Request]) -> Plan:
+        allowed.append(fetching._progress)
+        return make_plan(composer, requests)
+
+    monkeypatch.setattr(corrected, "make_plan", planned)
+    assert run("plan", "gpu=h100", "model=qwen3_8b", "engine.version=0.5.9.post2").err.endswith("=0.5.9\n")
+    assert allowed == [None]
 
 
 @pytest.mark.parametrize("rows", [TYPED, ELSEWHERE], ids=["first words", "elsewhere"])

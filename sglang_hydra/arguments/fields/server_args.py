@@ -344,7 +344,11 @@ class ServerArgs:
             given = dict(zip((field.name for field in fields), values, strict=False))
             unknown = [name for name in named if name in given or name not in type(self).__dataclass_fields__]
             if unknown or len(values) > len(fields):
-                raise TypeError(f"{type(self).__name__} takes no such argument: {', '.join(unknown) or values[-1]}")
+                from sglang_hydra.text.words import nearest
+
+                near = {name: nearest(name, [field.name for field in fields]) for name in unknown}
+                shown = (f"{name} (did you mean {meant}?)" if meant else name for name, meant in near.items())
+                raise TypeError(f"{type(self).__name__} takes no such argument: {', '.join(shown) or values[-1]}")
             given |= named
             for field in fields:
                 value = given.get(field.name, field.default)

@@ -11,7 +11,7 @@ from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.locations import conf_dir
 
 LAUNCH_SERVER = ("python3", "-m", "sglang.launch_server")
@@ -70,10 +70,18 @@ def image_of(plan: Plan) -> Image | None:
         raise ConfigError(Finding("error", "EXP003", message, ("launch.image",), hint))
     from sglang_hydra.convert.importing.reading import version_in
 
-    holds = version_in([wanted])
-    if holds is not None and not same_release(holds, plan.engine.version):
+    is_tag = re.fullmatch(r"v?\d+\.\d+\.\d+[\w.-]*", wanted) is not None
+    whole = f"{(known or images()[0]).image.partition(':')[0]}:{wanted}" if is_tag else wanted
+    holds = version_in([whole])
+    is_other = holds is not None and not same_release(holds, plan.engine.version)
+    meant = f"launch.image={whole} engine.version={holds}" if is_other else f"launch.image={whole}"
+    if is_tag:
+        message = f"launch.image={wanted} is a tag, without its repository"
+        raise ConfigError.of("EXP003", message, "launch.image", fix=meant)
+    if is_other:
         message = f"launch.image={wanted} holds SGLang {holds}, and the plan is for {plan.engine.version}"
-        raise ConfigError(Finding("error", "IMP019", message, ("launch.image",), f"engine.version={holds}"))
+        fix = Remedy.fixed(meant, f"engine.version={holds}")
+        raise ConfigError.of("IMP019", message, "launch.image", fix=fix)
     # A user's own image starts the server as the release does everywhere.
     entry = known.entry if known and without_digest(wanted) == without_digest(known.image) else LAUNCH_SERVER
     return Image(plan.engine.version, plan.gpu.vendor, None, None, (), wanted, entry, None, "launch.image")

@@ -35,9 +35,10 @@ def plan(
     ``random_seed``; ``env`` replaces the process's environment. Raises ConfigError, with every finding, when the
     overrides cannot be composed; SGLang's refusals are in the plan's ``findings`` instead."""
     if isinstance(overrides, str):
-        raise TypeError(f"overrides is a list of words, [{overrides!r}, ...], not one word")
+        raise TypeError(f"overrides is a list of words, {overrides.split()!r}, not one text")
     if isinstance(overrides, dict):
-        raise TypeError('overrides is a list of words, ["tp_size=2", ...], or a DictConfig; resolve takes a mapping')
+        typed = [f"{name}={value}" for name, value in overrides.items()]
+        raise TypeError(f"overrides is a list of words, {typed!r}, or a DictConfig; resolve takes a mapping")
     if isinstance(overrides, Mapping):
         from sglang_hydra.compose.passed_config import composer_of_api, requests_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from sglang_hydra.arguments.fields import ServerArgs
@@ -64,10 +65,12 @@ def check_host(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: none.
     Example: host='' -> refused"""
     name, _, port = args.host.rpartition("://")[2].partition(":")
-    if args.host.strip() and "://" not in args.host and not (name and port.isdigit()):
+    is_name = re.fullmatch(r"[\w.:%\[\]-]+", args.host) is not None
+    if is_name and not (name and port.isdigit()):
         return None
-    meant = (f"host={name} port={port}" if port.isdigit() else f"host={name}",) if name.strip() else ()
-    offers = dict.fromkeys((*meant, "host=127.0.0.1", "host=0.0.0.0"))
+    known = "0.0.0.0" if name == "*" else name if re.match(r"[\w\[]", name) else "127.0.0.1"
+    meant = f"host={known} port={port}" if port.isdigit() else f"host={known}"
+    offers = dict.fromkeys((meant, "host=127.0.0.1", "host=0.0.0.0"))
     return Refusal(f"host={args.host!r} names no interface", "host", offers=tuple(offers))
 
 

@@ -119,6 +119,17 @@ def test_an_image_of_another_release_is_not_exported(image: str) -> None:
         artifact("k8s", "gpu=h200", "model=qwen3_8b", "engine.version=0.5.23", f'launch.image="{image}"')
 
 
+@pytest.mark.parametrize("tag", ["v0.5.9", "v0.5.23-cu129", "0.5.9"])
+def test_a_tag_alone_is_completed_by_its_repository_and_planned_for_its_release(tag: str) -> None:
+    with pytest.raises(ConfigError, match="EXP003") as refused:
+        artifact("k8s", "gpu=h200", "model=qwen3_8b", "engine.version=0.5.23", f"launch.image={tag}")
+    (remedy,) = refused.value.findings[0].remedies
+    image = f"lmsysorg/sglang:{tag}"
+    assert (
+        f"image: {image}" in artifact("k8s", "gpu=h200", "model=qwen3_8b", "engine.version=0.5.23", *remedy.words).text
+    )
+
+
 @pytest.mark.parametrize(
     "image", ["", "Sglang:1", "a b", "a:b:c", "a@sha256:12", "-a", "a/", "$(x)", "a\nb", "https://a/b"]
 )

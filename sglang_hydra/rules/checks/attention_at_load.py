@@ -26,6 +26,10 @@ _BUILT_FOR = {"flashmla": (9, "Hopper")} | dict.fromkeys(
 )
 
 
+# The variable, and the most that SGLang accepts in it (layers/moe/token_dispatcher/deepep.py:281, 0.5.2; 0.5.23:407).
+_DISPATCHED, _MOST_DISPATCHED = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 1024
+
+
 @rule("RUN007", stage="plan")
 def check_delta_net_gpu(args: ServerArgs, facts: Facts) -> Outcome:
     """What: models with gated delta nets (Qwen3-Next) run on Hopper or Ampere.
@@ -233,4 +237,35 @@ def check_graph_sizes(args: Arguments, facts: Facts) -> Outcome:
         f"cuda_graph_max_bs={limit} leaves no batch to capture: they are multiples of {unit} here",
         "cuda_graph_max_bs",
         offers=(f"cuda_graph_max_bs={unit}", "cuda_graph_max_bs=null", "disable_cuda_graph=true"),
+    )
+
+
+@rule("RUN028", stage="plan")
+def check_dispatched_tokens(args: Arguments, facts: Facts) -> Outcome:
+    """What: with DeepEP in low latency mode, a rank sends at most SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK tokens
+        (default 128) in one batch; the largest CUDA graph of decode must not have more.
+    Why: DeepEP asserts it; the server ends while it captures the graph (deepseek-ai/DeepEP#165, sgl-project/sglang#6017
+        and #29942). A request has speculative_num_draft_tokens tokens.
+    Upstream: layers/moe/token_dispatcher/deepep.py:279, 0.5.2; 0.5.23:405; csrc/deep_ep.cpp of DeepEP.
+    Example: gpu=h200 model=deepseek_v3 tp_size=8 dp_size=8 enable_dp_attention=true moe_a2a_backend=deepep
+        cuda_graph_max_bs=256 -> warned"""
+    layout = args.layout
+    if args.moe_a2a_backend != "deepep" or args.deepep_mode == "normal" or not layout.graphs.made:
+        return None
+    requests = max(*layout.graphs.sizes, layout.graphs.largest, 0)
+    if isinstance(args.max_running_requests, int):
+        requests = min(requests, args.max_running_requests // layout.attention_groups)
+    drafted = (args.speculative_num_draft_tokens or 1) if args.speculative_algorithm else 1
+    shared = layout.attention * (2 if args.enable_two_batch_overlap else 1)
+    sent, most = -(-requests * drafted // shared), facts.env.get(_DISPATCHED, "128")
+    if not facts.gpu.is_cuda or not most.isdecimal() or sent <= int(most):
+        return None
+    return Notice(
+        f"a rank sends {sent} tokens in the largest CUDA graph, and DeepEP takes {most} in low latency mode",
+        "moe_a2a_backend",
+        "cuda_graph_max_bs",
+        offers=(
+            *([f"engine.env.{_DISPATCHED}={sent}"] if sent <= _MOST_DISPATCHED else []),
+            f"cuda_graph_max_bs={int(most) * shared // drafted}",
+        ),
     )

@@ -115,10 +115,11 @@ def _matrix(composer: Composer) -> Iterator[str]:
 
 _KINDS = {"SM80": "a100_80gb", "SM90": "h200", "SM100": "b200", "SM103": "b300", "SM120": "rtx_pro_6000"}
 _KINDS |= {"SM121": "gb10", "ROCm gfx942": "mi300x", "ROCm gfx950": "mi355x"}
-_OF_KERNELS = ("RUN001", "RUN003", "RUN008", "RUN021", "RUN022")
+_OF_KERNELS = ("RUN001", "RUN003", "RUN008", "RUN021", "RUN022", "RUN029")
 _USUAL: JsonObject = {"architectures": ["LlamaForCausalLM"]}
 _LATENT: JsonObject = {"architectures": ["DeepseekV3ForCausalLM"]}
 _NVFP4: JsonObject = {**_USUAL, "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
+_NVFP4_EXPERTS: JsonObject = {**_NVFP4, "num_experts": 8}
 _SPARSE = {"DeepSeek-V3.2": "DeepseekV32ForCausalLM", "GLM-5": "GlmMoeDsaForCausalLM", "V4": "DeepseekV4ForCausalLM"}
 
 
@@ -129,14 +130,24 @@ def _kernels(composer: Composer) -> Iterator[str]:
     yield f"The choices of SGLang {newest} that fail on a kind of GPU by the checks {', '.join(_OF_KERNELS)}; in"
     yield "brackets the first release with that answer, if not 0.5.2. Sparse attention is asked with an FP8 cache. `-`:"
     yield "none of them knows a reason against a choice. A release's own refusals (REL010) come in addition.\n"
-    columns = ("attention_backend", "moe_runner_backend", "quantization", "moe_a2a_backend")
+    columns = ("attention_backend", "moe_runner_backend", "quantization", "moe_a2a_backend", "all-reduce")
     yield _row("", *columns)
     yield _row("---", *("---" for _ in columns))
     for kind, name in _KINDS.items():
-        cells = [list(_not_run(gpus[name], column)) for column in columns]
+        cells = [list(_not_run(gpus[name], column)) for column in columns[:-1]]
+        cells.append([])
         for model, architecture in _SPARSE.items():
             config = {"architectures": [architecture], "index_topk": 2048}
             cells[0] += _since(gpus[name], f"sparse attention of {model}", {"kv_cache_dtype": "fp8_e4m3"}, config)
+        if gpus[name].is_cuda:
+            cells[1] += _since(gpus[name], "auto for NVFP4 without quantization", {}, _NVFP4_EXPERTS)
+        cells[4] += _since(
+            gpus[name],
+            "flashinfer_allreduce_fusion_backend",
+            {"flashinfer_allreduce_fusion_backend": "auto", "tp_size": 2},
+            _USUAL,
+        )
+        cells[4] += _since(gpus[name], "enable_torch_symm_mem", {"enable_torch_symm_mem": True, "tp_size": 2}, _USUAL)
         cells[2] += _since(gpus[name], "weights in NVFP4", {}, _NVFP4)
         yield _row(kind, *(", ".join(cell) or "-" for cell in cells))
     yield ""

@@ -81,7 +81,7 @@ def _answers(
     found: dict[str, Mapping[str, Any]] = {}
     failed = new = 0
 
-    def ask(_: Record, case: Case) -> Answer | None:
+    def ask(_: Record, case: Case, why: bool = True) -> Answer | None:
         nonlocal failed, new
         key = recorded.key_of(case)
         answer = known.get(key) or found.get(key)

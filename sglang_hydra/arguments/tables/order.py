@@ -56,3 +56,8 @@ def at_least(version: str, other: str) -> bool:
     """Returns whether ``version`` is ``other`` or later; False for a text that is no version."""
     mine, theirs = release_key(version), release_key(other)
     return mine is not None and theirs is not None and mine >= theirs
+
+
+def holds_between(version: str, since: str | None, until: str | None) -> bool:
+    """Returns whether ``version`` is ``since`` or later, and before ``until``; None sets no limit."""
+    return (since is None or at_least(version, since)) and (until is None or not at_least(version, until))

@@ -20,10 +20,6 @@ _DELTA_NETS = ("Qwen3NextForCausalLM", "Qwen3NextForCausalLMMTP")
 _SPARSE_GLM = "GlmMoeDsaForCausalLM"
 _SPARSE = ("DeepseekV32ForCausalLM", _SPARSE_GLM, "Glm5NextForConditionalGeneration")
 _SPARSE_V4 = ("DeepseekV4ForCausalLM", "DeepseekV4ForCausalLMNextN")
-# Kernels for one architecture alone: its major compute capability, and its name.
-_BUILT_FOR = {"flashmla": (9, "Hopper")} | dict.fromkeys(
-    ("cutlass_mla", "trtllm_mla", "flashinfer_trtllm", "flashinfer_trtllm_routed"), (10, "Blackwell (SM100)")
-)
 
 
 # The variable, and the most that SGLang accepts in it (layers/moe/token_dispatcher/deepep.py:281, 0.5.2; 0.5.23:407).
@@ -50,31 +46,6 @@ def check_delta_net_gpu(args: ServerArgs, facts: Facts) -> Outcome:
         hint="use a later SGLang",
         offers="gpu=h200",
     )
-
-
-@rule("RUN008", stage="plan")
-def check_latent_kernels(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: flashmla has kernels for Hopper; cutlass_mla, trtllm_mla and flashinfer_trtllm for Blackwell (SM100), not
-        for 12.x (RTX PRO 6000, RTX 5090, GB10).
-    Why: SGLang does not check them; 0.5.2 checks trtllm_mla (KER008). FlashInfer's trtllm-gen kernels stop with
-        "Unsupported architecture" (flashinfer-ai/flashinfer#3263, sgl-project/sglang#24633 and #17880).
-    Upstream: layers/attention/flashmla_backend.py and cutlass_mla_backend.py, 0.5.2; sgl-kernel's builds; 0.5.23
-        kernels/ops/attention/flash_mla_interface.py, layers/attention/attention_registry.py:94-113.
-    Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=cutlass_mla -> warned"""
-    capability = facts.gpu.compute_capability
-    if not facts.gpu.is_cuda or capability is None:
-        return None
-    for field in (*ATTENTION_FIELDS, "moe_runner_backend"):
-        backend = str(getattr(args, field))
-        major, name = _BUILT_FOR.get(backend, (capability[0], ""))
-        if capability[0] != major and (backend != "trtllm_mla" or at_least(facts.release, "0.5.3")):
-            return Notice(
-                f"{backend} is built for {name}, and {facts.gpu.name} has compute capability "
-                f"{capability[0]}.{capability[1]}",
-                field,
-                offers="moe_runner_backend=auto" if field == "moe_runner_backend" else unset_backend(args, backend),
-            )
-    return None
 
 
 @rule("RUN009", stage="plan")

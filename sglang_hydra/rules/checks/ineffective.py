@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sglang_hydra.arguments.fields import ServerArgs
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.arguments.tables.order import at_least
+from sglang_hydra.arguments.tables.order import holds_between
 from sglang_hydra.rules.checks.releases import Arguments, Unknown, arguments_of, value_at
 from sglang_hydra.rules.deprecated import RUNNER_FLAGS
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, rule
@@ -33,12 +32,11 @@ class Ineffective(NamedTuple):
     read: Sequence[JsonObject]
     why: str
     source: str
-    since: str = SPECIFIED_VERSION
+    since: str | None = None
     until: str | None = None
 
     def holds_for(self, release: str) -> bool:
-        since = self.since == SPECIFIED_VERSION or at_least(release, self.since)
-        return since and (self.until is None or not at_least(release, self.until))
+        return holds_between(release, self.since, self.until)
 
     def is_unread(self, values: JsonObject) -> bool:
         """Returns whether certainly none of the ways holds."""

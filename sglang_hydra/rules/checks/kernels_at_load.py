@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sglang_hydra.arguments.fields import ServerArgs
-from sglang_hydra.arguments.tables.order import at_least
+from sglang_hydra.arguments.tables.order import at_least, holds_between
 from sglang_hydra.facts.config_view import ConfigView, text_config, view_of
 from sglang_hydra.facts.gpu import GpuFacts
-from sglang_hydra.rules.checks.model_config import stored_config
+from sglang_hydra.rules.checks.model_config import experts_of, stored_config
+from sglang_hydra.rules.checks.releases import Arguments, arguments_of
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.json_types import JsonObject, json_beside
+from sglang_hydra.text.words import typed
 
 _TABLE: JsonObject = json_beside(__file__)
 # The lowest compute capability, times ten, of each method, by the first release that requires it
@@ -19,6 +21,8 @@ _MIN_CAPABILITY: Mapping[str, Mapping[str, int]] = _TABLE["min_capability"]
 # Architectures with multi-head latent attention (SGLang 0.5.2, configs/model_config.py).
 _MLA: Sequence[str] = _TABLE["latent_attention"]
 ATTENTION_FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
+# Classes whose experts multiply their input (models/*.py, apply_router_weight_on_input=True, 0.5.2 to 0.5.23).
+_WEIGHTS_ON_INPUT = ("Llama4ForConditionalGeneration", "Llama4ForCausalLM")
 _MLA_BACKENDS = ("flashmla", "cutlass_mla", "trtllm_mla", "cutedsl_mla")
 _NOT_LATENT = ("trtllm_mha", "hpc_ops")
 _LOWEST_CAPABILITY = 75
@@ -151,6 +155,93 @@ def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
     return None
 
 
+@rule("RUN008", stage="plan")
+def check_kernels_of_gpu(args: Arguments, facts: Facts) -> Outcome:
+    """What: kernels for attention, experts, all-to-all and all-reduce that are not built for the NVIDIA GPU: flashmla
+        runs on Hopper, trtllm_mla and flashinfer_trtllm on Blackwell (SM100), deepep, megamoe and FlashInfer's fused
+        all-reduce on both, none of them on 12.x (RTX PRO 6000, RTX 5090, GB10).
+    Why: the server stops while it loads or captures graphs ("Unsupported architecture", "No supported CUDA
+        architectures found"), or leaves the setting out; only later releases refuse megamoe themselves
+        (sgl-project/sglang#12320, #15650, #17880, #24633, #34827; flashinfer-ai/flashinfer#3263).
+    Upstream: sglang_hydra/rules/checks/kernels_at_load.json names the lines for each of them.
+    Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=cutlass_mla -> warned"""
+    capability, values = facts.gpu.compute_capability, args.everything
+    if not facts.gpu.is_cuda or capability is None:
+        return None
+    for row in _TABLE["built_for"]:
+        for field in row["fields"].split():
+            value = values.get(field)
+            if value is None or value not in row["values"] or capability[0] in row["majors"]:
+                continue
+            if values["tp_size"] < row.get("ranks", 1):
+                continue
+            if not holds_between(facts.release, row.get("since"), row.get("until")):
+                continue
+            default = typed(arguments_of(facts.release)[field].default)
+            offers = unset_backend(args, value) if field in ATTENTION_FIELDS else [f"{field}={default}"]
+            return (Refusal if row.get("refused") else Notice)(
+                f"{field}={typed(value)} is built for {row['name']}, and {facts.gpu.name} has compute capability "
+                f"{capability[0]}.{capability[1]}{row.get('then', '')}",
+                field,
+                offers=[*row.get("offers", ()), *offers],
+            )
+    return None
+
+
+@rule("RUN029", stage="plan")
+def check_nvfp4_runner(args: ServerArgs, facts: Facts) -> Outcome:
+    """What: experts in ModelOpt's NVFP4 need quantization=modelopt_fp4 on a GPU of compute capability 11 or 12.
+    Why: with it SGLang takes flashinfer_cutlass there. Without it moe_runner_backend stays auto, and the layer takes
+        FlashInfer's trtllm-gen kernels, which SGLang's own message calls SM100-only (sgl-project/sglang#39807).
+    Upstream: layers/quantization/modelopt_quant.py, create_moe_runner, of 0.5.11 to 0.5.23 (3117-3123); 0.5.23
+        arg_groups/overrides.py:1513-1522.
+    Example: gpu=rtx_pro_6000 model=qwen3_5_397b_nvfp4 tp_size=8 -> warned"""
+    capability = facts.gpu.compute_capability
+    if capability is None or capability[0] not in (11, 12) or not facts.gpu.is_cuda:
+        return None
+    if args.quantization is not None or args.moe_runner_backend != "auto":
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or experts_of(text_config(view)) <= 1 or _method_of(stored_config(view)) != "modelopt_fp4":
+        return None
+    return Notice(
+        f"moe_runner_backend=auto runs experts in NVFP4 with kernels for SM100, and {facts.gpu.name} has compute "
+        f"capability {capability[0]}.{capability[1]}",
+        "quantization",
+        "moe_runner_backend",
+        offers=("quantization=modelopt_fp4", "moe_runner_backend=flashinfer_cutlass"),
+    )
+
+
+@rule("RUN030", stage="plan")
+def check_weights_on_input(args: ServerArgs, facts: Facts) -> Outcome:
+    """What: Llama 4 in ModelOpt's NVFP4 does not run with moe_runner_backend flashinfer_cutlass or flashinfer_cutedsl;
+        marlin, which auto takes below compute capability 10 from 0.5.13 on, gives wrong answers.
+    Why: its experts multiply their input by the router's weight. FlashInfer's kernels refuse that in the warm-up
+        ("apply_router_weight_on_input is not supported for Flashinfer"), Marlin's multiply the output instead
+        (sgl-project/sglang#34192). flashinfer_cutlass is SGLang's own choice on compute capability 12.
+    Upstream: models/llama4.py:120, layers/quantization/modelopt_quant.py:1326, 0.5.2; 0.5.23 models/llama4.py:127,
+        modelopt_quant.py:3339, layers/moe/moe_runner/flashinfer_cutedsl.py:641,
+        layers/moe/fused_moe_triton/fused_marlin_moe.py:332 and 396.
+    Example: gpu=rtx_pro_6000 model=llama_4_scout quantization=modelopt_fp4 tp_size=2 -> refused"""
+    runner = args.moe_runner_backend
+    is_refused = runner in ("flashinfer_cutlass", "flashinfer_cutedsl")
+    if runner == "auto" and (facts.gpu.compute_capability or (10,)) < (10,) and at_least(facts.release, "0.5.13"):
+        runner = "marlin"
+    if runner != "marlin" and not is_refused:
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or view.architecture not in _WEIGHTS_ON_INPUT or _quantization(args, facts) != "modelopt_fp4":
+        return None
+    return (Refusal if is_refused else Notice)(
+        f"{runner} multiplies no expert's input by the router's weight, as Llama 4 needs it"
+        + ("" if is_refused else ": the answers are wrong"),
+        "moe_runner_backend",
+        "model_path",
+        hint="use a checkpoint in another format, or a build with sgl-project/sglang#35504",
+    )
+
+
 @rule("RUN025", stage="plan")
 def check_torch_native_drafts(args: ServerArgs, facts: Facts) -> Outcome:
     """What: attention_backend=torch_native does not verify drafts: with a speculative algorithm the server ends in its
@@ -221,7 +312,7 @@ def _lowest_capability(method: str, version: str) -> int | None:
     return since[-1] if since else None
 
 
-def unset_backend(args: ServerArgs, backend: str, better: str | None = None) -> list[str]:
+def unset_backend(args: ServerArgs | Arguments, backend: str, better: str | None = None) -> list[str]:
     """Returns every argument that names ``backend``, set to a ``better`` one, then to null."""
     named = [field for field in ATTENTION_FIELDS if getattr(args, field) == backend]
     values = [better, "null"] if better else ["null"]

@@ -42,27 +42,31 @@ _PACKED_SINCE, _BLOCKS_SINCE, _FP4_SINCE = "0.5.4", "0.5.6.post1", "0.5.7"
 
 @rule("RUN026", stage="plan")
 def check_expert_runner(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: moe_runner_backend must have a path for the format of the experts: FP8 or MXFP4, on CUDA, without an
-        all-to-all backend.
-    Why: from 0.5.20 on a server with MXFP4 stops while it loads the model. Others start, and end at the first request
-        with an AttributeError (sgl-project/sglang#27951 and #36569).
-    Upstream: layers/quantization/fp8.py 0.5.12:1631-1661, 0.5.23:2941-2994; mxfp4.py 0.5.17:1243-1285, 0.5.23:1433.
+    """What: on CUDA, moe_runner_backend must have a path for the format of the experts (FP8 or MXFP4, without an
+        all-to-all backend); marlin and hpc_ops have none behind an all-to-all backend.
+    Why: from 0.5.20 on a server with MXFP4 stops while it loads the model, and so does every server with marlin and
+        DeepEP (sgl-project/sglang#32846). Others start, and end at the first request with an AttributeError
+        (sgl-project/sglang#27951 and #36569).
+    Upstream: 0.5.12 layers/quantization/fp8.py:1631-1661; 0.5.17 layers/quantization/mxfp4.py:1243-1285;
+        0.5.23 layers/quantization/fp8.py:2941-2994; 0.5.23 layers/moe/moe_runner/runner.py:177.
     Example: engine.version=0.5.12 model=deepseek_v3 tp_size=8 moe_runner_backend=flashinfer_cutlass -> refused"""
     backend, method = str(args.moe_runner_backend), args.quantization or stored_quantization(args, facts) or ""
-    since, *until = _NO_RUNNER.get(method, {}).get(backend) or ("",)
-    if not since or args.moe_a2a_backend not in (None, "none") or not facts.gpu.is_cuda:
-        return None
-    view = view_of(facts.model, args.json_model_override_args)
-    text = text_config(view) if view is not None else {}
-    if not experts_of(text) or text.get("expert_dtype"):
+    dispatched = args.moe_a2a_backend not in (None, "none")
+    since, *until = _NO_RUNNER.get("dispatched" if dispatched else method, {}).get(backend) or ("",)
+    if not since or not facts.gpu.is_cuda:
         return None
     if not at_least(facts.release, since) or any(at_least(facts.release, release) for release in until):
         return None
+    view = view_of(facts.model, args.json_model_override_args)
+    text = text_config(view) if view is not None else {}
+    if not experts_of(text) or (text.get("expert_dtype") and not dispatched):
+        return None
+    lacking = f"moe_a2a_backend={args.moe_a2a_backend}" if dispatched else f"experts in {method.upper()}"
     return Refusal(
-        f"moe_runner_backend={backend} has no kernels for experts in {method.upper()}",
+        f"moe_runner_backend={backend} has no kernels for {lacking}",
         "moe_runner_backend",
-        "model_path",
-        offers="moe_runner_backend=auto",
+        "moe_a2a_backend" if dispatched else "model_path",
+        offers=("moe_runner_backend=auto", *(["moe_a2a_backend=none"] if dispatched else [])),
     )
 
 

@@ -30,13 +30,14 @@ ROWS = (
     unchanged(experts.eplb_has_experts_to_move, enable_eplb=True, ep_size=2),
     unchanged(experts.eplb_has_experts_to_move),
     *(
-        refused(weights_at_load.check_expert_runner, f"no kernels for experts in {format}", overrides=words)
-        for format, words in (
-            ("FP8", f"{_V3} engine.version=0.5.12 moe_runner_backend=flashinfer_cutlass"),
-            ("FP8", f"{_V3} engine.version=0.5.23 moe_runner_backend=triton_kernel"),
-            ("MXFP4", f"{_GPT_OSS} engine.version=0.5.17 moe_runner_backend=flashinfer_trtllm"),
-            ("MXFP4", f"{_GPT_OSS} engine.version=0.5.23 moe_runner_backend=cutlass"),
-            ("MXFP4", f"{_GPT_OSS} engine.version=0.5.12 moe_runner_backend=deep_gemm"),
+        refused(weights_at_load.check_expert_runner, f"no kernels for {lacking}", overrides=words)
+        for lacking, words in (
+            ("experts in FP8", f"{_V3} engine.version=0.5.12 moe_runner_backend=flashinfer_cutlass"),
+            ("experts in FP8", f"{_V3} engine.version=0.5.23 moe_runner_backend=triton_kernel"),
+            ("experts in MXFP4", f"{_GPT_OSS} engine.version=0.5.17 moe_runner_backend=flashinfer_trtllm"),
+            ("experts in MXFP4", f"{_GPT_OSS} engine.version=0.5.23 moe_runner_backend=cutlass"),
+            ("experts in MXFP4", f"{_GPT_OSS} engine.version=0.5.12 moe_runner_backend=deep_gemm"),
+            ("moe_a2a_backend=deepep", f"{_DEEPEP} engine.version=0.5.17 moe_runner_backend=marlin"),
         )
     ),
     *(

@@ -14,7 +14,9 @@ from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import Argument, known_versions, release
+from sglang_hydra.releases.records import newest_release
 from sglang_hydra.run.diagnose.classes import as_typed
+from sglang_hydra.run.diagnose.lines import Line
 from sglang_hydra.run.diagnose.log_facts import LogNumbers
 from sglang_hydra.text.budget import quick_load
 from sglang_hydra.text.json_types import Json, JsonObject
@@ -121,19 +123,23 @@ def _number(text: str) -> float | None:
 
 
 SAID = "the log advises: "
-_BEFORE, _AFTER = 1, 15
+_BEFORE, _AFTER = {True: 1, False: 4}, 15
+"""Lines around the deciding one. Lines with SGLang's header report its work; a library's may explain the error."""
 _MOST_SAID, _LONGEST = 3, 240
 _ASKS = re.compile(
     r"(?i)\b(?:please|try|use|set|setting|add|pass|enabl\w+|disabl\w+|specify|raise|increas\w+|reduc\w+|lower|decreas\w+"
     r"|re-?install|upgrade|downgrade|run|rerun|consider|export|switch|choose)\b"
 )
-# Advice beside every error of its kind: conditions that no log shows, switches that only log more, and an example.
+# Advice beside every error of its kind: conditions that no log shows, switches that only log more, an example, and the
+# usage text of a command.
 _STOCK = re.compile(
     r"reserved but unallocated|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|NCCL_DEBUG|DYNAMO_VERBOSE|TORCH_LOGS"
-    r"|python -m sglang"
+    r"|python -m sglang|\[--[a-z]|error: argument --"
 )
 _NOT = re.compile(r"(?i)\b(?:cannot|can't|must not|not|don't|without|incompatible|ignored?|unrecognized)\b")
-_FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]{2,60})(?:(?:=| to | )['\"`]?(\d[\w.]*|[a-z][a-z0-9_]*)(?![\w-]))?")
+_FLAG = re.compile(
+    r"(?<![\w-])(--[a-z][a-z0-9-]{2,60})(?:(=| to | above | )['\"`]?(\d[\w.]*|[a-z][a-z0-9_]*)(?![\w-]))?"
+)
 _VARIABLE = re.compile(
     r"\b((?:SGLANG|SGL|NCCL|MC|CUDA|PYTORCH|TORCH|HF|FLASHINFER|TRITON|TVM|NVSHMEM|UCX|GLOO|OMP|NIXL|MOONCAKE|HSA|AITER)"
     r"_[A-Z0-9_]{2,60})\b"
@@ -161,11 +167,11 @@ def may_advise(text: str) -> bool:
 
 
 def advice_near(
-    number: int, lines: Sequence[tuple[int, str]], version: str | None, args: Mapping[str, object] | None
+    number: int, lines: Sequence[Line], version: str | None, args: Mapping[str, object] | None
 ) -> list[Advice]:
     """Returns the advice in the lines around ``number``. Omits flags that the release lacks, and values already set."""
-    near = (line for at, line in lines if number - _BEFORE <= at <= number + _AFTER)
-    sentences = (sentence.strip() for line in near for sentence in _SENTENCE.split(line))
+    near = (line for line in lines if number - _BEFORE[line.headed] <= line.number <= number + _AFTER)
+    sentences = (sentence.strip() for line in near for sentence in _SENTENCE.split(line.text))
     found: list[Advice] = []
     for advice in (_of(sentence, version, args or {}) for sentence in sentences):
         found += [advice] if advice is not None and advice not in found else []
@@ -175,17 +181,20 @@ def advice_near(
 def _of(sentence: str, version: str | None, args: Mapping[str, object]) -> Advice | None:
     if not may_advise(sentence) or _STOCK.search(sentence):
         return None
-    table = release(version).arguments if version in known_versions() else None
+    known = version in known_versions()
+    table = release(version if version is not None and known else newest_release()).arguments
     changes: dict[str, object] = {}
     names: list[str] = []
-    for flag, value in _FLAG.findall(sentence):
-        argument = next((one for one in (table or {}).values() if flag in one.flags), None)
-        if table is not None and argument is None:
+    for flag, joint, value in _FLAG.findall(sentence):
+        argument = next((one for one in table.values() if flag in one.flags), None)
+        if known and argument is None:
             return None  # no flag of this release
         names.append(argument.name if argument is not None else flag[2:].replace("-", "_"))
         wanted = _value(value, argument) if argument is not None and not _NOT.search(sentence) else None
         if argument is None or wanted is None:
             continue
+        if joint == " above " and isinstance(wanted, float):
+            wanted = min(_MOST, round(wanted + _STEP, 2))
         if args.get(argument.name) == wanted:
             return None
         changes[argument.name] = wanted

@@ -19,6 +19,7 @@ from sglang_hydra.run.diagnose.server_args import CUT
 from sglang_hydra.text.json_types import Json, JsonObject
 
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.){0,8}(\w+)(?::\s*(.*))?$", re.DOTALL)
+_REFUSES = re.compile(r"\b(?:requires?|support\w*|compatible)\b")
 _MOST_CHANGES = 8
 # A change of these makes another server, or concerns its machines.
 _KEPT = frozenset(
@@ -75,6 +76,9 @@ def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | N
     names = list(dict.fromkeys(name for one in found for name in one.names))
     shown = [name for name in names if name[0] not in "$@" and not is_secret_name(name)]
     changes = list(_changes(found[0].site.guards, values, table)) if len(found) == 1 and args else []
+    if not shown:
+        shown = [name for name in _switches_in(raised.text, table) if (args or {}).get(name, True) is True]
+        changes = [{name: False} for name in shown]
     return Cause(
         found,
         tuple(shown),
@@ -84,6 +88,15 @@ def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | N
         tuple(changes[:_MOST_CHANGES]),
         () if changes or not args else tuple(_defaults(shown, args, table)),
     )
+
+
+def _switches_in(message: str, table: Mapping[str, Argument]) -> Iterator[str]:
+    """Yields the switches that a refusal names in words: ``FlashInfer allreduce fusion requires ...``."""
+    said = message.casefold().replace("-", " ").replace("_", " ")
+    for name in table if _REFUSES.search(said) and "enabl" not in said else ():
+        words = name.removeprefix("enable_").replace("_", " ")
+        if name.startswith("enable_") and " " in words and re.search(rf"\b{re.escape(words)}\b", said):
+            yield name
 
 
 def _defaults(names: Sequence[str], args: Mapping[str, object], table: Mapping[str, Argument]) -> Iterator[Change]:

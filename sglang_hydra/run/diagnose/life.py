@@ -78,7 +78,7 @@ class Life:
     routes: bool = False
     quit: bool = False
     server_args: JsonDict | None = None
-    advised: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MOST_ADVISED))
+    advised: deque[Line] = field(default_factory=lambda: deque(maxlen=_MOST_ADVISED))
     raised: list[Raised] = field(default_factory=list)
 
     def stage_of(self, rank: str) -> Stage:

@@ -111,7 +111,7 @@ class LogReader:
             self.life.advance(line)
             self.numbers.read(text)
         if may_advise(text):
-            self.life.advised.append((line.number, text[:LONGEST_EVIDENCE]))
+            self.life.advised.append(line._replace(text=text[:LONGEST_EVIDENCE]))
         if self.version is None and "glang" in text:
             self.version = stated_version(text)
         self.devices.read(text)
@@ -143,8 +143,9 @@ class LogReader:
         trace, ends = self._traces.of(line.stream, text, headed=line.headed)
         if trace.open:
             return  # frames and their source
-        if ends and trace.code and text.strip() in _WITHOUT_WORDS:
-            text = f"{text.strip()}: {trace.code}"
+        text = text.strip() if ends else text
+        if ends and trace.code and text in _WITHOUT_WORDS:
+            text = f"{text}: {trace.code}"
         exception = ends or looks_like_exception(text)
         shown, wrapper = text, _WRAPPER.match(text)
         if wrapper is not None:
@@ -352,9 +353,10 @@ class Traces:
             trace.source = False
             trace.code = text.strip()[:_LONGEST_CODE]
             return trace, False
-        if trace.open and text[:1].strip() and text[0] not in "^~":
+        ends = text[:1].strip() and text[0] not in "^~"
+        if trace.open and (ends or looks_like_exception(text.strip())):  # somebody may have indented all lines alike
             trace.open = False
-            return trace, _EXCEPTION.match(text) is not None
+            return trace, _EXCEPTION.match(text.strip()) is not None
         if trace.open and text[:1].isspace() and text.strip(" ^~"):
             trace.code = text.strip()[:_LONGEST_CODE]
         trace.following += 1

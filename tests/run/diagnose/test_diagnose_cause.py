@@ -197,6 +197,51 @@ def test_what_the_log_advises_comes_first_where_the_release_has_it() -> None:
     assert diagnose(done).advised == ()
 
 
+FUSION = [
+    "[2026-06-28 23:41:27 DP1 PP1 TP1] Scheduler hit an exception: Traceback (most recent call last):",
+    f'  File "{SITE}/srt/managers/scheduler.py", line 4266, in run_scheduler_process',
+    f'  File "{SITE}/srt/layers/flashinfer_comm_fusion.py", line 50, in _resolve_backend',
+    "ValueError: FlashInfer allreduce fusion requires SM90 or SM10X NVIDIA GPUs.",
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"),
+    [
+        # a switch that a refusal names in words, where its condition reads none
+        (FUSION, "enable_flashinfer_allreduce_fusion=false"),
+        # a bound, in a log that names no release
+        (["ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.3. Raise "
+          "--mem-fraction-static above 0.320 (minimum viable = 1 - available/pre = 0.3198)."],
+         "the log advises: Raise --mem-fraction-static above 0.320"),
+        # a library's line above the deciding one, and one of SGLang's own work
+        (["rdma_context.cpp:1132  GID is NULL, please check your GID index by specifying MC_GID_INDEX",
+          "rdma_context.cpp:200   Failed to open device ionic_4 on port with GID 1",
+          "rdma_transport.cpp:932 Disable device ionic_4",
+          "RuntimeError: Mooncake Transfer Engine initialization failed."], "the log advises: rdma_context.cpp:1132"),
+        (["[2026-06-28 23:41:27] Please set proper `--max-total-tokens`.", "a", "b",
+          "RuntimeError: Mooncake Transfer Engine initialization failed."], "disaggregation_bootstrap_port="),
+        # the usage text of a command advises nothing
+        (["usage: launch_server.py [--enable-flashinfer-mxfp4-moe] [--set-x]",
+          "launch_server.py: error: argument --dtype: invalid choice: 'float99' (choose from 'auto', 'half')"],
+         "sglang-hydra check"),
+    ],
+)  # fmt: skip
+def test_the_first_thing_to_type_is_what_the_log_says(
+    lines: list[str], first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["sglang-hydra"])
+    assert (diagnose(lines).finding.hint or "").startswith(first)
+
+
+def test_a_bound_of_the_log_is_kept_with_a_margin() -> None:
+    place = "srt/managers/scheduler.py:run_batch"
+    low = (
+        "ValueError: Loaded weights leave no GPU memory for the KV cache. Raise --mem-fraction-static above 0.320 (x)."
+    )
+    assert diagnose(log("0.5.23", low, place, 3)).advised[0].changes == {"mem_fraction_static": 0.37}
+
+
 START = Path(__file__).parents[2] / "data" / "diagnosis" / "start_0_5_23_strict_thinking.log"
 
 

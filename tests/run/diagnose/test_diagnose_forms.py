@@ -124,6 +124,8 @@ ONE_LINE = [
     ("missing_package", "AssertionError: please make sure vocos is installed."),
     ("missing_package", "ImportError: Please install mooncake to run SGLang with MooncakeTransferEngine."),
     ("host_oom", "ValueError: No host memory is left for HiCache after the 10 GiB reserve; set --hicache-ratio"),
+    # a library that both ranks and servers use
+    (UNKNOWN, "[mori]ibverbs.cpp:168: syscall failed with Connection timed out"),
 ]  # fmt: skip
 
 
@@ -135,6 +137,11 @@ def test_a_form_of_message_is_known_by_its_form(kind: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "lines"),
     [
+        # frames and exception indented alike
+        ("release_fault", ["08:14:25  [DP0 TP0] Scheduler hit an exception",
+                           '          File ".../speculative/worker.py", line 1158, in forward',
+                           "            if pool.ratio != 128:",
+                           "          AttributeError: 'StatePool' object has no attribute 'ratio'"]),
         # the line below a compiler's says what of the kernel it is
         ("unsupported_gpu", ["triton.compiler.errors.CompilationError: at 1:0:", "def kernel(", "^",
                              'ValueError("type fp8e4nv not supported in this architecture")']),

@@ -14,9 +14,8 @@ from sglang_hydra.text.screen import VERBATIM, Line, columns, shown, text
 
 SCHEMA = "sglang_hydra.diagnosis/2"
 _LONGEST_LINE = 400
-_OF_CLASS = ("kind", "confidence", "retryable", "state")
-_OF_LINE = ("line", "line_number", "rank", "stage", "lines")
-_OF_SERVER = ("ready", "healthy", "version", "gpu", "gpu_memory_mib")
+_COPIED = ("kind", "confidence", "retryable", "state", "line", "line_number", "rank", "stage", "lines", "ready", "healthy",
+           "version", "gpu", "gpu_memory_mib")  # fmt: skip
 _MOST_ASKED = 8
 # The arguments that distinguish servers at a glance.
 _MAIN_ARGUMENTS = ("tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "quantization", "mem_fraction_static")
@@ -34,7 +33,7 @@ def _entry(name: str, found: Diagnosis) -> dict[str, object]:
     return {
         "name": name,
         "id": found.finding.id,
-        **{key: getattr(found, key) for key in (*_OF_CLASS, *_OF_LINE, *_OF_SERVER)},
+        **{key: getattr(found, key) for key in _COPIED},
         "server_args": hidden_in(plain(found.server_args)) if found.server_args is not None else None,
         "finding": found.finding.to_json(),
         **{key: list(getattr(found, key)) for key in ("remedies", "notes", "also")},
@@ -76,15 +75,11 @@ def _head(name: str, found: Diagnosis) -> Iterator[Line]:
         rank = f" ({found.rank})" if found.rank else ""
         yield [text(f"  line {found.line_number}{rank}  ", "dim"), text(found.line[:_LONGEST_LINE], VERBATIM)]
     elif found.state in (UNKNOWN, "loading", "foreign"):
-        yield from _last(found.last_lines)
+        width = len(str(found.lines))
+        for number, content in found.last_lines:
+            yield [text(f"  {number:>{width}}  ", "dim"), text(content[:_LONGEST_LINE], VERBATIM)]
     yield from columns([[text(label, "dim"), text(content)] for label, content in _facts(found)])
     yield []
-
-
-def _last(lines: Sequence[tuple[int, str]]) -> Iterator[Line]:
-    width = len(str(lines[-1][0])) if lines else 0
-    for number, content in lines:
-        yield [text(f"  {number:>{width}}  ", "dim"), text(content[:_LONGEST_LINE], VERBATIM)]
 
 
 def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Reads the table of failure classes: one YAML file for each family, read at the first diagnosis.
 
 An entry under ``classes`` is one class, with the fields of ``FailureClass``. A signature is a text that a line
-contains, or a mapping with the fields of ``Signature``; ``needle`` gives one text. ``places`` name libraries and
+contains, or a mapping with the fields of ``Signature``; ``needle`` gives one text. ``within`` names libraries and
 directories of SGLang: an exception raised there means the class, whatever its message. ``shared`` holds values that
 several entries refer to. When a line fits two classes equally well, the earlier entry decides, so the more specific
 entries come first. Ids never change."""
@@ -208,8 +208,11 @@ def read_classes(text: str, name: str) -> list[FailureClass]:
         try:
             lists = {key: tuple(row[key]) for key in ("advice", "changes", "signals") if key in row or key == "advice"}
             details = tuple(Detail(**detail) for detail in row.get("details", ()))
-            signatures, places = map(_signature, row["signatures"]), map(_place, row.get("places", ()))
-            read = {**lists, "details": details, "signatures": tuple(signatures), "places": tuple(places)}
+            lines, places = [], []
+            for item in row["signatures"]:
+                (places if isinstance(item, dict) and "within" in item else lines).append(item)
+            read = {**lists, "details": details, "places": tuple(map(_place, places))}
+            read["signatures"] = tuple(map(_signature, lines))
             found.append(FailureClass(**{**row, **read}))
         except (KeyError, TypeError) as invalid:
             raise ValueError(f"{name}: {row.get('id')}: {invalid}") from None

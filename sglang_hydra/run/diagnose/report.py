@@ -14,8 +14,8 @@ from sglang_hydra.text.screen import VERBATIM, Line, columns, shown, text
 
 SCHEMA = "sglang_hydra.diagnosis/2"
 _LONGEST_LINE = 400
-_COPIED = ("kind", "confidence", "retryable", "state", "line", "line_number", "rank", "stage", "lines", "ready", "healthy",
-           "version", "gpu", "gpu_memory_mib")  # fmt: skip
+_COPIED = ("kind", "confidence", "retryable", "state", "line", "line_number", "rank", "stage", "lines", "ready",
+           "healthy", "version", "gpu", "gpu_memory_mib")  # fmt: skip
 _MOST_ASKED = 8
 # The arguments that distinguish servers at a glance.
 _MAIN_ARGUMENTS = ("tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "quantization", "mem_fraction_static")

@@ -208,9 +208,8 @@ def read_classes(text: str, name: str) -> list[FailureClass]:
         try:
             lists = {key: tuple(row[key]) for key in ("advice", "changes", "signals") if key in row or key == "advice"}
             details = tuple(Detail(**detail) for detail in row.get("details", ()))
-            lines, places = [], []
-            for item in row["signatures"]:
-                (places if isinstance(item, dict) and "within" in item else lines).append(item)
+            places = [item for item in row["signatures"] if not isinstance(item, str) and "within" in item]
+            lines = [item for item in row["signatures"] if item not in places]
             read = {**lists, "details": details, "places": tuple(map(_place, places))}
             read["signatures"] = tuple(map(_signature, lines))
             found.append(FailureClass(**{**row, **read}))

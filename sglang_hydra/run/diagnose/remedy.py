@@ -57,13 +57,10 @@ def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[
 
 
 def _may_have_changes(diagnosis: Diagnosis) -> bool:
-    failure = diagnosis.failure
-    return failure is not None and (_can_be_planned(failure) or any(_by_code(diagnosis)))
-
-
-def _can_be_planned(failure: FailureClass) -> bool:
     """Returns whether a change of an argument may help; it does not for a cable or a full disk."""
-    return failure.memory or bool(failure.changes) or failure.kind in _BY_KIND
+    failure = diagnosis.failure
+    by_class = failure is not None and (failure.memory or failure.changes or failure.kind in _BY_KIND)
+    return failure is not None and (bool(by_class) or any(_by_code(diagnosis)))
 
 
 def _by_code(diagnosis: Diagnosis) -> Iterator[tuple[Change, str]]:
@@ -94,8 +91,7 @@ def _with_changes(diagnosis: Diagnosis, planned: Replanned, composer: Composer) 
         else:
             offers.append((text, plan))
     by_class: list[tuple[str, Plan]] = []
-    possible = _candidates(failure, diagnosis, first, composer) if _can_be_planned(failure) else iter(())
-    for change in islice(possible, _TRIED):
+    for change in islice(_candidates(failure, diagnosis, first, composer), _TRIED):
         cleans = [_clean(composer, requests, change, fitted=failure.memory) for requests in planned.requests]
         if plans := [plan for plan in cleans if plan is not None] if None not in cleans else []:
             by_class.append((_worded(change, plans), plans[0]))
@@ -104,7 +100,10 @@ def _with_changes(diagnosis: Diagnosis, planned: Replanned, composer: Composer) 
     offers += by_class
     if plan := next((plan for _, plan in offers if plan.command), None):
         by = plan.engine.version if plan.basis in ("exact", "recorded") else "an estimate"
-        notes.append(f"the whole command, planned by {by}: {shlex.join(_typed_only(plan))}")
+        words = list(plan.command)
+        if plan.seed_drawn and "--random-seed" in words:
+            del words[(at := words.index("--random-seed")) : at + 2]
+        notes.append(f"the whole command, planned by {by}: {shlex.join(words)}")
     diagnosis = replace(diagnosis, notes=(*diagnosis.notes, *notes))
     if not offers:
         return diagnosis
@@ -117,13 +116,6 @@ def _with_changes(diagnosis: Diagnosis, planned: Replanned, composer: Composer) 
 
 def _typed(change: Change) -> str:
     return " ".join(f"{name}={shown(value)}" for name, value in change.items())
-
-
-def _typed_only(plan: Plan) -> list[str]:
-    """Returns the plan's command without a randomly drawn seed."""
-    words = list(plan.command)
-    at = words.index("--random-seed") if plan.seed_drawn and "--random-seed" in words else len(words)
-    return [*words[:at], *words[at + 2 :]]
 
 
 def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Sequence[Request]) -> Diagnosis:

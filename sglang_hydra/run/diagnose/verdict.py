@@ -133,7 +133,10 @@ def judged_by_code(
     release = nearest_release(version)
     cause = cause_of(raised, release, args)
     weak = verdict.failure is None or (found is not None and found.weight >= Weight.FAULT)
-    kind = _kind_of(cause) or (FAULT if verdict.failure is None else "") if cause and weak else ""
+    kind = FAULT if cause is not None and verdict.failure is None else ""
+    if cause is not None and weak:
+        rooms = (*LOG_LINES["rooms"], *(LOG_LINES["of_arguments"] if cause.is_of_arguments else ()))
+        kind = next((kind for pattern, kind in rooms if re.search(pattern, cause.place)), kind)
     if cause is not None and kind and ("message" in cause.agrees or (raised.fatal and cause.is_of_arguments)):
         stage, also = (found.stage, (found, *verdict.also)) if found else (Stage.UNKNOWN, verdict.also)
         failure, signature = classes_by_kind()[kind], Signature(("Error",), weight=Weight.GENERAL)
@@ -158,9 +161,3 @@ def _decisive(verdict: Classification, lives: Sequence[Life]) -> Raised | None:
         return None
     fatal = next((raised for raised in last.raised if raised.fatal and raised.place), None)
     return fatal or (last.raised[0] if last.raised and found is None and not last.ready else None)
-
-
-def _kind_of(cause: Cause) -> str | None:
-    """Returns the class of the place that raised, or None when the place says nothing."""
-    rooms = (*LOG_LINES["rooms"], *(LOG_LINES["of_arguments"] if cause.is_of_arguments else ()))
-    return next((kind for pattern, kind in rooms if re.search(pattern, cause.place)), None)

@@ -78,6 +78,6 @@ def test_a_signature_that_decides_nothing_is_seen(needle: str) -> None:
 
 @pytest.mark.parametrize("needle", ["", " ", "e"])
 def test_a_signature_of_no_letters_is_refused_where_it_is_read(needle: str) -> None:
-    row = {"id": "DIA999", "kind": "mine", "what": "w", "meaning": "m", "advice": ["a"]}
+    row = {"what": "w", "meaning": "m", "advice": ["a"]}
     with pytest.raises(ValueError, match=r"mine\.yaml: DIA999: needle .* decides nothing"):
-        read_classes(json.dumps({"classes": [{**row, "signatures": [{"needle": needle}]}]}), "mine.yaml")
+        read_classes(json.dumps({"DIA999 mine": {**row, "signatures": [{"needle": needle}]}}), "mine.yaml")

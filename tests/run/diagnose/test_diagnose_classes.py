@@ -134,8 +134,8 @@ def test_every_expression_of_a_class_compiles(failure: FailureClass) -> None:
     ],
 )
 def test_an_entry_that_is_not_whole_is_named(change: dict[str, object], message: str) -> None:
-    row = {"id": "DIA999", "kind": "k", "what": "w", "meaning": "m", "advice": ["a"], "signatures": ["boom"]} | change
-    text = yaml.safe_dump({"classes": [{key: value for key, value in row.items() if value is not None}]})
+    row = {"what": "w", "meaning": "m", "advice": ["a"], "signatures": ["boom"]} | change
+    text = yaml.safe_dump({"DIA999 k": {key: value for key, value in row.items() if value is not None}})
     with pytest.raises(ValueError, match=message):
         read_classes(text, "x.yaml")
 

@@ -1,7 +1,7 @@
 """Reads the table of failure classes: one YAML file for each family, read at the first diagnosis.
 
-An entry under ``classes`` is one class, with the fields of ``FailureClass``. A signature is a text that a line
-contains, or a mapping with the fields of ``Signature``; ``needle`` gives one text. ``within`` names libraries and
+An entry is one class: its id and its kind, then the other fields of ``FailureClass``. A signature is a text that a
+line contains, or a mapping with the fields of ``Signature``; ``needle`` gives one text. ``within`` names libraries and
 directories of SGLang: an exception raised there means the class, whatever its message. ``shared`` holds values that
 several entries refer to. When a line fits two classes equally well, the earlier entry decides, so the more specific
 entries come first. Ids never change."""
@@ -204,17 +204,19 @@ def page_of(id: str) -> FailureClass | None:
 def read_classes(text: str, name: str) -> list[FailureClass]:
     """Returns the classes of one file. Raises ValueError, with the file and the id, for an incomplete entry."""
     found = []
-    for row in quick_load(text)["classes"]:
+    for head, row in quick_load(text).items():
+        if head == "shared":
+            continue
+        id, _, kind = head.partition(" ")
         try:
             lists = {key: tuple(row[key]) for key in ("advice", "changes", "signals") if key in row or key == "advice"}
-            details = tuple(Detail(**detail) for detail in row.get("details", ()))
             places = [item for item in row["signatures"] if not isinstance(item, str) and "within" in item]
             lines = [item for item in row["signatures"] if item not in places]
-            read = {**lists, "details": details, "places": tuple(map(_place, places))}
-            read["signatures"] = tuple(map(_signature, lines))
-            found.append(FailureClass(**{**row, **read}))
+            read = {**lists, "places": tuple(map(_place, places)), "signatures": tuple(map(_signature, lines))}
+            details = tuple(Detail(**detail) for detail in row.get("details", ()))
+            found.append(FailureClass(id, kind, **{**row, **read, "details": details}))
         except (KeyError, TypeError) as invalid:
-            raise ValueError(f"{name}: {row.get('id')}: {invalid}") from None
+            raise ValueError(f"{name}: {id}: {invalid}") from None
     return found
 
 

@@ -99,9 +99,21 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
 
 
 def as_written(lines: Iterable[object]) -> Iterator[str]:
-    """Yields the lines of a log as its server wrote them. Decodes bytes, and converts other objects by ``str``."""
+    """Returns the lines of a log as its server wrote them: opened, joined if many have the longest length (a terminal or
+    a page broke them there), and reversed if their times only decrease. Converts bytes and other objects to text."""
     texts = (line[: LONGEST * 4].decode("utf-8", "replace") if isinstance(line, bytes) else str(line) for line in lines)
-    return _oldest_first(_joined(_opened(texts)))
+    opened = _opened(texts)
+    first = list(islice(opened, _LOOKED_AT))
+    whole: Iterator[str] = chain(first, opened)
+    lengths = Counter(len(line.rstrip("\r\n")) for line in first)
+    width = max(lengths, default=0)
+    if width in _WIDTHS and lengths[width] >= _LEAST_FULL:
+        whole = _joined(whole, width)
+    times = [found[0] for line in first if (found := _TIME.search(line[:_TIME_WITHIN]))]
+    pairs = [(one, other) for one, other in pairwise(times) if one != other]
+    if len(pairs) < _LEAST_TIMES - 1 or any(one < other for one, other in pairs):
+        return whole
+    return chain(reversed(list(islice(whole, _MOST_TURNED))), whole)
 
 
 def _opened(lines: Iterator[str]) -> Iterator[str]:
@@ -155,15 +167,9 @@ def _of_json(value: object) -> Iterator[str]:
         yield max((one for one in value.values() if isinstance(one, str)), key=len, default="")
 
 
-def _joined(lines: Iterator[str]) -> Iterator[str]:
-    """Joins lines that a terminal or a page broke at its width: at the longest length, if many lines have it."""
-    first = list(islice(lines, _LOOKED_AT))
-    lengths = Counter(len(line.rstrip("\r\n")) for line in first)
-    width = max(lengths, default=0)
-    rest, begun = chain(first, lines), ""
-    if width not in _WIDTHS or lengths[width] < _LEAST_FULL:
-        yield from rest
-    for line in rest:
+def _joined(lines: Iterator[str], width: int) -> Iterator[str]:
+    begun = ""
+    for line in lines:
         if begun and (_BEGINS.match(line) or len(begun) > LONGEST):
             yield begun
             begun = ""
@@ -173,16 +179,6 @@ def _joined(lines: Iterator[str]) -> Iterator[str]:
             begun = ""
     if begun:
         yield begun
-
-
-def _oldest_first(lines: Iterator[str]) -> Iterator[str]:
-    """Reverses the lines if their times only decrease."""
-    first = list(islice(lines, _LOOKED_AT))
-    times = [found[0] for line in first if (found := _TIME.search(line[:_TIME_WITHIN]))]
-    pairs = [(one, other) for one, other in pairwise(times) if one != other]
-    if len(pairs) < _LEAST_TIMES - 1 or any(one < other for one, other in pairs):
-        return chain(first, lines)
-    return chain(reversed([*first, *islice(lines, _MOST_TURNED)]), lines)
 
 
 class Cleaner:

@@ -99,8 +99,8 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
 
 
 def as_written(lines: Iterable[object]) -> Iterator[str]:
-    """Returns the lines of a log as its server wrote them: opened, joined if many have the longest length (a terminal or
-    a page broke them there), and reversed if their times only decrease. Converts bytes and other objects to text."""
+    """Returns the lines of a log as its server wrote them: opened, joined if many have the longest length (a terminal
+    or a page broke them there), and reversed if their times only decrease. Converts bytes and other objects to text."""
     texts = (line[: LONGEST * 4].decode("utf-8", "replace") if isinstance(line, bytes) else str(line) for line in lines)
     opened = _opened(texts)
     first = list(islice(opened, _LOOKED_AT))

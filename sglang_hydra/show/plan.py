@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.arguments.tables.order import at_least, same_release
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import constant_fields
 from sglang_hydra.show.findings import finding_lines, shown_origin, shown_setting
@@ -44,6 +44,9 @@ def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Lin
     return [*lines, [], *corrected] if corrected else lines
 
 
+_FAST = "; engine.env.SGLANG_JIT_DEEPGEMM_FAST_WARMUP=1: less than 3 minutes (sgl-project/sglang#18823)"
+
+
 def _start_lines(plan: Plan) -> list[Line]:
     """Returns what a start does, and how long it reads at a typed speed; [] without one. Each node reads the whole
     checkpoint, because every rank iterates over all files (0.5.23 model_loader/weight_utils.py:1146-1177)."""
@@ -57,8 +60,10 @@ def _start_lines(plan: Plan) -> list[Line]:
     if sizes := plan.resolution.layout.graphs.sizes:
         rows.append([text("  capture CUDA graphs"), text(f"{len(sizes)} batch sizes up to {max(sizes)}")])
     if weights.format == "fp8" and plan.gpu.is_cuda and (plan.gpu.compute_capability or (0,))[0] in (9, 10):
-        words = "10 to 20 minutes at the first start; a volume at ~/.cache keeps its kernels"
-        rows.append([text("  compile DeepGEMM"), text(words)])
+        words = (
+            "10 to 20 minutes at the first start; a volume at ~/.cache keeps its kernels, whose size nobody published"
+        )
+        rows.append([text("  compile DeepGEMM"), text(words + _FAST * at_least(plan.engine.version, "0.5.9"))])
     return [[text("Start", "bold")], *all_folded(columns(rows)), []]
 
 

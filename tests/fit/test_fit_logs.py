@@ -15,6 +15,7 @@ FURTHER = DATA / "memory" / "further.jsonl"
 RECENT = DATA / "memory" / "recent.jsonl"
 LATER = DATA / "memory" / "later.jsonl"
 UNSEEN = DATA / "memory" / "unseen.jsonl"
+FRESH = DATA / "memory" / "fresh.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def written(path: Path, *rows: Any) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("file", [PUBLIC, FURTHER, RECENT, LATER, UNSEEN], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [PUBLIC, FURTHER, RECENT, LATER, UNSEEN, FRESH], ids=lambda file: file.stem)
 def test_public_logs_are_predicted_within_the_bounds(tool: Any, capsys: pytest.CaptureFixture[str], file: Path) -> None:
     assert tool.main([str(file)]) == 0
     printed = capsys.readouterr().out
@@ -47,7 +48,7 @@ def test_public_logs_are_predicted_within_the_bounds(tool: Any, capsys: pytest.C
     assert printed.rstrip().endswith("within the bounds")
 
 
-@pytest.mark.parametrize("file", [PUBLIC, FURTHER, RECENT, LATER, UNSEEN], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [PUBLIC, FURTHER, RECENT, LATER, UNSEEN, FRESH], ids=lambda file: file.stem)
 def test_every_row_is_compared_and_unscored_ones_are_said_to_be(tool: Any, file: Path) -> None:
     rows = tool.read_rows(file)
     comparisons = [item for entry in rows for item in tool.compare(entry)]

@@ -16,6 +16,7 @@ from sglang_hydra.arguments.layout import Layout, arguments_saying
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.fit.result import NOTHING_STATED, Fit, Wanted, gib, requests_of
 from sglang_hydra.text.json_types import JsonObject
+from sglang_hydra.text.words import typed
 
 Verify = Callable[[Mapping[str, object]], "Fit | None"]
 """Plans with these overrides added: arguments by name, ``gpu`` for another class. None where that plan is refused."""
@@ -346,14 +347,9 @@ def _larger(server: Misfit, gpu: GpuFacts, found: Fit, classes: Iterable[GpuFact
 def _wording(overrides: Change, fitted: Fit, wanted: Wanted) -> str:
     """Formats ``tp_size=16 nnodes=2: 40.5 GiB of weights on each GPU, 412,345 KV tokens, 3 requests of 131,072
     tokens``."""
-    typed = " ".join(f"{name}={spelled(value)}" for name, value in overrides.items())
+    change = " ".join(f"{name}={typed(value)}" for name, value in overrides.items())
     weights, context = gib(fitted.weights.total), wanted.context or (fitted.kv.context if fitted.kv else 0)
     size = "" if weights is None else f"{weights:.1f} GiB of weights on each GPU, "
     requests = fitted.concurrent_requests(context)
     held = "" if requests is None else f", {requests_of(requests, context)}"
-    return f"{typed}: {size}{fitted.kv_tokens or 0:,} KV tokens{held}"
-
-
-def spelled(value: object) -> str:
-    """Formats a value as users type it."""
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{change}: {size}{fitted.kv_tokens or 0:,} KV tokens{held}"

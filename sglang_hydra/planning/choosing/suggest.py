@@ -11,7 +11,6 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.fit.forecast import ALL_TO_ALL, ASSUMED, Figure, Forecast, forecast
 from sglang_hydra.fit.forecast_own import Point
-from sglang_hydra.fit.remedy import spelled
 from sglang_hydra.fit.result import Fit, Wanted
 from sglang_hydra.fit.roofline import Limit
 from sglang_hydra.planning.choosing.forecast import Expected, forecast_of_plan, known_limit
@@ -23,6 +22,7 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.progress import counted
 from sglang_hydra.text.user_settings import settings
+from sglang_hydra.text.words import typed
 
 LATENCY, THROUGHPUT, FEWEST, COST = "latency", "throughput", "gpus", "cost"
 GOALS = {
@@ -214,7 +214,7 @@ def _suggestion(
 ) -> Suggestion | None:
     """Returns the plan with these arguments added; with a larger memory fraction where the release's own holds too
     little. None where it cannot be launched or holds too little."""
-    added = [f"{name}={spelled(value)}" for name, value in change.items()]
+    added = [f"{name}={typed(value)}" for name, value in change.items()]
     try:
         plan = _plan(composer, typed_in_place(composer, requests, added))
     except ConfigError:

@@ -91,10 +91,11 @@ def unknown_version(version: str) -> Finding:
     known = known_versions()
     message = f"engine.version={version} is no release that is known here"
     is_whole = version.count(".") > 1  # 0.5 could mean several releases
-    fix = f"engine.version={nearest_known(version) or known[0]}" if is_whole else None
+    meant = f"engine.version={nearest_known(version) or known[0]}"
+    near = Remedy(meant, (meant,), ", the nearest that is known", choice=True) if is_whole else None
     listed = f"releases are {some_of(version, reversed(known), f'{program()} release list')}"
     trust = f"{program()} release fetch --trust {version} (or its wheel) plans for it by its own code"
-    return Finding("error", "VER001", message, ("engine.version",), (listed, trust), fix=fix)
+    return Finding("error", "VER001", message, ("engine.version",), (near, listed, trust))
 
 
 def default_of(name: str) -> object:

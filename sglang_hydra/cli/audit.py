@@ -5,7 +5,6 @@ from __future__ import annotations
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.recipes import chosen_recipes, filters, judging, matches
 from sglang_hydra.cli.shared import composer_of, show
-from sglang_hydra.compose.recipes import recipes
 from sglang_hydra.planning.choosing.audit import audit_lines, judge_cells, judge_recipes
 from sglang_hydra.planning.choosing.catalog import gpu_classes, models
 from sglang_hydra.text.progress import counted
@@ -25,8 +24,7 @@ def run(invocation: Invocation) -> int:
 
     asked = sum(is_chosen(model, gpu) for model in presets["model"] for gpu in presets["gpu"])
     cells = list(counted(judge_cells(composer, by, is_chosen), "pairs of a model and a GPU", asked))
-    count = len(recipes()) if chosen is None else len(chosen)
-    published = list(counted(judge_recipes(composer, chosen, by), "recipes", count))
+    published = list(counted(judge_recipes(composer, chosen, by), "recipes", len(chosen)))
     record = {"cells": [cell.to_json() for cell in cells], "recipes": [item.to_json() for item in published]}
     show(invocation, lambda: {"schema": "sglang_hydra.audit/1", **record}, lambda: audit_lines(cells, published))
     return 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sglang_hydra.arguments.every import EVERY, names_by_flag
 from sglang_hydra.arguments.secrets import is_secret
 from sglang_hydra.compose.corrections import (
+    FORMATS_MEANT,
     LEFT_TO_TOOLS,
     OF_TOOLS,
     PROGRAMS,
@@ -262,12 +263,10 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
         is_sure = Remedy.fixed(f"bench.url={url}") if url == second else None
         hint = None if is_sure else f"{program()} bench bench.url={url} bench.concurrency=8"
         raise ConfigError.of("CLI004", message, hint=hint, typed=(second,) if is_sure else (), fix=is_sure)
-    if head == "import" and second.partition("=")[0] in names_by_flag() and second.partition("=")[0] not in BY_NAME:
-        meant = Remedy.fixed(shlex.quote(f"python -m sglang.launch_server {shlex.join(words[1:])}"))
-        message = "import takes a command as one word, in quotes"
-        raise ConfigError.of("CLI004", message, typed=tuple(words[1:]), fix=meant)
-    if head in ("import", "upgrade") and (second in (*_CONTAINERS, *_RUNNERS, "vllm", "sglang") and len(words) > 2):
-        meant = Remedy.fixed(shlex.quote(shlex.join(words[1:])))
+    flag, others = second.partition("=")[0], (*_CONTAINERS, *_RUNNERS, "vllm", "sglang")
+    are_flags = head == "import" and flag in names_by_flag() and flag not in BY_NAME
+    if are_flags or (head in ("import", "upgrade") and second in others and len(words) > 2):
+        meant = Remedy.fixed(shlex.quote("python -m sglang.launch_server " * are_flags + shlex.join(words[1:])))
         message = f"{head} takes a command as one word, in quotes"
         raise ConfigError.of("CLI004", message, typed=tuple(words[1:]), fix=meant)
     own = list(itertools.dropwhile(_VARIABLE.match, words))
@@ -283,6 +282,8 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
         message = f"{f'{head} {second}'!r} begins a command of another program"
         file = next((word for word in words if word.endswith(_FILES)), None)
         hint = f"{program()} import 'COMMAND' reads what it starts" if file is None else f"{program()} check {file}"
+        ours = " ".join(filter(_is_ours, words))
+        hint = f"{program()} export {FORMATS_MEANT.get(head, head)} {ours}" if ours and head in _CONTAINERS else hint
         raise ConfigError.of("CLI004", message, hint=hint)
     if at is None or head in ("import", "upgrade"):
         return

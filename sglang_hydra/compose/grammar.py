@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from sglang_hydra.text.json_types import Json
+from sglang_hydra.text.words import typed
 
 _NAME = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
 _INTERPOLATION = re.compile(r"\$\{[^{}]*\}")
@@ -64,10 +65,8 @@ def _is_name(text: str) -> bool:
 
 
 def _spelled(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
+    if value is None or isinstance(value, bool):
+        return typed(value)
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, list):

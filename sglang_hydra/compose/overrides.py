@@ -437,7 +437,7 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
         if fix is None and id == "CLI001" and (meant.startswith(f"{node}.") or meant in EVERY):
             fix = word(meant, typed)
         fix = word(key, problem.value) if problem.value and problem.key == key else fix
-        said = LEFT_TO_TOOLS.get((tool, name)) or (problem.finding().hint if fix is None else problem.hint)
+        said = LEFT_TO_TOOLS.get((tool, name)) or (problem.finding().remedies if fix is None else problem.hint)
         raise Refused(id, problem.message, key, fix=fix, hint=said)
     shown = masked(key.rpartition(".")[2], value)
     try:

@@ -256,6 +256,8 @@ def near_key(key: str) -> str | None:
     (name, _, rest), last = key.partition("."), key.rpartition(".")[2]
     if name == "env":
         return f"engine.{key}"
+    if rest and f"topology.{key}" in known_keys():
+        return f"topology.{key}"
     if name in ("prefill", "decode") and (of_role := nearest(rest, EVERY)):
         return f"topology.{name}.args.{of_role}"
     if rest and (last in EVERY or last in ("gpu", "model", "engine")):

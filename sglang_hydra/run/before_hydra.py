@@ -25,7 +25,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.hydra_apps import StartingApp
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.compose.override_errors import ADDED_GROUPS, Refused
-from sglang_hydra.compose.overrides import Request, is_hydras, parsed
+from sglang_hydra.compose.overrides import Request, is_hydras, named_by, parsed
 from sglang_hydra.compose.schema import NO_CHOICE, PATH_PROVIDER
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -107,8 +107,8 @@ def refused_by_hydra(failure: Exception, words: Sequence[str] | None) -> None:
         _end_with(failure, None, [])
     if words is None or not isinstance(failure, (HydraException, OmegaConfBaseException, YAMLError)):
         return
-    places = {_key_of(word): f"override {number}" for number, word in enumerate(typed, 1)}
-    requests = [Request(word, places.get(_key_of(word), "hydra.sweeper.params")) for word in _first_points(words)]
+    places = {named_by(word): f"override {number}" for number, word in enumerate(typed, 1)}
+    requests = [Request(word, places.get(named_by(word), "hydra.sweeper.params")) for word in _first_points(words)]
     try:
         if requests:
             composer.compose([item for item in requests if not is_hydras(item.text)])
@@ -116,10 +116,6 @@ def refused_by_hydra(failure: Exception, words: Sequence[str] | None) -> None:
             raise failure
     except ConfigError as found:
         _end_with(found, composer, requests)
-
-
-def _key_of(word: str) -> str:
-    return word.lstrip("+~").partition("=")[0]
 
 
 def _first_points(words: Sequence[str]) -> Iterator[str]:

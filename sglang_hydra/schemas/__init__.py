@@ -14,6 +14,9 @@ def schema_of(kind: str = "plan") -> JsonDict:
     import json
     from importlib.resources import files
 
+    names = sorted(file.name[:-12] for file in files(__name__).iterdir() if file.name.endswith(".schema.json"))
+    if kind not in names:
+        raise FileNotFoundError(f"there is no schema {kind!r}; there are {', '.join(names)}")
     text = (files(__name__) / f"{kind}.schema.json").read_text(encoding="utf-8")
     schema: JsonDict = json.loads(text)
     return schema

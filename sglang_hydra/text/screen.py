@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
-from sglang_hydra.text.words import without_secret_forms
+from sglang_hydra.text.words import typed, without_secret_forms
 
 Span = tuple[str, str]
 Line = Sequence[Span]
@@ -59,10 +59,8 @@ def shown_changes(pairs: Iterable[tuple[object, object]], *, width: int) -> list
 
 
 def _written(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
+    if value is None or isinstance(value, bool):
+        return typed(value)
     if isinstance(value, str):
         bare = value and value == value.strip() and not _LIKE_ANOTHER.fullmatch(value)
         return value if bare else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

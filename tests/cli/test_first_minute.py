@@ -220,12 +220,13 @@ API: Any = sglang_hydra
         (lambda: API.plan("gpu=h100 model=tiny"), r"\['gpu=h100', 'model=tiny'\], not one text"),
         (lambda: API.plan({"gpu": "h100"}), r"\['gpu=h100'\], or a DictConfig"),
         (lambda: API.ServerArgs(tp=2), r"tp \(did you mean tp_size\?\)"),
+        (lambda: API.schema("plans"), "no schema 'plans'; there are .*plan"),
         (lambda: API.serve, "a verb of the command line, sglang-hydra serve"),
         (lambda: API.plan(["gpu=h100", "model=qwen3_8b"]).tp_size, r"plan.values\['tp_size'\]"),
     ],
 )
 def test_a_wrong_use_of_the_api_names_the_right_one(call: Callable[[], object], says: str) -> None:
-    with pytest.raises((AttributeError, TypeError), match=says):
+    with pytest.raises((AttributeError, TypeError, FileNotFoundError), match=says):
         call()
 
 
@@ -237,7 +238,7 @@ def test_a_correction_fetches_no_release(run: Run, monkeypatch: pytest.MonkeyPat
         return make_plan(composer, requests)
 
     monkeypatch.setattr(corrected, "make_plan", planned)
-    assert run("plan", "gpu=h100", "model=qwen3_8b", "engine.version=0.5.9.post2").err.endswith("=0.5.9\n")
+    assert run("export", "k8s", "gpu=h100", "model=qwen3_8b", "image=v0.5.9").err.endswith("=0.5.9\n")
     assert allowed == [None]
 
 

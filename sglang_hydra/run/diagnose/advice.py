@@ -23,7 +23,7 @@ from sglang_hydra.text.json_types import Json, JsonObject
 
 _TYPED = re.compile(r"([a-z][a-z0-9_]*)=([\w.]+)(.*)", re.DOTALL)
 # A smaller value takes less memory.
-_SMALLER = ("chunked_prefill_size", "cuda_graph_max_bs", "max_running_requests")
+SMALLER = ("chunked_prefill_size", "cuda_graph_max_bs", "max_running_requests")
 # A larger value helps more; a value that was not enough is doubled.
 _LARGER = ("tp_size", "nnodes", "dist_timeout", "watchdog_timeout")
 _STEP, _LEAST, _MOST = 0.05, 0.2, 0.97
@@ -91,7 +91,7 @@ def _better(part: str, args: Mapping[str, object], numbers: LogNumbers) -> str |
         return part
     if name in _LARGER and number >= value:
         return f"{name}={number * 2:g}{rest}"
-    return None if number == value or (name in _SMALLER and 0 < number <= value) else part
+    return None if number == value or (name in SMALLER and 0 < number <= value) else part
 
 
 def _better_fraction(part: str, advised: float, had: float | None, rest: str, numbers: LogNumbers) -> str | None:

@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 
-from sglang_hydra.arguments.layout import arguments_saying
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
@@ -19,7 +17,7 @@ from sglang_hydra.fit.overheads import GIB
 from sglang_hydra.fit.result import Fit, gib
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.rules.rule import Facts
-from sglang_hydra.run.diagnose.advice import SAID, with_costs
+from sglang_hydra.run.diagnose.advice import SAID, SMALLER, with_costs
 from sglang_hydra.run.diagnose.classes import FailureClass
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.log_facts import LogNumbers
@@ -37,6 +35,8 @@ _OTHER_WEIGHTS = 0.05
 _STEP = 0.04
 _LEAST_STEP = 0.01
 _TRIED = 12
+_MOST_GRAPHS = 160
+"""The largest batch of a graph where the plan does not know it."""
 _ARGUMENT = re.compile(r"[a-z][a-z0-9_.]*=")
 _ABSENT = object()
 _BY_KIND = ("parallel_size", "too_few_gpus", "context_length")
@@ -161,10 +161,10 @@ def _missing_gib(numbers: LogNumbers, fit: Fit | None) -> float | None:
 def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, composer: Composer) -> Iterator[Change]:
     """Yields changes worth planning for this class, each once, smallest first."""
     declared = (text.partition("=") for text in failure.changes)
-    sources: list[Iterator[Change]] = [({name: read_yaml(value, "argument")} for name, _, value in declared)]
-    sources.append(_by_kind(failure.kind, diagnosis, plan))
-    if failure.memory:
-        sources += [_fractions(failure, plan), _memory_changes(failure, plan), _fit_remedies(plan, composer)]
+    sources: list[Iterator[Change]] = [_by_kind(failure.kind, diagnosis, plan)]
+    sources += [_fractions(failure, plan)] if failure.memory else []
+    sources.append({name: read_yaml(value, "argument")} for name, _, value in declared)
+    sources += [_fit_remedies(plan, composer)] if failure.memory else []
     seen: list[Change] = []
     for whole in chain(*sources):
         # In the names of the release, without the arguments that it lacks and the values that the plan already has.
@@ -176,11 +176,18 @@ def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, compose
 
 
 def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
-    """Returns whether ``change`` only sets mem_fraction_static too high, or at all after a failed load."""
-    if set(change) != {"mem_fraction_static"} or failure.kind == "mem_fraction_too_low":
+    """Returns whether ``change`` only sets mem_fraction_static too high, or at all after a failed load; or a size that
+    the plan has smaller, or of graphs that it does not capture."""
+    (name, value), *others = change.items()
+    used = plan.values.get(name)
+    if name.startswith("cuda_graph_max_bs"):
+        made = plan.layout.graphs
+        return not made.made or (made.largest or _MOST_GRAPHS) <= value
+    if name in SMALLER:
+        return used is not None and used <= value
+    if name != "mem_fraction_static" or others or failure.kind == "mem_fraction_too_low":
         return False
-    used = plan.values.get("mem_fraction_static")
-    return failure.kind == "oom_load" or (isinstance(used, float) and change["mem_fraction_static"] > used)
+    return failure.kind == "oom_load" or (isinstance(used, float) and value > used)
 
 
 def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, fitted: bool) -> Plan | None:
@@ -212,25 +219,6 @@ def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
     found = (round(min(max(target, interval.low), interval.high), 2) for target in wanted)
     good = (fraction for fraction in found if fraction in interval and fraction != round(used, 2))
     yield from ({"mem_fraction_static": fraction} for fraction in islice(good, 1))
-
-
-def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
-    """Yields smaller sizes of the allocations outside the static part, by the stage that failed."""
-    values = plan.values
-    made = plan.layout.graphs
-    graphs = (made.largest or 160) if made.made else 0
-    chunk = values.get("chunked_prefill_size") or 0
-    if failure.kind in ("oom_graph", "oom_gpu"):
-        yield from (
-            arguments_saying(plan.engine.version or SPECIFIED_VERSION, largest_graph=size)
-            for size in (64, 16)
-            if graphs > size
-        )
-    if failure.kind in ("oom_runtime", "oom_graph", "oom_gpu"):
-        yield from ({"chunked_prefill_size": size} for size in (4096, 2048) if chunk > size)
-    if failure.kind == "oom_runtime":
-        running = values.get("max_running_requests") or 4096
-        yield from ({"max_running_requests": most} for most in (256, 64) if running > most)
 
 
 def _fit_remedies(plan: Plan, composer: Composer) -> Iterator[Change]:

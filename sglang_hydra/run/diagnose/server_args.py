@@ -12,7 +12,7 @@ from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.releases.records import newest_release
-from sglang_hydra.text.json_types import Json, JsonDict
+from sglang_hydra.text.json_types import NOT_FINITE, Json, JsonDict, plain
 
 CUT = "..."
 """The key that marks a line without its closing bracket."""
@@ -24,7 +24,6 @@ _WRAPPED = re.compile(r"(?:Posix|Windows)?Path\((['\"].*['\"])\)|(?:torch\.)(\w{
 _TEXT = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'" + r'|"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _LONGEST_VALUE = 20_000
-_CONSTANTS: Mapping[str, object] = {"None": None, "True": True, "False": False}
 
 
 def parse_server_args(text: str) -> dict[str, object] | None:
@@ -109,28 +108,14 @@ def _end_of_value(text: str, start: int) -> tuple[int, bool]:
 
 
 def _value(written: str) -> Json:
-    if written in _CONSTANTS:
-        return _CONSTANTS[written]
     if len(written) > _LONGEST_VALUE:
         return written[:_LONGEST_VALUE]
     enum = _ENUM.fullmatch(written)
     wrapped = _WRAPPED.fullmatch(written)
-    plain = enum[1] if enum else (wrapped[1] or f"'{wrapped[2]}'") if wrapped else written
-    if plain in ("nan", "inf", "-inf"):
-        return float(plain)
-    if plain == "set()":
-        return []
+    text = enum[1] if enum else (wrapped[1] or f"'{wrapped[2]}'") if wrapped else written
+    if text in NOT_FINITE:
+        return float(text)
     try:
-        value = ast.literal_eval(plain)
+        return [] if text == "set()" else plain(ast.literal_eval(text))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return written
-    return sorted(value, key=repr) if isinstance(value, (set, frozenset)) else _as_plain(value)
-
-
-def _as_plain(value: object) -> object:
-    """Converts tuples to lists, and bytes, complex numbers and the like to their ``repr``."""
-    if isinstance(value, (list, tuple)):
-        return [_as_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): _as_plain(item) for key, item in value.items()}
-    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

@@ -133,7 +133,7 @@ def _state(reader: LogReader, exit_code: int | None) -> str:
         return "empty"
     if reader.others.name is not None:
         return "foreign"
-    ended = life.ended_at is not None and not _was_stopped(life)
+    ended = life.ended and not _was_stopped(life)
     if ended or life.quit or life.troubled or life.broken or exit_code not in (None, 0):
         return UNKNOWN
     if life.ready or life.routes:

@@ -65,7 +65,6 @@ class Life:
     raised one: later work does not prove health. ``routes``: a router of SGLang takes requests. ``quit``: SGLang ends
     its own processes, by SIGKILL. ``raised`` are the first exceptions, and the first of those that end a process."""
 
-    started_at: int = 0
     stream: str = ""
     evidence: dict[tuple[str, Weight], Evidence] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
@@ -74,7 +73,7 @@ class Life:
     troubled: bool = False
     broken: bool = False
     work: int = 0
-    ended_at: int | None = None
+    ended: bool = False
     routes: bool = False
     quit: bool = False
     server_args: JsonDict | None = None
@@ -122,8 +121,7 @@ class Life:
 
     def end(self, line: Line) -> None:
         """Records the end of a process."""
-        if self.ended_at is None:
-            self.ended_at = line.number
+        self.ended = True
         self.quit = self.quit or any(words in line.text for words in LOG_LINES["quit"])
 
     def add(self, found: Evidence) -> None:
@@ -140,5 +138,5 @@ class Life:
             self.raised.append(raised)
 
     def _acquit(self, outlived: Callable[[Evidence], bool]) -> None:
-        if self.ended_at is None:
+        if not self.ended:
             self.evidence = {key: found for key, found in self.evidence.items() if not outlived(found)}

@@ -127,10 +127,10 @@ class LogReader:
             return
         elsewhere = bool(line.stream and life.stream and line.stream != life.stream)
         begun = life.server_args is not None  # a log may begin within a life
-        again = life.ended_at is not None or (begun and life.furthest >= Stage.LOAD)
+        again = life.ended or (begun and life.furthest >= Stage.LOAD)
         if again and not elsewhere and (begun or not line.stream):
             self.numbers = LogNumbers()
-            self.lives.append(Life(started_at=line.number))
+            self.lives.append(Life())
             if len(self.lives) > _MOST_LIVES:
                 del self.lives[1]
         life = self.life

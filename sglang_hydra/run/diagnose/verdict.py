@@ -62,7 +62,7 @@ def decide(lives: Sequence[Life], exit_code: int | None = None) -> Classificatio
         ranked = _ranked([found for found in life.evidence.values() if not _is_no_failure(found, life, exit_code)])
         if ranked:
             first = ranked[0]
-            fatal = first.fatal or life.ended_at is not None or exit_code not in (None, 0) or not life.ready
+            fatal = first.fatal or life.ended or exit_code not in (None, 0) or not life.ready
             sure = _SURE[first.weight] - (0.0 if fatal else _NOT_FATAL)
             if any(_disputes(other, first) for other in ranked[1:]):
                 sure = min(sure, _DISPUTED)

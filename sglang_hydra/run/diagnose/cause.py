@@ -34,7 +34,8 @@ class Cause:
     """A place in SGLang's code and its conditions. ``found`` holds the places whose message and frame agree best,
     several where one function raises a message twice. ``reads`` names the arguments that the conditions read, nearest
     first; ``arguments`` gives their logged values. ``variables`` and ``platform`` are the same for environment and
-    machine. Each of ``changes`` sets one argument to make a condition false; without any, ``defaults`` resets one."""
+    machine. Each of ``changes`` sets one argument to make a condition false; without any, ``defaults`` resets one. ``named``
+    switches off what the message names in words, where the conditions read no argument."""
 
     found: tuple[Found, ...]
     reads: tuple[str, ...] = ()
@@ -43,6 +44,7 @@ class Cause:
     platform: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     defaults: tuple[Change, ...] = ()
+    named: tuple[Change, ...] = ()
 
     @property
     def is_of_arguments(self) -> bool:
@@ -64,9 +66,7 @@ class Cause:
 def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | None) -> Cause | None:
     """Returns the place that raised an exception, or None when no release has a matching one."""
     parts = _EXCEPTION.match(raised.text.strip())
-    if parts is None:
-        return None
-    found = look_up(version, parts[1], parts[2] or "", raised.place, raised.at)
+    found = look_up(version, parts[1], parts[2] or "", raised.place, raised.at) if parts else ()
     if not found:
         return None
     table = release(found[0].release).arguments
@@ -76,17 +76,17 @@ def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | N
     names = list(dict.fromkeys(name for one in found for name in one.names))
     shown = [name for name in names if name[0] not in "$@" and not is_secret_name(name)]
     changes = list(_changes(found[0].site.guards, values, table)) if len(found) == 1 and args else []
-    if not shown:
-        shown = [name for name in _switches_in(raised.text, table) if (args or {}).get(name, True) is True]
-        changes = [{name: False} for name in shown]
+    switches = [] if shown else list(_switches_in(raised.text, table))
+    named = [name for name in switches if (args or {}).get(name, True) is True]
     return Cause(
         found,
-        tuple(shown),
+        (*shown, *named),
         {name: values[name] for name in shown if args and name in values},
         tuple(name[1:] for name in names if name[0] == "$"),
         tuple(name[1:] for name in names if name[0] == "@"),
         tuple(changes[:_MOST_CHANGES]),
         () if changes or not args else tuple(_defaults(shown, args, table)),
+        tuple({name: False} for name in named),
     )
 
 

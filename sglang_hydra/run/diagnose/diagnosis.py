@@ -164,7 +164,9 @@ def _finding(
         advice, what = found.signature.advice or advice, found.signature.what or what
         reader.numbers.read(found.line.text)
     if cause is not None:
-        accepted = (f"{name}={shown(value)}" for change in cause.changes for name, value in change.items())
+        accepted = (
+            f"{name}={shown(value)}" for change in (*cause.changes, *cause.named) for name, value in change.items()
+        )
         advice, fields = (*accepted, *advice), cause.reads or fields
         if failure.kind == FAULT and not cause.found[0].names:
             what = f"{what}; its condition reads no argument"

@@ -18,13 +18,13 @@ from sglang_hydra.fit.result import Fit, gib
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.run.diagnose.advice import SAID, SMALLER, with_costs
+from sglang_hydra.run.diagnose.cause import Change
 from sglang_hydra.run.diagnose.classes import FailureClass
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.log_facts import LogNumbers
 from sglang_hydra.run.diagnose.replan import Replanned, replan
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import shown
 
 _MOST_OFFERED = 4
@@ -40,8 +40,6 @@ _MOST_GRAPHS = 160
 _ARGUMENT = re.compile(r"[a-z][a-z0-9_.]*=")
 _ABSENT = object()
 _BY_KIND = ("parallel_size", "too_few_gpus", "context_length")
-
-Change = JsonObject
 
 
 def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Diagnosis:
@@ -72,6 +70,7 @@ def _by_code(diagnosis: Diagnosis) -> Iterator[tuple[Change, str]]:
         return
     accepted = [change for change in cause.changes if change not in asked][:_MOST_OFFERED]
     yield from ((change, f"a condition at {cause.place} is then false") for change in accepted)
+    yield from ((change, f"the refusal at {cause.place} names it") for change in cause.named if change not in asked)
     defaults = () if asked else cause.defaults[:_MOST_OFFERED]
     yield from ((change, f"its default: a condition at {cause.place} reads it") for change in defaults)
 

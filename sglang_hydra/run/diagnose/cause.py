@@ -34,8 +34,8 @@ class Cause:
     """A place in SGLang's code and its conditions. ``found`` holds the places whose message and frame agree best,
     several where one function raises a message twice. ``reads`` names the arguments that the conditions read, nearest
     first; ``arguments`` gives their logged values. ``variables`` and ``platform`` are the same for environment and
-    machine. Each of ``changes`` sets one argument to make a condition false; without any, ``defaults`` resets one. ``named``
-    switches off what the message names in words, where the conditions read no argument."""
+    machine. Each of ``changes`` sets one argument to make a condition false; without any, ``defaults`` resets one.
+    ``named`` switches off what the message names in words, where the conditions read no argument."""
 
     found: tuple[Found, ...]
     reads: tuple[str, ...] = ()
@@ -76,17 +76,17 @@ def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | N
     names = list(dict.fromkeys(name for one in found for name in one.names))
     shown = [name for name in names if name[0] not in "$@" and not is_secret_name(name)]
     changes = list(_changes(found[0].site.guards, values, table)) if len(found) == 1 and args else []
-    switches = [] if shown else list(_switches_in(raised.text, table))
-    named = [name for name in switches if (args or {}).get(name, True) is True]
+    switches = () if shown else _switches_in(raised.text, table)
+    named = tuple({name: False} for name in switches if (args or {}).get(name, True) is True)
     return Cause(
         found,
-        (*shown, *named),
+        tuple(shown),
         {name: values[name] for name in shown if args and name in values},
         tuple(name[1:] for name in names if name[0] == "$"),
         tuple(name[1:] for name in names if name[0] == "@"),
         tuple(changes[:_MOST_CHANGES]),
         () if changes or not args else tuple(_defaults(shown, args, table)),
-        tuple({name: False} for name in named),
+        named,
     )
 
 

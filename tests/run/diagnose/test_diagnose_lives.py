@@ -48,3 +48,16 @@ def test_a_line_without_a_rank_is_of_the_stage_that_the_ranks_reached(words: str
 def test_a_kernel_that_torch_tries_and_leaves_is_no_memory_that_ran_out() -> None:
     tried = "No valid triton configs. OutOfMemoryError: out of resource: triton_mm Required: 264192"
     assert diagnose([ARGS, *of_rank("Capture cuda graph begin."), tried, "Ignoring this choice.", QUIT]).kind == UNKNOWN
+
+
+@pytest.mark.parametrize("place", ["managers/tokenizer_manager.py", "entrypoints/openai/serving_chat.py"])
+def test_a_request_that_fails_in_its_handler_fails_alone(place: str) -> None:
+    failed = [
+        "Traceback (most recent call last):",
+        f'  File "/x/sglang/srt/{place}", line 7, in handle',
+        "TypeError: x",
+    ]
+    assert diagnose([READY, *failed]).kind == "release_fault"
+    assert diagnose(
+        [READY, *failed, '[2025-06-11 08:16:04] INFO: 1.1.1.1:5 - "POST /generate HTTP/1.1" 200 OK']
+    ).healthy

@@ -143,7 +143,7 @@ def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) 
     own = [item for item in requests if item.layer == "cli" and not item.text.endswith("=null")]
     typed = {key_of(item): item.text.partition("=")[2] for item in own}
     for remedy in finding.offers or finding.remedies:
-        new = {key: value for key, _, value in map(_parted, remedy.words)}
+        new = {key: value for key, _, value in (word.partition("=") for word in remedy.words)}
         if any(value == "null" and key in typed for key, value in new.items()):
             continue
         if typed.get("gpu", "auto") != "auto" and new.get("gpu", typed["gpu"]) != typed["gpu"]:
@@ -156,10 +156,6 @@ def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) 
             ]
         elif remedy.words and not remedy.choice and all("=" in word[1:] and word[0] != "-" for word in remedy.words):
             yield list(remedy.words)
-
-
-def _parted(word: str) -> tuple[str, str, str]:
-    return word.partition("=")
 
 
 def _is_spelling(typed: str | None, value: str) -> bool:

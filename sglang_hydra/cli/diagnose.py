@@ -32,7 +32,7 @@ from sglang_hydra.run.launch.servers import named, records
 from sglang_hydra.text.budget import READERS, OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.exit_codes import STILL_LOADING, UNKNOWN_FAILURE
-from sglang_hydra.text.file_text import open_typed
+from sglang_hydra.text.file_text import open_typed, reason_of
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program, short
 
@@ -188,7 +188,6 @@ def opened(name: str) -> Iterator[BinaryIO]:
     except OverBudget:
         raise
     except (OSError, EOFError, zlib.error, ValueError) as failure:
-        reason: object = getattr(failure, "strerror", None) or failure
         hint = f"... | {program()} diagnose - reads what is piped, as of kubectl logs --previous POD"
         if "://" in name:
             hint = (
@@ -198,5 +197,5 @@ def opened(name: str) -> Iterator[BinaryIO]:
             from sglang_hydra.cli.explain import topic_pages
 
             hint = f"{program()} explain {short(name)} has the pages about it" if topic_pages(name) else hint
-        found = Finding("error", "DIA902", f"{short(path, 300)} cannot be read: {reason}", hint=hint)
+        found = Finding("error", "DIA902", f"{short(path, 300)} cannot be read: {reason_of(failure)}", hint=hint)
         raise ConfigError(found) from failure

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.output_files import print_content, reason_of
+from sglang_hydra.cli.output_files import print_content
 from sglang_hydra.cli.shared import code_of, composer_of, config_flags
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
@@ -27,6 +27,7 @@ from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
 from sglang_hydra.show.topology import summary as summary_of_all
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import reason_of
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import text, write

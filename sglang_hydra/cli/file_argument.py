@@ -23,11 +23,10 @@ from sglang_hydra.planning.recorded.input_files import (
 )
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
-from sglang_hydra.text.locations import conf_dir, file_of
+from sglang_hydra.text.locations import SUFFIXES, conf_dir, file_of
 from sglang_hydra.text.screen import write
 from sglang_hydra.text.words import nearest, program, short
 
-SUFFIXES = (".yaml", ".yml", ".json")
 _TAKE = frozenset(("serve", "plan", "fit", "explain", "export", "bench", "doctor"))
 _TAKE_OTHERS = frozenset(("plan", "fit", "explain", "export"))
 """Verbs that also take foreign files: manifests, scripts and recipes that start servers."""

@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from sglang_hydra.cli.file_argument import SUFFIXES
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import paths_of, print_content, refuse_existing, write_new
 from sglang_hydra.cli.shared import composer_of
@@ -20,6 +19,7 @@ from sglang_hydra.convert.importing.vllm import from_vllm
 from sglang_hydra.planning.recorded.input_files import is_experiment
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.locations import SUFFIXES
 from sglang_hydra.text.screen import Line, print_json, text, write
 from sglang_hydra.text.words import program, shell_word, short
 

@@ -9,9 +9,9 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.output_files import reason_of
 from sglang_hydra.cli.shared import typed_words
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import reason_of
 from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import program
 

@@ -39,11 +39,10 @@ from sglang_hydra.text.flags import (
     VERBS,
     Flag,
 )
-from sglang_hydra.text.locations import conf_dir
+from sglang_hydra.text.locations import SUFFIXES, conf_dir
 from sglang_hydra.text.words import as_meant, foreign_sign, nearest, program, short
 
 _PATHS = ("output", "base")
-_FILES = (".yaml", ".yml", ".json")
 _CONTAINERS, _RUNNERS = ("docker", "podman", "kubectl", "helm"), ("python", "python3", "torchrun", "srun", "bash", "uv")
 _OF_SHELL = ("&&", "||", ";", "|", ">", ">>", "2>&1")
 _KINDS_OF_BENCH = ("serve", "serving", "latency", "throughput", "sweep")
@@ -120,8 +119,9 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         flag = BY_NAME.get(name)
         is_word = verb == "release" and flag is not None and flag.sets == "trusted_folders"
         if flag is not None and flag.value and not is_word:
-            if not has_value:
-                value = rest.pop(0)[1] if rest else _lacks_value(name, flag)
+            if not (has_value or rest):
+                raise ConfigError.of("CLI012", f"{name} needs a value", hint=f"{name} {flag.value}")
+            value = value if has_value else rest.pop(0)[1]
             _take_value(invocation, flag, name, value)
         elif flag is not None and not has_value and not is_word:
             invocation.given[flag.sets] = True
@@ -196,11 +196,7 @@ def _check_primary(invocation: Invocation) -> None:
 
 def _is_verb(word: str) -> bool:
     """Returns whether a word may be a verb, because it is no flag, override or file."""
-    return bool(word) and not word.startswith(("-", "~")) and "=" not in word and not word.endswith(_FILES)
-
-
-def _lacks_value(typed: str, flag: Flag) -> str:
-    raise ConfigError.of("CLI012", f"{typed} needs a value", hint=f"{typed} {flag.value}")
+    return bool(word) and not word.startswith(("-", "~")) and "=" not in word and not word.endswith(SUFFIXES)
 
 
 def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
@@ -280,7 +276,7 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     at = 1 if head == "sglang" and second in ("serve", "launch-server", "launch_server") else at
     if (head in _CONTAINERS and "=" not in second) or (head in _RUNNERS and at is None):
         message = f"{f'{head} {second}'!r} begins a command of another program"
-        file = next((word for word in words if word.endswith(_FILES)), None)
+        file = next((word for word in words if word.endswith(SUFFIXES)), None)
         hint = f"{program()} import 'COMMAND' reads what it starts" if file is None else f"{program()} check {file}"
         ours = " ".join(filter(_is_ours, words))
         hint = f"{program()} export {FORMATS_MEANT.get(head, head)} {ours}" if ours and head in _CONTAINERS else hint

@@ -40,7 +40,7 @@ def entry(argv: Sequence[str] | None = None) -> int:
             return _ended(words, once)
         except OverBudget as failure:
             once.close()  # the limit repeats
-            _report(over_budget(failure, words), "--json" in words)
+            report(over_budget(failure, words), "--json" in words)
             return ConfigError.exit_code
 
 
@@ -57,7 +57,7 @@ def _ended(words: list[str], once: contextlib.ExitStack) -> int:
         return code
     except SglangHydraError as failure:
         try:
-            _report(failure, "--json" in words, partial(_corrections, failure, words, invocation))
+            report(failure, "--json" in words, partial(_corrections, failure, words, invocation))
             sys.stdout.flush()
         except OSError:
             _send_no_more()  # the exit code says it too
@@ -76,7 +76,7 @@ def _ended(words: list[str], once: contextlib.ExitStack) -> int:
         hint = "free space there (df -h, quota -s), or work in another folder"
         found = Finding("error", "CLI027", f"nothing can be written{where}: {failure.strerror}", hint=hint)
         unwritten = MachineError(found)
-        _report(unwritten, as_json=False)
+        report(unwritten, as_json=False)
         return unwritten.exit_code
 
 
@@ -113,17 +113,18 @@ def _run(invocation: Invocation) -> int:
     in_ci = invocation.verb == "check" and any(invocation.has(flag) for flag in ("format", "base", "skip_others"))
     if not invocation.has("offline") and not in_ci:
         fetching.allow(lambda line: print(line, file=sys.stderr))
-    return _verb(invocation.verb)(invocation)
+    return verb_of(invocation.verb)(invocation)
 
 
-def _verb(name: str) -> Callable[[Invocation], int]:
+def verb_of(name: str) -> Callable[[Invocation], int]:
     """Returns the function of a verb: ``run`` of ``cli/NAME.py``, or of ``NAME_.py`` if the name is a keyword."""
     module = import_module(f"sglang_hydra.cli.{name}_" if iskeyword(name) else f"sglang_hydra.cli.{name}")
     run: Callable[[Invocation], int] = module.run
     return run
 
 
-def _report(failure: SglangHydraError, as_json: bool, corrections: Callable[[], list[Line]] = list) -> None:
+def report(failure: SglangHydraError, as_json: bool, corrections: Callable[[], list[Line]] = list) -> None:
+    """Prints the findings of an error: as JSON on standard output, else with their correction on standard error."""
     findings = list(failure.findings)
     if len(findings) > FINDINGS:
         message = f"{len(findings) - FINDINGS} more mistakes are not shown"

@@ -11,21 +11,18 @@ import io
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation, read_invocation
-from sglang_hydra.cli.main import is_limited, over_budget
+from sglang_hydra.cli.main import is_limited, over_budget, report, verb_of
 from sglang_hydra.cli.reading import read_words
 from sglang_hydra.compose.overrides import KEPT
 from sglang_hydra.facts.machine_cache import asking_once
-from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.budget import OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.json_types import JsonDict, json_beside
-from sglang_hydra.text.screen import write
-from sglang_hydra.text.words import install_command, short, without_secret_forms
+from sglang_hydra.text.words import install_command, short
 
 if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
@@ -71,31 +68,25 @@ def answer(tool: str, words: Sequence[str], text: str, file_name: str, detail: b
         given = _with_text(tool, list(words), text, folder / (PurePath(file_name).name or "launch.sh"))
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown if not detail else io.StringIO()):
-            code = _code(tool, given, shown, detail)
+            code = _code(tool, given, detail)
         said = shown.getvalue().replace(f"{folder}/", "")
     found: object = json.loads(said) if detail and said.lstrip().startswith("{") else said.rstrip()
     return {"ok": code == 0, "exit_code": code, "answer": found}
 
 
-def _code(tool: str, words: Sequence[str], shown: io.StringIO, detail: bool) -> int:
+def _code(tool: str, words: Sequence[str], detail: bool) -> int:
     row = TOOLS[tool]
     try:
         before, behind = _parted(tool, words)
         invocation = read_invocation([row["verb"], *row["first"], *before, *(["--json"] if detail else []), *behind])
         invocation.requests = [request._replace(layer=KEPT) for request in invocation.requests]
-        verb = import_module(f"sglang_hydra.cli.{'import_' if row['verb'] == 'import' else row['verb']}")
         with cpu_limit("command") if is_limited(invocation) else contextlib.nullcontext():
             read_words(invocation)
-            code: int = verb.run(invocation)
-        return code
+            return verb_of(row["verb"])(invocation)
     except (SglangHydraError, OverBudget) as failure:
         if isinstance(failure, OverBudget):
             failure = over_budget(failure, words)
-        if detail:
-            record = {"schema": "sglang_hydra.findings/1", "findings": [item.to_json() for item in failure.findings]}
-            shown.write(without_secret_forms(json.dumps(record)))
-        else:
-            write(finding_lines(list(failure.findings)), shown)
+        report(failure, detail)
         return failure.exit_code
 
 

@@ -11,12 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import reason_of
 from sglang_hydra.text.words import without_secret_forms
-
-
-def reason_of(failure: OSError | ValueError) -> str:
-    """Returns why a file cannot be written, without its name."""
-    return failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
 
 
 def paths_of(output: Path | None, names: Sequence[str]) -> list[Path]:

@@ -17,6 +17,7 @@ from sglang_hydra.measure.report.contents import Report, Winner, latency_note, m
 from sglang_hydra.measure.report.page import counts, page, rejected
 from sglang_hydra.measure.report.reading import Row, flat, ids_of, read_sweeps
 from sglang_hydra.text.errors import ConfigError, MachineError
+from sglang_hydra.text.file_text import reason_of
 from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.screen import Line, columns, print_json, printable, text, write
 from sglang_hydra.text.whole_file import write_whole
@@ -60,7 +61,7 @@ def _write_beside(file: Path, content: str) -> str | None:
     try:
         write_whole(file, content)
     except OSError as failure:
-        return failure.strerror or str(failure)
+        return reason_of(failure)
     return None
 
 

@@ -18,7 +18,7 @@ from sglang_hydra.cli.file_argument import files_of, no_such_file
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.locations import file_of
+from sglang_hydra.text.locations import SUFFIXES, file_of
 from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import install_command
 
@@ -26,7 +26,6 @@ DISTRIBUTION = "sglang_hydra_ui"
 """The package of the extra ``ui``, which contains the site and no code."""
 OWN_FILES = "own.json"
 """The site's file of presets and experiments: empty when built, the user's own here."""
-_SUFFIXES = (".yaml", ".yml", ".json")
 _MOST_BYTES = 8 << 20
 
 
@@ -64,7 +63,7 @@ def own_files(folders: Sequence[str], typed: Sequence[str] = ()) -> dict[str, st
     for folder in map(Path, folders):
         for file in sorted(folder.rglob("*")):
             name = file.relative_to(folder).as_posix()
-            if file.suffix in _SUFFIXES and file.is_file() and not name.startswith("."):
+            if file.suffix in SUFFIXES and file.is_file() and not name.startswith("."):
                 files.setdefault(f"{OWN_FOLDER}/{name}", file)
     for word in typed:
         if not os.path.isfile(file_of(word)):

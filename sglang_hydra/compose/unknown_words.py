@@ -51,6 +51,7 @@ from sglang_hydra.compose.override_errors import (
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.text.findings import Hint, Remedy
 from sglang_hydra.text.flags import FILLERS, FLAGS, OTHER_VERBS, VERBS
+from sglang_hydra.text.locations import SUFFIXES
 from sglang_hydra.text.words import is_digits, nearest, program, short, some_of
 
 _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
@@ -81,7 +82,7 @@ def no_override(text: str, known: Known) -> Refused:
     if text in VERBS:
         hint = f"{program()} {text} key=value ..."
         return Refused("CLI004", f"{text!r} is a verb, and the verb comes first", hint=hint)
-    if text.endswith((".yaml", ".yml", ".json")):
+    if text.endswith(SUFFIXES):
         return Refused("CLI004", f"{short(text)!r} is no key=value", hint=_as_a_file(text))
     if _FILE.fullmatch(text) and "=" not in text and not os.path.exists(text):
         message = f"{short(text)!r} is no key=value, and there is no such file"

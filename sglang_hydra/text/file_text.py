@@ -47,6 +47,12 @@ def read_text(
         return text
 
 
+def reason_of(failure: Exception) -> str:
+    """Returns why a file cannot be read or written, without its name."""
+    text = "it is not UTF-8 text" if isinstance(failure, UnicodeError) else str(failure)
+    return getattr(failure, "strerror", None) or text
+
+
 def special_kind(path: str | os.PathLike[str]) -> str | None:
     """Returns the kind of a special file ("a pipe"), or None for a regular file or folder. Raises OSError."""
     return _kind(os.stat(path).st_mode)

@@ -7,6 +7,9 @@ import functools
 import os
 from pathlib import Path
 
+SUFFIXES = (".yaml", ".yml", ".json")
+"""The endings of experiments and records."""
+
 
 @functools.lru_cache(maxsize=1)
 def conf_dir() -> Path:

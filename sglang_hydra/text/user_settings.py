@@ -200,7 +200,7 @@ def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tup
     import yaml
 
     from sglang_hydra.text.budget import OverBudget, read_yaml
-    from sglang_hydra.text.file_text import read_text
+    from sglang_hydra.text.file_text import read_text, reason_of
     from sglang_hydra.text.origins import key_lines
 
     try:
@@ -212,12 +212,8 @@ def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tup
         if is_named:
             findings.append(_wrong(f"{FILE_VARIABLE}={file}: there is no such file"))
         return
-    except (OSError, UnicodeError) as failure:
-        why = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
-        findings.append(_wrong(f"{file} cannot be read: {why}"))
-        return
-    except OverBudget as failure:
-        findings.append(_wrong(f"{file} cannot be read: {failure}"))
+    except (OSError, UnicodeError, OverBudget) as failure:
+        findings.append(_wrong(f"{file} cannot be read: {reason_of(failure)}"))
         return
     except yaml.YAMLError as failure:
         mark = getattr(failure, "problem_mark", None)

@@ -20,14 +20,13 @@ from sglang_hydra.planning.recorded.saved import NotAPlan, OtherSchema, parse_pl
 from sglang_hydra.text.budget import FILE_S, READERS, OverBudget, allow_more, read_json
 from sglang_hydra.text.budget import read_yaml as load_yaml
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.file_text import CONFIG_BYTES, RECORD_BYTES, link_problem, read_text
+from sglang_hydra.text.file_text import CONFIG_BYTES, RECORD_BYTES, link_problem, read_text, reason_of
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import Json, JsonDict
-from sglang_hydra.text.locations import file_of, shown_path
+from sglang_hydra.text.locations import SUFFIXES, file_of, shown_path
 from sglang_hydra.text.origins import key_lines
 from sglang_hydra.text.words import short
 
-_SUFFIXES = (".yaml", ".yml", ".json")
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
 _OF_YAML = ("defaults", "hydra", "recipe", "experiment")
 _OURS = {*EVERY, *NODES, *_OF_YAML}
@@ -67,7 +66,7 @@ class StartsNothing(ConfigError):
 def is_document(word: str) -> bool:
     """Returns True for a word that names a file or folder, not an override; FILE#NAME is one server."""
     named = file_of(word)
-    return "=" not in word and "\0" not in word and (named.endswith(_SUFFIXES) or os.path.exists(named))
+    return "=" not in word and "\0" not in word and (named.endswith(SUFFIXES) or os.path.exists(named))
 
 
 def documents(
@@ -109,7 +108,7 @@ def named_documents(word: str, others: ReadOthers | None, *, in_folder: bool = F
     name = shown_path(str(file))
     chosen = word[len(str(file)) + 1 :] if word != str(file) and "#" in word else ""
     content = content_of(file) if others is not None else ""
-    is_foreign = file.suffix not in _SUFFIXES or content.startswith("apiVersion:")
+    is_foreign = file.suffix not in SUFFIXES or content.startswith("apiVersion:")
     if in_folder and others is not None and is_foreign and not _STARTS.search(content):  # cheaper than reading it
         raise StartsNothing.of("IMP001", f"{short(name)} starts no SGLang server")
     if others is not None and _VALUES_OF_A_CHART.fullmatch(file.name) and (file.parent / "Chart.yaml").is_file():
@@ -121,7 +120,7 @@ def named_documents(word: str, others: ReadOthers | None, *, in_folder: bool = F
     try:
         found = list(others(file, content))
     except StartsNothing:
-        if file.suffix not in _SUFFIXES or _MANIFEST.search(content) or _is_of_another_tool(content):
+        if file.suffix not in SUFFIXES or _MANIFEST.search(content) or _is_of_another_tool(content):
             raise
         return [(name, read_document(file))]
     if not chosen and found[0][0] == WHOLE:
@@ -138,7 +137,7 @@ def is_ours(file: Path, content: str) -> bool:
     """Returns whether a file is our experiment, group option or record, not a foreign file."""
     if file.suffix == ".json":
         return is_record(content) or _is_json_experiment(content)
-    if file.suffix not in _SUFFIXES or _OF_A_FRAMEWORK.search(content):
+    if file.suffix not in SUFFIXES or _OF_A_FRAMEWORK.search(content):
         return False
     loaded = _loaded(content)
     if isinstance(loaded, Exception):
@@ -228,8 +227,7 @@ def content_of(file: Path) -> str:
     try:
         return read_text(file, RECORD_BYTES if file.suffix == ".json" else CONFIG_BYTES)
     except (OSError, ValueError) as failure:
-        reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
-        raise _unreadable(shown_path(str(file)), str(reason)) from failure
+        raise _unreadable(shown_path(str(file)), reason_of(failure)) from failure
 
 
 def _files_below(folder: str, scripts: tuple[str, ...] = ()) -> list[Path]:
@@ -241,7 +239,7 @@ def _files_below(folder: str, scripts: tuple[str, ...] = ()) -> list[Path]:
         if _is_environment(here):
             inner.clear()
             continue
-        found += [Path(here, name) for name in names if name.endswith((*_SUFFIXES, *scripts)) and name[0] != "."]
+        found += [Path(here, name) for name in names if name.endswith((*SUFFIXES, *scripts)) and name[0] != "."]
     return sorted(found)
 
 

@@ -18,7 +18,7 @@ from sglang_hydra.planning.plan import GPU_FACTS, READ, Recorded
 from sglang_hydra.planning.plan import SCHEMA as PLAN_SCHEMA
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import CarriedError
-from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.file_text import read_text, reason_of
 from sglang_hydra.text.json_types import NOT_FINITE, JsonDict, JsonObject, json_beside
 from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.record_shape import misfit
@@ -92,8 +92,7 @@ def read_plan(path: Path) -> SavedPlan:
     try:
         content = read_text(path)
     except (OSError, ValueError) as failure:
-        why = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
-        raise NotAPlan(name, str(why)) from failure
+        raise NotAPlan(name, reason_of(failure)) from failure
     return parse_plan(name, content)
 
 

@@ -13,7 +13,7 @@ from sglang_hydra.run.diagnose.life import Life
 from sglang_hydra.run.diagnose.lines import Line
 from sglang_hydra.run.diagnose.log_facts import LogNumbers, version_of
 from sglang_hydra.run.diagnose.reader import LogReader
-from sglang_hydra.run.diagnose.server_args import CUT
+from sglang_hydra.run.diagnose.server_args import CUT, parse_server_args
 from sglang_hydra.run.diagnose.verdict import FAULT, STOPPED, Classification, decide, judged_by_code
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
@@ -83,7 +83,7 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
     Reads ``lines`` once, in bounded memory. Accepts any content and always returns a Diagnosis, with the class
     ``unknown`` when nothing explains the failure."""
     reader = LogReader().read(lines)
-    args = next((life.server_args for life in reversed(reader.lives) if life.server_args is not None), None)
+    args = next((parse_server_args(life.arguments) for life in reversed(reader.lives) if life.arguments), None)
     version = reader.version
     if version is None and args is not None:
         version = version_of([name for name in args if name != CUT], whole=CUT not in args)
@@ -138,7 +138,7 @@ def _state(reader: LogReader, exit_code: int | None) -> str:
         return UNKNOWN
     if life.ready or life.routes:
         return "healthy" if life.ready else "router"
-    begun = life.server_args is not None or life.furthest > Stage.UNKNOWN
+    begun = bool(life.arguments) or life.furthest > Stage.UNKNOWN
     return "loading" if begun and exit_code is None else UNKNOWN
 
 

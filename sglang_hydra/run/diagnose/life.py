@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from sglang_hydra.run.diagnose.classes import LOG_LINES, FailureClass, Signature, Stage, Weight
 from sglang_hydra.run.diagnose.lines import Line
-from sglang_hydra.text.json_types import JsonDict
 
 MILESTONES = {words: Stage[stage.upper()] for stage, all in LOG_LINES["milestones"].items() for words in all}
 STARTED = "server_args="
@@ -76,7 +75,8 @@ class Life:
     ended: bool = False
     routes: bool = False
     quit: bool = False
-    server_args: JsonDict | None = None
+    arguments: str = ""
+    """The line in which the server logs its arguments; empty before it."""
     advised: deque[Line] = field(default_factory=lambda: deque(maxlen=_MOST_ADVISED))
     raised: list[Raised] = field(default_factory=list)
 

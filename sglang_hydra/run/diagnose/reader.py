@@ -14,7 +14,7 @@ from sglang_hydra.run.diagnose.classes import LOG_LINES, FailureClass, Signature
 from sglang_hydra.run.diagnose.life import LONGEST_EVIDENCE, MILESTONES, STARTED, WORK, Evidence, Life, Raised
 from sglang_hydra.run.diagnose.lines import TIME, Cleaner, Line, as_written
 from sglang_hydra.run.diagnose.log_facts import Devices, LogNumbers, Others, stated_version
-from sglang_hydra.run.diagnose.server_args import parse_server_args, writes_server_args
+from sglang_hydra.run.diagnose.server_args import writes_server_args
 
 SHOWN_LAST = 12
 """The number of last lines shown when nothing decides."""
@@ -126,7 +126,7 @@ class LogReader:
         if not writes_server_args(line.text):
             return
         elsewhere = bool(line.stream and life.stream and line.stream != life.stream)
-        begun = life.server_args is not None  # a log may begin within a life
+        begun = bool(life.arguments)  # a log may begin within a life
         again = life.ended or (begun and life.furthest >= Stage.LOAD)
         if again and not elsewhere and (begun or not line.stream):
             self.numbers = LogNumbers()
@@ -134,8 +134,8 @@ class LogReader:
             if len(self.lives) > _MOST_LIVES:
                 del self.lives[1]
         life = self.life
-        if life.server_args is None:
-            life.server_args, life.stream = parse_server_args(line.text), line.stream
+        if not life.arguments:
+            life.arguments, life.stream = line.text, line.stream
         life.furthest = max(life.furthest, Stage.START)
 
     def _judge(self, line: Line) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sglang_hydra.run.diagnose import diagnosis
 from sglang_hydra.run.diagnose.diagnosis import diagnose
 from sglang_hydra.run.diagnose.log_facts import _releases, stated_version, version_of
 from sglang_hydra.run.diagnose.server_args import CUT, named, parse_server_args
@@ -129,3 +130,12 @@ def test_a_build_between_releases_is_near_one_and_another_program_is_none() -> N
 def test_a_release_that_is_stated_is_read(line: str, version: str | None) -> None:
     assert stated_version(line) == version
     assert diagnose([line]).version == version
+
+
+def test_of_many_starts_in_a_log_one_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(diagnosis, "parse_server_args", lambda text: parsed.append(text) or parse_server_args(text))
+    start = (Path(__file__).parents[2] / "data" / "diagnosis" / "start_0_5_23_strict_thinking.log").read_text()
+    found = diagnose(start.splitlines() * 20)
+    assert found.server_args is not None
+    assert len(parsed) == 1

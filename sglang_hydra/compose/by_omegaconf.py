@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hydra.core.utils import setup_globals
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
@@ -149,8 +150,6 @@ def paths_with(node: object, text: str, path: tuple[str, ...] = ()) -> Iterator[
 def make_base(repository: Repository, chosen: Sequence[Override], at: tuple[str, ...] | None = None) -> Base:
     """Composes the tree under ``at``, or under the first node with SGLang's arguments. Raises ConfigError with every
     mistake in the files themselves."""
-    from hydra.core.utils import setup_globals
-
     setup_globals()  # ${now:...} and ${hydra:...}
     layers = Layers()
     with hydra_errors_as_findings():

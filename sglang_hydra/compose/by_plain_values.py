@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from omegaconf import OmegaConf
+
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.by_omegaconf import package_of, record
 from sglang_hydra.compose.grammar import has_interpolation
@@ -167,8 +169,6 @@ class PlainBases:
         key = tuple(slot or str(override.input_line) for slot, override in zip(slots, chosen, strict=True))
 
         def ask() -> _Outline | None:
-            from omegaconf import OmegaConf
-
             asked = [self._without_defaults(item) if slot else item for slot, item in zip(slots, chosen, strict=True)]
             with hydra_errors_as_findings():
                 listed = self._repository.defaults(asked)

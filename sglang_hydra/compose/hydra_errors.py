@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import yaml
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -28,8 +29,6 @@ def hydra_errors_as_findings(place_of: Callable[[str], str | None] = lambda key:
     """Turns each error of Hydra, OmegaConf or the YAML parser in its block into a ConfigError with a short finding.
 
     ``place_of`` returns the file and line, or the override, that set a key."""
-    import yaml
-
     try:
         yield
     except yaml.YAMLError as failure:

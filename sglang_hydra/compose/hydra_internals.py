@@ -46,14 +46,18 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from hydra import version
+from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
+from hydra._internal.defaults_list import DefaultsList, create_defaults_list
+from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.errors import ConfigCompositionException, MissingConfigException
 from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.types import HydraContext
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from sglang_hydra.compose import recipes
@@ -64,13 +68,10 @@ from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.locations import conf_dir, shown_path
 
 if TYPE_CHECKING:
-    from hydra._internal.defaults_list import DefaultsList
-    from hydra._internal.hydra import Hydra
     from hydra.core.config_search_path import ConfigSearchPath
     from hydra.core.default_element import InputDefault, ResultDefault
     from hydra.core.override_parser.types import Override
     from hydra.core.utils import JobReturn
-    from hydra.types import HydraContext
     from omegaconf import Container, Node
 
 
@@ -297,8 +298,6 @@ class Repository(CachingConfigRepository):
     def defaults(self, choices: Sequence[Override], *, skip_missing: bool = False) -> DefaultsList:
         """Returns the expanded defaults list of the primary config with these choices. ``skip_missing`` leaves out a
         choice that is still open (``model: ???``), which is an error otherwise."""
-        from hydra._internal.defaults_list import create_defaults_list
-
         self.cache.clear()  # Hydra writes into what it has read: the choices into the lists, other files into a config
         try:
             listed = create_defaults_list(
@@ -417,16 +416,11 @@ def add_folders(search_path: ConfigSearchPath, folders: Sequence[str]) -> None:
 def hydra_over(job: str, config_dirs: Sequence[str]) -> Hydra:
     """Returns Hydra itself with ``search_path_of(config_dirs)``, for a job with this name. It is Hydra's global
     instance until the caller clears that."""
-    from hydra._internal.hydra import Hydra
-
     return Hydra.create_main_hydra2(job, search_path_of(config_dirs))
 
 
 def context_of(hydra: Hydra, config: DictConfig) -> HydraContext:
     """Returns the context for instantiating a launcher or sweeper, for a ``config`` that ``hydra`` composed."""
-    from hydra._internal.callbacks import Callbacks
-    from hydra.types import HydraContext
-
     return HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -39,8 +40,6 @@ def differences(composer: Composer, requests: Sequence[Request], config: DictCon
 
 def composer_of_api(config_dirs: Sequence[str | Path], config_name: str) -> Composer:
     """Returns a composer with these folders, and with those of Hydra's compose API if it is initialized."""
-    from hydra.core.global_hydra import GlobalHydra
-
     instance = GlobalHydra.instance()
     sources = instance.config_loader().get_sources() if instance.is_initialized() else []
     found = [f"{source.scheme()}://{source.path}" for source in sources if source.provider not in ("hydra", "schema")]

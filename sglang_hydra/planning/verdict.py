@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from sglang_hydra.arguments.layout import SIZES
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.planning.fields import PlanFields
+from sglang_hydra.releases.recorded import always_same
+from sglang_hydra.rules.resolution import resolve
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import plural, short
 
@@ -85,18 +89,10 @@ def constant_fields(plan: PlanFields) -> set[str]:
     path = plan.intent.get("model_path")
     if path is None:
         return set()
-    same: dict[str, object] = {}
-    if not plan.by_own_rules:
-        from sglang_hydra.releases.recorded import always_same
-
-        same = always_same(plan.engine.version)
+    same: dict[str, object] = {} if plan.by_own_rules else always_same(plan.engine.version)
     if same:
         same |= {"tokenizer_path": path, "served_model_name": path, "device": plan.gpu.device, "page_size": 1}
     else:
-        from sglang_hydra.facts.gpu import GpuFacts
-        from sglang_hydra.facts.model import ModelFacts
-        from sglang_hydra.rules.resolution import resolve
-
         gpu = GpuFacts("", vendor=plan.gpu.vendor, device=plan.gpu.device)
         bare = resolve({"model_path": path}, gpu=gpu, model=ModelFacts({}), seed=0)
         same = {entry.field: entry.after for entry in bare.ledger}

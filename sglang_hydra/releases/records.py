@@ -5,6 +5,7 @@ tools/record_release.py writes ``releases.json``, from the registry and from run
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import re
@@ -63,8 +64,6 @@ class Wheel(NamedTuple):
     @property
     def digest(self) -> str:
         """Returns a digest of the wheel's bytes and of the unpacked files: other builds differ."""
-        import hashlib
-
         files = sorted(file.sha256 for file in self.files)
         return hashlib.sha256(" ".join([_UNPACKED, *files]).encode()).hexdigest()
 
@@ -96,8 +95,6 @@ class Record:
     @functools.cached_property
     def fingerprint(self) -> str:
         """Returns a digest of everything on which its answers depend: its wheels' bytes and its real parts."""
-        import hashlib
-
         parts = [*(wheel.digest for wheel in self.wheels), *self.real_parts]
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
 

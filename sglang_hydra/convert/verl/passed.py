@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.convert.frameworks.adapters import ADAPTERS
@@ -57,8 +59,6 @@ class Tree:
 
     def select(self, key: str, default: Any = None) -> Any:
         """Returns the value at a key of the whole tree. Raises ConfigError for an unresolvable interpolation."""
-        from omegaconf import OmegaConf
-
         with hydra_errors_as_findings():
             value = OmegaConf.select(self.config, key, default=default, throw_on_missing=False)
             return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value

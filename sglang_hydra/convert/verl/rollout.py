@@ -14,6 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf, flag_override
+
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import hide_typed_keys, masked
 from sglang_hydra.arguments.tables.table import nearest_known, release
@@ -27,7 +30,8 @@ from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.making.gpu_class import choose_gpu_class
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.run.hydra_app import shown_refusal
+from sglang_hydra.run.before_hydra import numbered
+from sglang_hydra.run.hydra_app import composer_of_app, shown_refusal, typed_words
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
 from sglang_hydra.text.errors import ConfigError
@@ -65,8 +69,6 @@ class Rollout:
 
     def leave(self, config: C) -> C:
         """Returns a copy of verl's tree whose node contains only ``engine_kwargs``."""
-        from omegaconf import OmegaConf, flag_override
-
         left: Any = copy.deepcopy(config)
         if OmegaConf.is_config(left):
             with flag_override(left, ["struct", "readonly"], [False, False]):
@@ -109,8 +111,6 @@ def plan_rollout(
     ``config_dirs``, and in a Hydra app in its own folders, before ours. ``seed`` and ``env`` are as in ``plan``. Raises
     ConfigError with every finding for keys that SGLang lacks, unsuitable values and trees that are not verl's; later
     refusals by SGLang or verl are in the plan's ``findings`` instead."""
-    from omegaconf import OmegaConf
-
     env = os.environ if env is None else env
     tree = Tree(config if OmegaConf.is_config(config) else OmegaConf.create(config), at)
     if found := unplannable(tree):
@@ -164,8 +164,6 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _folders_of_app() -> list[str]:
     """Returns the config folders of a running Hydra app, so that its own GPU classes are known."""
-    from hydra.core.hydra_config import HydraConfig
-
     if not HydraConfig.initialized():
         return []
     sources = HydraConfig.get().runtime.config_sources
@@ -215,8 +213,6 @@ def settings_in(tree: Tree) -> dict[str, Setting]:
     """Returns every set key of the node. Inside a Hydra app its configs and command line say who set it.
 
     Raises ConfigError for a node with every argument of SGLang if nobody can tell which ones were set."""
-    from omegaconf import OmegaConf
-
     mount = f"{tree.at}.{NODE}"
     node = OmegaConf.select(tree.config, mount, throw_on_missing=False)
     if node is None:
@@ -253,13 +249,8 @@ def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
 
     A choice of a group option (``gpu@NODE.gpu: h200``) counts as one entry for the group's key. Empty outside an app.
     """
-    from hydra.core.hydra_config import HydraConfig
-
     if not HydraConfig.initialized():
         return {}
-    from sglang_hydra.run.before_hydra import numbered
-    from sglang_hydra.run.hydra_app import composer_of_app, typed_words
-
     running = HydraConfig.get()
     return composer_of_app(running).origins_below(mount, numbered(typed_words(running)))
 

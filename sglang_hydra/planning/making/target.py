@@ -13,10 +13,11 @@ from sglang_hydra.arguments.tables.table import every_variable, has_class, relea
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.recipes import GROUP
 from sglang_hydra.compose.settings.nodes import has_several_servers
-from sglang_hydra.facts.declared import gpu_facts, model_facts
+from sglang_hydra.facts.declared import gpu_facts, model_facts, with_draft
 from sglang_hydra.facts.trust import hub_access
 from sglang_hydra.planning.engines.planned import PlannedEngine, plan_engine
 from sglang_hydra.planning.making.gpu_class import Hardware, choose_gpu_class
+from sglang_hydra.releases.case import FACTS
 from sglang_hydra.releases.recorded import recorded_releases
 from sglang_hydra.releases.records import first_reading, records
 from sglang_hydra.rules.rule import Facts
@@ -106,8 +107,6 @@ def _facts_of_models(
     model, findings = model_facts(composition.nodes.plain["model"], composition, env, composer.model_presets(requests))
     if not composition.intent.get("speculative_draft_model_path"):
         return model, findings
-    from sglang_hydra.facts.declared import with_draft
-
     named = composition.origins["speculative_draft_model_path"][-1]
     access = hub_access(named, of_app=composition.of_app)
     model, of_draft = with_draft(model, composition.intent, composer.model_presets(requests), env, access)
@@ -150,8 +149,6 @@ def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:
 
 def _check_facts(declared: Mapping[str, object]) -> None:
     """Raises ConfigError for a fact that no release reads."""
-    from sglang_hydra.releases.case import FACTS
-
     unknown = next((name for name in declared if name not in FACTS), None)
     if unknown is not None:
         near = nearest(unknown, FACTS)

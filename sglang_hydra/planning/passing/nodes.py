@@ -8,6 +8,7 @@ end first)."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sglang_hydra.arguments.ports import head_address, host_and_port
@@ -53,8 +54,6 @@ def node_intents(intent: Mapping[str, object], nnodes: int, head: str | None = N
 
 def node_commands(plan: PlanFields, head: str | None = None) -> list[tuple[str, ...]]:
     """Returns the command that a person would type on each node, node 0 first, without secrets."""
-    from dataclasses import replace
-
     planned = plan_engine(plan.nodes.engine)
     request = planned.request(plan.resolution, plan.environment, Machine(None))
     commands = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -140,8 +141,6 @@ def _container_findings(launch: LaunchNode, model_path: str) -> Iterator[Finding
     for mount in settings.mounts:
         if not _MOUNT.fullmatch(str(mount)):
             yield _wrong("mounts", mount, "is no SOURCE:TARGET", "launch.slurm.mounts=[/data:/data]")
-    import os
-
     if model_path and not os.path.isabs(model_path) and os.path.isdir(model_path):
         message = f"model_path={model_path} is a folder below this one, which a container does not start in"
         yield Finding("error", "SLM002", message, ("model_path",), f"model_path={os.path.abspath(model_path)}")

@@ -13,6 +13,8 @@ from sglang_hydra.arguments.secrets import API_KEY_VARIABLE, HIDDEN, SECRET_FIEL
 from sglang_hydra.compose.grammar import typed_word
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
+from sglang_hydra.facts.declared import gpu_facts, model_facts
+from sglang_hydra.facts.environments import find_python
 from sglang_hydra.facts.stated_config import laid_over
 from sglang_hydra.planning.comparing.difference import Difference, between
 from sglang_hydra.planning.plan import GPU_FACTS, NOT_IDENTITY, Recorded
@@ -104,8 +106,6 @@ class _Again:
 
     def facts(self, composition: Composition, env: Mapping[str, str]) -> Recorded:
         """Returns GPU and model by this machine and these presets, else from the record."""
-        from sglang_hydra.facts.declared import gpu_facts, model_facts
-
         recorded = self.locked.recorded
         gpu = recorded.gpu
         if self._gpu_is_known and self._chosen_class is not None:
@@ -139,8 +139,6 @@ class _Again:
 
     def _set(self) -> Iterator[Request]:
         """Yields the settings inside the groups, then the arguments."""
-        from sglang_hydra.facts.environments import find_python
-
         record = self.locked.record
         settings = {key: item["value"] for key, item in record.get("settings", {}).items() if key != "lock"}
         if "engine.version" not in settings and record["engine"]["version"] != _NOT_KNOWN:

@@ -100,16 +100,12 @@ def case_for(
         name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret(name, value)
     }
     host = host_facts() if gpu.device == "cpu" and gpu.memory_mib is None else {}  # the plan is for this machine
-    known, devices = nearest_known(version), _typed_devices(flags)
+    typed = [value for flag, value in pairwise(flags) if flag in _DEVICE_FLAGS]  # the nodes have them, if not we
+    devices = {"infiniband": sorted(set(re.findall(r"[A-Za-z][\w.-]*", " ".join(typed))))} if typed else {}
+    known = nearest_known(version)
     cuda = release(known).needs["cuda"] if known else None
     facts = {**machine_facts(gpu, variables, cuda, seed=SEED), **host, **devices, **plain(declared)}
     return Case(tuple(flags), facts, _models(model, values))
-
-
-def _typed_devices(flags: Sequence[str]) -> JsonDict:
-    """Returns the typed InfiniBand devices as a fact: the server's nodes have them, whatever this machine has."""
-    typed = [value for flag, value in pairwise(flags) if flag in _DEVICE_FLAGS]
-    return {"infiniband": sorted(set(re.findall(r"[A-Za-z][\w.-]*", " ".join(typed))))} if typed else {}
 
 
 def folder_to_read(model: ModelFacts, values: Mapping[str, object]) -> str | None:

@@ -94,7 +94,7 @@ class Child:
             f"exec({before!r}); del sys.path[0]; sys.exit(main())"
         )
         interpreter = [python, "-B"] if python else [sys.executable]
-        _hide_from(self)
+        _hide_from(self, True)
         try:
             self._process = subprocess.Popen(
                 [*interpreter, "-I", "-S", "-X", "utf8", "-W", "ignore", "-c", program],
@@ -107,7 +107,7 @@ class Child:
             )
         except OSError as failure:
             self._scratch.rmdir()
-            _show_to(self)
+            _hide_from(self, False)
             raise ChildFailed(f"{interpreter[0]} cannot be run: {failure.strerror or failure}") from failure
         try:
             self._send(options)
@@ -150,7 +150,7 @@ class Child:
                 make_private(self._codes.parent)
                 put_whole(self._codes, made)
         shutil.rmtree(self._scratch, ignore_errors=True)
-        _show_to(self)
+        _hide_from(self, False)
 
     def _exchange(self, record: Mapping[str, object], limit_s: float) -> dict[str, object]:
         stdout = self._process.stdout
@@ -194,16 +194,10 @@ class Child:
 _hidden_from: set[int] = set()
 
 
-def _hide_from(child: Child) -> None:
-    """Hides this process's memory and environment from a child that Landlock does not restrict."""
+def _hide_from(child: Child, is_there: bool) -> None:
+    """Hides this process's memory and environment while there is a child that Landlock does not restrict."""
     if landlock_version() < 1:
-        _hidden_from.add(id(child))
-        hide_memory(True)
-
-
-def _show_to(child: Child) -> None:
-    if id(child) in _hidden_from:
-        _hidden_from.discard(id(child))
+        (_hidden_from.add if is_there else _hidden_from.discard)(id(child))
         hide_memory(bool(_hidden_from))
 
 

@@ -168,20 +168,15 @@ def _stand_in(model: ModelFacts, values: Mapping[str, object]) -> Iterator[Findi
         yield Finding("info", "REL014", message, ("trust_remote_code",))
 
 
-def _is_moved(name: str, values: Mapping[str, object], given: Accepted) -> bool:
-    """Returns whether an argument of DP attention changed only because another argument holds it now."""
-    before, after = (layout_of(each, given.version) for each in (given.arguments, values))
-    kept = (before.attention_groups, before.gpus) == (after.attention_groups, after.gpus)
-    return kept and before.attention_groups > 1 and name in names_of("attention_groups")
-
-
 def _overridden(values: Mapping[str, object], given: Accepted) -> Iterator[Finding]:
     """Yields a warning for each set argument that the release changed. DP attention under another argument's name
     (0.5.22: attn_dp_size) is no change."""
     for name, asked in given.arguments.items():
         if name == "random_seed" or name not in values or same_value(asked, values[name]):
             continue
-        if not _is_moved(name, values, given):
+        before, after = (layout_of(each, given.version) for each in (given.arguments, values))
+        kept = (before.attention_groups, before.gpus) == (after.attention_groups, after.gpus)
+        if not (kept and before.attention_groups > 1 and name in names_of("attention_groups")):
             message = f"{name}={shown(asked)} was set, and SGLang {given.version} makes it {shown(values[name])}"
             yield Finding("warning", "REL012", message, (name,))
 
@@ -196,7 +191,7 @@ def _named_fields(error: str, given: Accepted) -> tuple[str, ...]:
 
 _FLAG = re.compile(r"(?P<flag>--[a-z][a-z0-9-]*)(?:(?:=| (?:to )?)[\"'`]?(?P<value>-?\w[\w.]*)[\"'`]?)?")
 _QUOTED = re.compile(r"['\"`]([\w.-]+)['\"`]")
-_NUMBER = re.compile(r"-?[\d.]+")
+_NUMBER = re.compile(r"^-?[\d.]+$")
 _SWITCHES = ("store_true", "store_false", "BooleanOptionalAction")
 _VENDORS = {"ascend": "ascend", "intel_amx": "intel", "intel_xpu": "intel", "aiter": "amd", "wave": "amd"}
 """Backends of only one vendor's machines."""
@@ -218,7 +213,9 @@ def advised(
     named = [argument for argument, _ in flags]
     for name, value in typed.items():
         argument = arguments.get(name)
-        if argument is None or argument.required or not (argument in named or _stands_in(message, name, value)):
+        said = [name, *([value] if isinstance(value, str) and len(value) >= _SHORTEST else [])]
+        is_said = (re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message, re.IGNORECASE) for word in said)
+        if argument is None or argument.required or not (argument in named or any(is_said)):
             continue
         words.append(f"{name}={shown(argument.default)}")
         words += [f"{name}={choice}" for choice in quoted if choice in map(str, argument.choices or ())]
@@ -231,24 +228,14 @@ def _defaults(arguments: Mapping[str, Argument]) -> Mapping[str, object]:
     return {name: argument.default for name, argument in arguments.items() if name[0] != "_"}
 
 
-def _stands_in(message: str, name: str, value: object) -> bool:
-    """Returns whether a message names an argument, or its value if that is a word."""
-    words = [name, *([value] if isinstance(value, str) and len(value) >= _SHORTEST else [])]
-    return any(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message, re.IGNORECASE) for word in words)
-
-
 def _values(argument: Argument, word: str | None, typed: Mapping[str, object]) -> Iterator[str]:
     """Yields the possible values in a message: the word after the flag or, for a switch, the other position."""
     if argument.action in _SWITCHES:
         yield shown(not typed.get(argument.name, argument.default))
-    elif word is not None and _can_hold(argument, word.rstrip(".")):
-        yield word.rstrip(".")
-
-
-def _can_hold(argument: Argument, word: str) -> bool:
-    if argument.choices is not None:
-        return word in map(str, argument.choices)
-    return bool(_NUMBER.fullmatch(word)) and ("int" in argument.type or "float" in argument.type)
+    elif word is not None and argument.choices is not None:
+        yield from (choice for choice in map(str, argument.choices) if choice == word.rstrip("."))
+    elif word is not None and ("int" in argument.type or "float" in argument.type):
+        yield from _NUMBER.findall(word.rstrip("."))
 
 
 _MOST_SHOWN = 3

@@ -194,11 +194,7 @@ def choose(setting: str, python: str | None, machine: Machine, weights_bytes: in
             here = f"{name} {found.version} is installed" if is_auto else f"engine={setting}"
             return Choice(engine, found.version, why or here)
         reasons[name] = (obstacle or "") if found.ok else found.missing or "it is not installed"
-    raise MachineError(_cannot_serve(reasons))
-
-
-def _cannot_serve(reasons: dict[str, str]) -> Finding:
     why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     hint = f"engine.python=<an interpreter that has sglang>, or {install_command('local')} for the embedded engine"
     hint += ", or model=tiny to try a server on any machine"
-    return Finding("error", "ENG002", f"nothing here can serve this ({why})", ("engine.python", "engine"), hint)
+    raise MachineError.of("ENG002", f"nothing here can serve this ({why})", "engine.python", "engine", hint=hint)

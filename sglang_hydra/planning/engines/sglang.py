@@ -28,7 +28,8 @@ class SGLang:
         version = packages.versions.get("sglang")
         if version is not None:
             return Availability(True, version)
-        return Availability(False, None, packages.problem or f"{_whose(python)} has no package sglang")
+        whose = f"the environment of engine.python={python}" if python else "this environment"
+        return Availability(False, None, packages.problem or f"{whose} has no package sglang")
 
     def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
         return None
@@ -48,10 +49,6 @@ class SGLang:
             env=dict(request.env),
             secret=secret or None,
         )
-
-
-def _whose(python: str | None) -> str:
-    return f"the environment of engine.python={python}" if python else "this environment"
 
 
 ENGINE = SGLang()

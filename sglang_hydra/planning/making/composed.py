@@ -47,6 +47,8 @@ def plan_once(
     classes = partial(gpu_classes, composer, requests) if with_remedies else None
     fit, of_fit = fit_with_findings(target, resolution, classes) if sized else (None, [])
     command, of_engine = engine_command(engine, resolution, target.environment)
+    # Paths of published presets are relative to where they were published.
+    published = {name for name, chain in composition.origins.items() if chain and chain[-1].layer in _PUBLISHED}
     findings, ignored = split_ignored(
         [
             *composition.findings,
@@ -59,7 +61,7 @@ def plan_once(
             *of_fit,
             *of_engine,
             *_launch_findings(composition.nodes, resolution, engine.name, in_range),
-            *(*findings_on(target.programs), *(() if recorded else _missing(composition))),
+            *(*findings_on(target.programs), *(() if recorded else missing_paths(composition.intent, published))),
         ],
         composition.nodes.ignore,
     )
@@ -95,12 +97,6 @@ def _serving(
     if with_remedies and composer.only_judges and resolution.answer is not None and not resolution.answer.ok:
         return serving(find)
     return target, resolution
-
-
-def _missing(composition: Composition) -> Iterator[Finding]:
-    """Yields findings on missing paths. Paths of published presets are relative to where they were published."""
-    published = {name for name, chain in composition.origins.items() if chain and chain[-1].layer in _PUBLISHED}
-    return missing_paths(composition.intent, published)
 
 
 def _launch_findings(nodes: Nodes, resolution: Resolution, engine: str, in_range: bool) -> Iterator[Finding]:

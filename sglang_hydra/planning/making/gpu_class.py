@@ -56,7 +56,9 @@ def choose_gpu_class(
     python = composition.nodes.engine.python
     probe = once(("GPUs", python), lambda: probe_gpu(env, python=python))
     if not probe.found:
-        wanted = _would_start_embedded(composer, composition)
+        engine, on_cpu = composition.nodes.engine.name, composition.intent.get("device") == "cpu"
+        is_tiny = composition.nodes.model.name == "tiny"
+        wanted = composer.for_start or on_cpu or engine == "transformers" or is_tiny  # a server on this machine
         embedded = wanted and plan_engine(composition.nodes.engine, embedded_first=True).name == "transformers"
         may_be = wanted and not embedded and composition.nodes.engine.name == "auto"
         lacks = parts_command(python) if may_be and not plan_engine(composition.nodes.engine).installed else ""
@@ -79,13 +81,6 @@ def choose_gpu_class(
     return chosen, Hardware(
         facts, tuple(_differences(name, chosen.nodes.plain["gpu"], facts)), (f"gpu: auto -> {name} ({seen})",)
     )
-
-
-def _would_start_embedded(composer: Composer, composition: Composition) -> bool:
-    """Returns whether a plan without a named machine is for a server on this machine."""
-    engine, model = composition.nodes.engine.name, composition.nodes.model.name
-    on_cpu = composition.intent.get("device") == "cpu"
-    return composer.for_start or on_cpu or engine == "transformers" or model == "tiny"
 
 
 def gpu_nodes(composer: Composer, requests: Sequence[Request] = ()) -> dict[str, JsonObject]:

@@ -248,55 +248,6 @@ def remedies_of(
             classes[gpu.name] = replace(gpu.facts, name=gpu.name)
         yield from classes.values()
 
-    verify = _verifier(resolution, facts, classes, reserved_gib, resolve_with)
-    server = Misfit(resolution.values, resolution.layout, resolution.release, resolution.intent, usual_count)
-    return remedies(server, facts.gpu, found, verify, wanted=wanted, classes=larger())
-
-
-def fit_findings(
-    found: Fit, help_with: Callable[[], Sequence[Remedy]], wanted: Wanted = NOTHING_STATED, *, refused: bool = False
-) -> list[Finding]:
-    """Returns the findings on the fit: an error of ours where it surely fails, a warning where it is tight or the KV
-    cache holds less than wanted. For arguments that SGLang refuses for another reason (``refused``) it makes no
-    offers."""
-    fields: tuple[str, ...] = ("model_path", "tp_size", "mem_fraction_static")
-    if found.fits is False:
-        id, message = "FIT001", f"it does not fit: {'; '.join(found.reasons)}"
-    elif found.tight:
-        id, message = "FIT002", f"it fits only if everything takes the least memory ever measured: {_likely(found)}"
-    elif short := found.shortage(wanted):
-        id, message = "FIT003", short
-        fields = ("fit.context", "fit.users", "tp_size", "mem_fraction_static", "context_length", "max_total_tokens")
-    else:
-        return []
-    offers = [] if refused else [_offer(remedy) for remedy in help_with()[:_SHOWN_REMEDIES]]
-    return [Finding("error" if found.fits is False else "warning", id, message, fields, offers=offers)]
-
-
-def _offer(remedy: Remedy) -> Offered:
-    """Returns a change as it is typed; another class is an example, which nobody is corrected to."""
-    typed, colon, why = remedy.change.partition(": ")
-    when = f"is the smallest class that holds it{colon}{why}" if "gpu" in remedy.overrides else ""
-    return Offered.typed(typed, colon + why, when=when)
-
-
-def _likely(found: Fit) -> str:
-    """Describes the likeliest numbers for a fraction that only the best numbers allow."""
-    interval = found.interval
-    if interval is None or found.asked is None:
-        return "the likeliest numbers say no"
-    if interval.empty:
-        return "no mem_fraction_static is likely to work"
-    below = found.asked < interval.low
-    edge, reason = (interval.low, interval.low_reason) if below else (interval.high, interval.high_reason)
-    return (
-        f"mem_fraction_static={found.asked:g} is {'below' if below else 'above'} {edge:g}; {reason.partition(', ')[2]}"
-    )
-
-
-def _verifier(
-    resolution: Resolution, facts: Facts, classes: Mapping[str, GpuFacts], reserved_gib: float, resolve_with: Resolve
-) -> Callable[[JsonObject], Fit | None]:
     def verify(overrides: JsonObject) -> Fit | None:
         changes = dict(overrides)
         gpu = classes.get(changes.pop("gpu", ""), facts.gpu)
@@ -320,4 +271,43 @@ def _verifier(
             return found
         return None if any(finding.level == "error" for finding in run_plan_checks(planned, other)) else found
 
-    return verify
+    server = Misfit(resolution.values, resolution.layout, resolution.release, resolution.intent, usual_count)
+    return remedies(server, facts.gpu, found, verify, wanted=wanted, classes=larger())
+
+
+def fit_findings(
+    found: Fit, help_with: Callable[[], Sequence[Remedy]], wanted: Wanted = NOTHING_STATED, *, refused: bool = False
+) -> list[Finding]:
+    """Returns the findings on the fit: an error of ours where it surely fails, a warning where it is tight or the KV
+    cache holds less than wanted. For arguments that SGLang refuses for another reason (``refused``) it makes no
+    offers."""
+    fields: tuple[str, ...] = ("model_path", "tp_size", "mem_fraction_static")
+    if found.fits is False:
+        id, message = "FIT001", f"it does not fit: {'; '.join(found.reasons)}"
+    elif found.tight:
+        id, message = "FIT002", f"it fits only if everything takes the least memory ever measured: {_likely(found)}"
+    elif short := found.shortage(wanted):
+        id, message = "FIT003", short
+        fields = ("fit.context", "fit.users", "tp_size", "mem_fraction_static", "context_length", "max_total_tokens")
+    else:
+        return []
+    offers = []
+    for remedy in [] if refused else help_with()[:_SHOWN_REMEDIES]:
+        typed, colon, why = remedy.change.partition(": ")
+        when = f"is the smallest class that holds it{colon}{why}" if "gpu" in remedy.overrides else ""  # an example
+        offers.append(Offered.typed(typed, colon + why, when=when))
+    return [Finding("error" if found.fits is False else "warning", id, message, fields, offers=offers)]
+
+
+def _likely(found: Fit) -> str:
+    """Describes the likeliest numbers for a fraction that only the best numbers allow."""
+    interval = found.interval
+    if interval is None or found.asked is None:
+        return "the likeliest numbers say no"
+    if interval.empty:
+        return "no mem_fraction_static is likely to work"
+    below = found.asked < interval.low
+    edge, reason = (interval.low, interval.low_reason) if below else (interval.high, interval.high_reason)
+    return (
+        f"mem_fraction_static={found.asked:g} is {'below' if below else 'above'} {edge:g}; {reason.partition(', ')[2]}"
+    )

@@ -58,15 +58,11 @@ def _of_each_node(plan: PlanFields) -> list[dict[str, object]]:
     return node_intents(intent_of(plan), int(plan.values["nnodes"]), unknown_head(plan))
 
 
-def literal_environment(plan: PlanFields) -> Mapping[str, str]:
-    """Returns the variables that the plan sets or inherits, without secrets."""
-    both = {**plan.inherited, **plan.environment}
-    return {name: value for name, value in both.items() if not is_secret(name, value) and name not in OWN_VARIABLES}
-
-
 def environment_of(plan: PlanFields, *, interface: str | None = None) -> dict[str, str]:
-    """Returns the variables to set. The plan's own values take priority over ``fabric``."""
-    return {**fabric.variables(plan.nodes.fabric, interface=interface), **literal_environment(plan)}
+    """Returns the variables to set, without secrets. The plan's own values take priority over ``fabric``."""
+    both = {**plan.inherited, **plan.environment}
+    own = {name: value for name, value in both.items() if not is_secret(name, value) and name not in OWN_VARIABLES}
+    return {**fabric.variables(plan.nodes.fabric, interface=interface), **own}
 
 
 def as_yaml(plan: PlanFields, node: int = 0) -> str:

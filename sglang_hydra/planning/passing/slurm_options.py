@@ -51,8 +51,10 @@ def sbatch_settings(plan: Plan, nodes: int | None = None, gpus: int | None = Non
         "job-name": job_name(plan),
         "nodes": str(nodes or plan.values["nnodes"]),
         "ntasks-per-node": "1",
-        **_gpu_options(settings, gpus_per_node(plan) if gpus is None else gpus),
     }
+    count, kind = gpus_per_node(plan) if gpus is None else gpus, f"{settings.gpu_type}:" if settings.gpu_type else ""
+    if count and settings.gpus != "none":
+        options |= {"gres": f"gpu:{kind}{count}"} if settings.gpus == "gres" else {"gpus-per-node": f"{kind}{count}"}
     for option, key in _OF_ONE_VALUE.items():
         if getattr(settings, key) is not None:
             options[option] = str(getattr(settings, key))
@@ -160,13 +162,6 @@ def _extra_option(option: str, value: object) -> Iterator[Finding]:
         yield _wrong(key, value, "must be one plain word", f"launch.slurm.{key}=sglang")
     elif isinstance(value, (dict, list)) or not str(value).isprintable():
         yield _wrong(key, value, "must be text in one line, a number or true", f"launch.slurm.{key}=VALUE")
-
-
-def _gpu_options(settings: SlurmNode, count: int) -> dict[str, str | bool]:
-    if count == 0 or settings.gpus == "none":
-        return {}
-    kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
-    return {"gres": f"gpu:{kind}{count}"} if settings.gpus == "gres" else {"gpus-per-node": f"{kind}{count}"}
 
 
 def _mounts(settings: SlurmNode, programs: Sequence[str]) -> list[str]:

@@ -272,7 +272,8 @@ def read_yaml(file: Path, content: str) -> list[Request]:
         loaded = loaded[too_many]
         lines = {keys[1:]: line for keys, line in lines.items() if keys[0] == too_many}
     group = file.absolute().parent.name
-    group = group if group in NODES and not _names_a_server(loaded, group) else ""
+    of_server = {"gpu", "model", "recipe", *(["model_path"] if group != "model" else [])}  # no option of a group
+    group = group if group in NODES and not of_server & set(loaded) else ""
     requests = list(_from_defaults(name, loaded.get("defaults") or [], lines.get(("defaults",), 1), group))
     for key, value in loaded.items():
         if group and key != "defaults":
@@ -283,12 +284,6 @@ def read_yaml(file: Path, content: str) -> list[Request]:
         elif key != "defaults":
             requests += _flattened(name, (str(key),), value, lines)
     return requests
-
-
-def _names_a_server(loaded: Mapping[object, object], group: str) -> bool:
-    """Returns whether a file in a folder that happens to have a group's name (``launch/``) names a model or GPU, unlike
-    any option of a group."""
-    return bool({"gpu", "model", "recipe"} & set(loaded)) or ("model_path" in loaded and group != "model")
 
 
 def _from_defaults(name: str, entries: object, line: int, group: str) -> Iterator[Request]:

@@ -25,13 +25,16 @@ ROUND_ROBIN = "round_robin"
 def together(name: str, servers: Sequence[Server], router: Router, common: Plan) -> list[Finding]:
     """Returns the errors of the servers as a whole."""
     findings = [
-        *_needs_sglang(common),
         *_enough_gpus(servers, common),
         *_disjoint_gpus(servers),
         *_disjoint_ports(servers, router),
         *_events_apart(servers),
         *_two_to_draw_from(servers, router),
     ]
+    if common.engine.name != "sglang":
+        message = f"engine={common.engine.name}: a topology is made of SGLang servers"
+        hint = "engine=sglang engine.python=<an interpreter that has it>"
+        findings.insert(0, Finding("error", "TOP019", message, ("engine",), hint))
     if name == PD:
         kinds = {server.role: server.plan for server in reversed(servers)}
         prefill, decode = kinds[PREFILL], kinds[DECODE]
@@ -42,13 +45,6 @@ def together(name: str, servers: Sequence[Server], router: Router, common: Plan)
         findings += _decode_pipeline(prefill.layout, decode.layout, common.engine.version)
         findings += _windows(servers, common)
     return findings
-
-
-def _needs_sglang(common: Plan) -> Iterator[Finding]:
-    if common.engine.name != "sglang":
-        message = f"engine={common.engine.name}: a topology is made of SGLang servers"
-        hint = "engine=sglang engine.python=<an interpreter that has it>"
-        yield Finding("error", "TOP019", message, ("engine",), hint)
 
 
 def _enough_gpus(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:

@@ -108,13 +108,6 @@ def _unusable_nodes(role: Role, nodes: int, size: int) -> Finding:
     return Finding("error", "TOP001", message, (key,), f"{key}={size * role.replicas}")
 
 
-def _setter_of(key: str, typed: Mapping[str, Request]) -> Request | None:
-    """Returns the last word that sets ``key``, a key below ``topology``; None for a key from a file of the group."""
-    while key != "topology" and key not in typed:
-        key = key.rpartition(".")[0]
-    return typed[key] if key != "topology" else None
-
-
 def _settings(common: Plan, node: TopologyNode) -> Iterator[Finding]:
     name, seconds = node.name, node.router.ready_timeout
     if name not in NAMES:
@@ -187,7 +180,8 @@ def _role(name: str, node: RoleNode, chosen: Request, typed: Mapping[str, Reques
     args = {key: value for key, value in node.args.items() if key in EVERY}
     requests = [Request.typed("disaggregation_mode", name, f"topology=pd, {name}", "topology")]
     for key, value in args.items():
-        setter = _setter_of(f"topology.{name}.args.{key}", typed) or chosen
+        above = (f"topology.{name}.args.{key}", f"topology.{name}.args", f"topology.{name}")
+        setter = next((typed[part] for part in above if part in typed), chosen)
         requests.append(Request.typed(key, value, setter.place, setter.layer))
     fixed = frozenset(key for key in PLACING if args.get(key) is not None)
     return Role(name, node.replicas, node.nodes, tuple(requests), fixed)
@@ -205,13 +199,13 @@ def remedies_for(finding: Finding, roles: Collection[str]) -> Hint:
     if id not in ("FIT001", "FIT002", "FIT003", "GPU001"):
         return finding.remedies
     kept = [one for one in finding.remedies if not any(word.startswith("nnodes=") for word in one.words)]
-    return [_for_role(one, role) if role in (PREFILL, DECODE) else one for one in kept]
-
-
-def _for_role(remedy: Remedy, role: str | None) -> Remedy:
-    """Returns the remedy ``tp_size=2 ...: why`` with the keys of a role's own arguments."""
-    words = [role_key(str(role), word) if word.partition("=")[0] in EVERY else word for word in remedy.words]
-    return remedy._replace(said=" ".join(words), words=tuple(words)) if words else remedy
+    if role is None or role not in (PREFILL, DECODE):
+        return kept
+    of_role = [
+        [role_key(role, word) if word.partition("=")[0] in EVERY else word for word in one.words] for one in kept
+    ]
+    both = zip(kept, of_role, strict=True)
+    return [one._replace(said=" ".join(words), words=tuple(words)) if words else one for one, words in both]
 
 
 def role_key(role: str, name: str) -> str:

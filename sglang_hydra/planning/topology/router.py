@@ -84,9 +84,6 @@ class Router:
         """Returns the command that a person types for ``argv``."""
         return [self.python or "python", "-m", MODULE, *argv]
 
-    def install_line(self, python: str | None) -> str:
-        return f"{python or 'python'} -m pip install {PACKAGE}=={self.belongs or self.release}"
-
 
 @functools.cache
 def _record() -> JsonDict:
@@ -185,7 +182,7 @@ def absent(router: Router) -> Finding | None:
         return Finding("error", "TOP015", message, ("topology.router.python",), hint)
     whose = f"the environment of {router.python}" if router.python else "this environment"
     python = router.python or sys.executable
-    hints = [router.install_line(python)]
+    hints = [f"{python} -m pip install {PACKAGE}=={router.belongs or router.release}"]
     if not at_least(router.belongs or router.release, FIRST_FOR_EVERY_PYTHON):
         hints.append(f"{python} -m pip install {PACKAGE}=={newest_release()}, which every Python and platform has")
     message = f"{whose} has no package {PACKAGE}, which routes requests to the servers"

@@ -79,9 +79,13 @@ class Runner:
         words = [_with_folder(word, folders) for word in case["argv"]]
         try:
             if case.get("table"):
-                answer = {"ok": True, "values": table_of(self.release.ServerArgs, self.prepare)}
+                answer: dict[str, Any] = {"ok": True, "values": table_of(self.release.ServerArgs, self.prepare)}
+            elif case.get("why"):
+                with Why(self.release.ServerArgs, plain) as why:
+                    answer = self._resolve(words, why.end)
+                answer = {**answer, "why": why.answer(answer.get("values"), self.error)}
             else:
-                answer = self._explained(words) if case.get("why") else self._resolve(words)
+                answer = self._resolve(words)
         except Unanswered as question:
             answer = {"unanswered": str(question)}
         finally:
@@ -101,12 +105,6 @@ class Runner:
         names = {folder: name for name, folder in folders.items()} | {self.files.home: "~", self.files.scratch: "~"}
         named: dict[str, Any] = _with_names(answer, names)
         return {"id": case.get("id"), **named}
-
-    def _explained(self, argv: list[str]) -> dict[str, Any]:
-        """Returns the answer with its reasons."""
-        with Why(self.release.ServerArgs, plain) as why:
-            answer = self._resolve(argv, why.end)
-        return {**answer, "why": why.answer(answer.get("values"), self.error)}
 
     def _resolve(self, argv: list[str], end: Callable[[], None] = lambda: None) -> dict[str, Any]:
         stage, printed, self.error = "argparse", io.StringIO(), None

@@ -76,7 +76,8 @@ class Files:
             raise self.sealed.missing(text)
         if self.sealed is not None and self.sealed.is_inside(text) and not self.sealed.has(text):
             return self._place(text)  # an added file counts as absent
-        if f"{text}/".startswith(self.roots) or text in _NOWHERE or self._is_interpreters(text):
+        is_above = any(f"{root}/".startswith(f"{text.rstrip('/')}/") for root in self.roots)
+        if f"{text}/".startswith(self.roots) or text in _NOWHERE or is_above:
             return path
         if _is_byte_code(text):
             return self._place(text)  # an environment's byte code counts as absent
@@ -95,9 +96,6 @@ class Files:
 
     def _place(self, path: str) -> str:
         return os.path.join(self.home, "declared", path.lstrip("/"))
-
-    def _is_interpreters(self, text: str) -> bool:
-        return any(f"{root}/".startswith(f"{text.rstrip('/')}/") for root in self.roots)  # a folder above a root
 
     def install(self) -> None:
         """Watches every access to a file, and refuses sockets and processes, for the life of the process."""

@@ -49,11 +49,6 @@ class Machine(dict[str, Any]):
         return value
 
     @property
-    def is_like_cuda(self) -> bool:
-        """Returns whether torch calls the accelerator ``cuda``."""
-        return self["device"] in ("cuda", "hip")
-
-    @property
     def capability(self) -> tuple[int, int]:
         major, minor = self.fact("capability", "the compute capability")
         return int(major), int(minor)
@@ -168,7 +163,7 @@ def _install_torch(machine: Machine) -> None:
     for kind in ("cuda", "cpu", "xpu", *({device} & {"npu", "hpu", "musa"})):
         module: Any = importlib.import_module(f"torch.{kind}")
         setattr(torch, kind, module)
-        is_there = {"cuda": machine.is_like_cuda, "cpu": True}.get(kind, device == kind)
+        is_there = {"cuda": device in ("cuda", "hip"), "cpu": True}.get(kind, device == kind)
         module.is_available = functools.partial(bool, is_there)
         if kind != "cpu":
             _install_accelerator(module, machine, is_there)
@@ -233,10 +228,8 @@ def _install_backends(torch: Any, machine: Machine) -> None:
     nvml.nvmlInit = no_nvml
     intel: Any = importlib.import_module("torch._C._cpu")
 
-    def has_amx() -> bool:
-        return bool(machine.fact("amx", "whether the processor has AMX"))
-
-    intel._is_amx_tile_supported = torch.cpu._is_amx_tile_supported = has_amx
+    intel._is_amx_tile_supported = lambda: bool(machine.fact("amx", "whether the processor has AMX"))
+    torch.cpu._is_amx_tile_supported = intel._is_amx_tile_supported
 
 
 class Device:

@@ -53,7 +53,8 @@ def main() -> int:
             runner, sealed, given = _load(options, json.loads(sys.stdin.readline()), options["scratch"])
         except (Exception, Unanswered) as error:  # noqa: BLE001 - whatever a release raises while it is imported
             text = str(error) if isinstance(error, Unanswered) else f"{type(error).__name__}: {error}"
-            answer({"unanswered": f"it cannot be imported: {text}{_last_place(error)}"})
+            place = [f" ({short_path(frame.filename)}:{frame.lineno})" for frame in frames_of(error)[-1:]]
+            answer({"unanswered": "".join(["it cannot be imported: ", text, *place])})
             return 1
         answer({"version": options["version"], "start_s": round(time.perf_counter() - begun, 3), "sandbox": given})
         watch.wait()
@@ -131,8 +132,3 @@ def _writer(lines: Any) -> Callable[[dict[str, Any]], None]:
         lines.flush()
 
     return answer
-
-
-def _last_place(error: BaseException) -> str:
-    frames = frames_of(error)
-    return f" ({short_path(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""

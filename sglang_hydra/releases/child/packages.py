@@ -104,7 +104,9 @@ class Packages(MetaPathFinder):
             return self._inert(fullname) if self._is_inert_part(fullname) else self._real(fullname, path, target)
         if top in sys.stdlib_module_names:
             return PathFinder.find_spec(fullname, path or self.standard, target)
-        return self._inert(fullname) if self.is_present(top) and not self._is_missing(fullname) else None
+        # vLLM exists for AMD, without the parts that SGLang tries first.
+        is_there = self.is_present(top) and not fullname.startswith("vllm.model_executor")
+        return self._inert(fullname) if is_there else None
 
     def is_present(self, top: str) -> bool:
         """Returns whether the asking code can import the package ``top``. Transformers sees only its own requirements:
@@ -207,10 +209,6 @@ class Packages(MetaPathFinder):
     def _real_submodule(self, name: str) -> Any:
         is_real = any(part == name or part.startswith(f"{name}.") for part in self.real_parts)
         return importlib.import_module(name) if is_real else None
-
-    def _is_missing(self, name: str) -> bool:
-        """Returns whether a module is missing: vLLM exists for AMD, without the parts that SGLang tries first."""
-        return name.startswith("vllm.model_executor")
 
     def _is_absent_attribute(self, name: str) -> bool:
         if name in _REMOVED:

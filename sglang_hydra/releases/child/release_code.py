@@ -6,7 +6,6 @@ import ast
 import dis
 import functools
 import os
-from collections.abc import Sequence
 from types import CodeType
 
 from . import source
@@ -80,7 +79,7 @@ class Head:
         self.writes_within = any(isinstance(each, (ast.Attribute, ast.Subscript)) for each in targets) or bool(names)
         self.writes += [str(each.value) for each in names if isinstance(each, ast.Constant)]
         self.dynamic = [each for each in names if not isinstance(each, ast.Constant)]
-        self.read = [item for item in expressions if item not in targets and not _is_within_tuple(item, targets)]
+        self.read = [item for item in expressions if not {item, *getattr(item, "elts", ())} & {*targets}]
         self.read += targets if isinstance(node, ast.AugAssign) else []
         indices = (each.slice for each in targets if isinstance(each, ast.Subscript))
         self.items = [each for each in indices if isinstance(each, ast.Name)]
@@ -117,7 +116,3 @@ def _words(code: CodeType) -> set[str]:
 
 def _has_call(node: ast.AST) -> bool:
     return any(isinstance(each, ast.Call) for each in ast.walk(node))
-
-
-def _is_within_tuple(item: ast.expr, targets: Sequence[ast.expr]) -> bool:
-    return any(each in targets for each in getattr(item, "elts", ()))

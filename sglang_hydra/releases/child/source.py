@@ -58,8 +58,10 @@ class Source:
                 yield Guard(above, above.test, node not in above.orelse, True)
             for block in ("body", "orelse", "finalbody"):
                 sequence = getattr(above, block, None)
-                if isinstance(sequence, list) and node in sequence:
-                    yield from _left_before(sequence[: sequence.index(node)])
+                before = sequence[: sequence.index(node)] if isinstance(sequence, list) and node in sequence else []
+                for each in reversed(before):
+                    if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _LEAVES):
+                        yield Guard(each, each.test, False, False)
             node = above
 
     def function_at(self, line: int) -> Function | None:
@@ -76,12 +78,6 @@ class Source:
             at -= 1
         behind = self.lines[line - 1].partition("  # ")[2] if line <= len(self.lines) else ""
         return " ".join(filter(None, [*found, behind.strip()]))
-
-
-def _left_before(earlier: Sequence[ast.stmt]) -> Iterator[Guard]:
-    for each in reversed(earlier):
-        if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _LEAVES):
-            yield Guard(each, each.test, False, False)
 
 
 @functools.cache

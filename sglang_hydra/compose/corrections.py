@@ -110,7 +110,11 @@ def keys_like(name: str, most: int) -> list[str]:
     texts = [(key.lstrip("!"), _words(one), _OF_NODE if "." in key else 1.0) for one, key in spelled.items() if key]
     if len(typed) > 1:  # one word alone is in a help text by chance
         texts += [(one.name, _words(one.arg.help), _OF_HELP) for one in FIELDS.values()]
-    found = {part: [text for text in texts if any(_is_word(part, one) for one in text[1])] for part in typed}
+
+    def is_said(part: str, word: str) -> bool:
+        return part == word or (min(len(part), len(word)) > 3 and (word.startswith(part) or part.startswith(word)))
+
+    found = {part: [text for text in texts if any(is_said(part, one) for one in text[1])] for part in typed}
     rarity = {part: log((len(texts) + 1) / (1 + len({key for key, *_ in having}))) for part, having in found.items()}
     shared: Counter[int] = Counter()
     for part, having in found.items():
@@ -138,10 +142,6 @@ def part_known(name: str) -> str | None:
 
 def _words(text: str) -> set[str]:
     return {word.rstrip("s") or word for word in re.findall("[a-z0-9]+", text.lower())}
-
-
-def _is_word(typed: str, word: str) -> bool:
-    return word == typed or (len(typed) > 3 and word.startswith(typed)) or (len(word) > 3 and typed.startswith(word))
 
 
 def _opposite(name: str) -> str | None:

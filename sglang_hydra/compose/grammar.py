@@ -10,6 +10,7 @@ from sglang_hydra.text.words import typed
 _NAME = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
 _INTERPOLATION = re.compile(r"\$\{[^{}]*\}")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w.-]*")
+_NO_KEYS = ("null", "true", "false", "nan", "inf")
 
 
 def quoted(text: str) -> str:
@@ -61,7 +62,7 @@ def typed_word(key: str, value: object) -> str:
 
 
 def _is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None and text.lower() not in ("null", "true", "false", "nan", "inf")
+    return _NAME.fullmatch(text) is not None and text.lower() not in _NO_KEYS
 
 
 def _spelled(value: object) -> str:
@@ -72,14 +73,11 @@ def _spelled(value: object) -> str:
     if isinstance(value, list):
         return "[" + ",".join(_spelled(item) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_spelled_key(key)}:{_spelled(item)}" for key, item in value.items()) + "}"
+        for key in value:
+            if not isinstance(key, str) or not _PLAIN_KEY.fullmatch(key) or key in _NO_KEYS:
+                raise ValueError(f"the key {key!r} cannot be written in an override")
+        return "{" + ",".join(f"{key}:{_spelled(item)}" for key, item in value.items()) + "}"
     return quoted(str(value))
-
-
-def _spelled_key(key: object) -> str:
-    if not isinstance(key, str) or not _PLAIN_KEY.fullmatch(key) or key in ("null", "true", "false", "nan", "inf"):
-        raise ValueError(f"the key {key!r} cannot be written in an override")
-    return key
 
 
 def unquoted(text: str) -> str:

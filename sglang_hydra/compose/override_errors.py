@@ -155,13 +155,6 @@ def not_deletable(key: str) -> Refused:
     return Refused("CLI005", f"~{key}: an argument cannot be deleted", key, hint=hint)
 
 
-def _other_choices(name: str, value: str, version: str | None) -> list[str]:
-    """Returns how to type a value that only other releases accept: with the first and the newest of these releases, as
-    a new model may need the newest."""
-    having = [] if version is None else releases_with_choice(name, value)
-    return [f"engine.version={one} {name}={value}" for one in dict.fromkeys([*having[:1], *having[-1:]])]
-
-
 _UNSET = ("none", "null", "auto", "default", "max", "unset", "unlimited", "infinite", "")
 """What people type to leave a value to SGLang."""
 
@@ -193,7 +186,9 @@ def wrong_value(field: Field, value: object, message: str, version: str | None =
         if methods := methods_of_bits(value):
             near, hint = [], f"methods of {value}: {', '.join(methods)}, each for checkpoints of its own"
         meant = (*near, *meant) if len(near) == 1 and plain_name(near[0]) == plain_name(f"{name}={value}") else meant
-        return wrong(hint, *dict.fromkeys([*meant[:1], *near, *meant[1:], *_other_choices(name, value, version)]))
+        having = [] if version is None else releases_with_choice(name, value)  # a new model may need the newest one
+        others = [f"engine.version={one} {name}={value}" for one in (*having[:1], *having[-1:])]
+        return wrong(hint, *dict.fromkeys([*meant[:1], *near, *meant[1:], *others]))
     if field.kind == "int" and not meant and (ends := _RANGE.fullmatch(str(value))) and not field.is_list:
         numbers = f"{name}=range({ends[1]},{int(ends[2]) + 1})"
         return wrong(f"-m '{numbers}' is every number from {ends[1]} to {ends[2]}, -m {name}=1,2,4 a list")

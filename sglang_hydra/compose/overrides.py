@@ -133,7 +133,8 @@ def read_requests(
     the app has such a root key. Several values for one key are an error here, because ``sweep.axes`` splits a sweep
     (``-m``) before."""
     requests = list(requests)
-    typed = dict(_key_and_text(request) for request in requests)
+    pairs = ((request, *request.text.lstrip("+").partition("=")[::2]) for request in requests)
+    typed = dict((one.key, str(one.value)) if one.key else (key, unquoted(value)) for one, key, value in pairs)
     known = Known(group_options, is_own_key, named_release(requests), typed)
     wanted: list[Wanted] = []
     findings: list[Finding] = []
@@ -146,11 +147,6 @@ def read_requests(
                 message = f"after {FINDINGS} mistakes, the last one at {request.place}, the rest was not read"
                 return wanted, [*findings, Finding("error", "CLI009", message)]
     return wanted, findings
-
-
-def _key_and_text(request: Request) -> tuple[str, str]:
-    key, _, value = request.text.lstrip("+").partition("=")
-    return (request.key, str(request.value)) if request.key else (key, unquoted(value))
 
 
 def named_release(requests: Sequence[Request]) -> str | None:

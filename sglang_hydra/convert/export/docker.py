@@ -83,13 +83,7 @@ def needs_host_network(job: Job) -> bool:
 def mount_option(mount: Mount) -> str:
     """Returns the value of --mount, which docker reads as a line of CSV."""
     fields = ["type=bind", f"source={mount.path}", f"target={mount.path}", *["readonly"] * (not mount.writable)]
-    return ",".join(_csv(field) for field in fields)
-
-
-def _csv(field: str) -> str:
-    if not set(field) & set('",\r\n'):
-        return field
-    return '"' + field.replace('"', '""') + '"'
+    return ",".join('"' + field.replace('"', '""') + '"' if set(field) & set('",\r\n') else field for field in fields)
 
 
 def published_port(job: Job) -> str:

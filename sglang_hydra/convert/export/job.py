@@ -208,7 +208,9 @@ class Job:
 
     def path_findings(self) -> list[Finding]:
         """Returns a warning about relative paths outside a container: they exist only from one folder."""
-        relative = [name for name in (*_READ, *_WRITTEN) if _is_relative(self.intent.get(name), name in _WRITTEN)]
+        named = ((name, self.intent.get(name)) for name in (*_READ, *_WRITTEN))
+        texts = {name: value for name, value in named if isinstance(value, str) and not os.path.isabs(value)}
+        relative = [name for name, value in texts.items() if _local(value, certain=name in _WRITTEN) is not None]
         if not relative:
             return []
         message = f"{relative[0]}={self.intent[relative[0]]} is relative: it is found from {os.getcwd()} only"
@@ -268,7 +270,3 @@ def _local(text: str, *, certain: bool = False) -> str | None:
     if certain or text.startswith(("/", "./", "../", "~")) or text in (".", "..") or os.path.exists(text):
         return os.path.abspath(os.path.expanduser(text))
     return None
-
-
-def _is_relative(value: object, certain: bool) -> bool:
-    return isinstance(value, str) and not os.path.isabs(value) and _local(value, certain=certain) is not None

@@ -188,15 +188,11 @@ def _resources(job: Job) -> dict[str, object]:
         limits["amd.com/gpu" if job.plan.gpu.vendor == "amd" else "nvidia.com/gpu"] = job.gpus
     if _is_rdma(job):
         limits[_settings(job).rdma_resource] = 1
-    memory = _settings(job).memory_gib or _memory_gib(job)
+    host = _node_memory(job)
+    planned = None if host is None or host.requested is None else math.ceil(host.requested / 2**30)
+    memory = _settings(job).memory_gib or planned
     requests = {"memory": f"{memory}Gi", "ephemeral-storage": f"{DISK_GIB}Gi"} if memory else {}
     return {name: found for name, found in (("limits", limits), ("requests", requests)) if found}
-
-
-def _memory_gib(job: Job) -> int | None:
-    """Returns the memory request of a pod in GiB; None if the plan does not show it, as for the CPU engine."""
-    host = _node_memory(job)
-    return None if host is None or host.requested is None else math.ceil(host.requested / 2**30)
 
 
 def _node_memory(job: Job) -> HostMemory | None:

@@ -90,7 +90,10 @@ def _compose(topology: Topology, overrides: Sequence[str]) -> Artifact:
     require_container_vendor(members[0].job)
     several = topology.nodes > 1
     own_network = not fabric.is_rdma(members[0].job.fabric) and not several
-    host = _node_host if several else (lambda member: member.name) if own_network else (lambda member: "127.0.0.1")
+
+    def host(member: Member) -> str:
+        return f"{NODE}{member.server.nodes[0]}" if several else member.name if own_network else "127.0.0.1"
+
     job = members[0].job
     services: dict[str, object] = {}
     for member in members:
@@ -131,10 +134,6 @@ def _start_lines(topology: Topology) -> list[str]:
     given = " ".join(f"{NODE}{number}=ADDRESS" for number in sorted(ranks))
     first = "Compose knows one host. Start it on each node, with the addresses of all nodes in the environment:"
     return [first, f"  export {given}", *rows]
-
-
-def _node_host(member: Member) -> str:
-    return f"{NODE}{member.server.nodes[0]}"
 
 
 def located(word: str) -> Word:

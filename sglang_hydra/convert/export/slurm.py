@@ -33,7 +33,11 @@ def export(job: Job) -> Artifact:
         _HEAD.format(port=port, http=job.port) if job.nodes > 1 else "",
         f"\n{step(job, Variable('head'))}\n",
     ]
-    return Artifact("".join(parts), (*job.path_findings(), *_reachable(job)), executable=True)
+    findings = job.path_findings()
+    if not job.is_public:
+        message = f"host={job.plan.values['host']} is reached from node 0 of the job only"
+        findings += [Finding("info", "EXP013", message, ("host",), "host=0.0.0.0 is reached from everywhere")]
+    return Artifact("".join(parts), (*findings,), executable=True)
 
 
 def beginning(job: Job, options: Mapping[str, str | bool], header: Sequence[str]) -> str:
@@ -105,10 +109,3 @@ def handed_over(job: Job) -> list[str]:
         return []
     names = ", ".join(name for name in job.secret_names)
     return [f"sbatch hands its environment over ({names}), and Slurm keeps it until the job is over."]
-
-
-def _reachable(job: Job) -> list[Finding]:
-    if job.is_public:
-        return []
-    message = f"host={job.plan.values['host']} is reached from node 0 of the job only"
-    return [Finding("info", "EXP013", message, ("host",), "host=0.0.0.0 is reached from everywhere")]

@@ -124,7 +124,10 @@ def _server(adapter: Adapter, tree: JsonObject, at: str) -> TreeServer:
     reach = {key: value for key, value in typed.items() if not adapter.passes or key in adapter.passes}
     first, last = (named, reach) if adapter.wins == "node" else (reach, named)
     beats = {**(last if last is named else {}), **adapter.sets}
-    remarks = [_dropped(adapter, at, key) for key in typed if key not in reach]
+    newest, drops = known_versions()[-1], f"{adapter.title} passes {len(adapter.passes)} keys on and drops it"
+    gone = f", and SGLang {newest} has no such argument"
+    dropped = {key: "" if key in release(newest).arguments else gone for key in typed if key not in reach}
+    remarks = [f"{at}.{key} does not reach SGLang: {drops}{more}" for key, more in dropped.items()]
     for key in typed.keys() & beats.keys():
         if typed[key] != beats[key]:
             remarks.append(f"{at}.{key}={typed[key]} is overwritten: {adapter.title} passes {beats[key]}")
@@ -138,12 +141,6 @@ def _server(adapter: Adapter, tree: JsonObject, at: str) -> TreeServer:
         gpus if isinstance(gpus, int) else None,
         tuple(sorted(remarks)),
     )
-
-
-def _dropped(adapter: Adapter, at: str, key: str) -> str:
-    newest = known_versions()[-1]
-    gone = "" if key in release(newest).arguments else f", and SGLang {newest} has no such argument"
-    return f"{at}.{key} does not reach SGLang: {adapter.title} passes {len(adapter.passes)} keys on and drops it{gone}"
 
 
 def _spec(how: object) -> JsonObject:

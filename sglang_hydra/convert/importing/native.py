@@ -17,7 +17,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import REPLICA
 from sglang_hydra.convert.importing.experiment import is_reference
-from sglang_hydra.convert.importing.importer import NO_GPU, State, import_source
+from sglang_hydra.convert.importing.importer import NO_GPU, import_source
 from sglang_hydra.convert.importing.proof import requests_of
 from sglang_hydra.convert.importing.sources import Source
 from sglang_hydra.convert.importing.typed import Typed, read_typed
@@ -78,7 +78,9 @@ def native_reader(
             if has_model:
                 kept.pop("model_path", None)
             elif "model" not in server.choices and "model_path" not in kept:
-                kept |= _open_model(server.states)
+                of_model = (one for one in server.states if (one.name, one.state) == ("model_path", "open"))
+                if variable := _UNSAFE.sub("", next((str(one.value) for one in of_model), "")):
+                    kept["model_path"] = f"${{{variable}}}"  # only the flags are judged
             version = {} if server.version is None else {_RELEASE: server.version}
             # Secret variables are set where the server runs.
             nodes = {
@@ -107,13 +109,6 @@ def native_reader(
         return found
 
     return read
-
-
-def _open_model(states: Sequence[State]) -> dict[str, str]:
-    """Returns the model as a reference to the variable that names it: only the flags are judged."""
-    written = next((str(item.value) for item in states if (item.name, item.state) == ("model_path", "open")), "")
-    name = _UNSAFE.sub("", written)
-    return {"model_path": f"${{{name}}}"} if name else {}
 
 
 def _of_reading(findings: Sequence[Finding], named: set[str], *, is_own: bool) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from sglang_hydra.convert.importing.expansion import Value, compared, fields_of, is_test, tested, text_of
+from sglang_hydra.convert.importing.expansion import compared, fields_of, is_test, tested, text_of
 from sglang_hydra.convert.importing.launches import (
     CONTAINERS,
     Launch,
@@ -64,9 +64,6 @@ class _Block:
     name: str = ""
     subject: str = ""
     patterns: list[str] | None = None
-
-    def reads_patterns(self, command: Command) -> bool:
-        return self.kind == "case" and (self.patterns is not None or command.after == ";;")
 
 
 @dataclass
@@ -143,7 +140,8 @@ class Script:
     def _read(self, tokens: Sequence[tuple[str, Command]], frame: _Frame) -> Iterator[Launch]:
         for word, command in tokens:
             top = frame.blocks[-1] if frame.blocks else None
-            if top is not None and word != "esac" and top.reads_patterns(command):
+            of_case = top is not None and top.kind == "case" and word != "esac"
+            if top is not None and of_case and (top.patterns is not None or command.after == ";;"):
                 self._match(top, command.words, command.ended, frame)
             elif word in _OPENING:
                 frame.blocks.append(self._opened(word, command, frame))
@@ -309,7 +307,9 @@ class Script:
         texts = [text for text in fields if " " in text.strip()] if split is None else []
         programs = {word.rpartition("/")[2] for word in (split[0] if split else fields)}
         for text in texts:
-            inner = {**shell.variables, **environment, **_positional(fields, text)}
+            rest = list(fields[fields.index(text) + 1 :])  # $0, $1 and $@ of bash -c TEXT name a b
+            numbered = {str(number): word for number, word in enumerate(rest[:10])}
+            inner = {**shell.variables, **environment, **numbered, **({"@": rest[1:]} if rest else {})}
             if not programs.isdisjoint((*CONTAINERS, "ssh")):
                 inner.pop("HOME", None)
             below = Shell(inner, {*shell.exported, *environment}, shell.files)
@@ -364,9 +364,3 @@ def _once(launches: Iterable[Launch]) -> list[Launch]:
         first = found.setdefault(key, launch)
         found[key] = first if launch.fault else replace(first, fault=None)
     return list(found.values())
-
-
-def _positional(fields: Sequence[str], text: str) -> dict[str, Value]:
-    """Returns $0, $1 and $@ of ``bash -c TEXT name a b``."""
-    rest = list(fields[fields.index(text) + 1 :])
-    return {"@": rest[1:], **{str(number): word for number, word in enumerate(rest[:10])}} if rest else {}

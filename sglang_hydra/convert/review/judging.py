@@ -72,7 +72,9 @@ def _reviewed(name: str, there: Checked | None, here: Checked, base: Tree) -> Re
         return Review(name, "added", None, here)
     if here.made is None and is_document(name) and not os.path.exists(file_of(name)):
         return Review(name, "removed", there, None)
-    moved = tuple(_compared(there, here, base))
+    found = () if there.made is None or here.made is None else compared(there.made, here.made)
+    bare = base.without_place
+    moved = tuple(replace(item, why=(bare(item.why[0]), bare(item.why[1]))) for item in found)
     judged_alike = (there.ok, there.launchable, there.error_ids) == (here.ok, here.launchable, here.error_ids)
     return Review(name, "changed" if moved or not judged_alike else "same", there, here, moved)
 
@@ -101,13 +103,6 @@ def _verdicts_of_base(
         # A folder without files is no launch file of the base.
         found = [(name, verdict) for name, verdict in found if not os.path.isdir(name)]
     yield from found
-
-
-def _compared(there: Checked, here: Checked, base: Tree) -> Iterator[Difference]:
-    if there.made is None or here.made is None:
-        return
-    for item in compared(there.made, here.made):
-        yield replace(item, why=(base.without_place(item.why[0]), base.without_place(item.why[1])))
 
 
 _MOST_BYTES = 8 << 20

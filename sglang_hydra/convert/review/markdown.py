@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sglang_hydra.convert.review.judging import Review
-from sglang_hydra.planning.comparing.difference import Difference, plans_of
+from sglang_hydra.planning.comparing.difference import plans_of
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.comparison import shown_value
 from sglang_hydra.show.findings import finding_lines
@@ -62,7 +62,7 @@ def _moves(review: Review, word: Word) -> Iterator[str]:
     facts = [item for item in review.differences if item.key.rpartition(": ")[2] in _WHERE]
     values = [item for item in review.differences if item.kind in ("value", "environment")]
     values = [item for item in values if item.key.rpartition(": ")[2] not in _FOLLOWING]
-    values.sort(key=lambda item: not _is_typed(item))
+    values.sort(key=lambda item: all(one == "default" or one[:6].rstrip("0123456789:").isupper() for one in item.why))
     shown = [*facts, *values] or [item for item in review.differences if item.key.rpartition(": ")[2] != "fits"]
     pieces = [
         f"{word(item.key)} from {word(shown_value(item.before))} to {word(shown_value(item.after))}" for item in shown
@@ -72,11 +72,6 @@ def _moves(review: Review, word: Word) -> Iterator[str]:
         pieces = [*pieces[:_MOST_MOVES], f"{rest} more value{'s' if rest > 1 else ''}"]
     if pieces:
         yield f"moves {_listed(pieces)}"
-
-
-def _is_typed(item: Difference) -> bool:
-    """Returns whether a layer, not a rule, decided the value on either side."""
-    return any(reason != "default" and not reason[:6].rstrip("0123456789:").isupper() for reason in item.why)
 
 
 _TURNS: Mapping[tuple[bool | None, bool | None], str] = {
@@ -225,13 +220,11 @@ def _about(plan: Plan) -> str:
 
 
 def _verdict(after: Checked) -> str:
-    if after.made is None:
-        return "**It cannot be composed.**"
-    if after.launchable is None:
-        return f"**It is not known whether it can be launched:** {word(after.why)}"
-    if after.launchable:
-        return ""
-    return "**SGLang would accept it and then fail.**" if after.ok else "**SGLang would refuse it.**"
+    said = _state(after)
+    said = said[0].upper() + said[1:]
+    if after.made is not None and after.launchable is None:
+        return f"**{said}:** {word(after.why)}"
+    return "" if after.made is not None and after.launchable else f"**{said}.**"
 
 
 def _table(review: Review) -> Iterator[str]:

@@ -104,7 +104,8 @@ def _placed_in(file: str, judged: Sequence[Checked], base: str) -> list[list[tup
     found: list[list[tuple[Finding, Place | None]]] = []
     for verdict, (first, last) in zip(judged, spans, strict=True):
         inside = [word for word in words if first <= word.line <= last]
-        gpus = [word for word in words if word.line in moved and _names_gpu(word, verdict)]
+        gpu = str(verdict.made.gpu.name or "").partition("_")[0] if isinstance(verdict.made, Plan) else ""
+        gpus = [word for word in words if gpu and word.line in moved and gpu in word.text.lower()]
         places = [(finding, _place(finding, file, verdict, inside, moved)) for finding in _shown(verdict)]
         for number, (finding, place) in enumerate(places):
             if gpus and finding.id.startswith(_OF_GPU) and place.line not in moved:
@@ -115,11 +116,6 @@ def _placed_in(file: str, judged: Sequence[Checked], base: str) -> list[list[tup
 
 _OF_GPU = ("FIT", "GPU")
 """The id families on the memory and the number of GPUs: another class is a cause that no argument names."""
-
-
-def _names_gpu(word: Word, verdict: Checked) -> bool:
-    name = verdict.made.gpu.name if isinstance(verdict.made, Plan) else None
-    return bool(name) and str(name).partition("_")[0] in word.text.lower()
 
 
 def _changed_lines(before: str, after: str) -> frozenset[int]:

@@ -72,7 +72,8 @@ def changed_text(
         changed = _with_release(changed, one, {one.start.version, *filter(None, held.values())})
     typed = made[0].plan.nodes.launch.image
     for image in [image for image in held if held[image] is None and typed is not None]:
-        changed = _outside_of_comments(changed, partial(re.compile(_whole(image)).sub, lambda _: str(typed)))
+        whole = re.compile(rf"(?<![\w./-]){re.escape(image)}(?![\w.:@/-])")
+        changed = _outside_of_comments(changed, partial(whole.sub, lambda _: str(typed)))
     _check(file, text, changed, made, composer, variables)
     return changed
 
@@ -114,11 +115,6 @@ def refusals(
         for name, verdict in verdicts
         if verdict.launchable is False
     ]
-
-
-def _whole(image: str) -> str:
-    """Returns a pattern for this image, as a whole reference."""
-    return rf"(?<![\w./-]){re.escape(image)}(?![\w.:@/-])"
 
 
 def _images_of(version: str) -> str:
@@ -195,7 +191,8 @@ def _with_words(flags: Sequence[str], values: Sequence[str], words: Sequence[str
         quote: str = found["quote"]
         if not re.fullmatch(_IN_LIST, gap):
             return quote + " ".join(words) + quote
-        return gap.join(_in_list(word, quote) for word in words)
+        quoted = (f"{quote}{word}{quote}" if quote or word.startswith("-") else json.dumps(word) for word in words)
+        return gap.join(quoted)
 
     text = re.sub(flag, respelled, text)
     new = words[1] if len(words) == 2 else "true" if len(words) == 1 else f"[{', '.join(words[1:])}]"
@@ -210,10 +207,6 @@ def _with_words(flags: Sequence[str], values: Sequence[str], words: Sequence[str
 def _comment_alone(found: re.Match[str]) -> str:
     """Returns the comment after a removed flag as a line of its own."""
     return f"{found['indent']}{found['comment']}\n" if found["comment"] else ""
-
-
-def _in_list(word: str, quote: str) -> str:
-    return f"{quote}{word}{quote}" if quote else word if word.startswith("-") else json.dumps(word)
 
 
 def _with_release(text: str, one: Upgrade, held: Collection[str]) -> str:

@@ -34,7 +34,9 @@ def upgrade_screen(made: Upgrade, *, changes: bool = True) -> list[Line]:
     lines += _variables(made)
     if changes:
         lines += _release(made)
-    lines += _plan_errors(made)
+    shown_before = {item.message for item in made.steps.broken}
+    errors = [finding for finding in made.plan.errors if finding.message not in shown_before]
+    lines += finding_lines(errors, made.plan) if errors else []
     lines += _commands(made)
     lines.append(summary(made))
     return lines
@@ -163,25 +165,9 @@ def _release(made: Upgrade) -> Iterator[Line]:
     if pages["added"]:
         rows.append([text("endpoints added"), text(f"{len(pages['added'])}; --json lists them", "dim")])
     yield [text(f"The server of {made.version}", "bold")]
-    yield from columns(_each_once(rows))
+    labels = [label for label, *_ in rows]
+    yield from columns([[text("") if row[0] in labels[:at] else row[0], *row[1:]] for at, row in enumerate(rows)])
     yield []
-
-
-def _each_once(rows: Sequence[list[Span]]) -> list[list[Span]]:
-    seen: set[str] = set()
-    made: list[list[Span]] = []
-    for (label, style), *rest in rows:
-        made.append([("" if label in seen else label, style), *rest])
-        seen.add(label)
-    return made
-
-
-def _plan_errors(made: Upgrade) -> Iterator[Line]:
-    """Shows errors independent of the release: the command will not serve."""
-    shown_before = {item.message for item in made.steps.broken}
-    errors = [finding for finding in made.plan.errors if finding.message not in shown_before]
-    if errors:
-        yield from finding_lines(errors, made.plan)
 
 
 def _commands(made: Upgrade) -> Iterator[Line]:
@@ -193,16 +179,12 @@ def _commands(made: Upgrade) -> Iterator[Line]:
         if made.plan.values["nnodes"] > 1:
             yield [text(f"  of {made.plan.values['nnodes']} nodes; {program()} plan shows each", "dim")]
         if made.secrets:
-            yield [text(f"  without {', '.join(made.secrets)}, {_handed_over(made)}", "dim")]
+            how = "which the command below hands over unseen"
+            if not {word.partition("=")[0] for word in made.words}.issuperset(made.secrets):
+                how = f"and so is the command below: add '{made.secrets[0]}=${{oc.env:MY_KEY}}'"
+            yield [text(f"  without {', '.join(made.secrets)}, {how}", "dim")]
     yield [text("  "), text(made.our_command, VERBATIM)]
     yield []
-
-
-def _handed_over(made: Upgrade) -> str:
-    typed = {word.partition("=")[0] for word in made.words}
-    if typed.issuperset(made.secrets):
-        return "which the command below hands over unseen"
-    return f"and so is the command below: add '{made.secrets[0]}=${{oc.env:MY_KEY}}'"
 
 
 def summary(made: Upgrade) -> Line:

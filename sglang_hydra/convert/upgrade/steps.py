@@ -123,7 +123,9 @@ class _Renaming:
 
     def take(self, name: str, value: Json, given: JsonObject) -> None:
         known = release(self.new)
-        if name in known.arguments or name not in EVERY or _has_flag(name, self.new):
+        flag = known.old_flags.get("--" + name.replace("_", "-"))
+        has_flag = flag is not None and (flag.field is not None or flag.does_nothing)
+        if name in known.arguments or name not in EVERY or has_flag:
             self.arguments[name] = value
             return
         if value == default_of(name):
@@ -146,11 +148,6 @@ class _Renaming:
                 self.beside[name] = other
         self.arguments[now] = after
         self.names[name] = now
-
-
-def _has_flag(name: str, version: str) -> bool:
-    old = release(version).old_flags.get("--" + name.replace("_", "-"))
-    return old is not None and (old.field is not None or old.does_nothing)
 
 
 def _beside(name: str, old: str, new: str) -> JsonDict:
@@ -249,16 +246,10 @@ def variables_between(planned: Mapping[str, str], inherited: Mapping[str, str], 
         if not mine or name in after or is_secret_name(name):
             continue
         place = "engine.env" if name in planned else "this shell"
-        instead = _other_spelling(name)
+        is_new = name.startswith(_PREFIX)  # releases after 0.5.2 changed SGL_ to SGLANG_
+        instead = (_OLD_PREFIX if is_new else _PREFIX) + name.removeprefix(_PREFIX if is_new else _OLD_PREFIX)
         if instead in after:
             found.append(Variable(name, "renamed", place, instead))
         else:
             found.append(Variable(name, "gone" if name in before else "unknown", place))
     return found
-
-
-def _other_spelling(name: str) -> str:
-    """Returns the name with SGLang's other prefix: releases after 0.5.2 changed SGL_ to SGLANG_."""
-    if name.startswith(_PREFIX):
-        return _OLD_PREFIX + name.removeprefix(_PREFIX)
-    return _PREFIX + name.removeprefix(_OLD_PREFIX)

@@ -107,7 +107,8 @@ def _first(tree: Tree, version: str, vendor: str) -> Iterator[tuple[str, Passed]
     sizes = tree.place("rollout.tensor_model_parallel_size", "rollout.data_parallel_size")
     yield "tp_size", Passed(tree.ranks, sizes)
     yield "nnodes", Passed(tree.ranks // tree.gpus_of_node or 1, tree.place("rollout.n_gpus_per_node"))
-    yield "attention_backend", Passed(_attention_backend(version, vendor), OF_ITS_OWN)
+    backend = "aiter" if vendor == "amd" else "flashinfer" if at_least(version, "0.5.12") else "fa3"
+    yield "attention_backend", Passed(backend, OF_ITS_OWN)
     override = {"quantization_config": _FP8} if tree.rollout("quantization") == "fp8" else {}
     yield "json_model_override_args", Passed(json.dumps(override), tree.place("rollout.quantization"))
 
@@ -139,13 +140,6 @@ def _last(tree: Tree, knows: Collection[str]) -> Iterator[tuple[str, Passed]]:
             yield final(key.removeprefix("mtp."), tree.rollout(key), f"rollout.{key}")
         for name in ("enable_weights_cpu_backup", "enable_draft_weights_cpu_backup"):
             yield final(name, True, "rollout.mtp.enable_rollout")
-
-
-def _attention_backend(version: str, vendor: str) -> str:
-    """Returns verl's choice, which it does not leave to SGLang."""
-    if vendor == "amd":
-        return "aiter"
-    return "flashinfer" if at_least(version, "0.5.12") else "fa3"
 
 
 _SIZES = ("tensor_model_parallel_size", "data_parallel_size", "expert_parallel_size", "pipeline_model_parallel_size")

@@ -134,7 +134,9 @@ def plan_rollout(
     except ConfigError as failure:
         raise ConfigError(*by_verl, *failure.findings) from None
     found = [*by_verl, *unread(tree, settings), *overwritten(settings, own), *unlike(tree, plan)]
-    plan = _with(plan, found)
+    silent = [finding for finding in found if finding.id in plan.nodes.ignore]
+    kept = [finding for finding in found if finding not in silent]
+    plan = replace(plan, findings=(*plan.findings, *kept), ignored=(*plan.ignored, *silent))
     return Rollout(plan, _leaving(settings), own, at, settings)
 
 
@@ -184,14 +186,6 @@ def _leaving(settings: Mapping[str, Setting]) -> JsonDict:
     kept = {name: word.value for name, word in settings.items() if name not in OWN_KEYS}
     extra = settings["extra"].value if "extra" in settings else None
     return {**kept, **(extra if isinstance(extra, Mapping) else {})}
-
-
-def _with(plan: Plan, found: Sequence[Finding]) -> Plan:
-    """Adds the findings about verl to the plan, except those that ``ignore`` names."""
-    ignore = plan.nodes.ignore
-    silent = tuple(finding for finding in found if finding.id in ignore)
-    kept = tuple(finding for finding in found if finding.id not in ignore)
-    return replace(plan, findings=(*plan.findings, *kept), ignored=(*plan.ignored, *silent))
 
 
 NODE = "rollout.engine_kwargs.sglang"

@@ -267,8 +267,18 @@ class Composer:
         """Composes the primary config with ``requests`` on top.
 
         Raises ConfigError with every finding at once: unknown keys and options, wrong types, invalid YAML."""
+        from sglang_hydra.compose.plain_merge import NotPlain
+
         with self._lock, self._reading(requests):
-            return self._compose(requests)
+            repository, chosen, leaves = self._split(requests)
+            try:
+                return self._merged_plainly(repository, chosen, leaves)
+            except NotPlain:
+                from sglang_hydra.compose.by_omegaconf import apply_overrides, pair_of
+
+                base = self._base(repository, chosen)
+                apply_overrides(base, leaves)
+                return self._finalized(base, lambda gpu, model: pair_of(repository, base, gpu, model), leaves)
 
     @contextlib.contextmanager
     def _reading(self, requests: Sequence[Request]) -> Iterator[None]:
@@ -284,15 +294,6 @@ class Composer:
             what = ", ".join(places) or "the command line"
             why = str(failure).partition("\n")[0]  # OmegaConf writes its own lines behind the message
             raise ConfigError.of("CLI009", f"{what} cannot be composed: {why}") from failure
-
-    def _compose(self, requests: Sequence[Request]) -> Composition:
-        from sglang_hydra.compose.plain_merge import NotPlain
-
-        repository, chosen, leaves = self._split(requests)
-        try:
-            return self._merged_plainly(repository, chosen, leaves)
-        except NotPlain:
-            return self._merged_by_omegaconf(repository, chosen, leaves)
 
     def _split(self, requests: Sequence[Request]) -> tuple[Repository, list[Wanted], list[Wanted]]:
         """Returns the repository, the requests that choose options, and those that set values."""
@@ -313,18 +314,7 @@ class Composer:
         from sglang_hydra.compose.by_plain_values import PlainBases
 
         key = id(repository)
-        if key not in self._plain:
-            self._plain[key] = PlainBases(repository)
-        return self._plain[key]
-
-    def _merged_by_omegaconf(
-        self, repository: Repository, chosen: Sequence[Wanted], leaves: Sequence[Wanted]
-    ) -> Composition:
-        from sglang_hydra.compose.by_omegaconf import apply_overrides, pair_of
-
-        base = self._base(repository, chosen)
-        apply_overrides(base, leaves)
-        return self._finalized(base, lambda gpu, model: pair_of(repository, base, gpu, model), leaves)
+        return self._plain.get(key) or self._plain.setdefault(key, PlainBases(repository))
 
     def _finalized(self, base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]) -> Composition:
         self._group_keys = _own_groups(base)
@@ -354,16 +344,13 @@ class Composer:
             )
         if findings:
             raise ConfigError(*findings)
-        self._keep_words(requests, wanted, release)
-        return wanted
-
-    def _keep_words(self, requests: Sequence[Request], wanted: Sequence[Wanted], release: str | None) -> None:
-        """Caches the meaning of each word. A word with several meanings, or none, is read again."""
         if len(self._words) > _MOST_WORDS:
             self._words.clear()
+        # A word with several meanings, or none, is read again.
         for request, item in zip(requests, wanted, strict=True) if len(requests) == len(wanted) else ():
             if item.request is request and request.key is None:
                 self._words[request.text, request.place, request.layer, release] = item
+        return wanted
 
     def _is_own_key(self, key: str) -> bool:
         """Returns whether the app's config has this key beside our tree; only possible if ours is under a node."""

@@ -173,7 +173,13 @@ def bundle(
     here."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise MachineError.of("REL009", f"{folder} is there and not empty", hint="release bundle ANOTHER_FOLDER")
-    sources = {name: _config_folder(name) for name in models}
+    sources: dict[str, Path] = {}
+    for name in models:
+        cached = cached_folder(name) if "/" in name else None
+        if cached is None or not (Path(cached) / "config.json").is_file():
+            message = f"the config of {name} is not in the cache of Hugging Face here"
+            raise MachineError.of("REL009", message, hint=f"hf download {name} config.json")
+        sources[name] = Path(cached)
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     packages = folder / PACKAGES
     packages.mkdir()
@@ -187,14 +193,6 @@ def bundle(
         _copy_config(source, folder / _HUB / f"models--{name.replace('/', '--')}")
     (folder / "env.sh").write_text(_ENV, encoding="utf-8")
     return wheels.bytes_of(folder)
-
-
-def _config_folder(model: str) -> Path:
-    found = cached_folder(model) if "/" in model else None
-    if found is None or not (Path(found) / "config.json").is_file():
-        message = f"the config of {model} is not in the cache of Hugging Face here"
-        raise MachineError.of("REL009", message, hint=f"hf download {model} config.json")
-    return Path(found)
 
 
 def _copy_config(source: Path, target: Path) -> None:

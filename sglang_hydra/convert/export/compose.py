@@ -26,16 +26,19 @@ _HEALTH_S = 30
 
 def export(job: Job) -> Artifact:
     docker.require_container_vendor(job)
-    more = [
-        "",
-        *docker.listening_lines(job, docker.published_port(job)),
-        *docker.driver_lines(job.image),
-        *_each_node(job),
-    ]
+    findings, start = [*job.container_findings()], ["Start it with: docker compose -f THIS_FILE up"]
+    if job.nodes > 1:
+        up = f"{' HEAD_ADDRESS=ADDRESS' if job.needs_head else ''} docker compose -f THIS_FILE up"
+        start = ["Compose knows one host. Start it on each node; the server answers on node 0."]
+        start += [f"  on node {rank}: NODE_RANK={rank}{up}" for rank in range(job.nodes)]
+        message = f"compose knows one host: start this file on each of the {job.nodes} nodes, with its NODE_RANK"
+        hint = "export k8s or slurm start all of them"
+        findings.append(Finding("warning", "EXP011", message, ("nnodes",), hint))
+    more = ["", *docker.listening_lines(job, docker.published_port(job)), *docker.driver_lines(job.image), *start]
     more += KEY_WHY if job.has_key else ()
     document = {"name": job.name, "services": {"sglang": service(job)}}
     text = commented(job.header("compose", *more)) + yaml_text([document])
-    return Artifact(text, (*job.container_findings(), *_one_host(job)))
+    return Artifact(text, tuple(findings))
 
 
 def service(
@@ -137,19 +140,3 @@ def _devices(job: Job, gpu_ids: Sequence[int] | None) -> Mapping[str, object]:
     if capabilities:
         more = {"cap_add": capabilities, **more}
     return more
-
-
-def _each_node(job: Job) -> list[str]:
-    if job.nodes == 1:
-        return ["Start it with: docker compose -f THIS_FILE up"]
-    given = " HEAD_ADDRESS=ADDRESS" if job.needs_head else ""
-    rows = [f"  on node {rank}: NODE_RANK={rank}{given} docker compose -f THIS_FILE up" for rank in range(job.nodes)]
-    return ["Compose knows one host. Start it on each node; the server answers on node 0.", *rows]
-
-
-def _one_host(job: Job) -> list[Finding]:
-    if job.nodes == 1:
-        return []
-    message = f"compose knows one host: start this file on each of the {job.nodes} nodes, with its NODE_RANK"
-    hint = "export k8s or slurm start all of them"
-    return [Finding("warning", "EXP011", message, ("nnodes",), hint)]

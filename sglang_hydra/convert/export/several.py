@@ -97,7 +97,11 @@ def _compose(topology: Topology, overrides: Sequence[str]) -> Artifact:
     job = members[0].job
     services: dict[str, object] = {}
     for member in members:
-        services[member.name] = _service_on_nodes(member) if several else _service(member)
+        own = _service_on_nodes(member) if several else compose.service(member.job, member.server.gpus, published=False)
+        if not several and member.server.gpus and member.job.plan.gpu.vendor == "amd":
+            # All servers get the devices; the runtime shows each one its own.
+            own["environment"]["HIP_VISIBLE_DEVICES"] = ",".join(map(str, member.server.gpus))
+        services[member.name] = own
     words = [located(word) for word in _router_words(topology, members, host)]
     services["router"] = _router_service(topology, [compose.in_command(job, word) for word in words], own_network)
     document = {"name": members[0].job.name, "services": services}
@@ -106,15 +110,7 @@ def _compose(topology: Topology, overrides: Sequence[str]) -> Artifact:
     return Artifact(commented(lines) + yaml_text([document]), tuple(job.container_findings(alone=False)))
 
 
-def _service(member: Member) -> JsonDict:
-    service = compose.service(member.job, member.server.gpus, published=False)
-    if member.server.gpus and member.job.plan.gpu.vendor == "amd":
-        # All servers get the devices; the runtime shows each one its own.
-        service["environment"]["HIP_VISIBLE_DEVICES"] = ",".join(map(str, member.server.gpus))
-    return service
-
-
-def _service_on_nodes(member: Member) -> dict[str, object]:
+def _service_on_nodes(member: Member) -> JsonDict:
     """Returns the service of one server, or of a rank. Its profiles name the nodes that start it."""
     meeting = Variable(f"{NODE}{member.server.nodes[0]}", f":{member.server.head_port}")
     flags = member.job.flags(contained=True, meeting=meeting)

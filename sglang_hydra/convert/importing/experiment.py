@@ -59,20 +59,14 @@ def override(key: str, value: object) -> str:
     plain = _plain(value)
     if is_reference(plain):
         return f"{key}={plain}"
-    if isinstance(plain, str) and (_is_bare(plain) or (_takes_text(key) and _SAFE.fullmatch(plain))):
+    field = EVERY.get(key)  # of a text, 0.0.0.0 and 1 need no quotes
+    takes_text = is_text(key.split(".")) if field is None else field.kind == "str" and not field.is_list
+    if isinstance(plain, str) and (_is_bare(plain) or (takes_text and _SAFE.fullmatch(plain))):
         return f"{key}={plain}"
     try:
         return written(key, literal(plain))
     except ValueError:
         return f"{key}={plain}"  # a mapping with keys that only a file can spell
-
-
-def _takes_text(key: str) -> bool:
-    """Returns whether every value of this key is text, so that 0.0.0.0 and 1 need no quotes."""
-    field = EVERY.get(key)
-    if field is not None:
-        return field.kind == "str" and not field.is_list
-    return is_text(key.split("."))
 
 
 def _is_bare(text: str) -> bool:

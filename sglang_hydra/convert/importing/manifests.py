@@ -82,21 +82,16 @@ def _walk(node: Json, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[L
         return
     pod = _below(node, pod)
     if "modelFormat" in node and "sglang" in str(node.get("runtime")).lower():
-        node = _of_runtime(node, pod)
+        # An InferenceService of KServe: its runtime has the image and the path of the model.
+        args = words_of(node.get("args"))
+        named = any(word.partition("=")[0] in MODEL_FLAGS for word in args)
+        node = {**node, "image": "sglang", "args": args if named else ["--model-path", pod.model or _MOUNTED, *args]}
     if "command" in node or "args" in node:
         for launch in _of_container(node, pod, place):
             yield launch, pod
     for key, value in node.items():
         if key not in ("command", "args", "env"):
             yield from _walk(value, replace(pod, worker=pod.worker or key in _WORKERS), place, seen)
-
-
-def _of_runtime(node: JsonObject, pod: _Pod) -> JsonObject:
-    """Returns the model of an InferenceService as the container that its runtime makes: the runtime has the image and
-    the path of the model (KServe, ServingRuntime)."""
-    args = words_of(node.get("args"))
-    named = any(word.partition("=")[0] in MODEL_FLAGS for word in args)
-    return {**node, "image": "sglang", "args": args if named else ["--model-path", pod.model or _MOUNTED, *args]}
 
 
 def _below(node: JsonObject, pod: _Pod) -> _Pod:

@@ -163,16 +163,14 @@ class Script:
             block.default = frame.shell.default_in([block.subject])
             self._match(block, command.words[3:], command.ended, frame)
         elif word in ("for", "select"):
-            self._begin_loop(block, command.words[1:], frame)
+            words = command.words[1:]  # NAME in ITEMS
+            block.name = words[0] if words else ""
+            # The body is read once, with an unknown item; for a caller's options not at all.
+            block.runs = len(words) > 2 and not any(map(_OF_A_CALLER.search, words))
+            if block.runs:
+                block.unknown = short(" ".join(words), 60)
+                frame.shell.variables[block.name] = opened(f"${block.name}")
         return block
-
-    def _begin_loop(self, block: _Block, words: Sequence[str], frame: _Frame) -> None:
-        """Reads ``NAME in ITEMS``: the body is read once, with an unknown item; for a caller's options not at all."""
-        block.name = words[0] if words else ""
-        block.runs = len(words) > 2 and not any(map(_OF_A_CALLER.search, words))
-        if block.runs:
-            block.unknown = short(" ".join(words), 60)
-            frame.shell.variables[block.name] = opened(f"${block.name}")
 
     def _turn(self, word: str, block: _Block, frame: _Frame) -> None:
         """Decides at ``then``, ``elif``, ``else`` and ``do`` whether the next commands run."""

@@ -185,8 +185,11 @@ def _launches(
         files = {name: content for document in documents for name, content in _config_maps(document)}
         given = {**_variables_of(documents), **given}
         found = [launch for document in documents for launch in _of_document(document, place)]
-        if not any(isinstance(document, list) for document in documents):  # of a patch
-            found = found or _of_texts(documents, lambda body: _launches(body, place, composer, False, given))
+        if not found and not any(isinstance(document, list) for document in documents):  # of a patch
+            texts = list(_texts_in(documents))  # start_command of Truss, a task's run
+            mentions = tuple(text for text in texts if "sglang" in text and len(text.split()) == 1)
+            commands = [_launches(one, place, composer, False, given) for one in texts if has_launch_command(one)]
+            found = [replace(one, mentions=(*one.mentions, *mentions)) for each in commands for one in each]
         for name, count in _accelerators(documents):
             found = [replace(launch, mentions=(*launch.mentions, name), gpu_count=count) for launch in found]
         found = [replace(launch, files={**files, **launch.files}) for launch in found] if files else found
@@ -194,15 +197,6 @@ def _launches(
         return found
     script = Script(place, lambda body, where: _launches(body, where, composer, True), home=os.path.expanduser("~"))
     return script.launches(on_one_line(text), given)
-
-
-def _of_texts(documents: Sequence[object], read: Callable[[str], list[Launch]]) -> list[Launch]:
-    """Returns the servers of commands that a document contains as text, at any depth (``start_command`` of Truss, a
-    task's ``run``)."""
-    texts = list(_texts_in(documents))
-    mentions = tuple(text for text in texts if "sglang" in text and len(text.split()) == 1)
-    found = [launch for text in texts if has_launch_command(text) for launch in read(text)]
-    return [replace(launch, mentions=(*launch.mentions, *mentions)) for launch in found]
 
 
 def _texts_in(node: object) -> Iterator[str]:

@@ -116,10 +116,7 @@ def _sealed(tree: DictConfig) -> dict[tuple[str, ...], str]:
     raw = unresolved(tree)
     found: dict[tuple[str, ...], str] = {}
     for path in ((), ("gpu", "args"), ("model", "args"), _ENVIRONMENT):
-        node: object = raw
-        for name in path:
-            node = node.get(name) if isinstance(node, dict) else None
-        for name, text in node.items() if isinstance(node, dict) else ():
+        for name, text in _inside(raw, path).items():
             secret = is_secret(name, text) if path == _ENVIRONMENT else name in SECRET_FIELDS
             if secret and isinstance(text, str) and (is_reference(text) or "${" not in text) and text != MISSING:
                 at = (*path, name)
@@ -173,7 +170,10 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
         found = [problem for path, part in values.items() if (problem := _problem(path, part, item.override))]
         if base.mount:
             above = ".".join(base.mount)
-            found = [one.said([_below_node(above, remedy) for remedy in one.remedies]) for one in found]
+            found = [
+                one.said([Remedy.meant(f"{above}.{each.renames}") if each.renames else each for each in one.remedies])
+                for one in found
+            ]
         if value is None and keys == base.mount[: len(keys)]:
             message = f"{item.request.text}: the server's keys are below this node"
             found = [
@@ -203,13 +203,14 @@ def _below(keys: tuple[str, ...], value: object, mount: tuple[str, ...]) -> dict
     """Returns the values for our keys in a mapping for our node or one above (``serving={sglang: {tp_size: 2}}``)."""
     if mount[: len(keys)] != keys:
         return {}
-    for name in mount[len(keys) :]:
-        value = value.get(name) if isinstance(value, dict) else None
-    return {(str(name),): part for name, part in value.items()} if isinstance(value, dict) else {}
+    return {(str(name),): part for name, part in _inside(value, mount[len(keys) :]).items()}
 
 
-def _below_node(node: str, remedy: Remedy) -> Remedy:
-    return Remedy.meant(f"{node}.{remedy.renames}") if remedy.renames else remedy
+def _inside(content: object, path: Sequence[str]) -> JsonObject:
+    """Returns the mapping at a path; an empty one where there is none."""
+    for name in path:
+        content = content.get(name) if isinstance(content, Mapping) else None
+    return content if isinstance(content, Mapping) else {}
 
 
 def _problem(path: tuple[str, ...], value: object, override: Override) -> Finding | None:
@@ -242,10 +243,7 @@ def origins_below(
             if package[: len(mount)] == mount and len(package) > len(mount):
                 found[package[len(mount)]] = Origin(_layer_of(default), None, file=file or None)
             elif package == mount[: len(package)] and not is_schema(loaded.config):
-                for name in below:
-                    inner = content.get(name)
-                    content = inner if isinstance(inner, dict) else {}
-                for name, value in content.items():
+                for name, value in _inside(content, below).items():
                     found[name] = Origin(_layer_of(default), value, file=file or None, keys=(*below, name))
     for item in leaves:
         keys, value = tuple(item.override.key_or_group.split(".")), item.override.value()
@@ -319,10 +317,7 @@ def record(
         layers.add_preset(package[-1], content, file)
     elif package == mount[: len(package)]:
         below = mount[len(package) :]
-        for name in below:
-            inner = content.get(name)
-            content = inner if isinstance(inner, dict) else {}
-        layers.add_file(_layer_of(default), content, file, below, str(default.config_path))
+        layers.add_file(_layer_of(default), _inside(content, below), file, below, str(default.config_path))
     elif package[: len(mount)] == mount:
         layers.add_option(package[len(mount) :], content, file, str(default.config_path))
 
@@ -459,9 +454,4 @@ def _parts(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[C
 def _part_at(part: Content, path: tuple[str, ...]) -> Mapping[str, object]:
     """Returns the part of a config for the node at ``path``."""
     package = tuple(filter(None, str(part.package or "").split(".")))
-    if package != path[: len(package)]:
-        return {}
-    content: object = part.tree
-    for name in path[len(package) :]:
-        content = content.get(name) if isinstance(content, dict) else None
-    return content if isinstance(content, dict) else {}
+    return _inside(part.tree, path[len(package) :]) if package == path[: len(package)] else {}

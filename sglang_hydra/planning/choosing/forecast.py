@@ -107,24 +107,15 @@ def _sized_values(plan: PlanFields) -> Mapping[str, object]:
     return {**plan.values, "kv_cache_dtype": None} if "kv_cache_dtype" in plan.unknown else plan.values
 
 
-class _Stated(NamedTuple):
-    """The load of ``bench`` and ``fit.users``: mean tokens in and out; the requested number of concurrent requests, and
-    the number that the KV cache holds (None: unknown); the cached share of a prompt (None: unknown)."""
-
-    inputs: float
-    outputs: float
-    asked: int | None
-    held: int | None
-    cached: float | None
-
-
-def _stated(plan: PlanFields) -> _Stated:
+def _stated(plan: PlanFields) -> tuple[float, float, int | None, int | None, float | None]:
+    """Returns the load of ``bench`` and ``fit.users``: mean tokens in and out; the requested number of concurrent
+    requests, and the number that the KV cache holds (None: unknown); the cached share of a prompt (None: unknown)."""
     bench, users = plan.nodes.bench, plan.nodes.fit.users
     inputs, outputs = (length * (1 + float(bench.range_ratio)) / 2 for length in (bench.input_len, bench.output_len))
     asked = bench.concurrency if isinstance(bench.concurrency, int) else users
     held = plan.fit.concurrent_requests(int(inputs + outputs / 2)) if plan.fit is not None else None
     is_cold = _is_cold(plan.nodes.plain["bench"]) or plan.values.get("disable_radix_cache")
-    return _Stated(inputs, outputs, asked, held, 0.0 if is_cold else None)
+    return inputs, outputs, asked, held, 0.0 if is_cold else None
 
 
 def _is_cold(workload: Mapping[str, object]) -> bool:
@@ -134,24 +125,24 @@ def _is_cold(workload: Mapping[str, object]) -> bool:
 def load_of_plan(plan: PlanFields) -> Load | None:
     """Returns the running load: the requested number of requests, limited by the KV cache, as others queue. None where
     neither is known."""
-    stated = _stated(plan)
-    known = [number for number in (stated.asked, stated.held) if number]
-    return Load(stated.inputs, stated.outputs, min(known), stated.cached) if known else None
+    inputs, outputs, asked, held, cached = _stated(plan)
+    known = [number for number in (asked, held) if number]
+    return Load(inputs, outputs, min(known), cached) if known else None
 
 
 def demand_of_plan(plan: PlanFields) -> Demand | None:
     """Returns the open requests: the requested number, else the number that the KV cache holds. None where neither is
     known."""
-    stated = _stated(plan)
-    concurrency = stated.asked or stated.held
+    inputs, outputs, asked, held, cached = _stated(plan)
+    concurrency = asked or held
     if not concurrency:
         return None
     prompts = plan.nodes.bench.num_prompts
     return Demand(
-        stated.inputs,
-        stated.outputs,
+        inputs,
+        outputs,
         concurrency,
-        stated.cached,
+        cached,
         spread=_spread(plan.nodes.bench.range_ratio),
         accepted=plan.nodes.forecast.accept_length,
         **({"rounds": prompts / concurrency} if prompts else {}),

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from typing import TypedDict
 
 from sglang_hydra.arguments.every import EVERY
@@ -77,22 +78,22 @@ class _Help(TypedDict, total=False):
 
 def no_override(text: str, known: Known) -> Refused:
     """Returns the error for a word that is no ``key=value``."""
+    no_pair = partial(Refused, "CLI004", f"{short(text)!r} is no key=value")
     if text.startswith("-") and text[1:2] != " ":
         return _dashed(text, known)
     if text in VERBS:
         hint = f"{program()} {text} key=value ..."
         return Refused("CLI004", f"{text!r} is a verb, and the verb comes first", hint=hint)
     if text.endswith(SUFFIXES):
-        return Refused("CLI004", f"{short(text)!r} is no key=value", hint=_as_a_file(text))
+        return no_pair(hint=_as_a_file(text))
     if _FILE.fullmatch(text) and "=" not in text and not os.path.exists(text):
-        message = f"{short(text)!r} is no key=value, and there is no such file"
-        return Refused("CLI004", message, hint=f"{program()} check FILE, with the path of a file that is here")
+        hint = f"{program()} check FILE, with the path of a file that is here"
+        return Refused("CLI004", f"{short(text)!r} is no key=value, and there is no such file", hint=hint)
     if (path := path_meant(text)) and "=" not in text:
         return Refused("CLI004", f"{short(text)!r} is a path of Windows", fix=short(shlex.quote(path)))
     if text.endswith("/") and "=" not in text and not os.path.isdir(text):
-        return Refused(
-            "CLI004", f"{short(text)!r} is no key=value, and there is no such folder", hint="a folder that is here"
-        )
+        message = f"{short(text)!r} is no key=value, and there is no such folder"
+        return Refused("CLI004", message, hint="a folder that is here")
     if text.startswith(("/", "./", "../", "~/")) and "=" not in text:
         message = f"{short(text)!r} is no key=value, and no YAML or JSON file"
         return Refused("CLI004", message, hint=f"a model's folder is model={short(text)}")
@@ -101,29 +102,27 @@ def no_override(text: str, known: Known) -> Refused:
             return Refused("CLI004", f"{text!r} is no key=value", group, fix=f"{group}={near}")
     counted = re.fullmatch(r"\d+[x*]?[a-zA-Z][\w-]*|[a-zA-Z][\w-]*\d[\w-]*(?:[x*:]\d+)?", text)
     if counted and len(named := gpus_meant(text, known.options("gpu"))) == 1:
-        return Refused("CLI004", f"{short(text)!r} is no key=value", "gpu", fix=named[0])
+        return no_pair("gpu", fix=named[0])
     named = [f"model={one}" for one in known.options("model") if text.lower() in one.split("_")]
     if named and not is_digits(text):
-        return Refused("CLI004", f"{short(text)!r} is no key=value", hint=(f"such as {', '.join(named[:_MOST_NEAR])}"))
+        return no_pair(hint=f"such as {', '.join(named[:_MOST_NEAR])}")
     if takers := taking(text):
         sure = takers[0] if len(takers) == 1 else None
-        return Refused("CLI004", f"{short(text)!r} is no key=value", fix=sure, hint=None if sure else takers)
+        return no_pair(fix=sure, hint=None if sure else takers)
     if (same := text.lower().replace("-", "_")) in EVERY or text in NODES:
         return Refused("CLI004", f"{text!r} has no value", same, **_without_value(same, known))
     if (meant := key_meant(same)) and EVERY.get(meant.lstrip("!")) is not None and EVERY[meant.lstrip("!")].is_flag:
         return Refused("CLI004", f"{text!r} has no value", meant.lstrip("!"), fix=setting_of(meant, "true", {}))
     if not text.strip("\\ \t\n"):
-        message = (
-            f"{text!r} became a word of its own: \\ must be the last character of its line, with no space after it"
-        )
-        return Refused("CLI004", message, hint="the same without it", fix="")
+        where = "\\ must be the last character of its line, with no space after it"
+        return Refused("CLI004", f"{text!r} became a word of its own: {where}", hint="the same without it", fix="")
     if not text.strip("&;|<>") or text.startswith("#") or text.lower() in FILLERS:
         return Refused("CLI004", f"{short(text)!r} sets nothing", hint="the same without it", fix="")
     if "/" in text and re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         group, _, option = text.partition("/")
         if (near := nearest(option, known.options(group))) is not None:
-            return Refused("CLI004", f"{short(text)!r} is no key=value", group, fix=f"{group}={near}")
-        return Refused("CLI004", f"{short(text)!r} is no key=value", "model", fix=f"model={short(text)}")
+            return no_pair(group, fix=f"{group}={near}")
+        return no_pair("model", fix=f"model={short(text)}")
     return _by_its_signs(text)
 
 
@@ -295,12 +294,8 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
     """Returns the error for an unknown key. ``+key=1`` is one too: Hydra would add a key that nothing reads."""
     name = key.partition(".")[0]
     if name in ADDED_GROUPS:
-        return Refused(
-            "CLI006",
-            f"there is no config group {name}",
-            name,
-            hint=f"put {name}/NAME.yaml into a folder of yours and type --config-dir FOLDER {name}=NAME",
-        )
+        file = f"put {name}/NAME.yaml into a folder of yours and type --config-dir FOLDER {name}=NAME"
+        return Refused("CLI006", f"there is no config group {name}", name, hint=file)
     if key in ("prefill", "decode") and is_digits(value or "") and known and known.typed.get("topology") == "pd":
         message = f"{key} is a group of servers of topology=pd"
         return Refused("CLI001", message, key, fix=f"topology.{key}.replicas={value}")
@@ -323,12 +318,8 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
     if theirs is not None and theirs.argument is None:
         return Refused("CLI001", message, short(key), hint=f"{short(name)} is vLLM's: {theirs.why}")
     named = name.lower().removeprefix("enable_").removeprefix("use_")
-    if (
-        value
-        and switch_meant(value) == "true"
-        and (near is None or not may_be(near, value))
-        and (takers := taking(named))
-    ):
+    is_on = value and switch_meant(value) == "true" and (near is None or not may_be(near, value))
+    if is_on and (takers := taking(named)):
         return Refused("CLI001", message, short(key), hint=takers)
     if value and (methods := methods_of_bits(named)):
         of_bits = f"methods of {named}: {', '.join(methods)}, each for checkpoints of its own: quantization=METHOD"
@@ -378,9 +369,8 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     message = f"{group}={short(value)} does not exist"
     meant = gpus_meant(value, options) if group == "gpu" else []
     if elsewhere := _ELSEWHERE.get((group, value.lower())):
-        return Refused(
-            "CLI006", message, group, hint=(f"{program()} {elsewhere}", f"{group} can be: {', '.join(options)}")
-        )
+        hint = f"{program()} {elsewhere}", f"{group} can be: {', '.join(options)}"
+        return Refused("CLI006", message, group, hint=hint)
     if group == "engine" and (version := re.fullmatch(r"sglang[-=:@]*v?(\d+(?:\.\w+)+)", value)):
         meant = [f"engine.version={version[1]}"]
     if group == "model" and (path := path_meant(value)):

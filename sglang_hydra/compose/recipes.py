@@ -98,17 +98,11 @@ def recipe_findings(id: str | None) -> list[Finding]:
     recipe = recipes().get(id) if id is not None else None
     if recipe is None:
         return []
-    findings = [
-        Finding(
-            "error",
-            "RCP001",
-            f"recipe={recipe.id} was written for SGLang {recipe.version} and uses {name}={typed(recipe.args[name])}, "
-            "which no release has",
-            (GROUP,),
-            f"another recipe: {program()} recipes",
-        )
-        for name in recipe.unknown_args
-    ]
+    findings = []
+    for name in recipe.unknown_args:
+        uses = f"uses {name}={typed(recipe.args[name])}, which no release has"
+        message = f"recipe={recipe.id} was written for SGLang {recipe.version} and {uses}"
+        findings.append(Finding("error", "RCP001", message, (GROUP,), f"another recipe: {program()} recipes"))
     findings += [
         Finding("info", "RCP003", f"recipe={recipe.id} leaves {name} to its script: {recipe.args[name]}", (name,))
         for name in recipe.left_open

@@ -51,13 +51,18 @@ def plan_topology(
         floor = Floor([port, *([] if node.prometheus_port is None else [node.prometheus_port])], is_free)
         nodes, count = nodes_of_servers(common, roles, kinds)
         places = _places(floor, roles, kinds, port, nodes)
-        servers = tuple(
-            _server(role, index, place, kinds, planned, common, count > 1)
-            for role in roles
-            for index, place in enumerate(places[role.name])
-        )
+        topology, several, servers = f"topology={common.nodes.topology.name}", count > 1, []
+        for role in roles:
+            theirs = _values_of_other_role(role, kinds)
+            sizes = [Request.typed(name, value, f"{topology}, {role.name}", LAYER) for name, value in theirs]
+            for index, place in enumerate(places[role.name]):
+                own = _placed(role, place, kinds[role.name], common, several)
+                alone = [Request.typed(key, value, f"{topology}, {role.name} {index}", LAYER) for key, value in own]
+                plan = planned(*role.requests, *sizes, *alone)
+                address = f"{NODE}{place.nodes[0]}" if several else None
+                servers.append(Server(role.name, index, plan, place.gpus, place.nodes, place.head, address))
     metrics = floor.port(PROMETHEUS_PORT) if node.prometheus_port is None else node.prometheus_port
-    return _with_router(common, servers, count, host, port, metrics)
+    return _with_router(common, tuple(servers), count, host, port, metrics)
 
 
 def _with_router(common: Plan, servers: tuple[Server, ...], nodes: int, host: str, port: int, metrics: int) -> Topology:
@@ -114,34 +119,8 @@ def _places(
     return places
 
 
-def _server(
-    role: Role,
-    index: int,
-    place: Place,
-    kinds: Mapping[str, Plan],
-    planned: Callable[..., Plan],
-    common: Plan,
-    several_nodes: bool,
-) -> Server:
-    topology = f"topology={common.nodes.topology.name}"
-    alone = [
-        Request.typed(name, value, f"{topology}, {role.name} {index}", LAYER)
-        for name, value in _placed(role, place, kinds, common, several_nodes)
-    ]
-    settings = [
-        Request.typed(name, value, f"{topology}, {role.name}", LAYER)
-        for name, value in _values_of_other_role(role, kinds)
-    ]
-    plan = planned(*role.requests, *settings, *alone)
-    address = f"{NODE}{place.nodes[0]}" if several_nodes else None
-    return Server(role.name, index, plan, place.gpus, place.nodes, place.head, address)
-
-
-def _placed(
-    role: Role, place: Place, kinds: Mapping[str, Plan], common: Plan, several_nodes: bool
-) -> Iterator[tuple[str, object]]:
+def _placed(role: Role, place: Place, own: Plan, common: Plan, several_nodes: bool) -> Iterator[tuple[str, object]]:
     """Yields the arguments that the topology itself sets for one server, where they differ from its own."""
-    own = kinds[role.name]
     host = common.nodes.topology.worker_host
     if several_nodes and host in LOOPBACK:
         host = "0.0.0.0"  # the router and the other role are on other machines

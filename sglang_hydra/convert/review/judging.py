@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -51,13 +51,24 @@ def review(
     after = _verdicts(config_dirs, config_name, requests, variables)
     if base is None:
         return [Review(name, "new", None, verdict) for name, verdict in after]
-    before = {
-        os.path.abspath(base.here / name): verdict
-        for name, verdict in _verdicts_of_base(requests, config_dirs, config_name, base, variables)
-    }
-    found = [_reviewed(name, before.pop(base.counterpart(name), None), here, base) for name, here in after]
+    named = [
+        request._replace(text=base.counterpart(request.text)) if is_document(request.text) else request
+        for request in requests
+    ]
+    there = [request for request in named if not is_document(request.text) or Path(file_of(request.text)).exists()]
+    folders = [folder for folder in map(base.counterpart, config_dirs) if Path(folder).is_dir()]
+    before: dict[str, Checked] = {}
+    if len(there) == len(named) or any(is_document(item.text) for item in there):  # else the base lacks every file
+        with working_in(base.here):
+            try:
+                found = _verdicts(folders, config_name, there, variables)
+            except ConfigError as failure:
+                found = [("overrides", Checked(None, failure.findings))]
+            # A folder without files is no launch file of the base.
+            before = {os.path.abspath(base.here / name): verdict for name, verdict in found if not os.path.isdir(name)}
+    reviews = [_reviewed(name, before.pop(base.counterpart(name), None), here, base) for name, here in after]
     removed = [Review(base.without_place(file), "removed", there, None) for file, there in before.items()]
-    return [*found, *removed]
+    return [*reviews, *removed]
 
 
 def _verdicts(
@@ -77,32 +88,6 @@ def _reviewed(name: str, there: Checked | None, here: Checked, base: Tree) -> Re
     moved = tuple(replace(item, why=(bare(item.why[0]), bare(item.why[1]))) for item in found)
     judged_alike = (there.ok, there.launchable, there.error_ids) == (here.ok, here.launchable, here.error_ids)
     return Review(name, "changed" if moved or not judged_alike else "same", there, here, moved)
-
-
-def _verdicts_of_base(
-    requests: Sequence[Request],
-    config_dirs: Sequence[str],
-    config_name: str | None,
-    base: Tree,
-    variables: Mapping[str, str],
-) -> Iterator[tuple[str, Checked]]:
-    """Judges the counterparts in the base. Skips files that the base lacks."""
-    named = [
-        request._replace(text=base.counterpart(request.text)) if is_document(request.text) else request
-        for request in requests
-    ]
-    there = [request for request in named if not is_document(request.text) or Path(file_of(request.text)).exists()]
-    if any(is_document(request.text) for request in named) and not any(is_document(item.text) for item in there):
-        return
-    folders = [folder for folder in map(base.counterpart, config_dirs) if Path(folder).is_dir()]
-    with working_in(base.here):
-        try:
-            found = _verdicts(folders, config_name, there, variables)
-        except ConfigError as failure:
-            found = [("overrides", Checked(None, failure.findings))]
-        # A folder without files is no launch file of the base.
-        found = [(name, verdict) for name, verdict in found if not os.path.isdir(name)]
-    yield from found
 
 
 _MOST_BYTES = 8 << 20

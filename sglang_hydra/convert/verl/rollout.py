@@ -211,7 +211,11 @@ def settings_in(tree: Tree) -> dict[str, Setting]:
     node = OmegaConf.select(tree.config, mount, throw_on_missing=False)
     if node is None:
         return {}
-    origins = origins_in_app(tuple(mount.split(".")))
+    origins: Mapping[str, Origin] = {}
+    if HydraConfig.initialized():
+        # A choice of a group option (gpu@NODE.gpu: h200) counts as one entry for the group's key.
+        running, keys = HydraConfig.get(), tuple(mount.split("."))
+        origins = composer_of_app(running).origins_below(keys, numbered(typed_words(running)))
     kind = OmegaConf.get_type(node)
     if isinstance(kind, type) and "tp_size" in getattr(kind, "__dataclass_fields__", ()):
         return dict(_of_whole(tree, mount, origins))
@@ -236,17 +240,6 @@ def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator
     for name, origin in origins.items():
         if name in FIELDS or name in OWN_KEYS:
             yield name, Setting(tree.get(f"{NODE}.{name}"), origin.layer, origin.place)
-
-
-def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
-    """Returns who last set each key directly below ``mount``, a file and line or an override, in a running Hydra app.
-
-    A choice of a group option (``gpu@NODE.gpu: h200``) counts as one entry for the group's key. Empty outside an app.
-    """
-    if not HydraConfig.initialized():
-        return {}
-    running = HydraConfig.get()
-    return composer_of_app(running).origins_below(mount, numbered(typed_words(running)))
 
 
 def typed_requests(

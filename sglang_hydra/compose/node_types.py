@@ -10,13 +10,13 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.schema import Root
 from sglang_hydra.text.findings import Finding, Remedy
-from sglang_hydra.text.json_types import by_identity
 from sglang_hydra.text.words import nearest, program, some_of
 
 _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
@@ -133,8 +133,12 @@ def _fits(kind: Any, value: Any) -> bool:
     return isinstance(value, accepted) and not (isinstance(value, str) and "\0" in value)
 
 
-@by_identity
 def types_of(schema: Any) -> Mapping[str, Any]:
+    return _types_of(schema)
+
+
+@lru_cache(maxsize=64)
+def _types_of(schema: Any) -> Mapping[str, Any]:
     return MappingProxyType({item.name: item.type for item in fields(schema)})
 
 

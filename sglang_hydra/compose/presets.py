@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -66,7 +66,7 @@ class PlainPresets:
     """The presets of one repository that can be read without Hydra. Keeps what it has read."""
 
     def __init__(self, repository: Repository) -> None:
-        self.defaults = {name: value for name, value in asdict(Root()).items() if name in NODES}
+        self.defaults = {item.name: _default_of(item) for item in fields(Root) if item.name in NODES}
         self._repository = repository
         self._contents: dict[str, Content | None] = {}
         self._chains: dict[str, tuple[str, ...] | None] = {}
@@ -132,6 +132,11 @@ class PlainPresets:
                 return None
             chain += part
         return tuple(chain)
+
+
+def _default_of(item: Any) -> Any:
+    value = item.default_factory() if callable(item.default_factory) else item.default
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _arguments(parts: Sequence[Content]) -> JsonDict:

@@ -83,11 +83,8 @@ def native_reader(
                     kept["model_path"] = f"${{{variable}}}"  # only the flags are judged
             version = {} if server.version is None else {_RELEASE: server.version}
             # Secret variables are set where the server runs.
-            nodes = {
-                key: value
-                for key, value in server.nodes.items()
-                if not (key.startswith("engine.env.") and is_reference(value))
-            }
+            handed = {key for key, item in server.nodes.items() if key.startswith("engine.env.") and is_reference(item)}
+            nodes = {key: value for key, value in server.nodes.items() if key not in handed}
             settings = {"engine": "sglang", **version, **server.choices, **kept, **nodes}
             has_open_model = "model_path" in kept.keys() - server.overrides.keys()
             is_own = server.image_version is None and release is None and _OWN_BUILD.search(content)

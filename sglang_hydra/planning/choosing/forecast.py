@@ -10,7 +10,6 @@ from sglang_hydra.fit.forecast import Demand, Forecast, Own, forecast
 from sglang_hydra.fit.forecast_own import Point, own_of
 from sglang_hydra.fit.forecast_server import ForecastServer, server_of
 from sglang_hydra.fit.roofline import Limit, Load, Roofline, roofline_from
-from sglang_hydra.fit.roofline_terms import roofline_of
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.json_types import JsonDict, JsonObject
@@ -32,6 +31,8 @@ class Known(NamedTuple):
 
 def known_limit(plan: PlanFields) -> Known:
     """Returns the terms and the load of a plan's limit."""
+    from sglang_hydra.fit.roofline_terms import roofline_of
+
     load = load_of_plan(plan)
     missing = () if load is not None else ("bench.concurrency",)
     try:

@@ -43,11 +43,9 @@ def plan_once(
     composition, engine, facts, hardware = target.composition, target.engine, target.facts, target.hardware
     checked = run_plan_checks(resolution, facts)
     in_range = not any(finding.about == "out_of_range" for finding in checked)
-    sized = in_range and engine.name == "sglang"
     classes = partial(gpu_classes, composer, requests) if with_remedies else None
-    fit, of_fit = fit_with_findings(target, resolution, classes) if sized else (None, [])
+    fit, of_fit = fit_with_findings(target, resolution, classes) if in_range and engine.name == "sglang" else (None, [])
     command, of_engine = engine_command(engine, resolution, target.environment)
-    # Paths of published presets are relative to where they were published.
     published = {name for name, chain in composition.origins.items() if chain and chain[-1].layer in _PUBLISHED}
     findings, ignored = split_ignored(
         [

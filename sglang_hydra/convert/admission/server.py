@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import socket
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -87,7 +86,8 @@ class Webhook(ThreadingHTTPServer):
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             request.settimeout(_SOCKET_S)
-            super().process_request_thread(self._with_tls(request), client_address)
+            self._load()
+            super().process_request_thread(self._tls.wrap_socket(request, server_side=True), client_address)
         except (OSError, ssl.SSLError):
             self.shutdown_request(request)  # no handshake, or gone
         finally:
@@ -95,10 +95,6 @@ class Webhook(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignores a client that went away."""
-
-    def _with_tls(self, request: socket) -> ssl.SSLSocket:
-        self._load()
-        return self._tls.wrap_socket(request, server_side=True)
 
     def _load(self) -> None:
         of = tuple(os.stat(file).st_mtime for file in self._files)

@@ -9,7 +9,7 @@ from itertools import islice
 from sglang_hydra.arguments.every import first_with
 from sglang_hydra.arguments.parser import flag_like, parser_of
 from sglang_hydra.convert.frameworks.adapters import servers_in
-from sglang_hydra.convert.importing.launches import Launch, opened, split_launch
+from sglang_hydra.convert.importing.launches import Launch, opened
 from sglang_hydra.convert.importing.manifests import scalar
 from sglang_hydra.text.json_types import Json, JsonObject, value_at
 
@@ -152,13 +152,6 @@ def launches_of_frameworks(document: Mapping[str, object], place: str) -> list[L
         )
         for one in found
     ]
-
-
-def launch_of_words(words: list[str], place: str) -> Launch | None:
-    """Returns the launch in a list of words, SGLang's flags alone or the whole command; else None."""
-    split = split_launch(words)
-    flags = split[1] if split else words if words and words[0].startswith("--") else None
-    return Launch("flags", place, words=tuple(flags)) if flags is not None else None
 
 
 def _argument(key: str) -> str | None:

@@ -24,6 +24,7 @@ from sglang_hydra.convert.importing.launches import (
     elsewhere,
     filled,
     has_launch_command,
+    split_launch,
     with_placeholders,
     without_marks,
     without_opened,
@@ -272,8 +273,10 @@ def _of_document(document: Json, place: str) -> list[Launch]:
 def _of_list(document: Sequence[object], place: str) -> list[Launch]:
     """Reads a list of words, or a list of such lists and mappings, each one server."""
     if document and all(isinstance(item, str) for item in document):
-        launch = mappings.launch_of_words([str(item) for item in document], place)
-        return [launch] if launch else []
+        words = [str(item) for item in document]  # SGLang's flags alone, or the whole command
+        split = split_launch(words)
+        flags = split[1] if split else words if words[0].startswith("--") else None
+        return [] if flags is None else [Launch("flags", place, words=tuple(flags))]
     return [
         launch
         for item in document[:64]

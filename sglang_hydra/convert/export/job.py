@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from sglang_hydra.arguments.secrets import shown_by_processes
+from sglang_hydra.arguments.secrets import is_secret, shown_by_processes
 from sglang_hydra.convert.export import variables
 from sglang_hydra.convert.export.images import Image, image_of, missing_image
 from sglang_hydra.convert.export.quoting import Variable, Word, typed
@@ -132,7 +132,7 @@ class Job:
     @property
     def secret_names(self) -> tuple[str, ...]:
         """Returns the names of the secret variables to pass on, the API key's first."""
-        own = variables.secret_variables(self.plan)
+        own = sorted(name for name, value in self.plan.environment.items() if is_secret(name, value))
         key = [KEY_VARIABLE] * self.has_key
         token = [variables.HUB_TOKEN] * (variables.HUB_TOKEN not in own)
         return (*key, *token, *own)

@@ -212,7 +212,7 @@ def _router_deployment(topology: Topology, job: Job, words: Sequence[str]) -> li
         command=[Block(kubernetes(word)) if "\n" in word else kubernetes(word) for word in words],
         env=secret if is_keyed(topology) else None,
         port=port,
-        budget=max(math.ceil(_startup_s(topology) / _ROUTER_EACH_S), 1),
+        budget=max(math.ceil(topology.common.nodes.launch.ready_timeout / _ROUTER_EACH_S), 1),
     )
     return [deployment, manifest("service", name=job.name, labels=labels, selector=labels, port=port)]
 
@@ -242,7 +242,7 @@ def patient_router(topology: Topology) -> Router:
     router = topology.router
     if _STARTUP in router.settings or not flags()[_STARTUP].is_in(release_of(topology)):
         return router
-    waits = (f"--{_STARTUP.replace('_', '-')}", str(math.ceil(_startup_s(topology))))
+    waits = (f"--{_STARTUP.replace('_', '-')}", str(math.ceil(topology.common.nodes.launch.ready_timeout)))
     return replace(router, flags=(*router.flags, *waits))
 
 
@@ -252,10 +252,6 @@ def release_of(topology: Topology) -> str:
     if belongs is not None and all(flags()[name].is_in(belongs) for name in topology.router.settings):
         return belongs
     return topology.router.release
-
-
-def _startup_s(topology: Topology) -> float:
-    return float(topology.common.nodes.launch.ready_timeout)
 
 
 def is_keyed(topology: Topology) -> bool:

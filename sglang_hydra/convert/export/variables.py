@@ -39,11 +39,6 @@ def has_key(plan: Plan) -> bool:
     return any(plan.intent.get(name) is not None for name in SECRET_FIELDS)
 
 
-def secret_variables(plan: Plan) -> tuple[str, ...]:
-    """Returns the names of the plan's own secret variables, without the API key's."""
-    return tuple(sorted(name for name, value in plan.environment.items() if is_secret(name, value)))
-
-
 def without_secrets(words: Sequence[str], plan: Plan) -> list[str]:
     """Replaces each secret in the overrides by a reference to a variable."""
     known = [*plan.secrets.literals(), *(value for name, value in plan.environment.items() if is_secret(name, value))]

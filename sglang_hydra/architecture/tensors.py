@@ -116,8 +116,8 @@ def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored, within: str 
     if experts is None:
         return []
     mine = share(experts.number + ranks.redundant, ranks.experts)
-    width = _padded(share(experts.width, ranks.expert_slices), stored.pad[0])
-    hidden = _padded(experts.latent or decoder.hidden, stored.pad[1])
+    width = share(share(experts.width, ranks.expert_slices), stored.pad[0]) * stored.pad[0]
+    hidden = share(experts.latent or decoder.hidden, stored.pad[1]) * stored.pad[1]
     matrices = [
         Matrix(
             ROUTED, f"{within}experts.0.gate_proj", width, hidden, (2 if decoder.gated else 1) * mine, EXPERTS_FORMAT
@@ -281,7 +281,3 @@ def _projections(linear: Linear, name: str, hidden: int, values: int, channels: 
         Matrix(ATTENTION, f"{name}.in_proj_qkvz", channels + values, hidden),
         Matrix(ATTENTION, f"{name}.in_proj_ba", 2 * heads, hidden),
     ]
-
-
-def _padded(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple

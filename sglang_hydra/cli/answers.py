@@ -18,7 +18,6 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.main import entry
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.corrections import gpus_meant
-from sglang_hydra.compose.override_errors import plain_name
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.make import make_plan
@@ -34,7 +33,7 @@ from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.screen import Line, Span
-from sglang_hydra.text.words import without_secret_forms
+from sglang_hydra.text.words import plain_name, without_secret_forms
 
 VERBS = ("plan", "check", "explain", "diff", "upgrade", "fit", "suggest", "export", "import", "recipes", "diagnose")
 """The verbs that the page may use: none starts, writes or fetches anything."""

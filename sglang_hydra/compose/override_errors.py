@@ -17,7 +17,7 @@ from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.findings import Finding, Hint, Remedy
 from sglang_hydra.text.json_types import EMPTY
-from sglang_hydra.text.words import both_sizes, nearest, program, short, some_of
+from sglang_hydra.text.words import both_sizes, nearest, plain_name, program, short, some_of
 
 ADDED_GROUPS = ("experiment", "recipe", "sweep")
 """Hydra groups that an app must add with ``+``; here ``experiment=x`` does the same."""
@@ -157,10 +157,6 @@ def not_deletable(key: str) -> Refused:
 
 _UNSET = ("none", "null", "auto", "default", "max", "unset", "unlimited", "infinite", "")
 """What people type to leave a value to SGLang."""
-
-
-def plain_name(text: str) -> str:
-    return re.sub(r"[\W_]", "", text).lower()
 
 
 def wrong_value(field: Field, value: object, message: str, version: str | None = None, model: str = "") -> Finding:

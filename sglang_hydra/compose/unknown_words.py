@@ -47,13 +47,12 @@ from sglang_hydra.compose.override_errors import (
     example,
     for_each,
     list_of_values,
-    plain_name,
 )
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.text.findings import Hint, Remedy
 from sglang_hydra.text.flags import FILLERS, FLAGS, OTHER_VERBS, VERBS
 from sglang_hydra.text.locations import SUFFIXES
-from sglang_hydra.text.words import is_digits, nearest, program, short, some_of
+from sglang_hydra.text.words import is_digits, nearest, plain_name, program, short, some_of
 
 _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
 """Functions of Hydra's grammar that mean several options."""

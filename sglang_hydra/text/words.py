@@ -33,7 +33,7 @@ def surest(name: str, names: Iterable[str]) -> list[str]:
     slips: dict[str, int] = {}
     begun: dict[str, list[str]] = {}
     for one in names:
-        if _flat(one) == _flat(name):
+        if plain_name(one) == plain_name(name):
             return [one]
         if (rest := _rest(name, one)) is not None:
             begun[one] = rest
@@ -51,8 +51,8 @@ def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
     """Returns up to ``most`` similar names, the nearest first; one with other punctuation or case comes alone."""
     import difflib
 
-    flat = {_flat(candidate): candidate for candidate in names}
-    wanted = _flat(name)[:_WIDTH]
+    flat = {plain_name(candidate): candidate for candidate in names}
+    wanted = plain_name(name)[:_WIDTH]
     if wanted in flat:
         return [flat[wanted]]
     comparable = [one for one in flat if len(wanted) > _SHORT or one[:1] == wanted[:1] or wanted in one]
@@ -61,7 +61,7 @@ def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
 
 def _rest(typed: str, name: str) -> list[str] | None:
     """Returns the words of ``name`` after its prefix ``typed`` (two letters or more); None if it is no prefix."""
-    flat = _flat(typed)
+    flat = plain_name(typed)
     begun = re.match(r"[\W_]*".join(flat), name.lower()) if len(flat) > 1 else None
     if begun is None:
         return None
@@ -78,7 +78,7 @@ def _slip(typed: str, name: str) -> int | None:
     its vowels, or in the plural. A word of up to three letters may only have its letters in another order (moe_tp_size
     is not moe_dp_size). The first letter must be right (precision is not revision), and so must the digits, except for
     a repeated one (qwen3_9b is not qwen3_8b)."""
-    one, other = _flat(typed)[:_WIDTH], _flat(name)
+    one, other = plain_name(typed)[:_WIDTH], plain_name(name)
     if one[:1] != other[:1] or _numbers(one) != _numbers(other):
         return None
     mine, theirs = (re.split(r"[\W_]+", text.lower()) for text in (typed[:_WIDTH], name))
@@ -206,7 +206,7 @@ def install_command(extra: str) -> str:
 
 
 @functools.lru_cache(maxsize=8192)
-def _flat(name: str) -> str:
+def plain_name(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 

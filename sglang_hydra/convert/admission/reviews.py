@@ -12,13 +12,13 @@ from typing import NamedTuple, TypeVar
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.launches import as_written
+from sglang_hydra.convert.importing.mappings import object_of
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.planning.recorded.input_files import WHOLE, Document, StartsNothing
 from sglang_hydra.show.verdicts import judged
 from sglang_hydra.text.budget import OverBudget, cpu_limit, read_json
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import short
 
@@ -65,7 +65,7 @@ def asked(body: bytes) -> Asked:
     manifest = written.encode("utf-8", "replace").decode("utf-8")  # half a pair of a surrogate is no text
     if not any(word in manifest for word in ("sglang", "model-path", "model_path")):
         return Asked(uid)
-    about = _mapping(stored.get("metadata"))
+    about = object_of(stored.get("metadata"))
     named = about.get("name") or about.get("generateName") or request.get("name") or ""
     return Asked(uid, short(printable(f"{stored.get('kind')} {named}".strip())), manifest)
 
@@ -150,11 +150,7 @@ def _said(finding: Finding) -> str:
 
 def _without_state(stored: Mapping[str, object]) -> dict[str, object]:
     """Removes the cluster's own state from the object, so that its manifest is the same each time."""
-    about = {key: value for key, value in _mapping(stored.get("metadata")).items() if key in _KEPT_OF_METADATA}
-    if notes := _mapping(about.get("annotations")):
+    about = {key: value for key, value in object_of(stored.get("metadata")).items() if key in _KEPT_OF_METADATA}
+    if notes := object_of(about.get("annotations")):
         about["annotations"] = {key: value for key, value in notes.items() if key != _LAST_APPLIED}
     return {**{key: stored[key] for key in _KEPT if key in stored}, "metadata": about}
-
-
-def _mapping(node: object) -> JsonObject:
-    return node if isinstance(node, Mapping) else {}

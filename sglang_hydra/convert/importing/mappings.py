@@ -72,8 +72,8 @@ def _changed(base: object, change: object, at: int | None = None) -> Json:
 
 
 def _launches_of_base(base: JsonObject, place: str, variant: str) -> Iterator[Launch]:
-    backend, model, resources = (_mapping(base.get(key)) for key in ("backend", "model", "resources"))
-    block, hub_name = _mapping(backend.get("sglang_config")), value_at(base, "identity.model.repo")
+    backend, model, resources = (object_of(base.get(key)) for key in ("backend", "model", "resources"))
+    block, hub_name = object_of(backend.get("sglang_config")), value_at(base, "identity.model.repo")
     for role in _ROLES:
         if not isinstance(block.get(role), Mapping):
             continue
@@ -81,7 +81,7 @@ def _launches_of_base(base: JsonObject, place: str, variant: str) -> Iterator[La
         named = any(_argument(str(key)) == "model_path" for key in arguments)
         if not named and isinstance(model.get("path"), str):
             arguments = {"model-path": model["path"], **arguments}
-        environment = _mapping(backend.get(f"{role}_environment"))
+        environment = object_of(backend.get(f"{role}_environment"))
         short = "agg" if role == "aggregated" else role
         each = resources.get(f"gpus_per_{short}")
         gpus = resources.get("gpus_per_node")
@@ -171,5 +171,5 @@ def _base(document: Mapping[str, object]) -> Mapping[str, object]:
     return base if isinstance(base, Mapping) and "backend" in base else document
 
 
-def _mapping(value: object) -> JsonObject:
+def object_of(value: object) -> JsonObject:
     return value if isinstance(value, Mapping) else {}

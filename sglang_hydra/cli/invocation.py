@@ -262,7 +262,8 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     flag, others = second.partition("=")[0], (*_CONTAINERS, *_RUNNERS, "vllm", "sglang")
     are_flags = head == "import" and flag in names_by_flag() and flag not in BY_NAME
     if are_flags or (head in ("import", "upgrade") and second in others and len(words) > 2):
-        meant = Remedy.fixed(shlex.quote("python -m sglang.launch_server " * are_flags + shlex.join(words[1:])))
+        server = ["python", "-m", "sglang.launch_server"] if are_flags else []
+        meant = Remedy.fixed(shlex.quote(shlex.join([*server, *words[1:]])))
         message = f"{head} takes a command as one word, in quotes"
         raise ConfigError.of("CLI004", message, typed=tuple(words[1:]), fix=meant)
     own = list(itertools.dropwhile(_VARIABLE.match, words))

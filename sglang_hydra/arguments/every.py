@@ -109,6 +109,12 @@ def field_in(name: str, version: str | None) -> Field:
     return fields_of(having[0])[name] if having else EVERY[name]
 
 
+def last_choices(name: str) -> tuple[object, ...]:
+    """Returns the choices of an argument in the newest release that lists any; empty if none does."""
+    listed = (release(version).arguments.get(name) for version in reversed(known_versions()))
+    return next((argument.choices for argument in listed if argument is not None and argument.choices), ())
+
+
 def releases_with_choice(name: str, value: object) -> list[str]:
     """Returns the releases that accept ``value`` for the argument ``name``, oldest first."""
     having = (one for one in known_versions() if name in release(one).arguments)

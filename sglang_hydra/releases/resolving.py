@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from sglang_hydra.arguments.accepted import Accepted
+from sglang_hydra.arguments.every import EVERY, last_choices
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.layout import layout_of, names_of
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
@@ -27,7 +28,7 @@ from sglang_hydra.rules.runtime import has_device
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import Json, by_identity
 from sglang_hydra.text.screen import shown
-from sglang_hydra.text.words import program, short
+from sglang_hydra.text.words import nearest, program, short
 
 _MOST_OF_A_LINE = 200
 
@@ -131,6 +132,9 @@ def _refused(answer: Answer, basis: Basis, own: Resolution, given: Accepted, fac
     hint = f"{program()} release fetch {given.version}: its message is then shown" if basis == "recorded" else None
     offers = advised(error, given.known.arguments, given.arguments, facts.gpu.vendor)
     fields = _named_fields(error, given) or tuple(name for one in own.findings if not one.ours for name in one.fields)
+    for name in fields:
+        if hint is None and isinstance(given.arguments.get(name), str) and (listed := last_choices(name)):
+            hint = f"{name} was one of {', '.join(map(str, listed))} in the last release that lists them"
     if "context_length" in fields and "context_length" in given.arguments:
         longer = yarn_override(facts.model.config, given.arguments["context_length"])
         offers = [longer, *offers] if longer else offers
@@ -202,10 +206,10 @@ _SHORTEST = 3
 def advised(
     message: str, arguments: Mapping[str, Argument], typed: Mapping[str, object], vendor: str | None
 ) -> list[str]:
-    """Returns the overrides that may fix a refusal, likeliest first: each flag of ``message`` with its value; the
-    default of each ``typed`` argument that it names; then its quoted choices, without those of other vendors' machines
-    than ``vendor``'s. ``arguments`` are the release's, by name. They are candidates: ``planning.making.replan`` plans
-    each and drops those that do not help."""
+    """Returns the overrides that may fix a refusal, likeliest first: each flag of ``message`` with its value; for each
+    ``typed`` argument that it names the value that was probably meant, its default, and the quoted choices, without
+    those of other vendors' machines than ``vendor``'s. ``arguments`` are the release's, by name. They are candidates:
+    ``planning.making.replan`` plans each and drops those that do not help."""
     by_flag = {flag: argument for argument in arguments.values() for flag in argument.flags}
     flags = [(by_flag[found["flag"]], found["value"]) for found in _FLAG.finditer(message) if found["flag"] in by_flag]
     words = [f"{argument.name}={value}" for argument, word in flags for value in _values(argument, word, typed)]
@@ -217,10 +221,20 @@ def advised(
         is_said = (re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message, re.IGNORECASE) for word in said)
         if argument is None or argument.required or not (argument in named or any(is_said)):
             continue
+        if argument.choices is None and isinstance(value, str):  # a name that the release checks itself
+            words += _meant(name, value)
         words.append(f"{name}={shown(argument.default)}")
         words += [f"{name}={choice}" for choice in quoted if choice in map(str, argument.choices or ())]
     as_typed = {f"{name}={shown(value)}" for name, value in typed.items()}
     return [word for word in dict.fromkeys(words) if word not in as_typed]
+
+
+def _meant(name: str, value: str) -> list[str]:
+    """Returns the words with the values that were probably meant by a name that no release lists."""
+    from sglang_hydra.arguments.meant import values_meant
+
+    near = nearest(value, map(str, last_choices(name)))
+    return [*values_meant(EVERY[name], value), *([f"{name}={near}"] if near else [])]
 
 
 @by_identity

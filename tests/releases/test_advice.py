@@ -37,6 +37,16 @@ LATER = ("engine.version=0.5.23", "gpu=b200", "model=deepseek_v3", "tp_size=8")
         ),
         ("NVFP4 prefill needs FP8", {"kv_cache_dtype": "nvfp4"}, ["kv_cache_dtype=auto"]),
         ("something else", {"kv_cache_dtype": "nvfp4"}, []),
+        (
+            "Unknown speculative algorithm name: MTP",
+            {"speculative_algorithm": "MTP"},
+            ["speculative_algorithm=EAGLE", "speculative_algorithm=null"],
+        ),
+        (
+            "Unknown speculative algorithm name: EAGEL",
+            {"speculative_algorithm": "EAGEL"},
+            ["speculative_algorithm=EAGLE", "speculative_algorithm=null"],
+        ),
         ("a model_path is wrong", {"model_path": "m"}, []),
     ],
 )  # fmt: skip

@@ -43,7 +43,7 @@ def plain(value: Json) -> Json:
 
 def by_identity(make: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
     """Caches ``make`` by the identity of its first argument, which nobody changes and which stays here, and by the
-    values of the others. Forgets all results when there are 512. Threads may share it."""
+    values of the others. Forgets all results when there are 16. Threads may share it."""
     known: dict[Hashable, tuple[T, R]] = {}
 
     @functools.wraps(make)
@@ -51,7 +51,7 @@ def by_identity(make: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T,
         key = (id(first), *rest, *named.items())
         found = known.get(key)
         if found is None:
-            if len(known) >= 512:
+            if len(known) >= 16:
                 known.clear()
             found = known[key] = first, make(first, *rest, **named)
         return found[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -14,7 +15,8 @@ import jsonschema
 import pytest
 import yaml
 
-from sglang_hydra.cli.mcp import TOOLS
+from sglang_hydra.cli.mcp import TOOLS, answer
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.schemas import schema_of
 from tests.commands import OF_THE_RUN
 from tests.readme import REPOSITORY
@@ -116,3 +118,16 @@ def test_words_of_a_client_are_words_of_a_file(tmp_path: Path) -> None:
     assert "not for you" not in str(found)
     assert ["SEC001" in said[0], "VAR001" in said[1], "CLI012" in said[2], "CLI012" in said[3]] == [True] * 4
     assert ["CLI012" in said[4], "SEC002" in said[5], "LCK001" in said[6]] == [True] * 3
+
+
+def test_answers_leave_few_composers_behind() -> None:
+    """A server that runs for days makes a composer, with all presets, for each answer."""
+
+    def composers() -> int:
+        gc.collect()
+        return sum(isinstance(one, Composer) for one in gc.get_objects())
+
+    before = composers()
+    for port in range(30000, 30040):
+        answer("check", ["gpu=h100"], f"{LAUNCH}--model-path Qwen/Qwen3-8B --port {port}", "", False)
+    assert composers() - before <= 33

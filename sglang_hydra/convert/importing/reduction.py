@@ -91,7 +91,7 @@ def _undone(intents: Iterable[Mapping[str, object]], given: Mapping[str, object]
     }
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _of_preset(composer: Composer, gpus: tuple[str, ...], model: str) -> tuple[Mapping[str, object], ...]:
     """Returns what a model's preset alone sets on each of the GPU classes."""
     planner = _Planner(composer, {}, {})

@@ -221,7 +221,7 @@ def check_weights_on_input(args: ServerArgs, facts: Facts) -> Outcome:
         ("apply_router_weight_on_input is not supported for Flashinfer"), Marlin's multiply the output instead
         (sgl-project/sglang#34192). flashinfer_cutlass is SGLang's own choice on compute capability 12.
     Upstream: models/llama4.py:120, layers/quantization/modelopt_quant.py:1326, 0.5.2; 0.5.23 models/llama4.py:127,
-        modelopt_quant.py:3339, layers/moe/moe_runner/flashinfer_cutedsl.py:641,
+        layers/quantization/modelopt_quant.py:3339, layers/moe/moe_runner/flashinfer_cutedsl.py:641,
         layers/moe/fused_moe_triton/fused_marlin_moe.py:332 and 396.
     Example: gpu=rtx_pro_6000 model=llama_4_scout quantization=modelopt_fp4 tp_size=2 -> refused"""
     runner = args.moe_runner_backend

@@ -86,7 +86,7 @@ def answer_of(check: Rule, values: JsonObject, facts: Facts, made: Resolution | 
     return _worded(outcome, reads, facts)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=4096)
 def _declared_at(check: Rule, version: str) -> tuple[Collection[str], Period]:
     known = declared(check)
     return dict.fromkeys(known.reads), known.at(version)

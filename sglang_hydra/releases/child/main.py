@@ -52,9 +52,7 @@ def main() -> int:
         try:
             runner, sealed, given = _load(options, json.loads(sys.stdin.readline()), options["scratch"])
         except (Exception, Unanswered) as error:  # noqa: BLE001 - whatever a release raises while it is imported
-            text = str(error) if isinstance(error, Unanswered) else f"{type(error).__name__}: {error}"
-            place = [f" ({short_path(frame.filename)}:{frame.lineno})" for frame in frames_of(error)[-1:]]
-            answer({"unanswered": "".join(["it cannot be imported: ", text, *place])})
+            answer({"unanswered": not_imported(error)})
             return 1
         answer({"version": options["version"], "start_s": round(time.perf_counter() - begun, 3), "sandbox": given})
         watch.wait()
@@ -132,3 +130,10 @@ def _writer(lines: Any) -> Callable[[dict[str, Any]], None]:
         lines.flush()
 
     return answer
+
+
+def not_imported(error: BaseException) -> str:
+    """Returns why a release cannot be imported, with the last place in its own code."""
+    text = str(error) if isinstance(error, Unanswered) else f"{type(error).__name__}: {error}"
+    place = [f" ({short_path(frame.filename)}:{frame.lineno})" for frame in frames_of(error)[-1:]]
+    return "".join(["it cannot be imported: ", text, *place])

@@ -54,7 +54,7 @@ def start(options: str, facts: str) -> Callable[[str], str]:
     try:
         runner, _, _ = main._load({**asked, "codes": "/none", "key": ""}, asked["machine"], _SCRATCH)
     except (Exception, questions.Unanswered) as error:  # noqa: BLE001 - whatever a release raises while it is imported
-        text = f"it cannot be imported: {type(error).__name__}: {error}{main._last_place(error)}"
+        text = main.not_imported(error)
         return lambda case: json.dumps({"failed": text})
 
     def ask(case: str) -> str:

@@ -101,8 +101,9 @@ def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:
 
 
 def _is_text(word: str) -> bool:
-    """Returns whether a word is no file but lines of a log, in quotes."""
-    return re.search(r"\s", word) is not None and not os.path.lexists(word)
+    """Returns whether a word is no file but lines of a log, in quotes. A path of a missing file stays a path."""
+    is_path = re.search(r"^[~./]|\.\w{1,5}$", word) is not None and ": " not in word
+    return re.search(r"\s", word) is not None and not is_path and not os.path.lexists(word)
 
 
 def _sorted(requests: Sequence[Request]) -> tuple[list[str], int | None, list[Request]]:

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.facts.stated_config import preset_facts
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.json_types import JsonObject, json_beside
+from sglang_hydra.text.json_types import JsonObject
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.presets import Preset
 
 _LEAST = 6
 """The fewest letters and digits of a preset's checkpoint name that can be searched for in other names."""
-_FORMATS = frozenset(json_beside(__file__)["formats"].split())
+_FORMATS = frozenset(
+    (
+        *("gguf", "awq", "gptq", "fp8", "fp4", "nvfp4", "mxfp4", "mxfp8", "int4", "int8", "4bit", "8bit", "bnb"),
+        *("w4a16", "w4a8", "w8a8", "autoround", "exl2", "exl3", "mlx", "bf16"),
+    )
+)
 
 
 class ModelPresets:

@@ -38,7 +38,8 @@ class Problem(NamedTuple):
     def finding(self, place: str = "") -> Finding:
         """Returns the finding on a value that nobody typed: one of the file and line ``place``."""
         hint = (Remedy.meant(self.near) if self.near else None), self.hint
-        return Finding("error", "CLI002", f"{place}{place and ': '}{self.message}", (self.key,), hint)
+        message = f"{place}: {self.message}" if place else self.message
+        return Finding("error", "CLI002", message, (self.key,), hint)
 
 
 def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> Iterator[Problem]:

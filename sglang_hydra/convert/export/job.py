@@ -19,7 +19,7 @@ from sglang_hydra.planning.passing.slurm_options import gpus_per_node
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside
+from sglang_hydra.text.json_types import Json, JsonDict, JsonObject
 from sglang_hydra.text.version import VERSION
 
 RANK, HEAD = Variable("NODE_RANK"), Variable("HEAD_ADDRESS")
@@ -34,7 +34,11 @@ CACHE_VARIABLE = "HF_HOME"
 _ANYWHERE = {4: "0.0.0.0", 6: "::"}
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # Arguments that may name files to read (or a hub id, a built-in template, "trivial"), and folders to write to.
-_READ, _WRITTEN = (json_beside(__file__)[kind].split() for kind in ("read", "written"))
+_READ = (
+    *("model_path", "tokenizer_path", "speculative_draft_model_path", "speculative_token_map", "lora_paths"),
+    *("chat_template", "completion_template", "quantization_param_path", "init_expert_location"),
+)
+_WRITTEN = ("download_dir", "file_storage_path", "crash_dump_folder", "debug_tensor_dump_output_folder")
 _LONGEST_NAME = 40
 
 

@@ -202,11 +202,12 @@ def _decode_pipeline(prefill: Layout, decode: Layout, release: str) -> Iterator[
 def _equal_values(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
     """Yields findings on values that both roles must share. Pages are copied unchanged, so their size in tokens and
     bytes must be equal; a KV cache belongs to one model with one draft."""
-    name, is_auto = "disaggregation_transfer_backend", prefill["kv_cache_dtype"] == decode["kv_cache_dtype"] == "auto"
+    name = "disaggregation_transfer_backend"
     if prefill[name] != decode[name]:
         message = f"prefill servers send with {prefill[name]}, and decode servers receive with {decode[name]}"
         yield Finding("error", "TOP009", message, (role_key(DECODE, name),), f"{name}={prefill[name]} for both")
-    pages = ("page_size", "kv_cache_dtype", *["dtype"] * is_auto)
+    of_model = ["dtype"] if prefill["kv_cache_dtype"] == decode["kv_cache_dtype"] == "auto" else []
+    pages = ("page_size", "kv_cache_dtype", *of_model)
     for name in (*pages, "model_path", "speculative_algorithm", "speculative_draft_model_path"):
         if prefill[name] == decode[name]:
             continue

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-import secrets
 import socket
-import struct
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -98,14 +96,12 @@ def _must_be_free(head: Head) -> None:
 
 
 def _must_lead_here(head: Head) -> None:
-    """Checks that node 0's address leads to this machine: torch's store listens on every address, and even its own
-    process connects to the named one.
-
-    Accepts an own address; tests any other one (behind NAT, a Kubernetes service) by a connection."""
+    """Checks that node 0's address is one of this machine's: torch's store listens on every address, and even its own
+    process connects to the named one."""
     try:
-        if is_own_address(head.host) or _comes_back(head):
+        if is_own_address(head.host):
             return
-        why = "a message sent there does not come back"
+        why = "it is the address of another machine"
     except OSError as failure:
         why = _reason(failure)
     message = f"node 0 is this machine, and dist_init_addr={head.address} does not lead to it: {why}"
@@ -122,22 +118,6 @@ def is_own_address(host: str) -> bool:
             probe.bind(address)
             return True
     return False
-
-
-def _comes_back(head: Head) -> bool:
-    """Returns whether a connection to the head's address reaches our listener. Raises OSError if it fails."""
-    word = secrets.token_bytes(16)
-    both = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both else socket.AF_INET
-    with socket.create_server(("", head.port), family=family, backlog=1, dualstack_ipv6=both) as listener:
-        listener.settimeout(_CONNECT_S)
-        with socket.create_connection((head.host, head.port), _CONNECT_S) as ours:
-            # The connection must leave no state that blocks the port for the server.
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            ours.sendall(word)
-            with listener.accept()[0] as theirs:
-                theirs.settimeout(_CONNECT_S)
-                return theirs.recv(len(word), socket.MSG_WAITALL) == word
 
 
 def _reason(failure: OSError) -> str:

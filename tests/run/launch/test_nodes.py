@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 from collections.abc import Iterator
 
@@ -19,7 +18,6 @@ from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import MachineError
 from tests.plans import composer, planned, without_engines
-from tests.run.launch.processes import free_port, wait_until
 
 TWO = ("gpu=h200", "model=deepseek_v3", "tp_size=16", "nnodes=2")
 
@@ -186,60 +184,17 @@ def test_a_head_that_cannot_be_reached_is_named_with_its_port(
     assert "dist_init_addr=HOST:PORT" in str(finding.hint)
 
 
-@pytest.mark.parametrize(
-    ("failure", "why"),
-    [
-        (TimeoutError("timed out"), "no answer in 5 s"),
-        (OSError(113, "No route to host"), "No route to host"),
-        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
-    ],
-)
-def test_the_first_node_refuses_an_address_that_does_not_lead_to_it(
-    failure: OSError, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
-        raise failure
-
+def test_the_first_node_refuses_an_address_that_does_not_lead_to_it() -> None:
     port = free_port_block(1)
-    monkeypatch.setattr(socket, "create_connection", connect)
     with pytest.raises(MachineError) as caught:
         settled(f"dist_init_addr=198.51.100.7:{port}")
     [finding] = caught.value.findings
     assert finding.id == "NOD008"
     assert finding.message == (
-        f"node 0 is this machine, and dist_init_addr=198.51.100.7:{port} does not lead to it: {why}"
+        f"node 0 is this machine, and dist_init_addr=198.51.100.7:{port} does not lead to it: "
+        "it is the address of another machine"
     )
     assert f"dist_init_addr={head.own_address()}:{port} on every node" in str(finding.hint)
-
-
-def test_the_first_node_takes_an_address_that_is_translated_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    connected = socket.create_connection
-
-    def translated(address: tuple[str, int], timeout: float) -> socket.socket:
-        assert address[0] == "198.51.100.7"
-        return connected(("127.0.0.1", address[1]), timeout)
-
-    monkeypatch.setattr(socket, "create_connection", translated)
-    port = free_port()
-    assert settled(f"dist_init_addr=198.51.100.7:{port}")[0].launchable
-    assert wait_until(lambda: can_be_bound(port), 10)  # nothing of the trial stays: the system keeps a port for 60 s
-
-
-def can_be_bound(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.socket() as server:
-        server.bind(("", port))
-        return True
-    return False
-
-
-def test_the_first_node_refuses_another_machine_that_answers(listening: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    connected = socket.create_connection
-    monkeypatch.setattr(head, "_CONNECT_S", 0.2)
-    monkeypatch.setattr(
-        socket, "create_connection", lambda address, timeout: connected(("127.0.0.1", listening), timeout)
-    )
-    with pytest.raises(MachineError, match="NOD008: node 0 is this machine"):
-        settled(f"dist_init_addr=198.51.100.7:{free_port_block(1)}")
 
 
 def test_the_first_node_refuses_a_name_that_nobody_knows() -> None:

@@ -20,7 +20,7 @@ RUNNING = (
 
 def test_a_running_job_is_read_whatever_its_comment_says() -> None:
     state = read_scontrol(RUNNING)
-    assert state == JobState("RUNNING", None, "0:0", "node[1-2]", "2026-11-21T01:37:19")
+    assert state == JobState("RUNNING", None)
     assert not state.over
     assert not state.waiting
 
@@ -54,10 +54,8 @@ def test_what_is_no_job_has_no_state(text: str) -> None:
 
 
 def test_accounting_says_the_same() -> None:
-    assert read_sacct("CANCELLED by 1000|0:15|node[1-2]|2025-01-01T10:00:00\n") == JobState(
-        "CANCELLED", None, "0:15", "node[1-2]", "2025-01-01T10:00:00"
-    )
-    assert read_sacct("TIMEOUT|0:0|None assigned|Unknown\n") == JobState("TIMEOUT", None, "0:0", "None assigned", None)
+    assert read_sacct("CANCELLED by 1000|0:15\n") == JobState("CANCELLED")
+    assert read_sacct("TIMEOUT|0:0\n") == JobState("TIMEOUT")
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,14 @@ MESSAGES: JsonObject = quick_load(Path(__file__).with_name("messages.yaml").read
 """Slurm's messages and their meaning."""
 _ASK_S = 30.0
 # In scontrol's order. Names and comments may contain anything, but job names before this text are plain.
-_JOB = re.compile(r" JobState=(?P<state>[A-Z_]+) Reason=(?P<reason>\S*) Dependency=(?P<rest>.*)", re.DOTALL)
-_REST = [re.compile(rf"\s{name}=(\S*)") for name in ("ExitCode", "NodeList", "EndTime")]
+_JOB = re.compile(r" JobState=(?P<state>[A-Z_]+) Reason=(?P<reason>\S*) Dependency=")
 
 
 class JobState(NamedTuple):
-    """The state of a job in Slurm. ``reason`` is Slurm's word for why it waits or ended, ``end`` its expected or actual
-    end (in the cluster's time), ``nodes`` uses Slurm's notation (``node[1-2]``)."""
+    """The state of a job in Slurm. ``reason`` is Slurm's word for why it waits or ended."""
 
     state: str
     reason: str | None = None
-    exit_code: str | None = None
-    nodes: str | None = None
-    end: str | None = None
 
     @property
     def over(self) -> bool:
@@ -45,8 +40,7 @@ def state_of(job: str) -> JobState | None:
     answer = ask_slurm("scontrol", "--oneliner", "show", "job", job)
     if answer is not None:
         return read_scontrol(answer)
-    fields = "State,ExitCode,NodeList,End"
-    answer = ask_slurm("sacct", "--noheader", "--parsable2", "--allocations", "-j", job, "-o", fields)
+    answer = ask_slurm("sacct", "--noheader", "--parsable2", "--allocations", "-j", job, "-o", "State,ExitCode")
     return read_sacct(answer) if answer else None
 
 
@@ -55,17 +49,14 @@ def read_scontrol(line: str) -> JobState | None:
     job = _JOB.search(line)
     if job is None:
         return None
-    found = (_known(match[1]) if (match := pattern.search(job["rest"])) else None for pattern in _REST)
-    return JobState(job["state"], _known(job["reason"]), *found)
+    reason = job["reason"]
+    return JobState(job["state"], None if reason in ("", "None", "(null)") else reason)
 
 
 def read_sacct(text: str) -> JobState | None:
-    """Parses a line of accounting: ``CANCELLED by 1000|0:15|node[1-2]|2025-01-01T10:00:00``; None without one."""
-    first = next((line for line in text.splitlines() if line.count("|") >= 3), None)
-    if first is None:
-        return None
-    state, exit_code, nodes, end = first.split("|")[:4]
-    return JobState(state.partition(" ")[0], None, _known(exit_code), _known(nodes), _known(end))
+    """Parses a line of accounting: ``CANCELLED by 1000|0:15``; None without one."""
+    first = next((line for line in text.splitlines() if "|" in line), None)
+    return None if first is None else JobState(re.split(r"[ |]", first)[0])
 
 
 def ended_finding(job: str, state: JobState, folder: str) -> Finding:
@@ -99,7 +90,3 @@ def run_slurm(*words: str) -> subprocess.CompletedProcess[str] | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _known(value: str | None) -> str | None:
-    return None if value in (None, "", "None", "(null)", "N/A", "Unknown") else value

@@ -39,6 +39,17 @@ def read_orders(source: int) -> dict[str, Any]:
     return orders
 
 
+def pipe_with(secret: bytes) -> int:
+    """Returns the reading end of a pipe with the secret. Every system buffers at least 4 KiB in a pipe."""
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(writing, False)
+        os.write(writing, secret)
+    finally:
+        os.close(writing)
+    return reading
+
+
 def main() -> None:
     try:
         orders = read_orders(0)
@@ -53,11 +64,8 @@ def main() -> None:
     os.close(nothing)
     os.environ.update(orders["env"])
     if orders["key"] is not None:
-        reading, writing = os.pipe()
+        reading = pipe_with(orders["key"].encode())
         os.set_inheritable(reading, True)
-        os.set_blocking(writing, False)
-        os.write(writing, orders["key"].encode())
-        os.close(writing)
         os.environ[_KEY_FD] = str(reading)
     guard = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guard.py")
     os.execv(sys.executable, [sys.executable, "-I", "-S", guard, str(watched), str(orders["stop_s"]), *argv])

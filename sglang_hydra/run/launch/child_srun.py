@@ -51,6 +51,11 @@ def orders_of(file: str, secret_names: str) -> bytes:
     if number is not None:
         with open(int(number), "rb") as pipe:
             orders["key"] = pipe.read().decode()
+    return as_message(orders)
+
+
+def as_message(orders: object) -> bytes:
+    """Returns orders in the format of ``child_rank.py``."""
     content = json.dumps(orders).encode()
     return b"%d\n%s" % (len(content), content)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from sglang_hydra.run.launch.display import harmless
+from sglang_hydra.run.launch.display import print_line
 from sglang_hydra.run.launch.listening import FOREIGN, port_owner
 from sglang_hydra.run.launch.log import LogTail, log_files, log_lines
 from sglang_hydra.run.launch.port import HEALTHY, health_of
@@ -127,16 +127,16 @@ def logs(words: Sequence[str], *, follow: bool = False) -> int:
         return MachineError.exit_code
     if not follow:
         for whole in log_lines(path):
-            _print(whole.decode("utf-8", "replace"))
+            print_line(sys.stdout, whole.decode("utf-8", "replace"))
         return 0
     tail = LogTail(path)
     for line in tail.last(_LAST_LINES):
-        _print(line)
+        print_line(sys.stdout, line)
     alive = True
     while alive:
         alive = record.life is Life.ALIVE
         for line in tail.lines():
-            _print(line)
+            print_line(sys.stdout, line)
         time.sleep(_FOLLOW_S if alive else 0)
     return 0
 
@@ -212,9 +212,3 @@ def _since(moment: float) -> str:
     days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
     ago = f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if seconds >= 3600 else f"{minutes} min"
     return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(moment))} ({ago if seconds >= 60 else f'{seconds} s'})"
-
-
-def _print(line: str) -> None:
-    content = harmless(line)
-    encoding = sys.stdout.encoding or "utf-8"
-    print(content.encode(encoding, "backslashreplace").decode(encoding), flush=True)

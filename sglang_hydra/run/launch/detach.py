@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.run.launch.child_srun import as_message
 from sglang_hydra.run.launch.display import Display, display_for, write_lines
 from sglang_hydra.run.launch.local import Launch
 from sglang_hydra.run.launch.servers import short_name
@@ -97,7 +98,7 @@ def follow(
         assert process.stdin is not None
         assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(orders).encode() + b"\n")
+            process.stdin.write(as_message(orders))
         name = None
         try:
             for event in _events(process.stdout):

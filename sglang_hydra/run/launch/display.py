@@ -63,7 +63,7 @@ class PlainDisplay(Display):
         self._next_s = every_s
 
     def line(self, stream: str, text: str) -> None:
-        _write(self._output if stream == "stdout" else self._errors, harmless(text))
+        _write(self._output if stream == "stdout" else self._errors, text)
 
     def waiting(self, elapsed_s: float, milestone: str) -> None:
         if elapsed_s >= self._next_s:
@@ -71,7 +71,7 @@ class PlainDisplay(Display):
             self.note(_progress(elapsed_s, milestone))
 
     def note(self, text: str) -> None:
-        _write(self._errors, harmless(text))
+        _write(self._errors, text)
 
 
 class TerminalDisplay(Display):
@@ -86,7 +86,7 @@ class TerminalDisplay(Display):
 
     def line(self, stream: str, text: str) -> None:
         if stream == "stdout" and not sys.stdout.isatty():
-            _write(sys.stdout, harmless(text))
+            _write(sys.stdout, text)
         else:
             self._print(harmless(text))
 
@@ -122,6 +122,11 @@ def _progress(elapsed_s: float, milestone: str) -> str:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    encoding = stream.encoding or "utf-8"
     with _GONE:
-        print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
+        print_line(stream, text)
+
+
+def print_line(stream: TextIO, line: str) -> None:
+    """Prints a foreign line, safe for a screen. Raises OSError or ValueError if nobody reads it."""
+    encoding = stream.encoding or "utf-8"
+    print(harmless(line).encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.ports import host_and_port
 from sglang_hydra.planning.engines.base import Command
+from sglang_hydra.run.launch.child_rank import pipe_with
 from sglang_hydra.run.launch.child_sglang import KEY_FD
 from sglang_hydra.run.launch.display import Display, display_for
 from sglang_hydra.run.launch.failure import Failure, failure_of
@@ -381,7 +382,7 @@ def start_guarded(command: Command, stop_s: float) -> tuple[subprocess.Popen[byt
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PATH": os.pathsep.join(path), **command.env}
     environment.pop(KEY_FD, None)
     if command.secret is not None:
-        passed.append(_pipe_with(command.secret))
+        passed.append(pipe_with(command.secret.encode("utf-8", "surrogateescape")))
         environment[KEY_FD] = str(passed[-1])
     guard = [sys.executable, "-I", "-S", str(_GUARD), str(watched), str(stop_s)]
     try:
@@ -401,14 +402,3 @@ def start_guarded(command: Command, stop_s: float) -> tuple[subprocess.Popen[byt
         for end in passed:
             os.close(end)
     return process, watch
-
-
-def _pipe_with(secret: str) -> int:
-    """Returns the reading end of a pipe with the secret. Every system buffers at least 4 KiB in a pipe."""
-    reading, writing = os.pipe()
-    try:
-        os.set_blocking(writing, False)
-        os.write(writing, secret.encode("utf-8", "surrogateescape"))
-    finally:
-        os.close(writing)
-    return reading

@@ -2,9 +2,10 @@
 
     python supervisor.py < ORDERS
 
-The orders are one line of JSON: the launch, including the API key, and the content of the server's file. The program
-writes its events as lines of JSON to standard output while somebody reads them. Until ``keep`` arrives on standard
-input, the server ends with the process that gave the orders; afterwards it runs until it is stopped."""
+The orders, in the form of ``child_rank.py``, are the launch, including the API key, and the content of the server's
+file. The program writes its events as lines of JSON to standard output while somebody reads them. Until ``keep``
+arrives on standard input, the server ends with the process that gave the orders; afterwards it runs until it is
+stopped."""
 
 from __future__ import annotations
 
@@ -30,6 +31,7 @@ if __name__ == "__main__":
     if _ROOT not in map(os.path.realpath, sys.path):
         sys.path.insert(0, _ROOT)
 
+from sglang_hydra.run.launch.child_rank import read_orders
 from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.processes import name_of
 from sglang_hydra.run.launch.servers import FAILED, READY, ServerRecord, claim, forget, update
@@ -163,7 +165,7 @@ def _asked_to_end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def main() -> int:
-    orders = json.loads(_first_line(0))
+    orders = read_orders(0)  # what follows belongs to another reader
     own = name_of(os.getpid())
     assert own is not None
     record = ServerRecord(process=own, started_at=time.time(), **orders["record"])
@@ -179,17 +181,6 @@ def main() -> int:
         with contextlib.suppress(OSError):
             if log.stat().st_size == 0:
                 log.unlink()
-
-
-def _first_line(source: int) -> bytes:
-    """Reads only the first line, byte by byte: the rest belongs to another reader."""
-    line = b""
-    while not line.endswith(b"\n"):
-        byte = os.read(source, 1)
-        if not byte:
-            raise SystemExit("no orders came")
-        line += byte
-    return line
 
 
 def _launch_of(content: dict[str, Any]) -> Launch:

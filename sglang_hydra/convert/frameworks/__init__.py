@@ -1,7 +1,5 @@
 """Describes frameworks that start SGLang themselves: their names for arguments, their config nodes, their own settings.
 
-What goes here: facts about frameworks as data (each with its source), and the one reader and the one writer that use
-them. What does not: how a framework processes its whole tree at run time (``convert.verl``), and anything that imports
-a framework.
-
-adapters                 the table, the servers of a tree, the node for a plan"""
+What goes here: facts about frameworks as data (each with its source), and the writer that uses them. What does not: the
+reader of their trees (``convert.importing``), how a framework processes its whole tree at run time (``convert.verl``),
+and anything that imports a framework."""

@@ -1,24 +1,21 @@
-"""Holds the table of frameworks, finds the servers in a composed tree, and writes a framework's node for a plan."""
+"""Holds the table of frameworks, and writes a framework's node for a plan."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sglang_hydra.arguments.accepted import begun, refuse_gone
-from sglang_hydra.arguments.every import EVERY, first_with
+from sglang_hydra.arguments.every import first_with
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release
 from sglang_hydra.compose.unknown_words import near_key
 from sglang_hydra.text.findings import Finding, Remedy
-from sglang_hydra.text.json_types import Json, JsonDict, JsonObject, json_beside, value_at
+from sglang_hydra.text.json_types import JsonDict, JsonObject, json_beside
 from sglang_hydra.text.words import nearest
 
 OWN_KEYS = ("gpu", "model", "engine", "fit", "colocate", "extra", "ignore")
 """Keys of ours that a framework's node may contain: they add facts that the tree lacks."""
-_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-_LEAST_KNOWN = 0.5
 
 REPLICAS = "dp_size"
 """The argument by which frameworks count their servers of a model."""
@@ -62,31 +59,10 @@ class Adapter:
 
     @property
     def all_keys(self) -> dict[str, list[str]]:
-        return {name: _spec(how)["keys"].split() for name, how in self.names.items()}
+        return {name: spec_of(how)["keys"].split() for name, how in self.names.items()}
 
 
 ADAPTERS: Mapping[str, Adapter] = {name: Adapter(name, **facts) for name, facts in json_beside(__file__).items()}
-
-
-@dataclass(frozen=True)
-class TreeServer:
-    """One server of a tree: its arguments, their node, and remarks on keys that SGLang never gets. ``mentions`` are
-    texts that name the GPU."""
-
-    adapter: Adapter
-    at: str
-    values: JsonObject
-    mentions: tuple[str, ...]
-    gpu_count: int | None
-    remarks: tuple[str, ...]
-
-
-def servers_in(tree: Mapping[str, object]) -> Iterator[TreeServer]:
-    """Yields the servers that frameworks start from a tree. Follows references to other keys; keeps unresolvable ones
-    as text."""
-    for adapter in ADAPTERS.values():
-        for at in _nodes(adapter, tree):
-            yield _server(adapter, tree, at)
 
 
 def trainer_in(script: str) -> Adapter | None:
@@ -95,83 +71,8 @@ def trainer_in(script: str) -> Adapter | None:
     return max(found, key=lambda one: script.count(one.name), default=None)
 
 
-def _nodes(adapter: Adapter, tree: Mapping[str, object]) -> Iterator[str]:
-    if adapter.target:
-        yield from (at for at, target in _targets(tree) if re.fullmatch(adapter.target, target))
-        return
-    node = value_at(tree, adapter.node) if adapter.node else None
-    if adapter.chosen:
-        is_one = all(value_at(tree, key) == value for key, value in adapter.chosen.items())
-    else:
-        known = [key in EVERY for key in node] if isinstance(node, Mapping) else []
-        is_one = bool(known) and sum(known) >= len(known) * _LEAST_KNOWN
-    if adapter.node and is_one and (node is None or isinstance(node, Mapping)):
-        yield adapter.node
-
-
-def _targets(tree: object, above: str = "") -> Iterator[tuple[str, str]]:
-    """Yields each node of a tree that names a class, with the class."""
-    for key, value in tree.items() if isinstance(tree, Mapping) else ():
-        if key == "_target_":
-            yield above, str(value)
-        yield from _targets(value, f"{above}.{key}".lstrip("."))
-
-
-def _server(adapter: Adapter, tree: JsonObject, at: str) -> TreeServer:
-    node = {str(key): _meant(tree, value) for key, value in ((value_at(tree, at) if at else tree) or {}).items()}
-    typed = {key: value for key, value in node.items() if key not in (*adapter.own, *OWN_KEYS)}
-    named = {name: value for name, how in adapter.names.items() if (value := _named(tree, how)) is not None}
-    reach = {key: value for key, value in typed.items() if not adapter.passes or key in adapter.passes}
-    first, last = (named, reach) if adapter.wins == "node" else (reach, named)
-    beats = {**(last if last is named else {}), **adapter.sets}
-    newest, drops = known_versions()[-1], f"{adapter.title} passes {len(adapter.passes)} keys on and drops it"
-    gone = f", and SGLang {newest} has no such argument"
-    dropped = {key: "" if key in release(newest).arguments else gone for key in typed if key not in reach}
-    remarks = [f"{at}.{key} does not reach SGLang: {drops}{more}" for key, more in dropped.items()]
-    for key in typed.keys() & beats.keys():
-        if typed[key] != beats[key]:
-            remarks.append(f"{at}.{key}={typed[key]} is overwritten: {adapter.title} passes {beats[key]}")
-    gpus = value_at(tree, adapter.gpus) if adapter.gpus else None
-    gpu = node.get("gpu")
-    return TreeServer(
-        adapter,
-        at,
-        {**adapter.defaults, **first, **last, **adapter.sets},
-        (gpu,) if isinstance(gpu, str) else (),
-        gpus if isinstance(gpus, int) else None,
-        tuple(sorted(remarks)),
-    )
-
-
-def _spec(how: object) -> JsonObject:
+def spec_of(how: object) -> JsonObject:
     return how if isinstance(how, Mapping) else {"keys": how}
-
-
-def _named(tree: JsonObject, how: Json) -> Json:
-    """Returns the argument's value from the first of the framework's own keys that is set, or None."""
-    spec = _spec(how)
-    value = next(
-        (found for key in spec["keys"].split() if (found := _meant(tree, value_at(tree, key))) is not None), None
-    )
-    if value is None:
-        return None
-    if "match" in spec:
-        found = re.search(spec["match"], str(value))
-        return int(found[1]) if found else None
-    if isinstance(times := value_at(tree, spec.get("times", "")), int) and isinstance(value, int):
-        value *= times
-    return spec.get("values", {}).get(str(value).lower(), value)
-
-
-def _meant(tree: Mapping[str, object], value: object) -> Json:
-    """Resolves a reference (``${actor.path}``); returns other values unchanged."""
-    for _ in range(8):
-        found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
-        there = value_at(tree, found[1]) if found else None
-        if there is None:
-            return value
-        value = there
-    return value
 
 
 def keys_for(adapter: Adapter, arguments: JsonObject) -> tuple[JsonDict, JsonDict]:
@@ -182,7 +83,7 @@ def keys_for(adapter: Adapter, arguments: JsonObject) -> tuple[JsonDict, JsonDic
     keys |= adapter.chosen
     lost: JsonDict = {}
     for name, value in arguments.items():
-        spec = _spec(adapter.names.get(name, ""))
+        spec = spec_of(adapter.names.get(name, ""))
         if name in adapter.sets:
             lost |= {} if adapter.sets[name] == value else {name: value}
         elif name in adapter.keys:

@@ -1,20 +1,24 @@
-"""Reads servers whose arguments are keys and values: srtctl recipes, SGLang's own --config, keyword arguments."""
+"""Reads servers whose arguments are keys and values: srtctl recipes, SGLang's own --config, keyword arguments,
+trees of training frameworks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from sglang_hydra.arguments.every import first_with
+from sglang_hydra.arguments.every import EVERY, first_with
 from sglang_hydra.arguments.parser import flag_like, parser_of
-from sglang_hydra.convert.frameworks.adapters import servers_in
+from sglang_hydra.arguments.tables.table import known_versions, release
+from sglang_hydra.convert.frameworks.adapters import ADAPTERS, OWN_KEYS, Adapter, spec_of
 from sglang_hydra.convert.importing.launches import Launch, opened
 from sglang_hydra.convert.importing.manifests import scalar
 from sglang_hydra.text.json_types import Json, JsonObject, value_at
 
 _ROLES = ("prefill", "decode", "aggregated")
 _MOST_VARIANTS = 64
+_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _LEAST_KNOWN = 0.5
 """The smallest share of keys that must be SGLang's arguments for a mapping to count as arguments."""
 
@@ -134,24 +138,91 @@ def launches_below_keys(document: JsonObject, place: str) -> list[Launch]:
 
 def launches_of_frameworks(document: Mapping[str, object], place: str) -> list[Launch]:
     """Returns the servers that a training framework, or ``hydra.utils.instantiate``, starts from a tree."""
-    found = list(servers_in(document))
-    return [
-        Launch(
-            one.adapter.title,
-            f"{place}, {one.at}",
-            name=one.at if len(found) > 1 else "",
-            values={
-                key: opened(value) if isinstance(value, str) and "${" in value else value
-                for key, value in one.values.items()
-            },
-            keywords=not one.adapter.by_flags,
-            mentions=one.mentions,
-            pinned=one.adapter.release,
-            gpu_count=one.gpu_count,
-            remarks=one.remarks,
-        )
-        for one in found
-    ]
+    found = [(adapter, at) for adapter in ADAPTERS.values() for at in _servers_at(adapter, document)]
+    return [_of_framework(one, document, at, place, at if len(found) > 1 else "") for one, at in found]
+
+
+def _servers_at(adapter: Adapter, tree: Mapping[str, object]) -> Iterator[str]:
+    if adapter.target:
+        yield from (at for at, target in _targets(tree) if re.fullmatch(adapter.target, target))
+        return
+    node = value_at(tree, adapter.node) if adapter.node else None
+    if adapter.chosen:
+        is_one = all(value_at(tree, key) == value for key, value in adapter.chosen.items())
+    else:
+        known = [key in EVERY for key in node] if isinstance(node, Mapping) else []
+        is_one = bool(known) and sum(known) >= len(known) * _LEAST_KNOWN
+    if adapter.node and is_one and (node is None or isinstance(node, Mapping)):
+        yield adapter.node
+
+
+def _targets(tree: object, above: str = "") -> Iterator[tuple[str, str]]:
+    """Yields each node of a tree that names a class, with the class."""
+    for key, value in tree.items() if isinstance(tree, Mapping) else ():
+        if key == "_target_":
+            yield above, str(value)
+        yield from _targets(value, f"{above}.{key}".lstrip("."))
+
+
+def _of_framework(adapter: Adapter, tree: JsonObject, at: str, place: str, name: str) -> Launch:
+    """Reads one server: its arguments, and remarks on keys that SGLang never gets. Follows references to other keys;
+    leaves unresolvable ones open."""
+    node = {str(key): _meant(tree, value) for key, value in ((value_at(tree, at) if at else tree) or {}).items()}
+    typed = {key: value for key, value in node.items() if key not in (*adapter.own, *OWN_KEYS)}
+    named = {name: value for name, how in adapter.names.items() if (value := _named(tree, how)) is not None}
+    reach = {key: value for key, value in typed.items() if not adapter.passes or key in adapter.passes}
+    first, last = (named, reach) if adapter.wins == "node" else (reach, named)
+    beats = {**(last if last is named else {}), **adapter.sets}
+    newest, drops = known_versions()[-1], f"{adapter.title} passes {len(adapter.passes)} keys on and drops it"
+    gone = f", and SGLang {newest} has no such argument"
+    dropped = {key: "" if key in release(newest).arguments else gone for key in typed if key not in reach}
+    remarks = [f"{at}.{key} does not reach SGLang: {drops}{more}" for key, more in dropped.items()]
+    for key in typed.keys() & beats.keys():
+        if typed[key] != beats[key]:
+            remarks.append(f"{at}.{key}={typed[key]} is overwritten: {adapter.title} passes {beats[key]}")
+    gpus = value_at(tree, adapter.gpus) if adapter.gpus else None
+    gpu = node.get("gpu")
+    values = {**adapter.defaults, **first, **last, **adapter.sets}
+    return Launch(
+        adapter.title,
+        f"{place}, {at}",
+        name=name,
+        values={
+            key: opened(value) if isinstance(value, str) and "${" in value else value for key, value in values.items()
+        },
+        keywords=not adapter.by_flags,
+        mentions=(gpu,) if isinstance(gpu, str) else (),
+        pinned=adapter.release,
+        gpu_count=gpus if isinstance(gpus, int) else None,
+        remarks=tuple(sorted(remarks)),
+    )
+
+
+def _named(tree: JsonObject, how: Json) -> Json:
+    """Returns the argument's value from the first of the framework's own keys that is set, or None."""
+    spec = spec_of(how)
+    value = next(
+        (found for key in spec["keys"].split() if (found := _meant(tree, value_at(tree, key))) is not None), None
+    )
+    if value is None:
+        return None
+    if "match" in spec:
+        found = re.search(spec["match"], str(value))
+        return int(found[1]) if found else None
+    if isinstance(times := value_at(tree, spec.get("times", "")), int) and isinstance(value, int):
+        value *= times
+    return spec.get("values", {}).get(str(value).lower(), value)
+
+
+def _meant(tree: Mapping[str, object], value: object) -> Json:
+    """Resolves a reference (``${actor.path}``); returns other values unchanged."""
+    for _ in range(8):
+        found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+        there = value_at(tree, found[1]) if found else None
+        if there is None:
+            return value
+        value = there
+    return value
 
 
 def _argument(key: str) -> str | None:

@@ -15,10 +15,14 @@ from __future__ import annotations
 
 import argparse
 import gc
+import gzip
+import itertools
+import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
@@ -27,8 +31,8 @@ import read_releases  # noqa: E402
 from releases.wheel import Wheel  # noqa: E402
 
 from sglang_hydra.arguments.tables.table import release  # noqa: E402
-from sglang_hydra.releases.reading_refusals import Reader  # noqa: E402
-from sglang_hydra.releases.refusals import FOLDER, written  # noqa: E402
+from sglang_hydra.releases.reading_refusals import Reader, Site  # noqa: E402
+from sglang_hydra.releases.refusals import COLUMNS, FOLDER  # noqa: E402
 
 _FOLDERS = ("sglang/srt", "sglang/kernels", "sglang/jit_kernel", "sglang/cli")
 
@@ -56,7 +60,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(options.check and differs)
 
 
-def sites(version: str, wheel: Wheel) -> Iterator[tuple[str, ...]]:
+def written(version: str, sites: Iterable[Site]) -> bytes:
+    """The file of a release: its sites by columns, each name and each condition once."""
+    rows = [(*site[:5], tuple(json.dumps(guard, separators=(",", ":")) for guard in site.guards)) for site in sites]
+    tables: dict[str, list[Any]] = {}
+    content: dict[str, Any] = {"release": version}
+    for at, name in enumerate(COLUMNS):
+        column: list[Any] = [row[at] for row in rows]
+        if name == "line":
+            content[name] = [line - before for before, line in itertools.pairwise([0, *column])]
+            continue
+        tables[name] = list(dict.fromkeys(column))
+        places = {one: place for place, one in enumerate(tables[name])}
+        content[name] = [places[one] for one in column]
+    conditions = list(dict.fromkeys(guard for guards in tables["guards"] for guard in guards))
+    places = {one: place for place, one in enumerate(conditions)}
+    tables["guards"] = [[places[one] for one in guards] for guards in tables["guards"]]
+    content["tables"] = {**tables, "conditions": list(map(json.loads, conditions))}
+    return gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 9, mtime=0)
+
+
+def sites(version: str, wheel: Wheel) -> Iterator[Site]:
     """The sites of a release, from its wheel."""
     gc.disable()  # millions of nodes that all stay: collecting them doubles the time
     try:

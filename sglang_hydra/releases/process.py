@@ -82,7 +82,6 @@ class Child:
             "libraries": [wheel.name for wheel in record.libraries],
             "real_parts": record.real_parts,
             "parent": os.getpid(),
-            "limit_s": max(limit_s, START_S),
             "scratch": str(self._scratch),
         }
         if self._codes is not None:

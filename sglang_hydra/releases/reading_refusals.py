@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sglang_hydra.releases.child.source import LEAVES
 from sglang_hydra.text.json_types import Json
 
 Term = list[Json]
@@ -109,7 +110,7 @@ class Reader:
         held = list(guards)
         for node in body:
             yield from self._in_statement(file, node, function, scope, held)
-            if isinstance(node, ast.If) and _leaves(node.body) and not node.orelse:
+            if isinstance(node, ast.If) and isinstance(node.body[-1], LEAVES) and not node.orelse:
                 held = [*held, *_parts(_negated(self._condition(node.test, scope)))]
 
     def _in_statement(
@@ -130,14 +131,12 @@ class Reader:
                 reached = [*guards, *_parts(_negated(self._condition(node.test, scope)))]
                 words = _shortened(self._message(node.msg, scope))
                 yield Site(file, function, node.lineno, "AssertionError", words, _kept(reached))
-            case ast.Raise(exc=ast.Call() as call):
-                kind = _last_name(call.func)
-                words = _shortened(self._message(call.args[0] if call.args else None, scope))
-                is_class = kind[:1].isupper()
-                yield Site(file, function, node.lineno, kind if is_class else ANY, words * is_class, _kept(guards))
             case ast.Raise(exc=ast.expr() as raised):
-                kind = _last_name(raised)
-                yield Site(file, function, node.lineno, kind if kind[:1].isupper() else ANY, "", _kept(guards))
+                kind, first = _last_name(getattr(raised, "func", raised)), next(iter(getattr(raised, "args", ())), None)
+                if not kind[:1].isupper():
+                    kind, first = ANY, None
+                words = _shortened(self._message(first, scope))
+                yield Site(file, function, node.lineno, kind, words, _kept(guards))
             case ast.Expr(value=ast.Call() as call) if self._logs(call):
                 words = _shortened(self._message(call.args[0], scope))
                 if words.strip(HOLE + " "):
@@ -223,7 +222,8 @@ class Reader:
                 return self._name(name, scope, depth)
             case ast.Call():
                 return self._call(node, scope, depth)
-        return _unknown([self._term(one, scope, depth + 1) for one in _children(node)])
+        children = (one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr))
+        return _unknown([self._term(one, scope, depth + 1) for one in children])
 
     def _name(self, name: str, scope: _Scope, depth: int) -> Term:
         if name in scope.values:
@@ -331,10 +331,6 @@ def _blocks(value: Json) -> Iterator[list[ast.stmt]]:
         yield value
 
 
-def _leaves(body: Sequence[ast.stmt]) -> bool:
-    return isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
-
-
 def _attributes(node: ast.ClassDef) -> dict[str, ast.expr]:
     """Returns the values that a class gives to its own attributes; of several the first."""
     found: dict[str, ast.expr] = {}
@@ -357,16 +353,11 @@ def _is_source(node: ast.expr, scope: _Scope | None) -> bool:
     if isinstance(node, ast.Attribute):
         below = isinstance(node.value, (ast.Attribute, ast.Call)) and _is_source(node.value, scope)
         return node.attr in _ARGUMENTS or below
-    return isinstance(node, ast.Call) and (
-        (isinstance(node.func, ast.Name) and node.func.id.startswith("get_") and not node.args) or _is_view(node, scope)
-    )
-
-
-def _is_view(node: ast.expr, scope: _Scope | None) -> bool:
-    """Returns whether a call shows the server's arguments with their later values."""
-    if not isinstance(node, ast.Call) or not node.args or not _last_name(node.func).endswith("_view"):
+    if not isinstance(node, ast.Call):
         return False
-    return _is_source(node.args[0], scope)
+    if not node.args:
+        return isinstance(node.func, ast.Name) and node.func.id.startswith("get_")
+    return _last_name(node.func).endswith("_view") and _is_source(node.args[0], scope)
 
 
 def _variable(node: ast.Call) -> str | None:
@@ -384,10 +375,6 @@ def _variable(node: ast.Call) -> str | None:
 
 def _last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _children(node: ast.AST) -> list[ast.expr]:
-    return [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
 
 
 def _unknown(terms: Iterable[Term]) -> Term:

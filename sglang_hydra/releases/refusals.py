@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import functools
 import gzip
-import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,13 +18,12 @@ from sglang_hydra.arguments.tables.table import known_versions, release
 from sglang_hydra.releases.reading_refusals import ANY, HOLE, LOGGED, Reader, Site, names_in
 from sglang_hydra.releases.records import record_of
 from sglang_hydra.releases.wheels import source_text
-from sglang_hydra.text.json_types import Json, JsonDict
 
 FOLDER = Path(__file__).with_name("refusals")
 _LEAST_ALONE = 17
 """Letters of a message that identify it without its place."""
 _PYTHONS_OWN = ("TypeError", "AttributeError", "KeyError", "IndexError", "ImportError", "ModuleNotFoundError")
-_COLUMNS = ("file", "function", "line", "kind", "message", "guards")
+COLUMNS = ("file", "function", "line", "kind", "message", "guards")
 
 
 class Found(NamedTuple):
@@ -41,26 +39,6 @@ class Found(NamedTuple):
         return list(dict.fromkeys(name for guard in reversed(self.site.guards) for name in names_in(guard)))
 
 
-def written(version: str, sites: Iterable[Site]) -> bytes:
-    """Returns the file of a release: its sites by columns, each name and each condition once."""
-    rows = [(*site[:5], tuple(json.dumps(guard, separators=(",", ":")) for guard in site.guards)) for site in sites]
-    tables: dict[str, list[Json]] = {}
-    content: JsonDict = {"release": version}
-    for at, name in enumerate(_COLUMNS):
-        column: list[Json] = [row[at] for row in rows]
-        if name == "line":
-            content[name] = [line - before for before, line in itertools.pairwise([0, *column])]
-            continue
-        tables[name] = list(dict.fromkeys(column))
-        places = {one: place for place, one in enumerate(tables[name])}
-        content[name] = [places[one] for one in column]
-    conditions = list(dict.fromkeys(guard for guards in tables["guards"] for guard in guards))
-    places = {one: place for place, one in enumerate(conditions)}
-    tables["guards"] = [[places[one] for one in guards] for guards in tables["guards"]]
-    content["tables"] = {**tables, "conditions": list(map(json.loads, conditions))}
-    return gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 9, mtime=0)
-
-
 @functools.lru_cache(maxsize=2)
 def recorded(version: str) -> tuple[Site, ...]:
     """Returns the recorded index of a release; empty without one."""
@@ -71,7 +49,7 @@ def recorded(version: str) -> tuple[Site, ...]:
     tables, line, found = content["tables"], 0, []
     for at, step in enumerate(content["line"]):
         line += step
-        names = {name: tables[name][content[name][at]] for name in _COLUMNS if name != "line"}
+        names = {name: tables[name][content[name][at]] for name in COLUMNS if name != "line"}
         guards = [tables["conditions"][one] for one in names.pop("guards")]
         found.append(Site(**names, line=line, guards=guards))
     return tuple(found)

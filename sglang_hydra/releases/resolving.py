@@ -37,8 +37,7 @@ def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[
     """Returns a release's resolution of ``given``. ``by_rules`` applies 0.5.2's rules: an estimate, if the release
     gives no answer."""
     if "model_path" not in facts.given:  # nothing is resolved without a model
-        own = by_rules()
-        made = replace(_estimate(own, given, None), basis="exact", findings=own.findings)
+        made = replace(_estimate(by_rules(), given, None), basis="exact")
     elif not has_device(given.arguments.get("device"), facts):
         own = by_rules()
         # Every release refuses a machine without an accelerator (get_device; 0.5.23 srt/utils/common.py:1125).
@@ -102,7 +101,8 @@ def _is_whole(model: ModelFacts) -> bool:
 
 
 def _accepted(answer: Answer, basis: Basis, given: Accepted, facts: Facts) -> Resolution:
-    values = {**answer.values, "random_seed": _seed(given, facts)}
+    seed = given.arguments.get("random_seed")  # without one the plan's own: the release drew another
+    values = {**answer.values, "random_seed": facts.seed if seed is None else seed}
     values |= {name: facts.given[name] for name in SECRET_FIELDS if name in facts.given}
     return Resolution(
         intent=MappingProxyType(dict(facts.given)),
@@ -114,12 +114,6 @@ def _accepted(answer: Answer, basis: Basis, given: Accepted, facts: Facts) -> Re
         answer=answer,
         release=given.version,
     )
-
-
-def _seed(given: Accepted, facts: Facts) -> int | None:
-    """Returns the set seed, else the plan's own: the release drew another one for its answer."""
-    seed: int | None = given.arguments.get("random_seed")
-    return facts.seed if seed is None else seed
 
 
 def _refused(answer: Answer, basis: Basis, own: Resolution, given: Accepted, facts: Facts) -> Resolution:

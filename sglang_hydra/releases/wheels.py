@@ -16,7 +16,7 @@ import stat
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -52,10 +52,9 @@ def folders() -> tuple[Path, ...]:
     return default_cache() / _FOLDER, private / _FOLDER
 
 
-def place_of(wheel: Wheel, among: Iterable[Path] | None = None) -> Path | None:
-    """Returns the folder of an unpacked wheel ``among`` these (by default ``folders()``), or None. Raises MachineError
-    (REL015) for one that others can change."""
-    for folder in among or folders():
+def place_of(wheel: Wheel) -> Path | None:
+    """Returns the folder of an unpacked wheel, or None. Raises MachineError (REL015) for one that others can change."""
+    for folder in folders():
         place = folder / wheel.folder
         if place.is_dir():
             require_private(place)
@@ -65,8 +64,7 @@ def place_of(wheel: Wheel, among: Iterable[Path] | None = None) -> Path | None:
 
 def missing(record: Record) -> tuple[Wheel, ...]:
     """Returns the wheels that are missing to run a release."""
-    among = folders()
-    return tuple(wheel for wheel in record.wheels if place_of(wheel, among) is None)
+    return tuple(wheel for wheel in record.wheels if place_of(wheel) is None)
 
 
 def installed_releases() -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def install(page: Page, folders: Collection[str]) -> None:
     """Makes the releases whose wheels the site has, by their ``folders``, ones that can be asked."""
     known = frozenset(folders)
 
-    def place_of(wheel: Wheel, among: object = None) -> Path | None:
+    def place_of(wheel: Wheel) -> Path | None:
         is_here = page.allowed() and (wheel.name == STAND_IN or wheel.folder in known)
         return FOLDER / wheel.folder if is_here else None
 

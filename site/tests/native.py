@@ -92,7 +92,7 @@ def use_wheels(real: Path) -> Callable[[bool], None]:
     folders, found = json.loads(index.read_text(encoding="utf-8")), wheels.place_of
     allowed = [False]
 
-    def place_of(wheel: Any, among: Any = None) -> Path | None:
+    def place_of(wheel: Any) -> Path | None:
         return found(wheel) if allowed[0] and (wheel.folder in folders or wheel.name == "msgspec") else None
 
     wheels.place_of = place_of

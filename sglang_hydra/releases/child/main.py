@@ -1,12 +1,12 @@
 """Runs the child's loop: JSON lines in and out.
 
 The first line has the options: ``version``; ``release``, the folder of SGLang; ``folders``, those of ``libraries``
-(transformers and its requirements) by name; ``real_parts``; ``parent``, the process with which it ends; ``limit_s`` for
-one case; ``scratch``, an empty folder. For unpacked wheels: ``lists``, the permitted sha256 of each list of files;
-``codes``, the place of their byte code; ``key``, which marks it. The second line is the machine; the answer is the
-greeting (``version``, ``start_s``, ``sandbox``). Each further line is a case, ``{id, machine, argv, models, files}``,
-with ``why`` for the reasons, and gets one line as answer. The release's own output goes to stderr. Every answer names a
-file that differs from its wheel, as ``changed``."""
+(transformers and its requirements) by name; ``real_parts``; ``parent``, the process with which it ends; ``scratch``, an
+empty folder. For unpacked wheels: ``lists``, the permitted sha256 of each list of files; ``codes``, the place of their
+byte code; ``key``, which marks it. The second line is the machine; the answer is the greeting (``version``,
+``start_s``, ``sandbox``). Each further line is a case, ``{id, machine, argv, models, files}``, with ``why`` for the
+reasons, and gets one line as answer. The release's own output goes to stderr. Every answer names a file that differs
+from its wheel, as ``changed``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ import sys
 import sysconfig  # noqa: F401
 import tempfile
 import time
-from collections.abc import Callable
 from typing import Any
 
 from . import files, inert, libraries, machine, packages, sandbox
@@ -43,26 +42,28 @@ def main() -> int:
     begun = time.perf_counter()
     gc.disable()  # a release never frees its imports
     options = json.loads(sys.stdin.readline())
-    watch = Watch(options["parent"], options["limit_s"], options["scratch"])
-    watch.start()
+    _end_with(options["parent"], options["scratch"])
     sys.argv = ["sglang"]
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as lines:
         os.dup2(2, 1)
-        answer = _writer(lines)
+
+        def answer(record: dict[str, Any]) -> None:
+            record |= {"changed": Asked.changed} if Asked.changed else {}
+            record |= {"missing": Asked.missing} if Asked.missing else {}
+            lines.write(json.dumps(record) + "\n")
+            lines.flush()
+
         try:
             runner, sealed, given = _load(options, json.loads(sys.stdin.readline()), options["scratch"])
         except (Exception, Unanswered) as error:  # noqa: BLE001 - whatever a release raises while it is imported
             answer({"unanswered": not_imported(error)})
             return 1
         answer({"version": options["version"], "start_s": round(time.perf_counter() - begun, 3), "sandbox": given})
-        watch.wait()
         gc.freeze()
         gc.set_threshold(_OBJECTS)
         gc.enable()
         for line in sys.stdin:
-            watch.begin()
             answer(runner.run(json.loads(line)))
-            watch.wait()
         if sealed is not None and Asked.changed is None:
             sealed.keep_codes(os.path.join(options["scratch"], CODES), bytes.fromhex(options["key"]))
         os.chdir("/")
@@ -99,37 +100,16 @@ def _load(
     return Runner(release, known, world, found), sealed, given
 
 
-class Watch:
-    """Ends this process, and removes its scratch folder, when its parent has ended or a case takes too long."""
+def _end_with(parent: int, scratch: str) -> None:
+    """Ends this process, and removes its scratch folder, when its parent has ended."""
 
-    def __init__(self, parent: int, limit_s: float, scratch: str) -> None:
-        self.parent, self.limit_s, self.scratch = parent, limit_s, scratch
-        self.deadline = time.monotonic() + limit_s
-
-    def start(self) -> None:
-        signal.signal(signal.SIGALRM, self._look)
-        signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
-
-    def begin(self) -> None:
-        self.deadline = time.monotonic() + self.limit_s
-
-    def wait(self) -> None:
-        self.deadline = float("inf")
-
-    def _look(self, *_: Any) -> None:
-        if os.getppid() != self.parent or time.monotonic() > self.deadline:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+    def look(*_: Any) -> None:
+        if os.getppid() != parent:
+            shutil.rmtree(scratch, ignore_errors=True)
             os._exit(1)
 
-
-def _writer(lines: Any) -> Callable[[dict[str, Any]], None]:
-    def answer(record: dict[str, Any]) -> None:
-        record |= {"changed": Asked.changed} if Asked.changed else {}
-        record |= {"missing": Asked.missing} if Asked.missing else {}
-        lines.write(json.dumps(record) + "\n")
-        lines.flush()
-
-    return answer
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
 
 
 def not_imported(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from types import CodeType
 from typing import NamedTuple
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ASSIGNS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 
@@ -60,7 +60,7 @@ class Source:
                 sequence = getattr(above, block, None)
                 before = sequence[: sequence.index(node)] if isinstance(sequence, list) and node in sequence else []
                 for each in reversed(before):
-                    if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _LEAVES):
+                    if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], LEAVES):
                         yield Guard(each, each.test, False, False)
             node = above
 

@@ -404,15 +404,12 @@ class Why:
                 "file": run.code.place,
                 "line": guard.test.lineno,
                 "holds": guard.holds,
-                "operands": self._tested(run, guard),
+                "operands": self._operands(run, guard.node, run.last.get(guard.node, run.done)),
             }
             for guard in sorted(guards, key=lambda each: not each.is_around)
         ]
 
     # -- what was read
-
-    def _tested(self, run: Run, guard: source.Guard) -> dict[str, Any]:
-        return self._operands(run, guard.node, run.last.get(guard.node, run.done))
 
     def _operands(self, run: Run, node: ast.stmt, done: Done) -> dict[str, Any]:
         """Returns the values that a statement read: for a running one with the results of its calls so far; in a
@@ -447,8 +444,6 @@ class Why:
 
 
 _parse = argparse.ArgumentParser.parse_known_args
-
-
 _codes: dict[CodeType, Code | None] = {}
 
 

@@ -24,7 +24,6 @@ from sglang_hydra.releases.recorded import resolved_fields
 from sglang_hydra.rules.answer import Answer, Change
 from sglang_hydra.rules.resolution import Basis, Entry, Ledger, Resolution
 from sglang_hydra.rules.rule import Facts
-from sglang_hydra.rules.runtime import has_device
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import Json, by_identity
 from sglang_hydra.text.screen import shown
@@ -38,7 +37,7 @@ def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[
     gives no answer."""
     if "model_path" not in facts.given:  # nothing is resolved without a model
         made = replace(_estimate(by_rules(), given, None), basis="exact")
-    elif not has_device(given.arguments.get("device"), facts):
+    elif not facts.has_device(given.arguments.get("device")):
         own = by_rules()
         # Every release refuses a machine without an accelerator (get_device; 0.5.23 srt/utils/common.py:1125).
         without_device = tuple(finding for finding in own.findings if finding.about == "no_device")

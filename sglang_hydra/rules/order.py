@@ -7,16 +7,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from sglang_hydra.rules import (
-    deprecated,
-    experts,
     graphs,
-    kernels,
     loading,
     lora,
     memory,
-    model,
     parallel,
-    runtime,
     scheduling,
     speculative,
 )
@@ -36,7 +31,7 @@ from sglang_hydra.rules.rule import Rule
 from sglang_hydra.rules.table import TABLE
 
 _MODULES = (
-    *(deprecated, experts, graphs, kernels, loading, lora, memory, model, parallel, runtime, scheduling, speculative),
+    *(graphs, loading, lora, memory, parallel, scheduling, speculative),
     *(check_disaggregation, check_experts, check_kernels, check_loading, check_logs, check_lora),
     *(check_memory, check_model, check_model_sizes, check_parallel, check_runtime, check_scheduling),
 )

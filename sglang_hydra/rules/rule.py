@@ -37,6 +37,11 @@ class Facts(NamedTuple):
         """Returns True when the user or a preset set ``name``; null counts as unset."""
         return self.given.get(name) is not None
 
+    def has_device(self, device: object) -> bool:
+        """Returns whether a device can serve: ``device`` was set, the CPU engine was requested, or the machine has a
+        GPU."""
+        return device is not None or self.env.get("SGLANG_USE_CPU_ENGINE") == "1" or self.gpu.device is not None
+
 
 class Change:
     """The fields that a rule sets, and the reason, in a few words with the numbers that decided it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules import experts
 from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
@@ -28,33 +27,31 @@ ROWS = (
     changed(TABLE["EPL001"], {"expert_distribution_recorder_mode": "stat"}, enable_eplb=True),
     unchanged(TABLE["EPL001"], enable_eplb=True, expert_distribution_recorder_mode="per_pass"),
     unchanged(TABLE["EPL001"]),
-    changed(experts.choose_ep_dispatch, {"ep_dispatch_algorithm": "static"}),
-    changed(
-        experts.choose_ep_dispatch, {"ep_dispatch_algorithm": "static"}, init_expert_location=None, enable_eplb=True
-    ),
-    unchanged(experts.choose_ep_dispatch, init_expert_location=None),
-    unchanged(experts.choose_ep_dispatch, ep_dispatch_algorithm="dynamic"),
+    changed(TABLE["EPL002"], {"ep_dispatch_algorithm": "static"}),
+    changed(TABLE["EPL002"], {"ep_dispatch_algorithm": "static"}, init_expert_location=None, enable_eplb=True),
+    unchanged(TABLE["EPL002"], init_expert_location=None),
+    unchanged(TABLE["EPL002"], ep_dispatch_algorithm="dynamic"),
     changed(
         TABLE["EPL004"],
         {"expert_distribution_recorder_mode": "stat"},
         enable_expert_distribution_metrics=True,
     ),
     unchanged(TABLE["EPL004"]),
-    changed(experts.size_expert_record, {"expert_distribution_recorder_buffer_size": 1000}),
+    changed(TABLE["EPL005"], {"expert_distribution_recorder_buffer_size": 1000}),
     changed(
-        experts.size_expert_record,
+        TABLE["EPL005"],
         {"expert_distribution_recorder_buffer_size": 50},
         eplb_rebalance_num_iterations=50,
         expert_distribution_recorder_mode="stat",
     ),
     changed(
-        experts.size_expert_record,
+        TABLE["EPL005"],
         {"expert_distribution_recorder_buffer_size": 1000},
         eplb_rebalance_num_iterations=None,
         expert_distribution_recorder_mode="stat",
     ),
-    unchanged(experts.size_expert_record, eplb_rebalance_num_iterations=None),
-    unchanged(experts.size_expert_record, expert_distribution_recorder_buffer_size=-1),
+    unchanged(TABLE["EPL005"], eplb_rebalance_num_iterations=None),
+    unchanged(TABLE["EPL005"], expert_distribution_recorder_buffer_size=-1),
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules import kernels
 from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
@@ -22,16 +21,16 @@ ROWS = (
     unchanged(TABLE["KER002"], device="cuda"),
     changed(TABLE["KER003"], {"sampling_backend": "pytorch"}, device="cpu", sampling_backend="flashinfer"),
     unchanged(TABLE["KER003"], device="cuda"),
-    changed(kernels.choose_sampling_backend, {"sampling_backend": "flashinfer"}, gpu="h100"),
-    changed(kernels.choose_sampling_backend, {"sampling_backend": "pytorch"}, gpu="mi300x_with_flashinfer"),
-    changed(kernels.choose_sampling_backend, {"sampling_backend": "pytorch"}, gpu="mi300x"),
+    changed(TABLE["KER004"], {"sampling_backend": "flashinfer"}, gpu="h100"),
+    changed(TABLE["KER004"], {"sampling_backend": "pytorch"}, gpu="mi300x_with_flashinfer"),
+    changed(TABLE["KER004"], {"sampling_backend": "pytorch"}, gpu="mi300x"),
     changed(
-        kernels.choose_sampling_backend,
+        TABLE["KER004"],
         {"sampling_backend": "pytorch"},
         gpu="h100",
         env={"SGLANG_IS_FLASHINFER_AVAILABLE": "False"},
     ),
-    unchanged(kernels.choose_sampling_backend, sampling_backend="pytorch"),
+    unchanged(TABLE["KER004"], sampling_backend="pytorch"),
     changed(
         TABLE["KER005"],
         {"enable_mixed_chunk": False, "disable_cuda_graph": True, "disable_radix_cache": True},

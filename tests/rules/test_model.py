@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.rules import model
 from sglang_hydra.rules.table import TABLE
 from tests.rules.cases import Row, changed, unchanged
 
 ROWS = (
-    changed(model.attention_of_gpt_oss, {"attention_backend": "trtllm_mha"}, gpu="b200", model="gpt_oss"),
-    changed(model.attention_of_gpt_oss, {"attention_backend": "fa3"}, gpu="h100", model="gpt_oss"),
-    changed(model.attention_of_gpt_oss, {"attention_backend": "triton"}, gpu="rtx_5090", model="gpt_oss"),
-    changed(model.attention_of_gpt_oss, {"attention_backend": "triton"}, gpu="mi300x", model="gpt_oss"),
-    unchanged(model.attention_of_gpt_oss, model="gpt_oss", attention_backend="flashinfer"),
-    unchanged(model.attention_of_gpt_oss, model="llama_3_1_8b"),
-    unchanged(model.attention_of_gpt_oss, model="unknown"),
+    changed(TABLE["MDL004"], {"attention_backend": "trtllm_mha"}, gpu="b200", model="gpt_oss"),
+    changed(TABLE["MDL004"], {"attention_backend": "fa3"}, gpu="h100", model="gpt_oss"),
+    changed(TABLE["MDL004"], {"attention_backend": "triton"}, gpu="rtx_5090", model="gpt_oss"),
+    changed(TABLE["MDL004"], {"attention_backend": "triton"}, gpu="mi300x", model="gpt_oss"),
+    unchanged(TABLE["MDL004"], model="gpt_oss", attention_backend="flashinfer"),
+    unchanged(TABLE["MDL004"], model="llama_3_1_8b"),
+    unchanged(TABLE["MDL004"], model="unknown"),
     changed(
-        model.attention_of_gpt_oss,
+        TABLE["MDL004"],
         {"attention_backend": "fa3"},
         json_model_override_args='{"architectures": ["GptOssForCausalLM"]}',
     ),
@@ -25,16 +24,16 @@ ROWS = (
     unchanged(TABLE["MDL006"], gpu="b200", model="gpt_oss", enable_dp_attention=True),
     unchanged(TABLE["MDL006"], gpu="h100", model="gpt_oss"),
     changed(
-        model.mxfp4_runner_of_gpt_oss,
+        TABLE["MDL007"],
         {"moe_runner_backend": "flashinfer_mxfp4"},
         gpu="b200",
         model="gpt_oss",
         moe_runner_backend="triton_kernel",
     ),
-    unchanged(model.mxfp4_runner_of_gpt_oss, gpu="b200", model="gpt_oss_bf16"),
-    unchanged(model.mxfp4_runner_of_gpt_oss, gpu="h100", model="gpt_oss"),
+    unchanged(TABLE["MDL007"], gpu="b200", model="gpt_oss_bf16"),
+    unchanged(TABLE["MDL007"], gpu="h100", model="gpt_oss"),
     unchanged(
-        model.mxfp4_runner_of_gpt_oss,
+        TABLE["MDL007"],
         gpu="b200",
         model="gpt_oss",
         json_model_override_args='{"quantization_config": null}',
@@ -46,8 +45,8 @@ ROWS = (
     unchanged(TABLE["MDL009"], gpu="h100", model="mixtral_8x7b"),
     changed(TABLE["MDL010"], {"disable_hybrid_swa_memory": True}, model="gpt_oss"),
     unchanged(TABLE["MDL010"], model="gemma_3_27b"),
-    changed(model.dtype_of_mxfp4_gpt_oss, {"dtype": "bfloat16"}, model="gpt_oss", dtype="float16"),
-    unchanged(model.dtype_of_mxfp4_gpt_oss, model="gpt_oss_bf16"),
+    changed(TABLE["MDL011"], {"dtype": "bfloat16"}, model="gpt_oss", dtype="float16"),
+    unchanged(TABLE["MDL011"], model="gpt_oss_bf16"),
     changed(TABLE["MDL013"], {"disable_hybrid_swa_memory": True}, model="gemma_3_27b"),
     unchanged(TABLE["MDL013"], model="gpt_oss"),
     unchanged(TABLE["MDL013"], model="unknown"),

@@ -81,7 +81,7 @@ def _step(name: str, at: Release) -> Successor:
         return Successor(None)
     target = old.field or _field_of(old.instead, at)
     if target is None or target == name:
-        return Successor(None, advice=_plain_advice(old))
+        return Successor(None, advice=f"use {old.instead} instead" if old.instead else None)
     if old.action in ("DeprecatedAliasStoreAction", "DeprecatedStoreTrueAction") or old.value is not None:
         value = SAME if old.action in ("DeprecatedAliasStoreAction", "DeprecatedStoreTrueAction") else old.value
         return Successor(target, value)
@@ -112,7 +112,3 @@ def _field_of(flag: str | None, at: Release) -> str | None:
             if plain in argument.flags:
                 return argument.name
     return None
-
-
-def _plain_advice(old: OldFlag) -> str | None:
-    return f"use {old.instead} instead" if old.instead else None

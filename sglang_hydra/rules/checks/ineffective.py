@@ -13,7 +13,6 @@ from typing import NamedTuple
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.arguments.tables.order import holds_between
 from sglang_hydra.rules.checks.releases import Arguments, Unknown, arguments_of, value_at
-from sglang_hydra.rules.deprecated import RUNNER_FLAGS
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, rule
 from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 from sglang_hydra.text.words import typed
@@ -79,8 +78,14 @@ def check_ineffective(args: Arguments, facts: Facts) -> Outcome:
     return Notice(f"without effect: {settings}", *found, offers=offers, hint="leave it out")
 
 
-_INSTEAD = {"enable_ep_moe": "ep_size={tp_size}", "enable_deepep_moe": "moe_a2a_backend=deepep"}
-_INSTEAD |= {flag: f"moe_runner_backend={runner}" for flag, runner in RUNNER_FLAGS}
+_INSTEAD = {
+    "enable_ep_moe": "ep_size={tp_size}",
+    "enable_deepep_moe": "moe_a2a_backend=deepep",
+    "enable_triton_kernel_moe": "moe_runner_backend=triton_kernel",
+    "enable_flashinfer_cutlass_moe": "moe_runner_backend=flashinfer_cutlass",
+    "enable_flashinfer_trtllm_moe": "moe_runner_backend=flashinfer_trtllm",
+    "enable_flashinfer_mxfp4_moe": "moe_runner_backend=flashinfer_mxfp4",
+}
 
 
 @rule("DEP004", stage="plan")

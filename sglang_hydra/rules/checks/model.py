@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import ConfigView, UnreadableOverrides, read_overrides, view_of
-from sglang_hydra.rules.model import GPT_OSS_BACKENDS, LLAMA_4_BACKENDS, gpt_oss_view
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
-from sglang_hydra.text.findings import Remedy
 from sglang_hydra.text.json_types import Json
 from sglang_hydra.text.words import typed
 
 _OVERRIDES = "json_model_override_args"
-_NO_GAUDI = "use another GPU: device=hpu forces torch_native"
+_LLAMA_4_BACKENDS = ("fa3", "aiter", "triton")
 _HINT = 'a JSON object, {"key": value}, of keys of the model\'s config'
 
 
@@ -88,22 +86,6 @@ def config_names_an_architecture(args: ServerArgs, facts: Facts) -> Outcome:
     return None if reported else _architectures_problem(view)
 
 
-@rule("MDL005", (2449, 2455))
-def gpt_oss_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: gpt-oss is refused with an attention_backend other than triton, trtllm_mha and fa3.
-    Why: its attention sinks are implemented in these three only. device=hpu forces torch_native, which fails here.
-    Example: gpu=h100 model=gpt_oss attention_backend=flashinfer -> refused"""
-    if args.attention_backend in GPT_OSS_BACKENDS or gpt_oss_view(args, facts) is None:
-        return None
-    return Refusal(
-        f"gpt-oss does not run on attention_backend={typed(args.attention_backend)}; it runs on "
-        f"{_either(GPT_OSS_BACKENDS)}",
-        "attention_backend",
-        hint=_NO_GAUDI if args.device == "hpu" else None,
-        offers=(Remedy.typed("attention_backend=null", when="lets SGLang choose"), *_backends(GPT_OSS_BACKENDS)),
-    )
-
-
 @rule("MDL012", (2493, 2498))
 def llama_4_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
     """What: Llama 4 is refused unless attention_backend is fa3, aiter or triton; SGLang chooses none for it.
@@ -114,20 +96,12 @@ def llama_4_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
     if view is None or "Llama4" not in view.architecture:
         return None
     # A set, like upstream's: an unhashable value fails there otherwise than in a tuple.
-    if args.attention_backend in set(LLAMA_4_BACKENDS):
+    if args.attention_backend in set(_LLAMA_4_BACKENDS):
         return None
     return Refusal(
         f"Llama 4 does not run on attention_backend={typed(args.attention_backend)}; it runs on "
-        f"{_either(LLAMA_4_BACKENDS)}",
+        f"{' or '.join(_LLAMA_4_BACKENDS)}",
         "attention_backend",
-        hint=_NO_GAUDI if args.device == "hpu" else None,
-        offers=_backends(LLAMA_4_BACKENDS),
+        hint="use another GPU: device=hpu forces torch_native" if args.device == "hpu" else None,
+        offers=[f"attention_backend={name}" for name in _LLAMA_4_BACKENDS],
     )
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return " or ".join(names)
-
-
-def _backends(names: tuple[str, ...]) -> list[Remedy]:
-    return [Remedy.typed(f"attention_backend={name}") for name in names]

@@ -29,28 +29,6 @@ def dp_ranks_divide_tp(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("DPA005", (646, 649))
-def dp_lm_head_has_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: enable_dp_lm_head is refused without enable_dp_attention.
-    Why: it saves a gather that only DP attention makes. With dp_size=1, DPA001 has switched that off.
-    Example: tp_size=8 enable_dp_lm_head=true -> refused"""
-    if not args.enable_dp_lm_head or args.enable_dp_attention:
-        return None
-    if facts.given.get("enable_dp_attention"):
-        return Refusal(
-            "enable_dp_lm_head=true needs DP attention, which dp_size=1 has switched off",
-            "dp_size",
-            "enable_dp_lm_head",
-            offers=(f"dp_size={args.tp_size}", "enable_dp_lm_head=false"),
-        )
-    return Refusal(
-        "enable_dp_lm_head=true needs enable_dp_attention=true",
-        "enable_dp_attention",
-        "enable_dp_lm_head",
-        offers=(f"enable_dp_attention=true dp_size={args.tp_size}", "enable_dp_lm_head=false"),
-    )
-
-
 @rule("PAR001", (2250, 2253), stage="check")
 def nodes_divide_gpus(args: ServerArgs, facts: Facts) -> Outcome:
     """What: tp_size x pp_size must be a multiple of nnodes.
@@ -72,28 +50,6 @@ def nodes_divide_gpus(args: ServerArgs, facts: Facts) -> Outcome:
             *(f"nnodes={size}" for size in _dividing(gpus, args.nnodes)[:2]),
         ),
     )
-
-
-@rule("PIP002", (2255, 2260), stage="check")
-def pipeline_runs_alone(args: ServerArgs, facts: Facts) -> Outcome:
-    """What: pp_size above 1 is refused with the overlap scheduler, speculative decoding or mixed chunks.
-    Why: the pipeline's loop supports none of them. The overlap scheduler is off by then (PIP001).
-    Example: pp_size=2 enable_mixed_chunk=true -> refused"""
-    if not args.pp_size > 1:
-        return None
-    if not args.disable_overlap_schedule:
-        field, got = "disable_overlap_schedule", "the overlap scheduler"
-        instead = "disable_overlap_schedule=true"
-    elif args.speculative_algorithm is not None:
-        field, got = "speculative_algorithm", f"speculative_algorithm={args.speculative_algorithm}"
-        instead = "speculative_algorithm=null"
-    elif args.enable_mixed_chunk:
-        field, got = "enable_mixed_chunk", "enable_mixed_chunk=true"
-        instead = "enable_mixed_chunk=false"
-    else:
-        return None
-    message = f"a pipeline (pp_size={args.pp_size}) does not run with {got}"
-    return Refusal(message, field, "pp_size", offers=(instead, "pp_size=1"))
 
 
 @rule("PAR005", (2269, 2272), stage="check")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sglang_hydra.arguments.secrets import HIDDEN, holds_secret, masked_word
 from sglang_hydra.cli.invocation import Invocation, read_invocation
 from sglang_hydra.cli.reading import read_words, refused
-from sglang_hydra.cli.shared import composer_of, config_flags
+from sglang_hydra.cli.shared import composer_of, typed_flags
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _MOST_ROUNDS, _MOST_CORRECTED = 3, 3
 _PLAIN = re.compile(r"(?!(?:null|true|false|nan|inf)$)[A-Za-z./][\w./-]*", re.IGNORECASE)
 _STARTING = ("serve", "bench", "resume")
+_CHOSEN = ("gpu", "engine.version")
+"""What a correction never changes if it was typed."""
 _VERBS = ("serve", "plan", "check", "fit", "export")
 
 
@@ -42,7 +44,7 @@ def corrected_lines(
         return []
     names = [item.text for item in invocation.requests if _is_name(item)]
     if any(finding.typed for finding in findings) and all(item.key is None for item in invocation.requests):
-        words = [invocation.verb, *(item.text for item in invocation.requests), *config_flags(invocation)]
+        words = [invocation.verb, *(item.text for item in invocation.requests), *typed_flags(invocation)]
         return corrected_words(words, findings)
     if len(names) > (invocation.verb == "export"):
         return []  # files of check: corrected_file
@@ -73,7 +75,7 @@ def _corrected(
 ) -> list[Line]:
     first = next((one.said for finding in findings for one in finding.remedies if one.kind == "shell"), None)
     if first is not None:
-        words = [invocation.verb, *(_spelled(item) for item in invocation.requests), *config_flags(invocation)]
+        words = [invocation.verb, *(_spelled(item) for item in invocation.requests), *typed_flags(invocation)]
         return [[text("Corrected", "bold")], [text("  "), text(f"{first} && {program()} {' '.join(words)}", VERBATIM)]]
     try:
         requests = [item for item in invocation.requests if not _is_name(item)]
@@ -92,7 +94,7 @@ def _corrected(
     file = [invocation.file] if invocation.file is not None else []
     typed = [request for request in made if request.layer == "cli"]
     line = [*names, *file, *(request.text for request in typed)]
-    if refused([invocation.verb, *line, *config_flags(invocation)]):
+    if refused([invocation.verb, *line, *typed_flags(invocation)]):
         return []
     shown = _shown_as([*map(shell_word, [*names, *file]), *map(_spelled, typed)], invocation, title)
     added = [request.text for request in typed if request not in requests] if adds_only else []
@@ -146,7 +148,7 @@ def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) 
         new = {key: value for key, _, value in (word.partition("=") for word in remedy.words)}
         if any(value == "null" and key in typed for key, value in new.items()):
             continue
-        if typed.get("gpu", "auto") != "auto" and new.get("gpu", typed["gpu"]) != typed["gpu"]:
+        if any(key in typed and new.get(key, typed[key]) not in ("auto", typed[key]) for key in _CHOSEN):
             continue
         if adds_only and ("engine.version" in new or not all(_is_spelling(typed.get(key), new[key]) for key in new)):
             continue
@@ -299,7 +301,7 @@ def _key_of(word: str) -> str:
 def _shown_as(words: Sequence[str], invocation: Invocation | None = None, title: str = "Corrected") -> list[Line]:
     before, behind = [program()], []
     if invocation is not None:
-        before, behind = [program(), invocation.verb], config_flags(invocation)
+        before, behind = [program(), invocation.verb], typed_flags(invocation)
     return [[text(title, "bold")], [text("  "), text(" ".join([*before, *words, *behind]), VERBATIM)]]
 
 

@@ -3,6 +3,8 @@ judged plan (0 or 2 of plan, check, export and fit)."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from sglang_hydra.planning.verdict import what_is_missing
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.exit_codes import INVALID
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.flags import FLAGS
 from sglang_hydra.text.screen import Line, print_json, write
 from sglang_hydra.text.words import nearest, program, short
 
@@ -50,12 +53,33 @@ def config_flags(invocation: Invocation) -> list[str]:
     return flags
 
 
+def typed_flags(invocation: Invocation) -> list[str]:
+    """Returns every flag of a command line but ``-m``, with its value."""
+    flags = config_flags(invocation)
+    lists = (
+        ("--trust", invocation.trusted_folders),
+        ("--allow-env", invocation.allowed_env),
+        ("--env", invocation.env),
+    )
+    flags += [word for flag, values in lists for value in values for word in (flag, value)]
+    for flag in FLAGS:
+        value = invocation.given.get(flag.sets)
+        if value and flag.sets not in ("config_name", "config_path", "multirun"):
+            flags += [flag.names[0]] if value is True else [flag.names[0], str(value)]
+    return flags
+
+
 def typed_words(invocation: Invocation) -> list[str]:
     """Returns the typed names. Raises ConfigError for an option that the verb does not have."""
     verb, options = invocation.verb, _OPTIONS[invocation.verb]
     words = [request.text for request in invocation.requests]
-    for word in words:
+    for word, after in zip(words, [*words[1:], ""], strict=True):
         if word.startswith("-") and word != "-":
+            flag, _, value = word.partition("=")
+            if flag not in options and os.path.exists(file := value or after):
+                typed = (word,) if value else (word, after)
+                message = f"{short(flag)}: a file is typed without a flag"
+                raise ConfigError.of("CLI026", message, typed=typed, fix=shlex.quote(file))
             near = nearest(word.partition("=")[0], options)
             hint = f"{program()} {verb} {near}" if near else f"{program()} {verb} --help"
             message = f"{verb} has no option {short(word)}; it has {', '.join(options)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Sequence
 
 from sglang_hydra.arguments.fields import FIELDS
@@ -13,11 +15,13 @@ from sglang_hydra.compose.corrections import key_meant, may_be
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.recorded.input_files import is_document
+from sglang_hydra.releases.fetching import nothing_fetched
 from sglang_hydra.text import user_settings as settings
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.exit_codes import FAIL_ON
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.flags import FLAGS, why_not
+from sglang_hydra.text.locations import SUFFIXES
 from sglang_hydra.text.words import nearest, program
 
 _NAME_A_MODEL = {"model", "model_path", "recipe", "experiment", "lock"}
@@ -32,6 +36,7 @@ def read_words(invocation: Invocation) -> None:
     settings.begin(invocation.allowed)
     if invocation.argv is not None and invocation.verb not in ("import", "upgrade"):
         invocation.requests += requests_from_argv(invocation.argv, invocation.requests)
+    invocation.requests = [one for request in invocation.requests for one in _matches(request)]
     if any("=" not in request.text for request in invocation.requests):
         from sglang_hydra.cli.file_argument import read_file_argument
 
@@ -39,49 +44,62 @@ def read_words(invocation: Invocation) -> None:
         check_hydra_keys_of_file(invocation)
 
 
+def _matches(request: Request) -> Sequence[Request]:
+    """Returns a request for each file of a pattern that the shell left as it is, as in quotes; else the request."""
+    word = request.text
+    if not ("*" in word and word.endswith(SUFFIXES)) or "=" in word or os.path.exists(word):
+        return [request]
+    return [request._replace(text=file) for file in sorted(glob.glob(word))] or [request]
+
+
 def refused(words: Sequence[str]) -> Sequence[Finding]:
     """Returns what is wrong with a command line, as far as that is visible before the verb runs."""
-    from sglang_hydra.planning.making.make import plan_composed
-
     try:
-        invocation = read_invocation(words)
-        read_words(invocation)
-        if invocation.verb == "diff":
-            from sglang_hydra.cli.diff import check_sides
-
-            check_sides([item.text for item in invocation.requests])
-        if invocation.verb in _COMPOSED and not invocation.has("multirun"):
-            first = invocation.requests[:1] if invocation.verb in ("export", "explain") else []
-            requests = [item for item in invocation.requests if item not in first and not is_document(item.text)]
-            composer = composer_of(invocation)
-            made = plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
-            if invocation.verb == "bench":
-                from dataclasses import asdict
-
-                lacking = [item for item in made.errors if item.about == "no_model"]
-                if lacking and not made.nodes.bench.url:
-                    return lacking
-
-                from sglang_hydra.measure.bench.checks import problems
-
-                return [item for item in problems(asdict(made.nodes.bench)) if item.level == "error"]
-            if invocation.verb == "export" and not has_several_servers(made.nodes):
-                from sglang_hydra.convert.export.job import job_of
-                from sglang_hydra.convert.export.registry import check_format, render
-
-                render(
-                    check_format(next((item.text for item in first if "=" not in item.text), None)), job_of(made, ())
-                )
-        elif invocation.has("multirun"):
-            from sglang_hydra.measure.sweep.axes import combinations
-            from sglang_hydra.measure.sweep.grid import read_grid
-
-            grid = read_grid(composer_of(invocation), invocation.requests, measured=False)
-            composer_of(invocation).compose([*grid.common, *next(combinations(grid.axes), ())])
+        with nothing_fetched():
+            return _refused(words)
     except ConfigError as failure:
         return [item for item in failure.findings if item.about != "image_open"]
     except MachineError:
-        pass
+        return ()
+
+
+def _refused(words: Sequence[str]) -> Sequence[Finding]:
+    """Returns what the verb would refuse. Raises ConfigError for what is refused before, MachineError for what this
+    machine lacks."""
+    from sglang_hydra.planning.making.make import plan_composed
+
+    invocation = read_invocation(words)
+    read_words(invocation)
+    if invocation.verb == "diff":
+        from sglang_hydra.cli.diff import check_sides
+
+        check_sides([item.text for item in invocation.requests])
+    if invocation.verb in _COMPOSED and not invocation.has("multirun"):
+        first = invocation.requests[:1] if invocation.verb in ("export", "explain") else []
+        requests = [item for item in invocation.requests if item not in first and not is_document(item.text)]
+        composer = composer_of(invocation)
+        made = plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
+        if invocation.verb == "bench":
+            from dataclasses import asdict
+
+            lacking = [item for item in made.errors if item.about == "no_model"]
+            if lacking and not made.nodes.bench.url:
+                return lacking
+
+            from sglang_hydra.measure.bench.checks import problems
+
+            return [item for item in problems(asdict(made.nodes.bench)) if item.level == "error"]
+        if invocation.verb == "export" and not has_several_servers(made.nodes):
+            from sglang_hydra.convert.export.job import job_of
+            from sglang_hydra.convert.export.registry import check_format, render
+
+            render(check_format(next((item.text for item in first if "=" not in item.text), None)), job_of(made, ()))
+    elif invocation.has("multirun"):
+        from sglang_hydra.measure.sweep.axes import combinations
+        from sglang_hydra.measure.sweep.grid import read_grid
+
+        grid = read_grid(composer_of(invocation), invocation.requests, measured=False)
+        composer_of(invocation).compose([*grid.common, *next(combinations(grid.axes), ())])
     return ()
 
 

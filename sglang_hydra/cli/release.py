@@ -70,6 +70,10 @@ def run(invocation: Invocation) -> int:
         write([[text(f"Wheels that no release uses are removed: {freed:.0f} MiB")]])
         return 0
     found = [_recorded(version) for version in versions]
+    if action == "fetch" and invocation.has("offline") and any(map(wheels.missing, found)):
+        raise _wrong(
+            "release fetch fetches, and --offline fetches nothing", f"{program()} release bundle DIR, elsewhere"
+        )
     return _fetch(found) if action == "fetch" else _remove(found)
 
 

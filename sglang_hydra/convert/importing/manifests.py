@@ -124,9 +124,11 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
     where = f"{place}, {pod.kind or 'container'} {name}".rstrip()
     mentions = (image, *pod.mentions)
     count = _gpus(node.get("resources"))
+    fault = _no_texts(node) if pod.kind else None
     for launch in started(words, own, where, image, has_program=bool(node.get("command"))):
         yield replace(
             launch,
+            fault=launch.fault or fault,
             kind="kubernetes",
             name=name,
             mentions=(*launch.mentions, *mentions),
@@ -135,6 +137,13 @@ def _of_container(node: JsonObject, pod: _Pod, place: str) -> Iterator[Launch]:
             model=pod.model,
             variables={**environment, **launch.variables},
         )
+
+
+def _no_texts(node: JsonObject) -> str | None:
+    """Returns why Kubernetes refuses the words of a container, or None: each item has to be a text."""
+    items = [(key, item) for key in ("command", "args") if isinstance(node.get(key), list) for item in node[key]]
+    wrong = next(((key, scalar(item)) for key, item in items if not isinstance(item, str)), None)
+    return f'{wrong[0]} has the item {wrong[1]}, which is no text: "{wrong[1]}" is one' if wrong else None
 
 
 def started(
@@ -169,8 +178,10 @@ def launches_of_compose(document: JsonObject, place: str) -> list[Launch]:
         image = _interpolated(str(service.get("image") or ""))
         for launch in started(words, environment, f"{place}, service {name}", image, bool(service.get("entrypoint"))):
             mentions = (*launch.mentions, image, *_texts(service.get("deploy")))
-            count = _compose_gpus(service)
-            found.append(replace(launch, kind="compose", name=str(name), mentions=mentions, gpu_count=count))
+            count, is_mapping = _compose_gpus(service), isinstance(service.get("command"), Mapping)
+            launch = replace(launch, kind="compose", name=str(name), mentions=mentions, gpu_count=count)
+            fault = "command is a mapping, and has to be a list of texts" if is_mapping else launch.fault
+            found.append(replace(launch, fault=fault))
     return found
 
 

@@ -29,6 +29,7 @@ from sglang_hydra.convert.importing.shell import (
     Shell,
     defaults_of,
     gpus_of_container,
+    gpus_of_slurm,
     set_by_slurm,
     set_for_child,
 )
@@ -127,7 +128,10 @@ class Script:
         if self.unknown:
             conditions = "; ".join(self.unknown)
             remarks.append(f"conditions that are taken to hold: {conditions}; --env NAME=VALUE decides one")
-        return [replace(launch, remarks=(*launch.remarks, *remarks)) for launch in found]
+        gpus = gpus_of_slurm(text)
+        return [
+            replace(launch, remarks=(*launch.remarks, *remarks), gpu_count=launch.gpu_count or gpus) for launch in found
+        ]
 
     def _run(self, text: str, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
         alone = not has_launch_command(text)
@@ -223,6 +227,10 @@ class Script:
                 if word[:2] == "--":
                     end = f"the command ends before line {frame.first_line + line}, which begins with {word}"
                     remark = f"{end}: a comment or an empty line cuts it"
+                    launch = replace(launch, remarks=(*launch.remarks, remark))
+                if command.torn:
+                    where = f"line {frame.first_line + command.torn} ends in a space behind its \\"
+                    remark = f"{where}: the shell ends the command there"
                     launch = replace(launch, remarks=(*launch.remarks, remark))
                 yield launch
             frame.status = True if sets else None

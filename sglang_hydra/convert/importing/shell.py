@@ -103,6 +103,13 @@ def set_by_slurm(text: str) -> dict[str, str]:
     return {name: value for names, value in found.items() for name in names.split()}
 
 
+def gpus_of_slurm(text: str) -> int | None:
+    """Returns the number of GPUs on each node that a script's own ``#SBATCH`` lines ask for; None without one."""
+    lines = " ".join(_SBATCH.findall(text))
+    asked = re.search(r"(?:--gres[= ]gpu|--gpus-per-node[= ])(?:[:=]?[A-Za-z]\w*)?[:=]?(\d+)\b", lines)
+    return int(asked[1]) if asked else None
+
+
 def set_for_child(fields: Sequence[str]) -> dict[str, str]:
     """Returns the variables that ``env A=B``, ``docker run -e A=B``, ``srun --export=A=B`` and ``mpirun -x A=B`` set,
     up to SGLang's own flags."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from sglang_hydra.convert.importing.launches import CLOSE, OPEN
 
-_TRAILING_BLANKS = re.compile(r"\\[ \t]+\n|(?<=[ \t])[`^][ \t]*\n(?=[ \t]*-)")  # ` and ^ are those of Windows
+_TORN = re.compile(r"\\[ \t]+\n")
+"""A backslash with a space behind it, which ends the command for a shell; read as if it did not."""
+_OF_WINDOWS = re.compile(r"(?<=[ \t])[`^][ \t]*\n(?=[ \t]*-)")
 _OPERATORS = "\n;&|()"
 _BEFORE_TESTS = ("if", "then", "elif", "else", "while", "until", "do", "for", "!", "{")
 _LONGEST_TEST = 1000
@@ -33,6 +35,7 @@ class Command:
     after: str = ""
     ended: str = ""
     follower: tuple[str, int] = ("", 0)
+    torn: int = 0
 
     @property
     def joined(self) -> bool:
@@ -53,7 +56,7 @@ class Heredoc:
 
 def commands_of(text: str) -> list[Command]:
     """Returns the simple commands of a script, in order. An open quote extends to the end."""
-    return _Cutter(_TRAILING_BLANKS.sub("\\\\\n", text.replace("\r\n", "\n"))).cut()
+    return _Cutter(_OF_WINDOWS.sub("\\\\\n", text.replace("\r\n", "\n"))).cut()
 
 
 class _Cutter:
@@ -87,6 +90,10 @@ class _Cutter:
             self._move((end if end >= 0 else len(text)) - at)
         elif text.startswith("\\\n", at):
             self._move(2)
+        elif match := _TORN.match(text, at):
+            self._end_word()
+            self.command.torn = self.command.torn or self.line
+            self._move(match.end() - at)
         elif char == "(" and self.word and "".join(self.word).endswith("="):
             self._take(end_of_group(text, at))
         elif char == "<" and (match := _HEREDOC.match(text, at)):

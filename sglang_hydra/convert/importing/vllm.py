@@ -25,6 +25,10 @@ def from_vllm(text: str) -> tuple[str, list[Finding]] | None:
         return None
     if words is None:
         return None
+    starts = [at for at, word in enumerate(words[:4], 1) if word == "serve" or word.startswith("vllm.entrypoints")]
+    words = words[starts[-1] if starts else 0 :]
+    # An item of a list that is a flag and its value
+    words = [part for word in words for part in (word.split(" ", 1) if word[:1] == "-" else [word])]
     argv, findings = translated(words)
     return shlex.join(["python", "-m", "sglang.launch_server", *argv]), findings
 

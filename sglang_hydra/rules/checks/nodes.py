@@ -176,6 +176,10 @@ def _shared_sizes(args: Arguments) -> list[str]:
     ]
 
 
+_OF_A_NODE = 4
+"""The GPUs of a machine that is usually one of several; with fewer, the number of GPUs may be the mistake."""
+
+
 @rule("GPU001", stage="plan")
 def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
     """What: tp_size x pp_size ranks, times dp_size when data parallelism is not inside attention, need as many GPUs:
@@ -194,6 +198,8 @@ def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
         return None
     fields = [name for name in ("tp_size", "pp_size", "dp_size", "base_gpu_id", "gpu_id_step") if _set(args, name)]
     more_nodes = -(-needed // count) if count > 0 else nodes
+    as_many = "on as many machines" if count < _OF_A_NODE else ""
+    there = "on the GPUs that are there" if count < _OF_A_NODE else ""
     ranks = f"{plural(needed, 'rank')} need{'s' if needed == 1 else ''} {plural(on_one_node, 'GPU')}"
     where = "one node" if nodes == 1 else f"each of {nodes} nodes"
     reach = f", up to number {last}" if last >= on_one_node else ""
@@ -202,9 +208,12 @@ def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
         *(fields or ("gpu.count",)),
         "nnodes",
         offers=(
-            *((f"nnodes={more_nodes}",) if more_nodes > nodes else ()),
+            *((Remedy.typed(f"nnodes={more_nodes}", when=as_many),) if more_nodes > nodes else ()),
             Remedy.typed(f"gpu.count={last + 1}", when="if a node has as many"),
-            *(f"tp_size={size}" for size in _fewer(layout.tp, count * nodes // (layout.stages * layout.copies))),
+            *(
+                Remedy.typed(f"tp_size={size}", when=there)
+                for size in _fewer(layout.tp, count * nodes // (layout.stages * layout.copies))
+            ),
         ),
     )
 

@@ -96,9 +96,12 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name not in _HOMES:
-        from sglang_hydra.text.flags import VERBS
+        from sglang_hydra.text.flags import OTHER_VERBS, VERBS
 
-        typed = f": it is a verb of the command line, sglang-hydra {name} ..." if name in VERBS else ""
+        verb = name if name in VERBS else OTHER_VERBS.get(name, "").partition(" ")[0]
+        typed = f": {verb} is a verb of the command line, sglang-hydra {verb} ..." if verb else ""
+        if name in ("compose", "initialize", "load", "make_plan"):
+            typed = ": plan(['gpu=h100', 'model=qwen3_8b']) composes and plans, and a task of a Hydra app gets its plan"
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{typed}")
     home = import_module(_HOMES[name])
     if name == "verl":

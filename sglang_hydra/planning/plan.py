@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import masked
@@ -76,6 +76,9 @@ class Plan(PlanFields):
         def __getattr__(self, name: str) -> Any:
             where = f"; its argument is plan.values[{name!r}]" if name in EVERY else ""
             raise AttributeError(f"a Plan has no attribute {name!r}{where}", name=name, obj=self)
+
+    def __getitem__(self, name: object) -> NoReturn:
+        raise TypeError(f"a Plan has no items: plan.values[{name!r}] is an argument of its server")
 
     @cached_property
     def verdict(self) -> Verdict:

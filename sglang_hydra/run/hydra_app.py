@@ -70,9 +70,12 @@ def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hy
     register()
 
     @functools.wraps(task)
-    def finalized(config: DictConfig) -> Any:
+    def finalized(config: DictConfig | None = None) -> Any:
         from hydra.core.hydra_config import HydraConfig
 
+        if config is None:
+            above = '@hydra.main(version_base=None, config_path="conf", config_name="config")'
+            raise TypeError(f"{task.__name__} got no config: {above} belongs above @sglang_hydra.main")
         running = HydraConfig.get()
         words = typed_words(running)
         composer = before_hydra.checked(str(running.job.config_name), words) or composer_of_app(running)

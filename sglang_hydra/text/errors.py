@@ -39,6 +39,9 @@ class SglangHydraError(CarriedError):
     def __init__(self, *findings: Finding) -> None:
         super().__init__("; ".join(f"{finding.id}: {finding.message}" for finding in findings))
         self.findings: Sequence[Finding] = findings
+        hints = [f"hint: {finding.hint}" for finding in findings if finding.hint]
+        if hints:
+            self.__notes__ = hints  # a traceback of Python 3.11 and later shows them
 
     @classmethod
     def of(

@@ -344,9 +344,18 @@ class ServerArgs:
             given = dict(zip((field.name for field in fields), values, strict=False))
             unknown = [name for name in named if name in given or name not in type(self).__dataclass_fields__]
             if unknown or len(values) > len(fields):
+                from sglang_hydra.text.json_types import json_beside
                 from sglang_hydra.text.words import nearest
 
-                near = {name: nearest(name, [field.name for field in fields]) for name in unknown}
+                rows = [
+                    row
+                    for part in json_beside(f"{__file__[: -len('server_args.py')]}arguments").values()
+                    for row in part["arguments"].items()
+                ]
+                by_flag = {flag: name for name, row in rows for flag in row.get("flags", ())}
+                names = [field.name for field in fields]
+                flags = {name: f"--{name.replace('_', '-')}" for name in unknown}
+                near = {name: by_flag.get(flags[name]) or nearest(name, names) for name in unknown}
                 shown = (f"{name} (did you mean {meant}?)" if meant else name for name, meant in near.items())
                 raise TypeError(f"{type(self).__name__} takes no such argument: {', '.join(shown) or values[-1]}")
             given |= named

@@ -93,6 +93,8 @@ def unknown_version(version: str) -> Finding:
     is_whole = version.count(".") > 1  # 0.5 could mean several releases
     meant = f"engine.version={nearest_known(version) or known[0]}"
     near = Remedy(meant, (meant,), ", the nearest that is known", choice=True) if is_whole else None
+    if f"0.{version}" in known:  # 5.9
+        near = Remedy.fixed(f"engine.version=0.{version}")
     listed = f"releases are {some_of(version, reversed(known), f'{program()} release list')}"
     trust = f"{program()} release fetch --trust {version} (or its wheel) plans for it by its own code"
     return Finding("error", "VER001", message, ("engine.version",), (near, listed, trust))

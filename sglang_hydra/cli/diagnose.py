@@ -46,6 +46,9 @@ def run(invocation: Invocation) -> int:
     engine, 6 if the rest are still loading."""
     typed_words(invocation)
     files, exit_code, overrides = _sorted(invocation.requests)
+    if len(files) > 2 and not any(os.path.lexists(_folder_of(word)) for word in files):
+        text = shlex.quote(" ".join(files))
+        raise ConfigError.of("DIA901", "lines of a log are one word, in quotes", typed=tuple(files), fix=text)
     composer = composer_of(invocation)
     results: list[tuple[str, Diagnosis]] = []
     for word in files:

@@ -44,7 +44,9 @@ def run(invocation: Invocation) -> int:
     """Runs ``explain FIELD|KEY|GROUP|roofline|forecast [overrides]`` or ``explain ID``. Returns 0."""
     if not invocation.requests:
         raise ConfigError.of("CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
-    subject, *rest = [item for item in invocation.requests if item.text not in _ASKING] or invocation.requests
+    subject, *rest = [
+        item for item in invocation.requests if item.text not in _ASKING and not item.text.replace(".", "").isdigit()
+    ] or invocation.requests
     words = [item.text for item in (subject, *rest)]
     if (
         rest
@@ -184,6 +186,9 @@ def _nothing(name: str, composer: Composer) -> Finding:
         near = f"{server}.{meant}" if meant else None
     near = _option_or_value(name, composer) or near
     if near is None and re.fullmatch(r"[A-Za-z]{2,4}[0-9]+", name):
+        padded = f"{name.rstrip('0123456789')}{int(re.sub('[A-Za-z]', '', name)):03}".upper()  # FIT1
+        if padded in known_ids():
+            return Finding("error", "CLI015", message, typed=(name,), fix=padded)
         ids = several_near(name, [id.lower() for id in known_ids()], 3)
         hints = [f"near ids: {', '.join(ids).upper()}" if ids else None, f"{program()} --help WORD finds arguments"]
         return Finding("error", "CLI015", message, hint=hints)

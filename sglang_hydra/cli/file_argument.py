@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
-from sglang_hydra.compose.corrections import path_meant
+from sglang_hydra.compose.corrections import FORMATS_MEANT, path_meant
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.recorded.input_files import (
     Document,
@@ -74,6 +75,9 @@ def no_such_file(word: str) -> Finding:
     message = f"{short(word)!r} is no key=value, and there is no such file"
     if word.endswith(".json"):
         return Finding("error", "CLI004", message, hint=f"lock={short(word)} plans a saved plan again")
+    bare = word.strip("@<>\"' ").removeprefix("file://")
+    if bare != word and os.path.isfile(bare):
+        return Finding("error", "CLI004", f"{short(word)!r} is no file", typed=(word,), fix=shlex.quote(bare))
     if path := path_meant(word):
         message = f"{short(word)!r} is a path of Windows"
         return Finding("error", "CLI004", message, typed=(word,), fix=Remedy.fixed(path, short(path)))
@@ -128,6 +132,10 @@ def _read(word: str, invocation: Invocation, typed: Sequence[Request]) -> Docume
     if path.is_dir():
         raise ConfigError(_folder(path, word, verb))
     if not os.path.lexists(path):
+        meant = FORMATS_MEANT.get(path.stem.lower())
+        if verb == "export" and meant is not None and all("=" in one.text for one in typed):
+            message = f"export takes a format first, and {short(word)} is a file"
+            raise ConfigError.of("EXP012", message, typed=(word,), fix=f"{meant} -o {shlex.quote(word)}")
         raise ConfigError(no_such_file(word))
     if is_ours(path, content := content_of(path)):
         if word.endswith(".json") and is_record(content):

@@ -50,6 +50,10 @@ _KINDS_OF_BENCH = ("serve", "serving", "latency", "throughput", "sweep")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _VLLM = "vllm.entrypoints.openai.api_server"
 _LAUNCH_SERVER = re.compile(r"sglang\.launch_server|(?:.*/)?launch_server\.py")
+_OF_OTHERS = re.compile(
+    r"^(?!-)\S*(?:text-generation-inference|tensorrt[-_]?llm|trtllm|ollama|lmdeploy|llama\.cpp)\S*:"
+)
+"""Images of other servers."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
 
 
@@ -208,7 +212,7 @@ def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
     if fix == "diff" and any("," in request.text for request in behind):
         fix = "plan -m"  # several values of a key: a table, not two sides
     if behind and behind[0].text in VERBS and len(typed) == 1:  # get models, rollout status
-        typed, fix = (word, behind[0].text), behind[0].text
+        typed, fix = (word, behind[0].text), " ".join(filter(None, (behind[0].text, _choice_of(word))))
     elif word.lower() in NO_VERBS:
         return ConfigError.of("CLI014", message, hint=NO_VERBS[word.lower()])
     verbs = f"verbs are {', '.join(itertools.chain(*TASKS.values()))}: {program()} --help"
@@ -266,12 +270,17 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
         meant = Remedy.fixed(shlex.quote(shlex.join([*server, *words[1:]])))
         message = f"{head} takes a command as one word, in quotes"
         raise ConfigError.of("CLI004", message, typed=tuple(words[1:]), fix=meant)
-    own = list(itertools.dropwhile(_VARIABLE.match, words))
+    program_of, space, _ = second.partition(" ")
+    is_quoted = head in ("import", "upgrade") and space and program_of in PROGRAMS and program_of != "vllm"
+    own = list(itertools.dropwhile(_VARIABLE.match, second.split() if is_quoted else words))
     if own[:2] == ["vllm", "serve"] or own[:1] == ["vllm-serve"] or _VLLM in own[:3]:
         raise _of_vllm(words)
     name = next((word for word in own[: 3 if head in _RUNNERS else 1] if word in PROGRAMS), None)
     if name is not None:
         raise _of_program(name, own)
+    image = next((at for at, word in enumerate(words) if _OF_OTHERS.search(word)), None)
+    if head in _CONTAINERS and image is not None:
+        raise _of_program(words[image], words[image:])
     before = words[: words.index("--")] if "--" in words else words
     at = next((at for at, word in enumerate(before) if _LAUNCH_SERVER.fullmatch(word)), None)
     at = 1 if head == "sglang" and second in ("serve", "launch-server", "launch_server") else at
@@ -294,7 +303,8 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
 
 def _of_program(name: str, words: Sequence[str]) -> ConfigError:
     """Returns the error for a command of another program, with ours for it and its flags that have a key here."""
-    ours = "bench model={model} gpu=h100" if words[1:2] == ["bench"] else PROGRAMS[name]
+    served = "plan model={model} gpu=h100"
+    ours = "bench model={model} gpu=h100" if words[1:2] == ["bench"] else PROGRAMS.get(name, served)
     own = " ".join(word for word in words if _is_ours(word))
     ours = ours.replace("model={model} gpu=h100", own) if own else ours
     typed = [ours.format(model=next(filter(_REPOSITORY.fullmatch, words[1:]), "org/name"))]

@@ -53,7 +53,8 @@ def _ended(words: list[str], once: contextlib.ExitStack) -> int:
         if is_limited(invocation):
             once.enter_context(cpu_limit("command"))
         code = _run(invocation)
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # mcp closes it with its client
+            sys.stdout.flush()
         return code
     except SglangHydraError as failure:
         try:

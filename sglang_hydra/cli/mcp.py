@@ -22,7 +22,7 @@ from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.text.budget import OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.json_types import JsonDict, json_beside
-from sglang_hydra.text.words import install_command, short
+from sglang_hydra.text.words import install_command, program, short
 
 if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
@@ -38,6 +38,9 @@ def run(invocation: Invocation) -> int:
     """Serves until the client closes the streams. Raises ConfigError (CLI038) if the SDK is not installed."""
     if importlib.util.find_spec("mcp") is None:
         raise ConfigError.of("CLI038", "the SDK of the protocol is not installed here", hint=install_command("mcp"))
+    if invocation.requests:
+        message = f"mcp takes no {short(invocation.requests[0].text)}: it speaks over standard input and output"
+        raise ConfigError.of("CLI038", message, hint=f"{program()} mcp, as the command that the agent starts")
     server().run("stdio")
     return 0
 

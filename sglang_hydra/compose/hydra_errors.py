@@ -116,6 +116,8 @@ def _hint_of_interpolation(message: str, key: str) -> str | None:
     if variable := re.search(r"Environment variable '(\w+)' not found", message):
         return f"export {variable[1]}=..., or {key}='${{oc.env:{variable[1]},DEFAULT}}'"
     if missing := re.search(r"Interpolation key '(.*)' not found", message):
+        if re.fullmatch("[A-Z][A-Z0-9_]*", missing[1]):
+            return f"{key}='${{oc.env:{missing[1]},DEFAULT}}' reads a variable of the shell"
         near = nearest(missing[1], known_keys())
         if near is not None and key.rpartition(".")[2] in EVERY:
             return f"{key}='${{{near}}}'"

@@ -129,7 +129,10 @@ class Repository(CachingConfigRepository):
         if not self.config_exists(config_name):
             files = [shown_path(source.path) for source in self.get_sources() if source.scheme() == "file"]
             where = ", ".join(dict.fromkeys(files))
-            hint = f"--config-dir FOLDER, where FOLDER/{config_name}.yaml is"
+            here = next(
+                (one for one in (".", "conf", "config", "configs") if os.path.isfile(f"{one}/{config_name}.yaml")), None
+            )
+            hint = f"--config-dir {here or 'FOLDER'}, where {here or 'FOLDER'}/{config_name}.yaml is"
             raise ConfigError.of("CLI018", f"there is no config {config_name!r} in {where}", hint=hint)
         if not searchpath and not trusts_files:
             self._refuse_search_path()

@@ -56,6 +56,10 @@ _SIMPLE = re.compile(
     re.ASCII,
 )
 _MODEL_FILE = re.compile(r"(.*/|)(?:config\.json|[\w.-]+\.safetensors(?:\.index\.json)?|pytorch_model[\w.-]*\.bin)")
+_NAMED_FIRST = {"gpu": "h100", "model": "llama_3_1_8b"}
+"""The groups that nearly every command names, each with an example."""
+_OF_A_CHOICE = ("name", "type", "preset", "id", "kind", "class")
+"""What people call the option of a group, as a key below it."""
 _SPECIAL_WORDS = ("null", "true", "false", "nan", "inf")
 _INTERPOLATION = re.compile(r"\$\{.*\}", re.DOTALL)
 
@@ -280,10 +284,7 @@ def _read(request: Request, known: Known) -> list[Wanted]:
         return _read_field(request, name, value, known)
     if name == "extra" and (own := canonical_name(rest)):  # as earlier versions spelled it
         return _read_field(request, own, value, known)
-    if rest == "name" and value in known.options(name) and request.is_word and known.typed.get(name) != value:
-        fix = None if name in known.typed else f"{name}={value}"
-        hint = None if fix else f"{name}={value} in place of {name}={known.typed[name]}"
-        raise Refused("CLI004", f"{key} names no choice, {name} does", key, fix=fix, hint=hint)
+    _refuse_choice_below(request, key, value, known)
     if name in NODES:
         return _read_node(request, key, value)
     if known.is_own_key(name):
@@ -313,6 +314,7 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
     own = canonical_name(rest if name == "extra" else key)
     if own is not None:
         return _read_typed(request._replace(key=own), own, known)
+    _refuse_choice_below(request, key, value, known)
     if name in NODES:
         return [_node_change(request, key, value)]
     if isinstance(value, dict) and (
@@ -322,7 +324,19 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
         raise Refused("CLI001", message, key, hint=f"{inner} and what is beside it, without {key} around them")
     from sglang_hydra.compose.unknown_words import unknown_key
 
-    raise unknown_key("", key)
+    raise unknown_key("", key, value if isinstance(value, str) and value.startswith("--") else None)
+
+
+def _refuse_choice_below(request: Request, key: str, value: object, known: Known) -> None:
+    """Raises Refused for the option of a group that was given to a key below it: ``gpu.name=h100``. A record may hold
+    the name beside its choice."""
+    name, _, rest = key.partition(".")
+    options = known.options(name) if rest in _OF_A_CHOICE and isinstance(value, str) else ()
+    if value not in options or known.typed.get(name) == value or (name in known.typed and not request.is_word):
+        return
+    fix = None if name in known.typed else f"{name}={value}"
+    hint = None if fix else f"{name}={value} in place of {name}={known.typed[name]}"
+    raise Refused("CLI004", f"{key} names no choice, {name} does", key, fix=fix, hint=hint)
 
 
 def _read_group(request: Request, prefix: str, key: str, value: str | None, options: Sequence[str]) -> list[Wanted]:
@@ -341,6 +355,10 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
     if group == "model" and choice not in options and "${" not in choice and ("/" in choice or os.path.exists(path)):
         model_path = _change("model_path", literal(path), as_override("model_path", path))
         return [Wanted(parsed("model=unset", group), request), Wanted(model_path, request)]
+    if value == "" and request.is_word and group in _NAMED_FIRST:
+        message = f"{group}= has no value: a variable of the shell in it may be empty"
+        hint = f"such as {group}={_NAMED_FIRST[group]}; {group}=null chooses none"
+        raise Refused("CLI004", message, group, hint=hint)
     if choice in ("null", "None", "none", "") and choice not in options:
         choice = NO_CHOICE.get(group, "null")
     if choice not in options and choice != "null" and "${" not in choice:

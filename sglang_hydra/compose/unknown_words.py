@@ -80,6 +80,12 @@ def no_override(text: str, known: Known) -> Refused:
     no_pair = partial(Refused, "CLI004", f"{short(text)!r} is no key=value")
     if text.startswith("-") and text[1:2] != " ":
         return _dashed(text, known)
+    if re.match(r"https?://", text):
+        hints = (
+            f"bench bench.url={short(text)} measures a server that runs",
+            f"diff gpu=... {short(text)} compares a plan",
+        )
+        return Refused("CLI004", f"{short(text)!r} is no key=value", hint=[f"{program()} {one}" for one in hints])
     if text in VERBS:
         hint = f"{program()} {text} key=value ..."
         return Refused("CLI004", f"{text!r} is a verb, and the verb comes first", hint=hint)
@@ -88,6 +94,8 @@ def no_override(text: str, known: Known) -> Refused:
     if _FILE.fullmatch(text) and "=" not in text and not os.path.exists(text):
         hint = f"{program()} check FILE, with the path of a file that is here"
         return Refused("CLI004", f"{short(text)!r} is no key=value, and there is no such file", hint=hint)
+    if "=" not in text and (file := next((f"{text}{end}" for end in SUFFIXES if os.path.isfile(f"{text}{end}")), None)):
+        return no_pair(fix=short(shlex.quote(file)))
     if (path := path_meant(text)) and "=" not in text:
         return Refused("CLI004", f"{short(text)!r} is a path of Windows", fix=short(shlex.quote(path)))
     if text.endswith("/") and "=" not in text and not os.path.isdir(text):
@@ -146,8 +154,6 @@ def _by_its_signs(text: str) -> Refused:
         typed = key if value == HIDDEN else short(text)
         message = f"{typed!r}: key=value is written without spaces{'' if ' ' in spaced[2] else ' around ='}"
         return Refused("CLI004", message, key, fix=short(word(key, value)))
-    if os.path.isfile(f"{text}.yaml"):
-        return Refused("CLI004", f"{short(text)!r} is no key=value", fix=f"{text}.yaml")
     sizes = re.findall(r"([a-z]{2,4})[-_]?(\d+)[-_x]?", text.lower())
     named = [f"{key_meant(letters)}={size}" for letters, size in sizes if f"{key_meant(letters)}" in EVERY]
     if named and len(named) == len(sizes) and re.fullmatch(r"(?:[a-z]{2,4}[-_]?\d+[-_x]?)+", text.lower()):
@@ -156,6 +162,8 @@ def _by_its_signs(text: str) -> Refused:
     if equals and not key:
         return Refused("CLI004", f"{short(text)!r} has no key", hint="key=value is written without spaces around =")
     near = nearest(key, [*EVERY, *NODES]) if equals else None
+    if near is None and equals and re.fullmatch(r"[\w.-]+(?::[\w.-]+)+", key):  # env:NAME=VALUE
+        near = near_key(key.replace(":", "."))
     message = f"{short(key)!r} cannot be a key" if "=" in text else f"{short(text)!r} is no key=value"
     fix = short(word(near, value.strip(" \"'" + "}" * (text[0] == "{")))) if near else None
     if text.partition(".")[0] in NODES and re.fullmatch(r"[\w.]+", text):
@@ -299,6 +307,11 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
         message = f"{key} is a group of servers of topology=pd"
         return Refused("CLI001", message, key, fix=f"topology.{key}.replicas={value}")
     near = near_key(key)
+    if value and value.lstrip().startswith("--"):
+        message = f"{short(key)!r} is neither an argument of SGLang nor a config group"
+        return Refused(
+            "CLI001", message, short(key), hint=f"{program()} plan -- {short(value, 300)}: flags go after --"
+        )
     if value and (inner := re.match(r"\{\W*(\w+)\W*:", value)) and inner[1] in (*EVERY, *NODES) and name not in NODES:
         message = f"{short(key)!r} is neither an argument of SGLang nor a config group"
         return Refused("CLI001", message, short(key), hint=f"{inner[1]}=VALUE and the others, without {short(key)}")

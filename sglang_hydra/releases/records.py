@@ -116,10 +116,16 @@ def default_release() -> str:
     return newest_release() if chosen is None else chosen.value
 
 
+_NAMED = re.compile(r"(?:(?:[\w./-]*/)?sglang[:=@-]+)?v?(\d+(?:\.\w+)+)(?:-[a-z][\w.-]*)?", re.IGNORECASE)
+
+
 def release_named(text: str) -> str:
-    """Returns the release of a typed name: ``latest`` is the newest recorded one, and ``v0.5.23`` is 0.5.23."""
-    lower = text.lower()
-    return newest_release() if lower in ("latest", "newest") else text[1:] if re.match(r"v\d", lower) else text
+    """Returns the release of a typed name: ``latest`` is the newest recorded one, ``v0.5.23`` is 0.5.23, and so is the
+    tag of an image for it (``lmsysorg/sglang:v0.5.23-cu129``)."""
+    if text.lower() in ("latest", "newest"):
+        return newest_release()
+    named = _NAMED.fullmatch(text)
+    return named[1] if named else text
 
 
 @functools.lru_cache(maxsize=1)

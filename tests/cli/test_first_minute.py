@@ -29,6 +29,7 @@ DATA = Path(__file__).parents[1] / "data"
 MISTAKES = yaml.safe_load((DATA / "mistakes.yaml").read_text(encoding="utf-8"))
 ELSEWHERE = yaml.safe_load((DATA / "typed_elsewhere.yaml").read_text(encoding="utf-8"))
 KEPT_BACK = yaml.safe_load((DATA / "kept_back.yaml").read_text(encoding="utf-8"))
+IN_FILES = yaml.safe_load((DATA / "mistakes_in_files.yaml").read_text(encoding="utf-8"))
 TYPED = yaml.safe_load((DATA / "first_words.yaml").read_text(encoding="utf-8"))
 
 
@@ -182,6 +183,40 @@ def test_what_users_of_others_type_does_what_they_asked_for_and_no_more(
         assert {"gpu": f"{plan['gpu']['name']} x {plan['gpu']['count']}", **intent} == row["gives"]
 
 
+@pytest.mark.parametrize("row", IN_FILES, ids=lambda row: row["typed"])
+def test_what_is_wrong_in_a_file_is_found_there(
+    row: dict[str, Any], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content in row["files"].items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(content, encoding="utf-8")
+    shown = run(*shlex.split(row["typed"]))
+    text = f"{shown.out}\n{shown.err}"
+    assert row["says"] in " ".join(text.split())
+    assert shown.code == row.get("exit", 2)
+    corrected = [line.strip() for line in text.partition("\nCorrected\n")[2].splitlines()[:1]]
+    assert corrected == ([f"sglang-hydra {row['works']}"] if "works" in row else [])
+    if corrected:
+        assert run(*shlex.split(row["works"])).code == 0
+
+
+def test_offline_fetches_no_release_that_is_typed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sglang_hydra.releases.wheels.missing", lambda record: [record])
+    monkeypatch.setattr("sglang_hydra.releases.wheels.fetch", lambda *given: pytest.fail("fetched"))
+    shown = run("release", "fetch", "0.5.23", "--offline")
+    assert (shown.code, "--offline fetches nothing" in shown.err) == (2, True)
+
+
+def test_a_typing_error_is_answered_without_a_fetch(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("sglang_hydra.releases.wheels.fetch", lambda *given: asked.append(given))
+    assert run("plan", "gpu=h100", "model=qwen3_8b", "mem_fraction_static=91%").err.endswith(
+        "mem_fraction_static=0.91\n"
+    )
+    assert asked == []
+
+
 @pytest.mark.parametrize(
     "word", ["hf_token=hf_secret", "HF_TOKEN=hf_secret", "--hf-token hf_secret", "token=hf_secret"]
 )
@@ -223,11 +258,22 @@ API: Any = sglang_hydra
         (lambda: API.schema("plans"), "no schema 'plans'; there are .*plan"),
         (lambda: API.serve, "a verb of the command line, sglang-hydra serve"),
         (lambda: API.plan(["gpu=h100", "model=qwen3_8b"]).tp_size, r"plan.values\['tp_size'\]"),
+        (lambda: API.plan(["gpu=h100", "model=qwen3_8b"])["tp_size"], r"plan.values\['tp_size'\]"),
+        (lambda: API.ServerArgs(tensor_parallel_size=2), r"tensor_parallel_size \(did you mean tp_size\?\)"),
+        (lambda: API.launch, "serve is a verb of the command line"),
+        (lambda: API.initialize, "composes and plans"),
+        (lambda: API.main(lambda plan: None)(), "belongs above @sglang_hydra.main"),
     ],
 )
 def test_a_wrong_use_of_the_api_names_the_right_one(call: Callable[[], object], says: str) -> None:
     with pytest.raises((AttributeError, TypeError, FileNotFoundError), match=says):
         call()
+
+
+def test_the_hint_of_an_error_is_in_its_traceback() -> None:
+    with pytest.raises(sglang_hydra.ConfigError) as caught:
+        sglang_hydra.plan(["gpu=h100", "model=qwen3_8b", "tp=2"])
+    assert "hint: tp_size=2" in getattr(caught.value, "__notes__", ())
 
 
 def test_a_correction_fetches_no_release(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

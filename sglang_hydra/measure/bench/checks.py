@@ -8,6 +8,7 @@ broken quantization, a wrong chat template or a broken kernel scores far lower."
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,13 @@ def _asked(reads: Callable[..., object], source: object, *settings: object) -> t
     return _read[key]
 
 
+def _doubled(text: str) -> list[int]:
+    """Returns the numbers of a range such as 1..64 or 8-64, each twice the one before; empty for other text."""
+    ends = re.fullmatch(r"([1-9]\d{0,4})\s*(?:\.{2,3}|-|:)\s*([1-9]\d{0,4})", text)
+    first, last = (int(ends[1]), int(ends[2])) if ends else (1, 0)
+    return [first << by for by in range(17) if first << by <= last]
+
+
 def problems(node: JsonObject) -> Iterator[Finding]:
     """Yields a finding for everything in a ``bench`` node that cannot run."""
     for name, allowed in (("dataset", DATASETS), ("client", CLIENTS), ("cache", CACHES)):
@@ -71,7 +79,7 @@ def problems(node: JsonObject) -> Iterator[Finding]:
     whole = isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1
     if not (asked is None or asked == LADDER or whole):
         message = f"bench.concurrency={asked} is neither a number of requests nor {LADDER}"
-        several = ",".join(map(str, asked)) if isinstance(asked, list) else ""
+        several = ",".join(map(str, asked if isinstance(asked, list) else _doubled(str(asked))))
         yield _error("BEN001", message, "concurrency", f"{'-m ' * bool(several)}bench.concurrency={several or 8}")
     for name in ("request_rate", "timeout"):
         if (value := node[name]) is not None and not 0 < value < math.inf:

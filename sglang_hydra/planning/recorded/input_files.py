@@ -206,9 +206,9 @@ def _is_json_experiment(content: str) -> bool:
     try:
         loaded = read_json(content, "config")
     except (ValueError, RecursionError):
-        return False
-    keys = set(loaded) if isinstance(loaded, dict) else set()
-    return bool(keys & set(NODES)) and keys <= _OURS
+        loaded = _loaded(content)  # YAML allows a comma at the end
+    keys = set(map(str, loaded)) if isinstance(loaded, Mapping) else set()
+    return bool(keys & set(NODES)) and len(keys - _OURS) < len(keys & _OURS)
 
 
 def read_document(file: Path) -> Document:

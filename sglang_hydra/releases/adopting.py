@@ -36,7 +36,8 @@ from sglang_hydra.text.whole_file import write_whole
 _NAMED = re.compile(r"sglang\.srt\.(?:layers|distributed)[\w.]*")
 _PLACE = re.compile(r" \([\w/.-]+:\d+\)$")
 _MOST_TURNS = 12
-_LINES = ((), ("--tp", "8", "--dp", "8", "--enable-dp-attention"), ("--speculative-algorithm", "EAGLE"))
+_LINE = ("--model-path", "tiny", "--random-seed", "42")
+_MORE = ((), ("--tp", "8", "--dp", "8", "--enable-dp-attention"), ("--speculative-algorithm", "EAGLE"))
 
 
 def adopt(record: Record) -> tuple[Record, Mapping[str, object]]:
@@ -85,7 +86,8 @@ def _asked(record: Record) -> tuple[JsonObject, list[str]]:
             if not table:
                 answer = child.ask({**Case((), facts).to_json(), "table": True})
                 table = answer.get("values", {})
-            answers = [child.ask(case.to_json()) for case in _cases(facts)]
+            cases = (Case((*_LINE, *more), facts, {"tiny": config}) for config in (TINY, LATENT) for more in _MORE)
+            answers = [child.ask(case.to_json()) for case in cases]
         finally:
             child.end()
         questions += [answer["unanswered"] for answer in answers if "unanswered" in answer]
@@ -94,12 +96,6 @@ def _asked(record: Record) -> tuple[JsonObject, list[str]]:
     if not table:
         raise ChildFailed(f"its arguments cannot be read: {answer.get('error') or answer.get('unanswered')}")
     return table, questions
-
-
-def _cases(facts: Mapping[str, object]) -> Iterator[Case]:
-    for config in (TINY, LATENT):
-        for line in _LINES:
-            yield Case(("--model-path", "tiny", "--random-seed", "42", *line), facts, {"tiny": config})
 
 
 def _module(record: Record, name: str) -> str | None:

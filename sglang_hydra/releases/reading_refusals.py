@@ -118,7 +118,11 @@ class Reader:
     ) -> Iterator[Site]:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                inner = self._function_scope(node, scope)
+                arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                names = frozenset(one.arg for one in arguments)
+                typed = {one.arg for one in arguments if one.annotation and "ServerArgs" in ast.unparse(one.annotation)}
+                aliases = scope.aliases | typed
+                inner = _Scope(dict(scope.values), aliases, names, scope.attributes, scope.of_arguments)
                 yield from self._in_block(file, node.body, node.name, inner, [])
             case ast.ClassDef():
                 inner = _Scope(attributes=_attributes(node), of_arguments=node.name in ("ServerArgs", "PortArgs"))
@@ -155,12 +159,6 @@ class Reader:
             and "log" in ast.unparse(call.func.value).lower()
             and bool(call.args)
         )
-
-    def _function_scope(self, node: ast.FunctionDef | ast.AsyncFunctionDef, outer: _Scope) -> _Scope:
-        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        names = frozenset(one.arg for one in arguments)
-        typed = {one.arg for one in arguments if one.annotation and "ServerArgs" in ast.unparse(one.annotation)}
-        return _Scope(dict(outer.values), outer.aliases | typed, names, outer.attributes, outer.of_arguments)
 
     @staticmethod
     def _take_names(node: ast.stmt, scope: _Scope) -> None:
@@ -337,11 +335,7 @@ def _attributes(node: ast.ClassDef) -> dict[str, ast.expr]:
     for one in ast.walk(node):
         if isinstance(one, (ast.Assign, ast.AnnAssign)) and one.value is not None:
             for target in one.targets if isinstance(one, ast.Assign) else [one.target]:
-                if (
-                    isinstance(target, ast.Attribute)
-                    and isinstance(target.value, ast.Name)
-                    and target.value.id == "self"
-                ):
+                if isinstance(target, ast.Attribute) and getattr(target.value, "id", None) == "self":
                     found.setdefault(target.attr, one.value)
     return found
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show, typed_words
 from sglang_hydra.compose.composer import Composer
@@ -29,11 +30,12 @@ from sglang_hydra.run.diagnose.report import record, screen
 from sglang_hydra.run.launch.log import opened_log
 from sglang_hydra.run.launch.server_info import written_plan
 from sglang_hydra.run.launch.servers import named, records
-from sglang_hydra.text.budget import READERS, OverBudget, cpu_limit
+from sglang_hydra.text.budget import READERS, OverBudget, cpu_limit, read_yaml
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.exit_codes import STILL_LOADING, UNKNOWN_FAILURE
 from sglang_hydra.text.file_text import open_typed, reason_of
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.words import program, short
 
 _STDIN = "-"
@@ -50,11 +52,12 @@ def run(invocation: Invocation) -> int:
         text = shlex.quote(" ".join(files))
         raise ConfigError.of("DIA901", "lines of a log are one word, in quotes", typed=tuple(files), fix=text)
     composer = composer_of(invocation)
+    typed = typed_arguments(overrides)
     results: list[tuple[str, Diagnosis]] = []
     for word in files:
         name = _folder_of(word)
         with opened(name) as file:
-            found = _diagnosed(file, name, exit_code)
+            found = _diagnosed(file, name, exit_code, typed)
         with nothing_fetched():  # a log, or the plan beside it, may name any release
             found = _planned_again(found, Path(name), composer, overrides)
         results.append(("stdin" if name == _STDIN else word, found))
@@ -90,13 +93,19 @@ def _plan_of(folder: Path) -> tuple[Plan, list[Request]] | str | None:
         return f"its plan.json was not used: {failure}"
 
 
-def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:
+def typed_arguments(overrides: Sequence[Request]) -> dict[str, object]:
+    """Returns the arguments of SGLang that overrides set."""
+    pairs = (request.text.partition("=") for request in overrides)
+    return {name: read_yaml(value, "argument") for name, equals, value in pairs if equals and name in EVERY}
+
+
+def _diagnosed(file: BinaryIO, name: str, exit_code: int | None, typed: JsonObject) -> Diagnosis:
     """Returns the diagnosis of a log. Raises ConfigError if it takes too long or unpacks to too much."""
     is_file = name != _STDIN and not _is_text(name) and not os.path.isdir(name)
     size = os.path.getsize(name) if is_file else READERS["log"].size
     try:
         with cpu_limit("log", size):
-            return diagnose(read_lines(file), exit_code)
+            return diagnose(read_lines(file), exit_code, typed)
     except OverBudget as failure:
         reads = "zcat" if name.endswith(_PACKED) else "tail -c 100M"
         hint = f"{reads} {shlex.quote(short(name, 300))} | {program()} diagnose -"

@@ -127,8 +127,8 @@ _BEFORE, _AFTER = {True: 1, False: 4}, 15
 """Lines around the deciding one. Lines with SGLang's header report its work; a library's may explain the error."""
 _MOST_SAID, _LONGEST = 3, 240
 _ASKS = re.compile(
-    r"(?i)\b(?:please|try|use|set|setting|add|pass|enabl\w+|disabl\w+|specify|raise|increas\w+|reduc\w+|lower|decreas\w+"
-    r"|re-?install|upgrade|downgrade|run|rerun|consider|export|switch|choose)\b"
+    r"(?i)\b(?:please|try|use|(?<!not )set|setting|add|pass|enabl\w+|disabl\w+|specify|raise|increas\w+|reduc\w+|lower"
+    r"|decreas\w+|re-?install|upgrade|downgrade|run|rerun|consider|export|switch|choose)\b"
 )
 # Advice beside every error of its kind: conditions that no log shows, switches that only log more, an example, and the
 # usage text of a command.
@@ -152,12 +152,14 @@ _WORDS = re.compile(r"to|and|or|if|is|in|on|for|with|when|as|a|the|by|of|at|flag
 
 
 class Advice(NamedTuple):
-    """A sentence of the log. ``changes`` maps the arguments that it gives a value to that value, by the release's
-    names; ``names`` lists all arguments that it mentions."""
+    """A sentence of the log, or a change that its failure asks for. ``changes`` maps the arguments that it gives a
+    value to that value, by the release's names; ``names`` lists all arguments that it mentions; ``why`` is the
+    reason."""
 
     text: str
     changes: JsonObject
     names: tuple[str, ...] = ()
+    why: str = "the log advises it"
 
 
 def may_advise(text: str) -> bool:
@@ -191,6 +193,8 @@ def _of(sentence: str, version: str | None, args: Mapping[str, object]) -> Advic
             return None  # no flag of this release
         names.append(argument.name if argument is not None else flag[2:].replace("-", "_"))
         wanted = _value(value, argument) if argument is not None and not _NOT.search(sentence) else None
+        if argument is None and args.get(names[-1]) is True:
+            return None
         if argument is None or wanted is None:
             continue
         if joint == " above " and isinstance(wanted, float):

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.run.diagnose.advice import Advice, advice_near, fitted, in_release, with_costs
 from sglang_hydra.run.diagnose.cause import Cause, nearest_release
 from sglang_hydra.run.diagnose.classes import LOG_LINES, UNKNOWN, FailureClass, Stage, Weight, classes_by_kind
-from sglang_hydra.run.diagnose.life import Life
+from sglang_hydra.run.diagnose.life import STARTED, Life
 from sglang_hydra.run.diagnose.lines import Line
 from sglang_hydra.run.diagnose.log_facts import LogNumbers, version_of
+from sglang_hydra.run.diagnose.parts import advice_on_parts
 from sglang_hydra.run.diagnose.reader import LogReader
-from sglang_hydra.run.diagnose.server_args import CUT, parse_server_args
+from sglang_hydra.run.diagnose.server_args import CUT, complete, parse_server_args
 from sglang_hydra.run.diagnose.verdict import FAULT, STOPPED, Classification, decide, judged_by_code
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import shown
 
 _LONGEST_LINE = 600
+_NEAR = 12
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class Diagnosis:
         return classes_by_kind().get(self.kind)
 
 
-def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
-    """Classifies a failed server by its log and, if known, its exit code (137 or -9: SIGKILL).
+def diagnose(lines: Iterable[str], exit_code: int | None = None, typed: JsonObject | None = None) -> Diagnosis:
+    """Classifies a failed server by its log and, if known, its exit code (137 or -9: SIGKILL) and its arguments.
 
     Reads ``lines`` once, in bounded memory. Accepts any content and always returns a Diagnosis, with the class
     ``unknown`` when nothing explains the failure."""
@@ -87,14 +89,14 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
     version = reader.version
     if version is None and args is not None:
         version = version_of([name for name in args if name != CUT], whole=CUT not in args)
+    given = complete(args, typed or {}, version)
     verdict = Classification(None, 0.0)
     if reader.others.name is None:
-        verdict = judged_by_code(decide(reader.lives, exit_code), reader.lives, version, args)
+        verdict = judged_by_code(decide(reader.lives, exit_code), reader.lives, version, given)
     failure, found = verdict.failure, verdict.found
-    heard = [line for life in reader.lives for line in life.advised]
-    advised = tuple(advice_near(found.line.number, heard, nearest_release(version), args)) if found else ()
+    advised = tuple(_advised(verdict, reader, version, given))
     state = "failed" if failure else _state(reader, exit_code)
-    finding = _finding(verdict, failure, reader, version, args, advised) if failure else _no_failure(state, reader)
+    finding = _finding(verdict, failure, reader, version, given, advised) if failure else _no_failure(state, reader)
     kind, retryable = (failure.kind, failure.retryable) if failure else (UNKNOWN, False)
     if found is not None and found.signature.retryable is not None:
         retryable = found.signature.retryable
@@ -120,6 +122,25 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
         lines=reader.count,
         last_lines=tuple((number, without_secrets(text.rstrip("\r\n"))) for number, text in reader.last),
     )
+
+
+def _advised(
+    verdict: Classification, reader: LogReader, version: str | None, args: JsonObject | None
+) -> Iterator[Advice]:
+    """Yields the log's own advice near the deciding line; then, unless it or the condition that failed gives a change,
+    what takes the failed part out of use."""
+    failure, found, cause = verdict.failure, verdict.found, verdict.cause
+    if failure is None or found is None:
+        return
+    heard = [line for life in reader.lives for line in life.advised]
+    advised = advice_near(found.line.number, heard, nearest_release(version), args)
+    yield from advised
+    if any(one.changes for one in advised) or (cause is not None and (cause.changes or cause.named)):
+        return
+    near = [text for number, text in reader.last if abs(number - found.line.number) <= _NEAR and STARTED not in text]
+    around = near if failure.kind in ("crash", "watchdog_timeout") else [reader.life.milestone]
+    texts = [found.line.text, *reversed(found.frames), *(around if not found.frames else ())]
+    yield from advice_on_parts(failure.kind, texts, nearest_release(version), args)
 
 
 def _shown(line: Line) -> str:

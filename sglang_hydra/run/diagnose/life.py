@@ -28,7 +28,8 @@ _MOST_RAISED, _MOST_ADVISED = 32, 256
 class Evidence:
     """A line that fits a class, with its weight and the stage of the server. ``fatal``: the exception ended a process;
     answers of another process do not acquit it. ``place`` is where it was raised, ``FILE:FUNCTION`` below the package,
-    and ``time`` its time, as ``2026-06-11 08:15:11``; both are empty when no line gives them."""
+    ``time`` its time, as ``2026-06-11 08:15:11``, and ``frames`` its traceback; they are empty when no line gives
+    them."""
 
     failure: FailureClass
     signature: Signature
@@ -39,6 +40,7 @@ class Evidence:
     fatal: bool = False
     place: str = ""
     time: str = ""
+    frames: tuple[str, ...] = ()
 
     @property
     def weight(self) -> Weight:
@@ -68,6 +70,7 @@ class Life:
     evidence: dict[tuple[str, Weight], Evidence] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
     furthest: Stage = Stage.UNKNOWN
+    milestone: str = ""
     ready: bool = False
     troubled: bool = False
     broken: bool = False
@@ -94,7 +97,7 @@ class Life:
         stage = next(stage for words, stage in MILESTONES.items() if words in line.text)
         if len(self.stages) < 4096 or line.rank in self.stages:
             self.stages[line.rank] = stage
-        self.furthest = max(self.furthest, stage)
+        self.furthest, self.milestone = max(self.furthest, stage), line.text[:LONGEST_EVIDENCE]
         ready = any(words in line.text for words in LOG_LINES["ready"])
         self.ready = self.ready or ready
         self.troubled, self.broken = self.troubled and not ready, self.broken and not ready

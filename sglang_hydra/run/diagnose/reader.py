@@ -171,7 +171,8 @@ class LogReader:
             if signature.stage in (None, stage) and signature.fits_trace(frames) and signature.fits(text, needle):
                 line = line._replace(rank=rank, text=shown)
                 work, time = self.life.work, self._time(line)
-                self.life.add(Evidence(failure, signature, line, stage, exception, work, fatal, trace.place, time))
+                place, inner = trace.place, tuple(trace.frames)
+                self.life.add(Evidence(failure, signature, line, stage, exception, work, fatal, place, time, inner))
                 return
 
     def _time(self, line: Line) -> str:

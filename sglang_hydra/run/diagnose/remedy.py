@@ -64,8 +64,9 @@ def _may_have_changes(diagnosis: Diagnosis) -> bool:
 def _by_code(diagnosis: Diagnosis) -> Iterator[tuple[Change, str]]:
     """Yields the changes that the log asks for, then those that make the failing condition false, with the reason."""
     cause = diagnosis.cause
-    asked: list[Change] = [{name: value} for one in diagnosis.advised for name, value in one.changes.items()]
-    yield from ((change, "the log advises it") for change in asked[:_MOST_OFFERED])
+    reasons = [({name: value}, one.why) for one in diagnosis.advised for name, value in one.changes.items()]
+    asked: list[Change] = [change for change, _ in reasons]
+    yield from reasons[:_MOST_OFFERED]
     if cause is None:
         return
     accepted = [change for change in cause.changes if change not in asked][:_MOST_OFFERED]
@@ -85,9 +86,9 @@ def _with_changes(diagnosis: Diagnosis, planned: Replanned, composer: Composer) 
     notes = list(planned.remarks)
     for change, why in _by_code(diagnosis):
         text, plan = f"{_typed(change)} ({why})", _clean(composer, planned.requests[0], change, fitted=False)
-        if plan is None:
+        if plan is None and first.launchable is not False:
             notes.append(f"left out, as the plan with it has errors for SGLang {first.engine.version}: {text}")
-        else:
+        elif plan is not None:
             offers.append((text, plan))
     by_class: list[tuple[str, Plan]] = []
     for change in islice(_candidates(failure, diagnosis, first, composer), _TRIED):

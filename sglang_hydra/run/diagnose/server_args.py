@@ -12,7 +12,7 @@ from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.releases.records import newest_release
-from sglang_hydra.text.json_types import NOT_FINITE, Json, JsonDict, plain
+from sglang_hydra.text.json_types import NOT_FINITE, Json, JsonDict, JsonObject, plain
 
 CUT = "..."
 """The key that marks a line without its closing bracket."""
@@ -49,6 +49,18 @@ def writes_server_args(text: str) -> bool:
     """Returns whether ``parse_server_args`` would find arguments in a line; much cheaper."""
     begin = _START.search(text)
     return begin is not None and next(_items(text, begin.end()), None) is not None
+
+
+def complete(args: JsonDict | None, typed: JsonObject, version: str | None) -> JsonDict | None:
+    """Returns the arguments of a log with those that somebody typed; with the defaults of the release where the log has
+    none and ``typed`` names the model, so that the rest was not set. Returns None without any."""
+    if args is not None or not typed:
+        return {**args, **typed} if args is not None else None
+    table = release(nearest_known(version or "") or newest_release()).arguments
+    defaults = (
+        {name: one.default for name, one in table.items() if one.computed is None} if "model_path" in typed else {}
+    )
+    return {**defaults, **typed}
 
 
 def named(values: Mapping[str, object], version: str) -> tuple[JsonDict, list[str]]:

@@ -19,6 +19,7 @@ from sglang_hydra.run.diagnose.classes import (
     failure_classes,
 )
 from sglang_hydra.run.diagnose.life import Evidence, Life, Raised
+from sglang_hydra.run.diagnose.parts import named_choices
 from sglang_hydra.text.json_types import JsonObject
 
 # The confidence by weight; below ENOUGH there is no answer. Of 108 failures of 2026 that no pattern had seen, causes
@@ -32,6 +33,7 @@ _BY_SIGNAL_ALONE = 0.6
 ENOUGH = 0.5
 STOPPED = "stopped"
 FAULT = "release_fault"
+REFUSED = "invalid_arguments"
 _BOTH, _ONE = 0.75, 0.6
 # Python raises these itself, without a raise statement.
 _PYTHONS = re.compile(
@@ -137,11 +139,16 @@ def judged_by_code(
     if cause is not None and weak:
         rooms = (*LOG_LINES["rooms"], *(LOG_LINES["of_arguments"] if cause.is_of_arguments else ()))
         kind = next((kind for pattern, kind in rooms if re.search(pattern, cause.place)), kind)
-    if cause is not None and kind and ("message" in cause.agrees or (raised.fatal and cause.is_of_arguments)):
+    agrees = cause.agrees if cause is not None else ()
+    by_code = cause is not None and ("message" in agrees or (raised.fatal and cause.is_of_arguments))
+    if cause is None and verdict.failure is None and any(named_choices(raised.text, release)):
+        kind, by_code = REFUSED, True
+    if kind and by_code:
         stage, also = (found.stage, (found, *verdict.also)) if found else (Stage.UNKNOWN, verdict.also)
         failure, signature = classes_by_kind()[kind], Signature(("Error",), weight=Weight.GENERAL)
-        evidence = Evidence(failure, signature, raised.line, stage, True, 0, raised.fatal, cause.place)
-        return Classification(failure, _BOTH if len(cause.agrees) > 1 else _ONE, evidence, verdict.signal, also, cause)
+        place, frames = cause.place if cause else "", found.frames if found else ()
+        evidence = Evidence(failure, signature, raised.line, stage, True, 0, raised.fatal, place, frames=frames)
+        return Classification(failure, _BOTH if len(agrees) > 1 else _ONE, evidence, verdict.signal, also, cause)
     name = raised.text.partition(":")[0].rpartition(".")[2]
     weak = cause is None and weak and found is not None and not _PYTHONS.match(raised.text)
     if weak and raised.place and cannot_raise(release, name, raised.place):

@@ -1,0 +1,207 @@
+"""Finds the part of a server that failed, and the change that takes it out of use, in the release's names.
+
+``parts.yaml`` has the parts. A change is one that the release has, with a value that it takes and that the server did
+not have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+from sglang_hydra.arguments.tables.successors import successor
+from sglang_hydra.arguments.tables.table import first_release_of, known_versions, nearest_known, release
+from sglang_hydra.releases.records import newest_release
+from sglang_hydra.run.diagnose.advice import Advice
+from sglang_hydra.run.diagnose.server_args import CUT
+from sglang_hydra.text.budget import quick_load, read_yaml
+from sglang_hydra.text.json_types import JsonObject
+from sglang_hydra.text.screen import shown
+
+_MOST = 2
+Change = tuple[str, object, str]
+"""An argument, or a variable in capitals, its value, and the reason."""
+_NAME = re.compile(r"\b[a-z]+(?:_[a-z0-9]+){2,}\b")
+_LEAST_WORDS = 4
+_MODULE = re.compile(r"No module named '?([\w.]{1,80})|\b(lib\w{2,40})\.so(?:\.(\d+))?")
+_PACKAGE = re.compile(r"cannot import name .{1,80} from '(\w+)|-packages/([\w.]+)/|^(?:\.{3})?/(\w+)/")
+_ARCHITECTURE = re.compile(r"'([A-Z]\w{3,80})'")
+_LISTED = re.compile(
+    r"(?i)(?:supported|available|valid|allowed|choose from|one of)[^\[({'\"]{0,40}[\[({]((?:['\"][\w.-]+['\"](?:, )?)+)"
+)
+_REFUSES = re.compile(r"\b(?:needs?|requires?|only|supports?|supported|unsupported|compatible)\b")
+_WORD = re.compile(r"\b[a-z]+_[a-z0-9_]+\b")
+_ANYWHERE = "triton"
+
+
+@cache
+def _parts() -> JsonObject:
+    found: JsonObject = quick_load(Path(__file__).with_name("parts.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def advice_on_parts(
+    kind: str, texts: Sequence[str], version: str | None, args: Mapping[str, object] | None
+) -> Iterator[Advice]:
+    """Yields what takes the failed part out of use. ``texts`` are the deciding line, the frames from the innermost on,
+    and lines near them; ``args`` are all known arguments, or None."""
+    at = nearest_known(version or "") or newest_release()
+    line = texts[0]
+    if kind == "missing_package" or kind == "version_mismatch":
+        yield from _packages(kind, texts, at if version in known_versions() else None)
+    elif kind == "unsupported_architecture":
+        yield from _later(line, version)
+    elif kind == "bad_flag":
+        yield from _flags(line, at, version)
+    else:
+        yield from _variables(line, at)
+        named = chain(_chosen(line, at), _named(line, at, args)) if kind in _parts()["of_arguments"] else ()
+        found: list[Advice] = []
+        for name, value, why in chain(named, _switched(kind, texts, at, args)):
+            if all(f"{name}=" not in one.text for one in found):
+                typed = f"engine.env.{name}={value}" if name.isupper() else f"{name}={shown(value)}"
+                found.append(Advice(f"{typed} ({why})", {} if name.isupper() else {name: value}, (), why))
+        yield from found[:_MOST]
+
+
+def _switched(kind: str, texts: Sequence[str], at: str, args: Mapping[str, object] | None) -> Iterator[Change]:
+    """Yields the changes of the parts that the texts show; then those of the parts that the arguments switch on, and
+    before other backends if it is a single one."""
+    parts = _parts()
+    rows = [(re.compile(pattern), change) for pattern, change in parts["switches"]]
+    shown_at_work: list[Change] = []
+    for text in texts if kind in parts["of_parts"] else ():
+        fits = ((change, found) for pattern, change in rows if (found := pattern.search(text)))
+        for change, found in fits:
+            if (typed := _usable(change, at, args)) is not None:
+                shown_at_work.append((*typed, f"takes out what failed: {found[0].strip('/')}"))
+                break
+    in_use: list[Change] = []
+    if kind in parts["of_any_part"] and args:
+        offs = [f"{name}=false" for name, value in args.items() if value is True and name.startswith("enable_")]
+        offs += [change for _, change in rows if change.endswith("=null")]
+        of_others = parts["of_other_purpose"]
+        changes = (_usable(change, at, args) for change in offs if change.partition("=")[0] not in of_others)
+        in_use = [(*typed, "a part that is in use") for typed in changes if typed is not None]
+    if len(in_use) == 1:
+        shown_at_work.sort(key=lambda change: not isinstance(change[1], bool))
+        shown_at_work.insert(sum(isinstance(change[1], bool) for change in shown_at_work), in_use[0])
+    yield from (*shown_at_work, *in_use)
+
+
+def _usable(change: str, at: str, args: Mapping[str, object] | None) -> tuple[str, object] | None:
+    """Returns a change in the names of a release, or None if it has no such argument or value, or had it already."""
+    name, _, text = change.partition("=")
+    if name.isupper():
+        return (name, text) if name in release(at).variables else None
+    value: object = read_yaml(text, "argument")
+    if name not in release(at).arguments:
+        after = successor(name, at)
+        name, value = after.name or "", after.value_of(value)
+    argument = release(at).arguments.get(name)
+    if name == "disaggregation_transfer_backend" and args and args.get("disaggregation_mode", "null") in ("null", None):
+        return None
+    if argument is None or (argument.choices and value not in (*argument.choices, None)):
+        return None
+    had = args.get(name, argument.default) if args is not None else CUT
+    return (name, value) if had != value else None
+
+
+def _variables(line: str, at: str) -> Iterator[Advice]:
+    """Yields the variable of the release whose name ends with a name in the line, and whose library the line names."""
+    plain = line.casefold().replace("_", "")
+    for name in (name for name in _NAME.findall(line) if name.count("_") + 1 >= _LEAST_WORDS):
+        ends = f"_{name.upper()}"
+        for variable in sorted(one for one in release(at).variables if one.endswith(ends)):
+            if variable.removesuffix(ends).partition("_")[2].casefold().replace("_", "") in plain:
+                yield Advice(f"engine.env.{variable}=N, which the line names; larger, if a limit was exceeded", {}, ())
+                return
+
+
+def _chosen(line: str, at: str) -> Iterator[Change]:
+    """Yields one of the values that a refusal lists, or else the default, if it names an argument in words."""
+    listed = _LISTED.search(line)
+    values = re.findall(r"[\w.-]+", listed[1]) if listed else []
+    words = f" {line.casefold().replace('_', ' ')} "
+    for name, argument in release(at).arguments.items() if values else ():
+        if argument.choices and f" {name.replace('_', ' ')}" in words:
+            allowed = [value for value in values if value in argument.choices]
+            best = _ANYWHERE if _ANYWHERE in allowed else allowed[0] if allowed else argument.default
+            yield name, best, f"the line lists {', '.join(values)}"
+
+
+def _named(line: str, at: str, args: Mapping[str, object] | None) -> Iterator[Change]:
+    """Yields each argument that the line names and that was set, with its default; then another value of the argument
+    that has a choice of this name."""
+    table = release(at).arguments
+    for name in _NAME.findall(line):
+        argument = table.get(name)
+        if argument is None or argument.required or argument.computed is not None or CUT in (args or ()):
+            continue
+        if args is None or args.get(name, argument.default) != argument.default:
+            yield name, argument.default, "its default; the line names it"
+    for name, value in named_choices(line, at):
+        others = [one for one in table[name].choices or () if one not in (value, table[name].default)]
+        yield from ((name, other, f"instead of {value}") for other in others[:1])
+
+
+def named_choices(line: str, version: str | None) -> Iterator[tuple[str, str]]:
+    """Yields an argument and its value, where a refusal names a value that no other argument of the release takes."""
+    table = release(nearest_known(version or "") or newest_release()).arguments
+    for word in _WORD.findall(line) if _REFUSES.search(line) else ():
+        owners = [name for name, argument in table.items() if word in (argument.choices or ())]
+        if len(owners) == 1:
+            yield owners[0], word
+
+
+def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[Advice]:
+    """Yields the command that installs what the line lacks, or again the package whose code failed."""
+    found = _MODULE.search(texts[0])
+    table: Mapping[str, str] = _parts()["packages"]
+    needs = release(version).needs.get("packages", {}) if version else {}
+    inner = next(filter(None, map(_PACKAGE.search, texts)), None) if kind != "missing_package" else None
+    name = (found[1] or found[2]) if found else next(filter(None, inner.groups())) if inner else ""
+    if not name or name.startswith("sglang") or (inner and inner[3] and name not in (*table, *needs)):
+        return
+    top = name.partition(".")[0]
+    command = (
+        table.get(name) or table.get(top) or ("" if found and found[2] else f"pip install {top.replace('_', '-')}")
+    )
+    package = command.rpartition(" ")[2]
+    major = found[3] if found and found[2] and found[3] else ""
+    if package.startswith("nvidia-") and found and found[2]:
+        command += f"-cu{major}" if major and int(major) <= 12 else ""
+        command += ", or put CUDA's folder of libraries onto LD_LIBRARY_PATH"
+    if package in needs:
+        command = command.replace(package, f"'{package}{needs[package]}'")
+    if command:
+        yield Advice(command if found else command.replace("install", "install --force-reinstall"), {}, ())
+
+
+def _flags(line: str, at: str, version: str | None) -> Iterator[Advice]:
+    """Yields, for each flag that the release lacks, its name there or the first release that has it."""
+    for flag in re.findall(r"--[a-z][a-z0-9-]{2,60}", line.partition("unrecognized arguments")[2]):
+        name, later = flag[2:].replace("-", "_"), known_versions()
+        later = later[later.index(version) + 1 :] if version in later else ()
+        first = next((one for one in later if flag in _all_flags(one)), None)
+        if (new := successor(name, at).name) and new != name:
+            yield Advice(f"{new}=..., which is the name of {flag} in SGLang {at}", {}, ())
+        elif first:
+            yield Advice(f"use SGLang {first} or later: it is the first recorded one with {flag}", {}, ())
+        elif name not in release(at).arguments:
+            yield Advice(f"leave {flag} out: SGLang {at} has nothing of this name", {}, ())
+
+
+def _all_flags(version: str) -> frozenset[str]:
+    return frozenset(chain.from_iterable(one.flags for one in release(version).arguments.values()))
+
+
+def _later(line: str, version: str | None) -> Iterator[Advice]:
+    """Yields the first release that has the class of a model, if it comes after ``version``."""
+    for name in _ARCHITECTURE.findall(line)[:1]:
+        first = first_release_of([name])
+        order = known_versions()
+        if first in order and (version not in order or order.index(first) > order.index(str(version))):
+            yield Advice(f"use SGLang {first} or later: it is the first one with {name}", {}, ())

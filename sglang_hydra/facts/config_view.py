@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.budget import read_json
-from sglang_hydra.text.json_types import Json, JsonObject
+from sglang_hydra.text.json_types import Json, JsonObject, json_beside
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
@@ -19,11 +18,9 @@ _PHI4MM_VISION: Mapping[str, object] = MappingProxyType({"num_hidden_layers": 26
 
 
 @functools.cache
-def _table() -> Mapping[str, Sequence[str]]:
-    import json
-
-    table: dict[str, Sequence[str]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
-    return table
+def _table() -> JsonObject:
+    found: JsonObject = json_beside(__file__)
+    return found
 
 
 def takes_media(architectures: Json) -> bool:

@@ -172,7 +172,7 @@ def _field_findings(facts: ModelFacts, model_path: str) -> list[Finding]:
 
 def _from_hub(asked: _Asked) -> ModelFacts:
     model_path, revision, env, access = asked.path, asked.revision, asked.env, asked.access
-    if _looks_local(model_path):
+    if model_path.startswith((".", "/", "~")) or "\\" in model_path or _REPOSITORY.fullmatch(model_path) is None:
         tried = [f"{model_path} is not on this machine"]
         return _given(asked, tried) or _unknown(tried)
     wanted = f"{model_path}@{revision}" if revision else model_path
@@ -345,11 +345,6 @@ def _with_torch_dtype(config: dict[str, object]) -> dict[str, object]:
 def _renamed(part: dict[str, object]) -> dict[str, object]:
     named = isinstance(part.get("dtype"), str) and "torch_dtype" not in part
     return {**part, "torch_dtype": part["dtype"]} if named else part
-
-
-def _looks_local(path: str) -> bool:
-    """Returns whether a missing path cannot be a hub id."""
-    return path.startswith((".", "/", "~")) or "\\" in path or _REPOSITORY.fullmatch(path) is None
 
 
 def _is_true(value: str | None) -> bool:

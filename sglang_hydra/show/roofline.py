@@ -58,7 +58,7 @@ def roofline_lines(plan: Plan) -> list[Line]:
     gpus = roofline.gpus * roofline.copies
     lines: list[Line] = [
         *folded([*title, text(f" x {gpus}"), mark]),
-        *folded([text("  "), text(load_words(load))]),
+        *folded([text("  "), text(_load_words(load))]),
         *refusal_lines(plan),
         [],
         *columns(_limit_rows(roofline, load, limit)),
@@ -94,7 +94,7 @@ def missing_lines(unknown: Sequence[str]) -> list[Line]:
     return lines
 
 
-def load_words(load: Load) -> str:
+def _load_words(load: Load) -> str:
     """Formats ``8 running requests of 1,024 + 128 tokens, nothing cached``."""
     cached = "cache hits unknown" if load.cached is None else "nothing cached" if not load.cached else "partly cached"
     return f"{load.requests:,.0f} running requests of {load.input_len:,.0f} + {load.output_len:,.0f} tokens, {cached}"

@@ -22,7 +22,6 @@ from sglang_hydra.show.first_lines import (
     verdict_span,
 )
 from sglang_hydra.show.plan import changed_rows, command_line, heading, section, set_rows
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import VERBATIM, Line, Span, folded, shown, text
 from sglang_hydra.text.words import plural, shell_word
 
@@ -80,22 +79,12 @@ def summary(topology: Topology) -> Line:
 def findings_of(topology: Topology, levels: Sequence[str] = ("error", "warning", "info")) -> list[Line]:
     """Returns every finding once, after the names of its servers."""
     lines: list[Line] = []
-    for finding, servers in _ordered(topology.findings_with_servers):
-        if finding.level not in levels:
-            continue
+    found = topology.findings_with_servers
+    for finding, servers in (item for level in levels for item in found if item[0].level == level):
         whose = f"{_named(servers)}: " if servers and len(servers) < len(topology.servers) else ""
         of_whom = replace(finding, message=whose + finding.message)
         lines += finding_lines([of_whom], servers[0].plan if servers else None)[1:-1]
     return [[text("Findings", "bold")], *lines, []] if lines else []
-
-
-def router_line(topology: Topology) -> str:
-    """Returns the router's command for a shell, without secrets."""
-    return " ".join(map(shell_word, topology.router.command(topology.router_argv)))
-
-
-def _ordered(findings: Sequence[tuple[Finding, tuple[Server, ...]]]) -> list[tuple[Finding, tuple[Server, ...]]]:
-    return sorted(findings, key=lambda item: ("error", "warning", "info").index(item[0].level))
 
 
 def _shape(topology: Topology) -> str:
@@ -180,7 +169,7 @@ def _commands(topology: Topology) -> Iterator[Line]:
     if topology.nodes > 1:
         yield [text(f"  NODE0 to NODE{topology.nodes - 1} are the nodes' addresses; the router is on NODE0", "dim")]
     yield [text("  router", "dim")]
-    yield [text("    "), text(router_line(topology), VERBATIM)]
+    yield [text("    "), text(" ".join(map(shell_word, topology.router.command(topology.router_argv))), VERBATIM)]
     if topology.common.secrets:
         hidden = ", ".join(topology.common.secrets)
         yield [text(f"  without {hidden}, which is handed to each of them unseen", "dim")]

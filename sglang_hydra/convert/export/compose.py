@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from sglang_hydra.convert.export import docker
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
-from sglang_hydra.convert.export.job import HEAD, RANK, Artifact, Job, Mount
+from sglang_hydra.convert.export.job import HEAD, RANK, Artifact, Job
 from sglang_hydra.convert.export.manifest import manifest
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, compose
 from sglang_hydra.convert.export.variables import KEY_WHY
@@ -64,7 +64,10 @@ def service(
         else {"ports": [docker.published_port(job)]}
         if published
         else {},
-        volumes=[_cache(job), *map(_volume, job.mounts)],
+        volumes=[
+            _bind("${HF_HOME:-${HOME}/.cache/huggingface}", job.cache),
+            *(_bind(compose(mount.path), mount.path, mount.writable) for mount in job.mounts),
+        ],
         environment=environment(job),
         devices=_devices(job, gpu_ids),
         grace=math.ceil(settings.stop_timeout),
@@ -102,15 +105,9 @@ def _image(job: Job) -> str:
     return f"${{{IMAGE_VARIABLE}:?{message}}}"
 
 
-def _cache(job: Job) -> dict[str, object]:
-    source = "${HF_HOME:-${HOME}/.cache/huggingface}"
-    return {"type": "bind", "source": source, "target": compose(job.cache), "bind": {"create_host_path": True}}
-
-
-def _volume(mount: Mount) -> dict[str, object]:
-    path = compose(mount.path)
-    both = {"type": "bind", "source": path, "target": path}
-    return {**both, "bind": {"create_host_path": True}} if mount.writable else {**both, "read_only": True}
+def _bind(source: str, path: str, writable: bool = True) -> dict[str, object]:
+    both = {"type": "bind", "source": source, "target": compose(path)}
+    return {**both, "bind": {"create_host_path": True}} if writable else {**both, "read_only": True}
 
 
 def environment(job: Job) -> dict[str, str | None]:

@@ -202,6 +202,7 @@ def _row(store: Store, name: str, point_id: str, point: JsonObject, plan: JsonOb
         findings = (f"{finding['id']}: {finding['message']}" for finding in record.get("findings", ()))
         reasons = [str(record.get("kind", "unknown")), *map(without_secrets, findings)]
     workload, measures = record.get("workload") or {}, record.get("measures") or {}
+    load = {name: value for name, value in workload.items() if name not in _NOT_COMPARED}
     return Row(
         name,
         point_id,
@@ -211,7 +212,7 @@ def _row(store: Store, name: str, point_id: str, point: JsonObject, plan: JsonOb
         tuple(point["words"]),
         shown,
         tuple(reasons),
-        {**_server_settings(plan), **_load_settings(workload), "latency_from": latency_from(record)},
+        {**_server_settings(plan), **flat(load, "bench."), "latency_from": latency_from(record)},
         {**measures, **measured_share(plan, workload, measures), **measured_error(plan, workload, measures)},
         record,
     )
@@ -229,10 +230,6 @@ def _server_settings(plan: JsonObject) -> JsonDict:
     settings = {name: value for name, value in plan["values"].items() if name not in ignored}
     engine, gpu = plan["engine"], plan["gpu"]
     return {**settings, "gpu": gpu["name"], "engine": f"{engine['name']} {engine['version']}"}
-
-
-def _load_settings(workload: Mapping[str, object]) -> dict[str, object]:
-    return flat({name: value for name, value in workload.items() if name not in _NOT_COMPARED}, "bench.")
 
 
 def _environment(plans: Mapping[str, JsonObject], rows: Sequence[Row]) -> JsonDict:

@@ -4,7 +4,6 @@ nothing."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.parser import parser_of
@@ -21,13 +20,6 @@ from sglang_hydra.text.words import short
 
 KEY = "bench.url"
 _METRICS = "enable_metrics"
-
-
-@dataclass(frozen=True)
-class Outside:
-    """A foreign server, in place of one that we start and stop."""
-
-    url: str
 
 
 def with_server(requests: Sequence[Request]) -> list[Request]:

@@ -20,7 +20,7 @@ from sglang_hydra.measure.bench.point import INVALID, run_point
 from sglang_hydra.measure.bench.server import Endpoint
 from sglang_hydra.measure.sweep.files import write_below
 from sglang_hydra.measure.sweep.job import Failed, Work
-from sglang_hydra.measure.sweep.outside import Outside, still_the_same
+from sglang_hydra.measure.sweep.outside import still_the_same
 from sglang_hydra.measure.sweep.points import Point
 from sglang_hydra.measure.sweep.progress import numbers
 from sglang_hydra.measure.sweep.store import DONE, failure_record, point_record
@@ -75,7 +75,8 @@ def take_points(work: Work) -> bool:
 
 
 class _Running(NamedTuple):
-    local: LocalServer | Outside
+    local: LocalServer | None
+    """None for a foreign server, which we neither start nor stop."""
     server: Endpoint
     actual: dict[str, object]
     """The check of the server before its first point: the owner of its port, and its comparison with the plan."""
@@ -160,7 +161,6 @@ def _server(work: Work, nodes: int, looks: Sequence[Preflight], display: Display
 def _outside(work: Work) -> Iterator[_Running]:
     """Yields the running server of ``bench.url``. Raises _NotUpError if it has changed or is gone."""
     plan = work.common
-    local = Outside(str(plan.nodes.bench.url).rstrip("/"))
     try:
         still_the_same(plan)
     except ServerError as error:
@@ -168,8 +168,9 @@ def _outside(work: Work) -> Iterator[_Running]:
     except MachineError as error:
         raise _NotUpError(Failed(NOT_HERE, error, retryable=True, fatal=True)) from None
     write_below(work.folder / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
-    server = replace(_bench_server(work, local.url, lambda: True), flushes=False, log=None)
-    yield _Running(local, replace(server, api_key=os.environ.get(API_KEY_VARIABLE)), {"owner": "outside"})
+    server = _bench_server(work, str(plan.nodes.bench.url).rstrip("/"), lambda: True)
+    server = replace(server, flushes=False, log=None, api_key=os.environ.get(API_KEY_VARIABLE))
+    yield _Running(None, server, {"owner": "outside"})
 
 
 def _seen_of(work: Work, local: LocalServer) -> dict[str, object]:
@@ -286,7 +287,7 @@ def _take(work: Work, running: _Running, client: Builtin, load: Load, point: Poi
         dead = _died(running)
         if dead is not None:
             return dead
-    if isinstance(running.local, LocalServer) and not running.local.look_at_port() and running.local.pid is not None:
+    if running.local and not running.local.look_at_port() and running.local.pid is not None:
         error = running.local.port_lost("the point does not count")
         return _failed(running.local, error, fatal=False)
     record = {**point_record(point), **result.to_json(), "actual": running.actual}
@@ -298,7 +299,7 @@ def _take(work: Work, running: _Running, client: Builtin, load: Load, point: Poi
 
 def _died(running: _Running) -> Failed | None:
     """Returns why the server is gone, None if it is not. A process takes a moment to end."""
-    if not isinstance(running.local, LocalServer):
+    if running.local is None:
         return None
     end = time.monotonic() + _DEATH_S
     while running.local.pid is not None and running.local.health() is None and time.monotonic() < end:

@@ -60,7 +60,9 @@ def _counts(outcome: Outcome, done: int) -> list[list[Span]]:
     assumed = f"{settings['start_seconds']:g} s a start and {settings['point_seconds']:g} s a point are assumed"
     if outcome.further:
         assumed += f", and {outcome.further} more of searches at most"
-    took = f"{_hours(estimate.hours)}, {estimate.gpu_hours:.2f} GPU hours"
+    hours = estimate.hours
+    took = f"{hours * 60:.0f} minutes" if hours < 1 else f"{hours:.1f} hours"
+    took += f", {estimate.gpu_hours:.2f} GPU hours"
     if settings["budget_gpu_hours"] is not None:
         took += f" of {settings['budget_gpu_hours']:g}"
     on = f"on {plural(outcome.starts, 'server start')}"
@@ -111,7 +113,3 @@ def _server_record(group: ServerGroup) -> dict[str, object]:
     points = [{**{name: getattr(point, name) for name in names}, "words": list(point.words)} for point in group.points]
     own = {"server_id": group.server_id, "gpus": group.gpus, "nodes": group.nodes}
     return {**own, "words": [request.text for request in group.requests], "points": points}
-
-
-def _hours(hours: float) -> str:
-    return f"{hours * 60:.0f} minutes" if hours < 1 else f"{hours:.1f} hours"

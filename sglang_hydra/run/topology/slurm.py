@@ -4,10 +4,8 @@ The job works as in ``run.launch.slurm``, its servers as on one machine (``serve
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,16 +17,16 @@ from sglang_hydra.planning.topology.router import absent
 from sglang_hydra.planning.topology.servers import NODE, Server, Topology
 from sglang_hydra.run.launch.hydra_run import in_hydra
 from sglang_hydra.run.launch.launch_request import LaunchRequest
-from sglang_hydra.run.launch.local import Launch, LocalServer, run_until_end
+from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome, run_until_end
 from sglang_hydra.run.launch.slurm.inside import (
     BESIDE_OTHERS,
     LOG_NAME,
     JobDisplay,
     Node,
     ServerSpec,
-    account_of,
     addresses_of,
     follower_ports,
+    in_account,
     launch_of_ranks,
     leave_info,
     mark_ready,
@@ -47,7 +45,7 @@ from sglang_hydra.run.launch.slurm.serve import (
 from sglang_hydra.run.launch.slurm.submit import Job
 from sglang_hydra.run.topology.serve import compared_lines, folder_of, leave_plans, router_launch
 from sglang_hydra.run.topology.server_group import ROUTER, Member, ServerGroup
-from sglang_hydra.text.errors import MachineError, SglangHydraError
+from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.screen import Line, write
 
 _NODE = re.compile(rf"(?<=http://){NODE}(\d+)(?=:)")
@@ -112,20 +110,20 @@ def topology_spec(topology: Topology, folder: Path, secrets: Path | None = None)
 def serve_topology_in_job(spec: TopologySpec) -> None:
     """Runs the servers and the router until their end and keeps an account; this function is submitted. Exits with
     their code."""
-    with contextlib.suppress(SglangHydraError), account_of(spec.folder) as end:
-        members, router = parts_in_job(spec, end.record)
-        group = ServerGroup(members, router, JobDisplay(end.record), go_on=spec.go_on)
+
+    def run(record: Record) -> Outcome:
+        members, router = parts_in_job(spec, record)
+        group = ServerGroup(members, router, JobDisplay(record), go_on=spec.go_on)
 
         def ready(together: LocalServer, seconds: float) -> None:
             for part in spec.parts:
                 server = group.servers[part.name]
                 leave_info(part.spec, server.launch, server.owner)
-            mark_ready(end.record, seconds)
+            mark_ready(record, seconds)
 
-        outcome = run_until_end(group, ready, "the router and the servers")
-        end.code, end.findings = outcome.exit_code, tuple(outcome.findings)
-    if end.code:
-        sys.exit(end.code)
+        return run_until_end(group, ready, "the router and the servers")
+
+    in_account(spec.folder, run)
 
 
 def parts_in_job(spec: TopologySpec, record: Record) -> tuple[list[Member], Launch]:

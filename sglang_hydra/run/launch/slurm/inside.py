@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -25,7 +25,7 @@ from sglang_hydra.planning.passing.nodes import Head, node_intents
 from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.head import free_port_block, own_address
 from sglang_hydra.run.launch.listening import Owner
-from sglang_hydra.run.launch.local import Launch, LocalServer
+from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome
 from sglang_hydra.run.launch.local import serve as run_server
 from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, Record, Secrets, take_secrets
 from sglang_hydra.run.launch.slurm.states import ask_slurm
@@ -145,44 +145,34 @@ class ServerSpec:
 def serve_in_job(spec: ServerSpec) -> None:
     """Runs the server until its end and keeps its account; ``launch=slurm`` submits this function. Exits with the
     server's code."""
-    with contextlib.suppress(SglangHydraError), account_of(spec.folder) as end:
 
+    def run(record: Record) -> Outcome:
         def ready(server: LocalServer, seconds: float) -> None:
             leave_info(spec, server.launch, server.owner)
-            mark_ready(end.record, seconds)
+            mark_ready(record, seconds)
 
-        outcome = run_server(prepared(spec, end.record), JobDisplay(end.record), on_ready=ready)
-        end.code, end.findings = outcome.exit_code, tuple(outcome.findings)
-    # Slurm then records FAILED. submitit would treat an exception as its own crash.
-    if end.code:
-        sys.exit(end.code)
+        return run_server(prepared(spec, record), JobDisplay(record), on_ready=ready)
+
+    in_account(spec.folder, run)
 
 
-@dataclass
-class End:
-    """The end of a job's work, for its account in ``record``."""
-
-    record: Record
-    code: int = 1
-    findings: tuple[Finding, ...] = ()
-
-
-@contextlib.contextmanager
-def account_of(folder: Path) -> Iterator[End]:
-    """Records how the block ends. Raises what the block raises, and SystemExit (130) at SIGTERM."""
+def in_account(folder: Path, run: Callable[[Record], Outcome]) -> None:
+    """Runs servers, records how they end, and exits with their code (130 at SIGTERM). Slurm then records FAILED;
+    submitit would treat an exception as its own crash."""
     _leave_our_path()
-    end = End(Record(folder, Account(os.environ.get("SLURM_JOB_ID", ""))))
+    record = Record(folder, Account(os.environ.get("SLURM_JOB_ID", "")))
+    code, findings = 1, tuple[Finding, ...]()
     try:
         with _ended_by_signals():
-            yield end
+            code, findings, *_ = run(record)
     except SglangHydraError as failure:
-        end.code, end.findings = failure.exit_code, tuple(failure.findings)
-        raise
+        code, findings = failure.exit_code, tuple(failure.findings)
     except SystemExit:
-        end.code = INTERRUPTED
-        raise
+        code = INTERRUPTED
     finally:
-        end.record.update(phase=ENDED, exit_code=end.code, findings=end.findings)
+        record.update(phase=ENDED, exit_code=code, findings=findings)
+    if code:
+        sys.exit(code)
 
 
 def prepared(spec: ServerSpec, record: Record) -> Launch:

@@ -74,12 +74,8 @@ class Record:
             written = None
             while written is not self.account:  # a signal handler of this thread has changed it meanwhile
                 written = self.account
-                write_whole(self._path, json.dumps(_content(written), indent=2) + "\n")
-
-
-def _content(account: Account) -> dict[str, object]:
-    content = {"schema": SCHEMA, **asdict(account), "nodes": list(account.nodes), "notes": list(account.notes)}
-    return {**content, "findings": [finding.to_json() for finding in account.findings]}
+                content = {**asdict(written), "findings": [finding.to_json() for finding in written.findings]}
+                write_whole(self._path, json.dumps({"schema": SCHEMA, **content}, indent=2) + "\n")
 
 
 def read_account(folder: Path) -> Account | None:

@@ -54,14 +54,14 @@ def require_slurm() -> None:
 
 
 def submit(
-    call: Callable[..., object],
-    *arguments: object,
+    call: Callable[[], object],
+    *,
     options: Mapping[str, str | bool],
     folder: Path,
     setup: Sequence[str] = (),
     hidden: Collection[str] = (),
 ) -> Job:
-    """Submits ``call(*arguments)`` as one job that runs once, on the job's first node.
+    """Submits ``call()`` as one job that runs once, on the job's first node.
 
     ``call`` must be importable (a module's function, or functools.partial of one). It runs with this interpreter, this
     package and this directory: all three must have the same path on the nodes. ``options`` are sbatch's long options
@@ -89,7 +89,7 @@ def submit(
     try:
         # submitit would print sbatch's message, which the finding also contains.
         with _recorded_environment(options, hidden), contextlib.redirect_stderr(io.StringIO()):
-            job = executor.submit(call, *arguments)
+            job = executor.submit(call)
     except (FailedJobError, FailedSubmissionError, OSError) as failure:
         raise MachineError(_refused(str(failure))) from failure
     return Job(str(job.job_id), Path(folder))

@@ -132,10 +132,12 @@ def _read(word: str, invocation: Invocation, typed: Sequence[Request]) -> Docume
     if path.is_dir():
         raise ConfigError(_folder(path, word, verb))
     if not os.path.lexists(path):
-        meant = FORMATS_MEANT.get(path.stem.lower())
-        if verb == "export" and meant is not None and all("=" in one.text for one in typed):
-            message = f"export takes a format first, and {short(word)} is a file"
-            raise ConfigError.of("EXP012", message, typed=(word,), fix=f"{meant} -o {shlex.quote(word)}")
+        has_format = any("=" not in one.text for one in typed)
+        formats = {**FORMATS_MEANT, **{one: one for one in FORMATS_MEANT.values()}}
+        meant = "" if has_format else formats.get(path.stem.lower())
+        if verb == "export" and meant is not None:
+            message = f"export takes a format, and {short(word)} is a file to write"
+            raise ConfigError.of("EXP012", message, typed=(word,), fix=f"{meant} -o {shlex.quote(word)}".strip())
         raise ConfigError(no_such_file(word))
     if is_ours(path, content := content_of(path)):
         if word.endswith(".json") and is_record(content):

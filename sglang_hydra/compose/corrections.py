@@ -251,11 +251,16 @@ def path_meant(path: str) -> str | None:
 def presets_of(checkpoint: str) -> list[str]:
     """Returns the presets of a checkpoint by its name on the hub, without organization and in any spelling."""
     plain = re.sub(r"[\W_]", "", checkpoint).lower()
-    paths = {
-        path.stem: re.search(r"^model_path: .*/(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-        for path in sorted((conf_dir() / "model").glob("*.yaml"))
-    }
-    return [name for name, found in paths.items() if found and re.sub(r"[\W_]", "", found[1]).lower() == plain]
+    paths = {path.stem: checkpoint_of(path.stem) or "" for path in sorted((conf_dir() / "model").glob("*.yaml"))}
+    return [name for name, path in paths.items() if re.sub(r"[\W_]", "", path.rpartition("/")[2]).lower() == plain]
+
+
+def checkpoint_of(preset: str) -> str | None:
+    """Returns the checkpoint that our preset names itself; None without one."""
+    file = conf_dir() / "model" / f"{preset}.yaml"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    found = re.search(r"^model_path: (.*/.+)$", text, re.MULTILINE)
+    return found[1] if found else None
 
 
 def gpus_meant(value: str, options: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypedDict
 
+from sglang_hydra.architecture.published_checkpoints import variants
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.meant import OF_REQUESTS, methods_of_bits, taking, word
@@ -23,6 +24,7 @@ from sglang_hydra.compose.corrections import (
     SUCCESSORS,
     VARIABLES_OF_OTHERS,
     as_usual,
+    checkpoint_of,
     gpus_meant,
     is_of_config,
     key_meant,
@@ -365,6 +367,13 @@ _ELSEWHERE = {
 """Options that people type for something that another verb does."""
 
 
+def _variant_meant(value: str, options: Sequence[str]) -> list[str]:
+    """Returns the words for a preset with a published format behind its name: ``qwen3_8b_fp8``."""
+    name, _, form = re.sub("[-.]", "_", value.lower()).rpartition("_")
+    path = checkpoint_of(name) if name in options else None
+    return [f"model={name} model.variant={form}"] if path and form in variants(path) else []
+
+
 def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     if ends_in_a_sign(value):
         name = value.rstrip(",;")
@@ -388,7 +397,7 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     if group == "model" and (path := path_meant(value)):
         meant = [word(group, path)]
     if group == "model" and not meant:
-        meant = [f"model={one}" for one in presets_of(value)]
+        meant = [f"model={one}" for one in presets_of(value)] or _variant_meant(value, options)
     if not meant and group != "gpu":
         near = nearest(_ENDING.sub("", value), options)
         if near is not None and group == "model" and re.findall(r"\d", near) != re.findall(r"\d", value):

@@ -266,7 +266,8 @@ def read_yaml(file: Path, content: str) -> list[Request]:
         what = {type(None): "nothing", list: "a list", str: "text"}.get(type(loaded), f"a {type(loaded).__name__}")
         colon = isinstance(loaded, str) and re.search(r"\w:\S", loaded)
         why = f"it holds {what}, not a mapping of arguments" + (": a space belongs after each colon" if colon else "")
-        raise _unreadable(name, why)
+        is_python = isinstance(loaded, str) and re.match(r"\w[\w.]*\s*=", loaded)
+        raise _unreadable(name, f"{why}: YAML has a colon and a space for =" if is_python else why)
     lines = key_lines(str(file))
     if too_many := _key_too_many(loaded):
         loaded = loaded[too_many]
@@ -296,7 +297,10 @@ def _from_defaults(name: str, entries: object, line: int, group: str) -> Iterato
         if group and isinstance(entry, str):
             entry = {group: entry}
         if not isinstance(entry, Mapping) or any(isinstance(option, (list, dict)) for option in entry.values()):
-            raise _unreadable(f"{name}:{line}", f"the entry {entry!r} of its defaults list includes another config")
+            why = f"the entry {entry!r} of its defaults list includes another config"
+            named, slash, option = entry.partition("/") if isinstance(entry, str) else ("", "", "")
+            meant = f"; '- {named}: {option}' chooses an option" if slash and named in NODES else ""
+            raise _unreadable(f"{name}:{line}", f"{why}{meant}")
         for group, option in entry.items():
             words = str(group).split()
             if words[-1].startswith("hydra."):

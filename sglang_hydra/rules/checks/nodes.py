@@ -198,8 +198,11 @@ def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
         return None
     fields = [name for name in ("tp_size", "pp_size", "dp_size", "base_gpu_id", "gpu_id_step") if _set(args, name)]
     more_nodes = -(-needed // count) if count > 0 else nodes
-    as_many = "on as many machines" if count < _OF_A_NODE else ""
-    there = "on the GPUs that are there" if count < _OF_A_NODE else ""
+    is_small = count < _OF_A_NODE
+    there = "on the GPUs that are there" if is_small else ""
+    machines = Remedy.typed(f"nnodes={more_nodes}", when="on as many machines" if is_small else "")
+    gpus = Remedy.typed(f"gpu.count={last + 1}", when="if a node has as many")
+    places = (gpus, machines) if is_small else (machines, gpus)
     ranks = f"{plural(needed, 'rank')} need{'s' if needed == 1 else ''} {plural(on_one_node, 'GPU')}"
     where = "one node" if nodes == 1 else f"each of {nodes} nodes"
     reach = f", up to number {last}" if last >= on_one_node else ""
@@ -208,8 +211,7 @@ def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
         *(fields or ("gpu.count",)),
         "nnodes",
         offers=(
-            *((Remedy.typed(f"nnodes={more_nodes}", when=as_many),) if more_nodes > nodes else ()),
-            Remedy.typed(f"gpu.count={last + 1}", when="if a node has as many"),
+            *(place for place in places if place is gpus or more_nodes > nodes),
             *(
                 Remedy.typed(f"tp_size={size}", when=there)
                 for size in _fewer(layout.tp, count * nodes // (layout.stages * layout.copies))

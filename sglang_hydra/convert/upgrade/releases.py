@@ -36,9 +36,11 @@ def release_named(version: str | None, flag: str) -> str:
         return found
     message = f"{flag} {short(version, 40)} is no release that is known here"
     meant = _meant(version) or (known[0] if flag == "--to" else None)
-    fix = f"{flag} {meant}" if meant else None
-    releases = f"releases are {some_of(version, reversed(known), f'{program()} release list')}"
-    raise ConfigError(Finding("error", "UPG001", message, hint=releases, typed=(flag, version), fix=fix))
+    is_sure = release_key(version) is None or nearest(version, known) == meant  # 0.5.99 may be any release
+    word = f"{flag} {meant}" if meant else None
+    hints = None if is_sure else word, f"releases are {some_of(version, reversed(known), f'{program()} release list')}"
+    fix = word if is_sure else None
+    raise ConfigError(Finding("error", "UPG001", message, hint=hints, typed=(flag, version), fix=fix))
 
 
 def _meant(version: str) -> str | None:

@@ -211,7 +211,13 @@ def judge_of(composer: Composer, grid: Grid, seed: int | None = None, env: Mappi
         where = grid.settings["where"]
         gives_nodes = any(word.lstrip("+") == f"hydra/launcher={NODE_LAUNCHER}" for word in grid.hydra_words)
         return Judge(
-            *(composer, grid.common), seed=seed, where=where, env=env, measured=grid.measured, gives_nodes=gives_nodes
+            composer,
+            grid.common,
+            seed=seed,
+            where=where,
+            env=env,
+            measured=grid.measured,
+            gives_nodes=gives_nodes,
         )
 
 

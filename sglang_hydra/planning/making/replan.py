@@ -37,7 +37,9 @@ class Replanner:
     def plan(self, composition: Composition, *, with_remedies: bool) -> Plan:
         """Plans the composition of the requests; does not plan its offers."""
         return plan_once(
-            *(self.composer, self.requests, composition),
+            self.composer,
+            self.requests,
+            composition,
             seed=self.seed,
             env=self.env,
             recorded=self.recorded,

@@ -73,7 +73,7 @@ def typed_words(invocation: Invocation) -> list[str]:
     """Returns the typed names. Raises ConfigError for an option that the verb does not have."""
     verb, options = invocation.verb, _OPTIONS[invocation.verb]
     words = [request.text for request in invocation.requests]
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in zip(words, [*words[1:], ""], strict=False):
         if word.startswith("-") and word != "-":
             flag, _, value = word.partition("=")
             if flag not in options and os.path.exists(file := value or after):

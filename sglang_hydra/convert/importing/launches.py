@@ -287,6 +287,8 @@ def fault_of(words: Sequence[str], image: str = "", has_program: bool = True) ->
             return None
     if joined := next((word for word in words if re.match(r"-m\s+\S", word)), None):
         return f"Python gets {without_marks(joined)!r} as one word, and finds no such module"
+    if words and has_program and words[0] in _MODULES:
+        return f"{words[0]} is a module of Python and no program: python -m {words[0]}"
     if not words or not (has_program or _PLAIN_IMAGE.search(image)):
         return None
     if " " in words[0].strip() and has_launch_command(words[0]):

@@ -56,8 +56,6 @@ _SIMPLE = re.compile(
     re.ASCII,
 )
 _MODEL_FILE = re.compile(r"(.*/|)(?:config\.json|[\w.-]+\.safetensors(?:\.index\.json)?|pytorch_model[\w.-]*\.bin)")
-_NAMED_FIRST = {"gpu": "h100", "model": "llama_3_1_8b"}
-"""The groups that nearly every command names, each with an example."""
 _OF_A_CHOICE = ("name", "type", "preset", "id", "kind", "class")
 """What people call the option of a group, as a key below it."""
 _SPECIAL_WORDS = ("null", "true", "false", "nan", "inf")
@@ -355,9 +353,9 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
     if group == "model" and choice not in options and "${" not in choice and ("/" in choice or os.path.exists(path)):
         model_path = _change("model_path", literal(path), as_override("model_path", path))
         return [Wanted(parsed("model=unset", group), request), Wanted(model_path, request)]
-    if value == "" and request.is_word and group in _NAMED_FIRST:
-        message = f"{group}= has no value: a variable of the shell in it may be empty"
-        hint = f"such as {group}={_NAMED_FIRST[group]}; {group}=null chooses none"
+    if value == "" and request.is_word and group == "model":
+        message = "model= has no value: a variable of the shell in it may be empty"
+        hint = "such as model=llama_3_1_8b; model=null chooses none"
         raise Refused("CLI004", message, group, hint=hint)
     if choice in ("null", "None", "none", "") and choice not in options:
         choice = NO_CHOICE.get(group, "null")

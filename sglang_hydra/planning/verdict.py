@@ -58,9 +58,14 @@ def verdict_on(findings: Sequence[Finding], plans: Sequence[PlanFields]) -> Verd
     return Verdict("yes", ", ".join([*tight, *notes]))
 
 
+_OF_MEMORY = {"context_length", "mem_fraction_static", "max_total_tokens"}
+"""The arguments that decide whether a server and its longest request fit."""
+
+
 def sizes_left_open(findings: Sequence[Finding]) -> str:
     """Returns the sizes of a server that a file leaves to an unset variable (IMP005); empty for none."""
-    names = [item.fields[0] for item in findings if item.about == "value_open" and SIZES.intersection(item.fields)]
+    sizes = SIZES | _OF_MEMORY
+    names = [item.fields[0] for item in findings if item.about == "value_open" and sizes.intersection(item.fields)]
     return f"{', '.join(dict.fromkeys(names))}, which the file takes from variables" if names else ""
 
 

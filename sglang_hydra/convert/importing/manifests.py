@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from sglang_hydra.convert.importing.expansion import fields_of
 from sglang_hydra.convert.importing.launches import (
@@ -181,8 +182,31 @@ def launches_of_compose(document: JsonObject, place: str) -> list[Launch]:
             count, is_mapping = _compose_gpus(service), isinstance(service.get("command"), Mapping)
             launch = replace(launch, kind="compose", name=str(name), mentions=mentions, gpu_count=count)
             fault = "command is a mapping, and has to be a list of texts" if is_mapping else launch.fault
-            found.append(replace(launch, fault=fault))
+            unreached = _unreached(service, launch.words)
+            found.append(replace(launch, fault=fault, remarks=(*launch.remarks, *unreached)))
     return found
+
+
+def _unreached(service: JsonObject, flags: Sequence[str]) -> Iterator[str]:
+    """Yields why nobody outside a service reaches its server: none of its published ports is the server's, or the
+    server listens on the loopback address of its container. Nothing where a port or the host is a variable."""
+    ports = [_interpolated(scalar(_target(item))) for item in service.get("ports") or ()]
+    targets = [port.rpartition(":")[2].partition("/")[0] for port in ports]
+    if not targets or "network_mode" in service or "--config" in flags or not all(map(is_digits, targets)):
+        return
+    words = [part for flag in flags for part in flag.split("=", 1)]
+    port, host = (
+        next((value for flag, value in pairwise(words) if flag == name), default)
+        for name, default in (("--port", "30000"), ("--host", "127.0.0.1"))
+    )
+    if is_digits(port) and port not in targets:
+        yield f"ports publishes {', '.join(targets)} of the container, and the server listens on {port}"
+    if host in ("127.0.0.1", "localhost"):
+        yield f"the server listens on {host} of its container, where no published port leads: --host 0.0.0.0"
+
+
+def _target(port: Json) -> Json:
+    return port.get("target") if isinstance(port, Mapping) else port
 
 
 def _compose_words(value: Json) -> list[str]:

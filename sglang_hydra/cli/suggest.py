@@ -127,16 +127,17 @@ def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Reque
 
 
 def _limit(name: str, own: dict[str, str]) -> float | None:
-    """Returns the milliseconds in ``slo.ttft=500``; None if it is not typed. Raises ConfigError for a wrong time."""
+    """Returns the milliseconds in ``slo.ttft=500``, 500ms or 0.5s; None if it is not typed. Raises ConfigError for a
+    wrong time."""
     if name not in own:
         return None
     typed = own[name].lower()
-    limit = _rate(typed.removesuffix("ms"))
+    in_seconds = typed.endswith("s") and not typed.endswith("ms")
+    limit = _rate(typed.removesuffix("s").removesuffix("m"))
     if limit is None:
         message = f"{name}={short(own[name])} is no time in ms above 0"
-        seconds = _rate(typed.removesuffix("s"))
-        raise ConfigError.of("SUG001", message, name, hint=f"{name}={1000 * (seconds or 0.5):g}")
-    return limit
+        raise ConfigError.of("SUG001", message, name, hint=f"such as {name}=500")
+    return 1000 * limit if in_seconds else limit
 
 
 def _rate(typed: str) -> float | None:

@@ -190,6 +190,8 @@ def test_an_slo_puts_what_meets_it_first(capsys: pytest.CaptureFixture[str]) -> 
     assert found[0]["meets_slo"] is True
     assert found[0]["gpus"] > loose[0]["gpus"]
     assert found[0]["forecast"]["tpot"]["value"] * 1e3 <= limit
+    for same in (f"slo.tpot={limit}ms", f"slo.tpot={limit / 1000}s"):
+        assert suggested(capsys, *typed[:-1], same)["suggestions"][0]["meets_slo"] is True
 
 
 def test_the_screen_has_commands_the_ranking_and_what_a_limit_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from sglang_hydra.convert.frameworks.adapters import ADAPTERS
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonObject, json_beside
+from sglang_hydra.text.words import is_digits
 
 OF_ITS_OWN = "verl itself"
 
@@ -164,7 +165,8 @@ def unplannable(tree: Tree) -> list[Finding]:
         value = tree.rollout(size)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             key = tree.place(f"rollout.{size}")
-            found.append(Finding("error", "VRL001", f"{key}={value!r} is no number of GPUs", (key,), f"{key}=1"))
+            meant = value if isinstance(value, str) and is_digits(value) and int(value) else 1
+            found.append(Finding("error", "VRL001", f"{key}={value!r} is no number of GPUs", (key,), f"{key}={meant}"))
     return found
 
 

@@ -192,6 +192,12 @@ def test_what_is_no_rollout_of_sglang_is_refused(config: Any, said: str) -> None
     assert said in " ".join(finding.message for finding in refusals(config))
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("2", 2), ("two", 1), ("0", 1)])
+def test_a_number_in_quotes_keeps_its_value_in_the_hint(typed: str, meant: int) -> None:
+    (finding,) = refusals(tree(rollout={"tensor_model_parallel_size": typed}))
+    assert finding.hint == f"{AT}.rollout.tensor_model_parallel_size={meant}"
+
+
 @pytest.mark.parametrize(
     ("rollout", "model", "said"),
     [

@@ -104,9 +104,10 @@ def _corrected(
 
 
 def _other_gpu(findings: Sequence[Finding]) -> Sequence[str] | None:
-    """Returns the words for another GPU that helps where one error is all there is."""
+    """Returns the words for another GPU that helps where one error is all there is. A CPU is none."""
     errors = [finding for finding in findings if finding.level == "error"]
     chosen = (one.words for one in errors[0].offers if one.choice and one.words[0].startswith("gpu="))
+    chosen = (words for words in chosen if words[0] != "gpu=cpu")
     return next(chosen, None) if len(errors) == 1 else None
 
 

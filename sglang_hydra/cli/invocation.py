@@ -47,6 +47,8 @@ _CONTAINERS, _RUNNERS = ("docker", "podman", "kubectl", "helm"), ("python", "pyt
 _OF_SHELL = ("&&", "||", ";", "|", ">", ">>", "2>&1")
 _KINDS_OF_BENCH = ("serve", "serving", "latency", "throughput", "sweep")
 """The names of vLLM's and SGLang's own benchmarks."""
+_MODEL_FLAGS, _SHORT = ("-m", "-hf", "--model", "--model-id", "--model-path"), {"-c": "--ctx-size"}
+"""The flags of other programs that name a model; llama.cpp's short names of what has a key here."""
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _VLLM = "vllm.entrypoints.openai.api_server"
 _LAUNCH_SERVER = re.compile(r"sglang\.launch_server|(?:.*/)?launch_server\.py")
@@ -307,22 +309,28 @@ def _of_program(name: str, words: Sequence[str]) -> ConfigError:
     ours = "bench model={model} gpu=h100" if words[1:2] == ["bench"] else PROGRAMS.get(name, served)
     own = " ".join(word for word in words if _is_ours(word))
     ours = ours.replace("model={model} gpu=h100", own) if own else ours
-    typed = [ours.format(model=next(filter(_REPOSITORY.fullmatch, words[1:]), "org/name"))]
+    pairs = [(word.partition("="), next(iter(words[at + 2 :]), "-")) for at, word in enumerate(words[1:])]
+    flags = [(flag, value if equals else behind) for (flag, equals, value), behind in pairs if flag[:1] == "-"]
+    of_model = (value for flag, value in flags if flag in _MODEL_FLAGS and value[:1] != "-")
+    model = next(filter(_REPOSITORY.fullmatch, words[1:]), None) or next(of_model, "org/name")
+    ours = ours if _REPOSITORY.fullmatch(model) else ours.replace("model={model}", "model_path={model}")
+    typed, unread = [ours.format(model=shlex.quote(model))], []
     verb = ours.partition(" ")[0]
-    for at, word in enumerate(words if verb in ("plan", "bench") else ()):
-        flag, equals, value = word.partition("=")
-        value = value if equals else next(iter(words[at + 1 : at + 2]), "-")
-        plain = flag.lstrip("-").replace("-", "_")
+    for flag, value in flags if verb in ("plan", "bench") else ():
+        plain = (_SHORT.get(flag, flag) if name.startswith("llama") else flag).lstrip("-").replace("-", "_")
         key = plain if plain in EVERY else key_meant(plain) or ""
         is_ours = (
             key.startswith("bench.")
             if verb == "bench"
             else key in EVERY and key not in ("model_path", "max_total_tokens")
         )
-        if flag[:2] == "--" and is_ours and value[:1] != "-" and may_be(key, value):
+        if (flag[:2] == "--" or flag != f"-{plain}") and is_ours and value[:1] != "-" and may_be(key, value):
             typed.append(f"{key}={shlex.quote(value)}")
+        elif value != model and flag not in unread and not is_secret(plain, value):
+            unread.append(flag)
     message = f"{name!r} begins a command of another program, whose other flags are not read here"
     message = message if len(typed) > 1 else message.replace("other flags", "flags")
+    message += f": {', '.join(unread)}" if unread else ""
     return ConfigError.of("CLI004", message, hint=f"{program()} {' '.join(typed)}")
 
 

@@ -18,9 +18,10 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.flags import FILLERS
 from sglang_hydra.text.screen import Line, print_json, shown, table, text, write
 from sglang_hydra.text.user_settings import settings
-from sglang_hydra.text.words import nearest, program, some_of
+from sglang_hydra.text.words import nearest, program, shell_word, some_of
 
 _SOURCE_WIDTH, _WHOLE = 48, 10_000
+_SEARCHED = ("gpu", "model", "scenario")
 
 
 def run(invocation: Invocation) -> int:
@@ -64,15 +65,13 @@ def filters(
 ) -> Iterator[tuple[str, str]]:
     """Yields the key and part of a name for each word, for names of recipes and of ``presets`` (names by key). Raises
     ConfigError for any other word, and for a part that no name has."""
-    for request in (item for item in requests if item.text not in FILLERS):
+    asked = [item for item in requests if item.text not in FILLERS]
+    for request in asked:
         key, equals, value = request.text.partition("=")
-        if key not in ("gpu", "model", "scenario") or not equals:
+        if key not in _SEARCHED or not equals:
             message = f"{request.text}: the catalog is searched by gpu=, model= and scenario=, each a part of the name"
-            is_class = any(matches(key, recipe.gpu, "gpu") for recipe in published().values())
-            example = f"gpu={key}" if is_class else f"model={key}"
-            typed = example if not equals and key.strip("-") == key != "" else "gpu=h200 model=deepseek"
-            verb = "audit" if presets else "recipes"
-            raise ConfigError.of("CLI021", message, hint=f"{program()} {verb} {typed}")
+            hint = _meant([item.text for item in asked], "audit" if presets else "recipes")
+            raise ConfigError.of("CLI021", message, hint=hint)
         known = {str(getattr(recipe, key)) for recipe in published().values() if getattr(recipe, key)}
         names = sorted({*known, *(presets or {}).get(key, ())})
         if not any(matches(value, name, key) for name in names):
@@ -81,6 +80,28 @@ def filters(
             hint = f"there are {some_of(value, names, f'{program()} recipes')}"
             raise ConfigError.of("CLI021", f"{request.text}: nothing was published for it", key, hint=hint, fix=fix)
         yield key, value
+
+
+def _meant(typed: Sequence[str], verb: str) -> str:
+    """Returns the search that words ask for: ``--gpu h100`` is gpu=h100, a bare word a class or part of the name of a
+    model. Names the words that no search has; for a file or folder, its check."""
+    words, made, left_out = list(typed), [], []
+    while words:
+        word = words.pop(0)
+        key, equals, value = word.lstrip("-").partition("=")
+        if word.startswith((".", "/")):
+            return f"{program()} check {shell_word(word)} checks files"
+        if word[:1] == "-" and not equals and words and "=" not in words[0] and words[0][:1] != "-":
+            value = words.pop(0)
+        elif not equals and word == key != "":
+            is_class = any(matches(word, recipe.gpu, "gpu") for recipe in published().values())
+            key, value = "gpu" if is_class else "model", word
+        if key in _SEARCHED and value:
+            made.append(shell_word(f"{key}={value}"))
+        else:
+            left_out.append(word)
+    without = f", without {' '.join(left_out)}" if left_out else ""
+    return f"{program()} {verb} {' '.join(made)}{without}" if made else f"{program()} {verb} --help"
 
 
 def matches(asked: str | None, name: str, key: str) -> bool:

@@ -97,6 +97,9 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
     inner = value.partition(" #")[0].strip("[](){}<>='\" ~;,")
     if field is not None and not field.is_list and re.fullmatch(NUMBERS.get(field.kind, ""), inner):
         return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, fix=f"{key}={inner}")
+    if field is not None and field.kind == "int" and re.fullmatch(r"\d{1,3}(?:'\d{3})+", value):
+        fix = word(key, value.replace("'", ""))
+        return Refused("CLI003", f"{short(text)}: a number has no marks between its digits", key, fix=fix)
     return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, hint=hint)
 
 

@@ -105,7 +105,7 @@ def _spellings() -> Mapping[str, str | None]:
 def keys_like(name: str, most: int) -> list[str]:
     """Returns the keys that share the rarest words of an unknown name, in a spelling or in their help, likeliest first;
     none below the smallest share."""
-    typed, score = _words(name) if len(name) > 1 else set(), dict[str, float]()
+    typed, score = _words(name) if len(name) > 1 else frozenset(), dict[str, float]()
     spelled = {**{key: key for key in known_keys()}, **_spellings()}
     texts = [(key.lstrip("!"), _words(one), _OF_NODE if "." in key else 1.0) for one, key in spelled.items() if key]
     if len(typed) > 1:  # one word alone is in a help text by chance
@@ -130,8 +130,13 @@ def keys_like(name: str, most: int) -> list[str]:
 
 def is_of_config(name: str) -> bool:
     """Returns whether one of our copies of config.json has a field of this name."""
-    field = f'"{name.lower().replace("-", "_")}": '
-    return any(field in path.read_text(encoding="utf-8") for path in (conf_dir() / "configs").glob("*--*.json"))
+    return name.lower().replace("-", "_") in _fields_of_configs()
+
+
+@functools.lru_cache(maxsize=1)
+def _fields_of_configs() -> frozenset[str]:
+    texts = (path.read_text(encoding="utf-8") for path in (conf_dir() / "configs").glob("*--*.json"))
+    return frozenset(field for text in texts for field in re.findall(r'"([^"\\]+)": ', text))
 
 
 def part_known(name: str) -> str | None:
@@ -140,8 +145,9 @@ def part_known(name: str) -> str | None:
     return next((part for part in parts if any(part in one for one in EVERY)), None)
 
 
-def _words(text: str) -> set[str]:
-    return {word.rstrip("s") or word for word in re.findall("[a-z0-9]+", text.lower())}
+@functools.lru_cache(maxsize=8192)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.rstrip("s") or word for word in re.findall("[a-z0-9]+", text.lower()))
 
 
 def _opposite(name: str) -> str | None:
@@ -157,13 +163,18 @@ def _below_a_node(name: str) -> str | None:
     """Returns ``bench.concurrency`` for ``concurrency``; None if an argument ends with the name, or a node is near."""
     if any(argument.endswith(f"_{name}") for argument in EVERY) or nearest(name, NODES):
         return None
-    known = list(known_keys())
+    known = known_keys()
     found = (key for node in _NODES_SEARCHED if (key := f"{node}.{name}") in known)
     return next((key for key in found if not any(one.startswith(f"{key}.") for one in known)), None)
 
 
-def known_keys() -> Iterator[str]:
-    """Yields every argument, and every key of two or three names below a node of ours."""
+@functools.lru_cache(maxsize=1)
+def known_keys() -> tuple[str, ...]:
+    """Returns every argument, and every key of two or three names below a node of ours."""
+    return tuple(_known_keys())
+
+
+def _known_keys() -> Iterator[str]:
     yield from EVERY
     for item in fields(Root):
         if item.name in NODES and is_dataclass(item.type):

@@ -116,12 +116,12 @@ def default_release() -> str:
     return newest_release() if chosen is None else chosen.value
 
 
-_NAMED = re.compile(r"(?:(?:[\w./-]*/)?sglang[:=@-]+)?v?(\d+(?:\.\w+)+)(?:-[a-z][\w.-]*)?", re.IGNORECASE)
+_NAMED = re.compile(r"(?!.*\.whl$)(?:(?:[\w./-]*/)?sglang[:=@-]+)?v?(\d+(?:\.\w+)+)(?:-[a-z][\w.-]*)?", re.IGNORECASE)
 
 
 def release_named(text: str) -> str:
     """Returns the release of a typed name: ``latest`` is the newest recorded one, ``v0.5.23`` is 0.5.23, and so is the
-    tag of an image for it (``lmsysorg/sglang:v0.5.23-cu129``)."""
+    tag of an image for it (``lmsysorg/sglang:v0.5.23-cu129``). The path of a wheel names itself."""
     if text.lower() in ("latest", "newest"):
         return newest_release()
     named = _NAMED.fullmatch(text)

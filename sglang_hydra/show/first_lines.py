@@ -16,8 +16,11 @@ def launch_lines(verdict: Verdict, by: str) -> list[Line]:
     """Formats ``Launch no: ...``: the answer and the reason; for a yes, ``by`` names the engine that would launch."""
     answer, why = verdict
     words = f", by {by}{f', {why}' if why else ''}" if answer == "yes" else f": {why}"
-    first, *more = titled("Launch", f"{answer}{words}")
-    return [[first[0], (answer, _STYLES[answer]), (first[1][0][len(answer) :], "")], *more]
+    lines = titled("Launch", f"{answer}{words}")
+    at = next(number for number, line in enumerate(lines) if line[-1][0].startswith(answer))  # a long word goes below
+    *before, (said, _) = lines[at]
+    lines[at] = [*before, (answer, _STYLES[answer]), (said[len(answer) :], "")]
+    return lines
 
 
 def verdict_span(verdict: Verdict) -> Span:

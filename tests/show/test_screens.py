@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from sglang_hydra.planning.verdict import Verdict
+from sglang_hydra.show.first_lines import launch_lines
 from tests.commands import Run, runner
 from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2
 
@@ -79,3 +81,18 @@ def test_a_refused_plan_ends_with_the_corrected_command_and_no_secret() -> None:
     refused = [f"{command}, {width} columns" for command, code in COMMANDS.items() if code for width in WIDTHS]
     assert [name for name in refused if golden[name][-2] != "Corrected"] == []
     assert not any("correct horse" in line for lines in golden.values() for line in lines)
+
+
+@pytest.mark.parametrize("length", [10, 71, 85, 95, 120, 300])
+def test_a_reason_of_any_length_stands_beside_or_below_its_title(length: int) -> None:
+    path = f"/{'x' * length}.json"
+    lines = launch_lines(Verdict("no", f"{path} is no JSON"), "SGLang")
+    assert "".join(content for line in lines for content, _ in line).split() == [
+        "Launch",
+        "no:",
+        path,
+        "is",
+        "no",
+        "JSON",
+    ]
+    assert [content for line in lines for content, style in line if style == "bold red"] == ["no"]

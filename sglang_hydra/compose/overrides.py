@@ -56,8 +56,7 @@ _SIMPLE = re.compile(
     re.ASCII,
 )
 _MODEL_FILE = re.compile(r"(.*/|)(?:config\.json|[\w.-]+\.safetensors(?:\.index\.json)?|pytorch_model[\w.-]*\.bin)")
-_OF_A_CHOICE = ("name", "type", "preset", "id", "kind", "class")
-"""What people call the option of a group, as a key below it."""
+_OF_A_CHOICE = ("name", "type", "preset", "id", "kind", "class")  # keys that people write for a group's option
 _SPECIAL_WORDS = ("null", "true", "false", "nan", "inf")
 _INTERPOLATION = re.compile(r"\$\{.*\}", re.DOTALL)
 

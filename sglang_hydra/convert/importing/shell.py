@@ -106,7 +106,7 @@ def set_by_slurm(text: str) -> dict[str, str]:
 def gpus_of_slurm(text: str) -> int | None:
     """Returns the number of GPUs on each node that a script's own ``#SBATCH`` lines ask for; None without one."""
     lines = " ".join(_SBATCH.findall(text))
-    asked = re.search(r"(?:--gres[= ]gpu|--gpus-per-node[= ])(?:[:=]?[A-Za-z]\w*)?[:=]?(\d+)\b", lines)
+    asked = re.search(r"(?:--gres[= ]gpu|--gpus-per-node[= ])(?:[:=]?[A-Za-z][\w.-]*)?[:=]?(\d+)\b", lines)
     return int(asked[1]) if asked else None
 
 

@@ -7,6 +7,7 @@ import pytest
 from sglang_hydra.convert.importing.expansion import fields_of
 from sglang_hydra.convert.importing.importer import Imported, import_source
 from sglang_hydra.convert.importing.launches import is_open
+from sglang_hydra.convert.importing.shell import gpus_of_slurm
 from sglang_hydra.convert.importing.sources import Source
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.text.errors import ConfigError
@@ -222,3 +223,19 @@ def test_a_build_that_the_text_installs_is_no_release() -> None:
 def test_a_flag_of_a_test_run_starts_no_server() -> None:
     with pytest.raises(ConfigError, match="starts no SGLang"):
         imported("unit.sh", "bash ./run_unit.sh unit/ --cov=nemo_rl --hf-gated --sglang-only\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "gpus"),
+    [
+        ("--gres=gpu:4", 4),
+        ("--gres=gpu:h100:8", 8),
+        ("--gpus-per-node=rtx-4090:2", 2),
+        ("--gres=gpu:a100-sxm4-80gb:4", 4),
+        ("--gpus-per-node 8", 8),
+        ("--gpus=16", None),
+        ("--gres=gpu", None),
+    ],
+)
+def test_the_gpus_of_a_node_are_read_from_every_form_that_slurm_takes(line: str, gpus: int | None) -> None:
+    assert gpus_of_slurm(f"#!/bin/bash\n#SBATCH {line}\n#SBATCH --time=1:00:00\nsrun true\n") == gpus

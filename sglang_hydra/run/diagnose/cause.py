@@ -19,7 +19,6 @@ from sglang_hydra.run.diagnose.server_args import CUT
 from sglang_hydra.text.json_types import Json, JsonObject
 
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.){0,8}(\w+)(?::\s*(.*))?$", re.DOTALL)
-_REFUSES = re.compile(r"\b(?:requires?|support\w*|compatible)\b")
 _MOST_CHANGES = 8
 # A change of these makes another server, or concerns its machines.
 _KEPT = frozenset(
@@ -34,8 +33,7 @@ class Cause:
     """A place in SGLang's code and its conditions. ``found`` holds the places whose message and frame agree best,
     several where one function raises a message twice. ``reads`` names the arguments that the conditions read, nearest
     first; ``arguments`` gives their logged values. ``variables`` and ``platform`` are the same for environment and
-    machine. Each of ``changes`` sets one argument to make a condition false; without any, ``defaults`` resets one.
-    ``named`` switches off what the message names in words, where the conditions read no argument."""
+    machine. Each of ``changes`` sets one argument to make a condition false; without any, ``defaults`` resets one."""
 
     found: tuple[Found, ...]
     reads: tuple[str, ...] = ()
@@ -44,7 +42,6 @@ class Cause:
     platform: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     defaults: tuple[Change, ...] = ()
-    named: tuple[Change, ...] = ()
 
     @property
     def is_of_arguments(self) -> bool:
@@ -76,8 +73,6 @@ def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | N
     names = list(dict.fromkeys(name for one in found for name in one.names))
     shown = [name for name in names if name[0] not in "$@" and not is_secret_name(name)]
     changes = list(_changes(found[0].site.guards, values, table)) if len(found) == 1 and args else []
-    switches = () if shown else _switches_in(raised.text, table)
-    named = tuple({name: False} for name in switches if (args or {}).get(name, True) is True)
     return Cause(
         found,
         tuple(shown),
@@ -86,17 +81,7 @@ def cause_of(raised: Raised, version: str | None, args: Mapping[str, object] | N
         tuple(name[1:] for name in names if name[0] == "@"),
         tuple(changes[:_MOST_CHANGES]),
         () if changes or not args else tuple(_defaults(shown, args, table)),
-        named,
     )
-
-
-def _switches_in(message: str, table: Mapping[str, Argument]) -> Iterator[str]:
-    """Yields the switches that a refusal names in words: ``FlashInfer allreduce fusion requires ...``."""
-    said = message.casefold().replace("-", " ").replace("_", " ")
-    for name in table if _REFUSES.search(said) and "enabl" not in said else ():
-        words = name.removeprefix("enable_").replace("_", " ")
-        if name.startswith("enable_") and " " in words and re.search(rf"\b{re.escape(words)}\b", said):
-            yield name
 
 
 def _defaults(names: Sequence[str], args: Mapping[str, object], table: Mapping[str, Argument]) -> Iterator[Change]:

@@ -94,7 +94,7 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None, typed: JsonObje
     if reader.others.name is None:
         verdict = judged_by_code(decide(reader.lives, exit_code), reader.lives, version, given)
     failure, found = verdict.failure, verdict.found
-    advised = tuple(_advised(verdict, reader, version, given))
+    advised = tuple(_advised(verdict, reader, version, given, typed or {}))
     state = "failed" if failure else _state(reader, exit_code)
     finding = _finding(verdict, failure, reader, version, given, advised) if failure else _no_failure(state, reader)
     kind, retryable = (failure.kind, failure.retryable) if failure else (UNKNOWN, False)
@@ -125,7 +125,7 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None, typed: JsonObje
 
 
 def _advised(
-    verdict: Classification, reader: LogReader, version: str | None, args: JsonObject | None
+    verdict: Classification, reader: LogReader, version: str | None, args: JsonObject | None, typed: JsonObject
 ) -> Iterator[Advice]:
     """Yields the log's own advice near the deciding line; then, unless it or the condition that failed gives a change,
     what takes the failed part out of use."""
@@ -135,12 +135,12 @@ def _advised(
     heard = [line for life in reader.lives for line in life.advised]
     advised = advice_near(found.line.number, heard, nearest_release(version), args)
     yield from advised
-    if any(one.changes for one in advised) or (cause is not None and (cause.changes or cause.named)):
+    if any(one.changes for one in advised) or (cause is not None and cause.changes):
         return
     near = [text for number, text in reader.last if abs(number - found.line.number) <= _NEAR and STARTED not in text]
     around = near if failure.kind in ("crash", "watchdog_timeout") else [reader.life.milestone]
-    texts = [found.line.text, *reversed(found.frames), *(around if not found.frames else ())]
-    yield from advice_on_parts(failure.kind, texts, nearest_release(version), args)
+    texts = [found.line.text, *reversed(found.frames), *(around if not found.frames else ()), found.line.rank]
+    yield from advice_on_parts(failure.kind, texts, nearest_release(version), args, typed)
 
 
 def _shown(line: Line) -> str:
@@ -185,9 +185,7 @@ def _finding(
         advice, what = found.signature.advice or advice, found.signature.what or what
         reader.numbers.read(found.line.text)
     if cause is not None:
-        accepted = (
-            f"{name}={shown(value)}" for change in (*cause.changes, *cause.named) for name, value in change.items()
-        )
+        accepted = (f"{name}={shown(value)}" for change in cause.changes for name, value in change.items())
         advice, fields = (*accepted, *advice), cause.reads or fields
         if failure.kind == FAULT and not cause.found[0].names:
             what = f"{what}; its condition reads no argument"

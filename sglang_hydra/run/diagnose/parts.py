@@ -6,9 +6,9 @@ not have."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from sglang_hydra.arguments.tables.successors import successor
@@ -26,7 +26,9 @@ Change = tuple[str, object, str]
 _NAME = re.compile(r"\b[a-z]+(?:_[a-z0-9]+){2,}\b")
 _LEAST_WORDS = 4
 _MODULE = re.compile(r"No module named '?([\w.]{1,80})|\b(lib\w{2,40})\.so(?:\.(\d+))?")
-_PACKAGE = re.compile(r"cannot import name .{1,80} from '(\w+)|-packages/([\w.]+)/|^(?:\.{3})?/(\w+)/")
+_PACKAGE = re.compile(
+    r"cannot import name .{1,80} from '(\w+)|: (Auto)[A-Z]\w+\.|-packages/([\w.]+)/|^(?:\.{3})?/(\w+)/"
+)
 _ARCHITECTURE = re.compile(r"'([A-Z]\w{3,80})'")
 _LISTED = re.compile(
     r"(?i)(?:supported|available|valid|allowed|choose from|one of)[^\[({'\"]{0,40}[\[({]((?:['\"][\w.-]+['\"](?:, )?)+)"
@@ -34,6 +36,8 @@ _LISTED = re.compile(
 _REFUSES = re.compile(r"\b(?:needs?|requires?|only|supports?|supported|unsupported|compatible)\b")
 _WORD = re.compile(r"\b[a-z]+_[a-z0-9_]+\b")
 _ANYWHERE = "triton"
+# An argument that chooses one of several implementations.
+_CHOOSES = re.compile(r"_(?:backend|algorithm|strategy)$")
 
 
 @cache
@@ -43,10 +47,14 @@ def _parts() -> JsonObject:
 
 
 def advice_on_parts(
-    kind: str, texts: Sequence[str], version: str | None, args: Mapping[str, object] | None
+    kind: str,
+    texts: Sequence[str],
+    version: str | None,
+    args: Mapping[str, object] | None,
+    typed: Collection[str] = (),
 ) -> Iterator[Advice]:
     """Yields what takes the failed part out of use. ``texts`` are the deciding line, the frames from the innermost on,
-    and lines near them; ``args`` are all known arguments, or None."""
+    and lines near them; ``args`` are all known arguments, or None, and ``typed`` names those that somebody typed."""
     at = nearest_known(version or "") or newest_release()
     line = texts[0]
     if kind == "missing_package" or kind == "version_mismatch":
@@ -59,44 +67,83 @@ def advice_on_parts(
         yield from _variables(line, at)
         named = chain(_chosen(line, at), _named(line, at, args)) if kind in _parts()["of_arguments"] else ()
         found: list[Advice] = []
-        for name, value, why in chain(named, _switched(kind, texts, at, args)):
+        for name, value, why in chain(named, _switched(kind, texts, at, args, typed)):
             if all(f"{name}=" not in one.text for one in found):
                 typed = f"engine.env.{name}={value}" if name.isupper() else f"{name}={shown(value)}"
                 found.append(Advice(f"{typed} ({why})", {} if name.isupper() else {name: value}, (), why))
         yield from found[:_MOST]
 
 
-def _switched(kind: str, texts: Sequence[str], at: str, args: Mapping[str, object] | None) -> Iterator[Change]:
+def _switched(
+    kind: str, texts: Sequence[str], at: str, args: Mapping[str, object] | None, typed: Collection[str]
+) -> Iterator[Change]:
     """Yields the changes of the parts that the texts show; then those of the parts that the arguments switch on, and
     before other backends if it is a single one."""
     parts = _parts()
-    rows = [(re.compile(pattern), change) for pattern, change in parts["switches"]]
     shown_at_work: list[Change] = []
     for text in texts if kind in parts["of_parts"] else ():
-        fits = ((change, found) for pattern, change in rows if (found := pattern.search(text)))
-        for change, found in fits:
-            if (typed := _usable(change, at, args)) is not None:
-                shown_at_work.append((*typed, f"takes out what failed: {found[0].strip('/')}"))
-                break
-    in_use: list[Change] = []
+        usable = filter(None, (_usable(change, at, args, why) for change, why in _shown_by(text, at, args)))
+        shown_at_work += islice(usable, 1)
+    offs: list[str] = []
     if kind in parts["of_any_part"] and args:
         offs = [f"{name}=false" for name, value in args.items() if value is True and name.startswith("enable_")]
-        offs += [change for _, change in rows if change.endswith("=null")]
-        of_others = parts["of_other_purpose"]
-        changes = (_usable(change, at, args) for change in offs if change.partition("=")[0] not in of_others)
-        in_use = [(*typed, "a part that is in use") for typed in changes if typed is not None]
-    if len(in_use) == 1:
+        offs += [change for _, change in parts["switches"] if change.endswith("=null")]
+    if args and (offs or not shown_at_work):
+        offs += [another for name, another in _chosen_parts(at, args).items() if name in typed]
+    others = (change for change in offs if change.partition("=")[0] not in parts["of_other_purpose"])
+    usable = filter(None, (_usable(change, at, args, "a part that is in use") for change in others))
+    in_use = list({change[0]: change for change in usable}.values())
+    if len(in_use) == 1 and kind in parts["of_any_part"]:
         shown_at_work.sort(key=lambda change: not isinstance(change[1], bool))
         shown_at_work.insert(sum(isinstance(change[1], bool) for change in shown_at_work), in_use[0])
     yield from (*shown_at_work, *in_use)
 
 
-def _usable(change: str, at: str, args: Mapping[str, object] | None) -> tuple[str, object] | None:
+def _shown_by(text: str, at: str, args: Mapping[str, object] | None) -> Iterator[tuple[str, str]]:
+    """Yields the changes of the parts that a text shows, with the reason: those of the table, those that the arguments
+    chose by a value in the text, then the release's switches that it names."""
+    for pattern, change in _parts()["switches"]:
+        if found := re.search(pattern, text):
+            yield change, f"takes out what failed: {found[0].strip('/')}"
+    for name, another in _chosen_parts(at, args or {}).items():
+        value = re.escape(str((args or {})[name]))
+        if re.search(rf"(?i)/{value}(?:_(?:backend|worker|info)\w*)?\.py\b|^[^/]*\b{value}\b", text):
+            yield another, f"instead of {(args or {})[name]}, which failed"
+    for change in _switches_in(text, at):
+        yield change, "takes out what failed"
+
+
+def _chosen_parts(at: str, args: Mapping[str, object]) -> dict[str, str]:
+    """Returns the arguments that choose an implementation, where they were set, each with a change to another one."""
+    table = release(at).arguments
+    runs_anywhere = dict(change.split("=") for _, change in _parts()["switches"])
+    set_ones = (name for name in args if _CHOOSES.search(name) and name in table and args[name] != table[name].default)
+    return {
+        name: f"{name}={runs_anywhere.get(name) if runs_anywhere.get(name, args[name]) != args[name] else 'default'}"
+        for name in set_ones
+        if isinstance(args[name], str)
+    }
+
+
+def _switches_in(text: str, at: str) -> Iterator[str]:
+    """Yields the change of each switch of the release whose words a text has: ``FlashInfer allreduce fusion``."""
+    said = _plain(text)
+    for name, argument in release(at).arguments.items() if "enabl" not in said else ():
+        kind, _, part = name.partition("_")
+        if kind in ("enable", "disable") and "_" in part and argument.type == "bool" and _plain(part) in said:
+            yield f"{name}={'false' if kind == 'enable' else 'true'}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\W_]", "", text.casefold())
+
+
+def _usable(change: str, at: str, args: Mapping[str, object] | None, why: str) -> Change | None:
     """Returns a change in the names of a release, or None if it has no such argument or value, or had it already."""
     name, _, text = change.partition("=")
     if name.isupper():
-        return (name, text) if name in release(at).variables else None
-    value: object = read_yaml(text, "argument")
+        return (name, text, why) if name in release(at).variables else None
+    value: object = release(at).arguments[name].default if text == "default" else read_yaml(text, "argument")
     if name not in release(at).arguments:
         after = successor(name, at)
         name, value = after.name or "", after.value_of(value)
@@ -106,7 +153,7 @@ def _usable(change: str, at: str, args: Mapping[str, object] | None) -> tuple[st
     if argument is None or (argument.choices and value not in (*argument.choices, None)):
         return None
     had = args.get(name, argument.default) if args is not None else CUT
-    return (name, value) if had != value else None
+    return (name, value, why) if had != value else None
 
 
 def _variables(line: str, at: str) -> Iterator[Advice]:
@@ -163,7 +210,7 @@ def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[
     needs = release(version).needs.get("packages", {}) if version else {}
     inner = next(filter(None, map(_PACKAGE.search, texts)), None) if kind != "missing_package" else None
     name = (found[1] or found[2]) if found else next(filter(None, inner.groups())) if inner else ""
-    if not name or name.startswith("sglang") or (inner and inner[3] and name not in (*table, *needs)):
+    if not name or name.startswith("sglang") or (inner and inner[4] and name not in (*table, *needs)):
         return
     top = name.partition(".")[0]
     command = (

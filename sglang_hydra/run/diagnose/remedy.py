@@ -71,7 +71,6 @@ def _by_code(diagnosis: Diagnosis) -> Iterator[tuple[Change, str]]:
         return
     accepted = [change for change in cause.changes if change not in asked][:_MOST_OFFERED]
     yield from ((change, f"a condition at {cause.place} is then false") for change in accepted)
-    yield from ((change, f"the refusal at {cause.place} names it") for change in cause.named if change not in asked)
     defaults = () if asked else cause.defaults[:_MOST_OFFERED]
     yield from ((change, f"its default: a condition at {cause.place} reads it") for change in defaults)
 

@@ -39,6 +39,7 @@ _BOTH, _ONE = 0.75, 0.6
 _PYTHONS = re.compile(
     r"(?:Type|Attribute|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Import|ModuleNotFound)Error\b|struct\.error"
 )
+_REFUSES = re.compile(r"support|compatible")
 _CONSEQUENCES = frozenset(LOG_LINES["consequences"])
 _SECONDS = len("2026-06-11 08:15:11")
 
@@ -137,7 +138,8 @@ def judged_by_code(
     weak = verdict.failure is None or (found is not None and found.weight >= Weight.FAULT)
     kind = FAULT if cause is not None and verdict.failure is None else ""
     if cause is not None and weak:
-        rooms = (*LOG_LINES["rooms"], *(LOG_LINES["of_arguments"] if cause.is_of_arguments else ()))
+        refused = len(LOG_LINES["of_arguments"]) if cause.is_of_arguments else bool(_REFUSES.search(raised.text))
+        rooms = (*LOG_LINES["rooms"], *LOG_LINES["of_arguments"][:refused])
         kind = next((kind for pattern, kind in rooms if re.search(pattern, cause.place)), kind)
     agrees = cause.agrees if cause is not None else ()
     by_code = cause is not None and ("message" in agrees or (raised.fatal and cause.is_of_arguments))

@@ -65,6 +65,7 @@ from sglang_hydra.compose.schema import PATH_PROVIDER, PRIMARY_NAME, SCHEMA_NAME
 from sglang_hydra.text.budget import OverBudget, check_yaml
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
+from sglang_hydra.text.json_types import JsonDict
 from sglang_hydra.text.locations import conf_dir, shown_path
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class Repository(CachingConfigRepository):
         self._hydra_is_kept = True
         self._options: dict[str, list[str]] = {}
         self._groups: dict[str, bool] = {}
+        self._outlined: set[str] | None = set()
         self._hydra_nodes: dict[str, dict[str, object]] = {}
         self._schema = self._outlined_schema()
         if not self.config_exists(config_name):
@@ -138,12 +140,13 @@ class Repository(CachingConfigRepository):
             self._refuse_search_path()
         loader._process_config_searchpath(config_name, list(searchpath), self)
         self._hydra_is_kept = False
+        self._forget_outlines()
 
     def _refuse_search_path(self) -> None:
         """Raises ConfigError if the primary config's file adds a package to the search path, because Hydra would import
         it; also for a folder outside its own if nobody typed the name of the primary config."""
         file, loaded = self._file(self._config_name), self.load_config(self._config_name)
-        if file is None or loaded is None or not isinstance(loaded.config, DictConfig):
+        if file is None or loaded is None or not isinstance(loaded.config, DictConfig) or is_own_file(file):
             return
         from sglang_hydra.facts.trust import refused_search_path
 
@@ -175,7 +178,8 @@ class Repository(CachingConfigRepository):
         if not known:
             self._check_size(config_path)
         try:
-            result = super().load_config(config_path)
+            result = None if known or self._outlined is None else self._outline(config_path)
+            result = super().load_config(config_path) if result is None else result
         except (UnicodeError, RecursionError) as failure:
             why = "it refers to itself without end" if isinstance(failure, RecursionError) else "it is not UTF-8 text"
             raise ConfigError.of("CLI009", f"{self._name(config_path)}: {why}") from failure
@@ -195,6 +199,29 @@ class Repository(CachingConfigRepository):
             kept |= {str(item["group"]).lstrip("/"): item["value"] for item in of_groups}
             result.defaults_list = [default for default in result.defaults_list if not _is_hydras(default)]
         return result
+
+    def _outline(self, config_path: str) -> ConfigResult | None:
+        """Returns a file of ours without its content, which only ``merged`` needs: its defaults list, its values for
+        Hydra's own node, and whether it has more. None for another config."""
+        file = self._file(config_path)
+        if file is None or not is_own_file(file) or (content := own_content(file)) is None:
+            return None
+        tree, package = content
+        kept = {name: value for name, value in tree.items() if name == "hydra"}
+        more = {"more": 0} if tree.keys() - kept - {"defaults"} else {}
+        config = OmegaConf.create({**kept, **more})
+        delegate: Any = self.delegate
+        listed = delegate._create_defaults_list(config_path, OmegaConf.create(tree.get("defaults") or []))
+        result = ConfigResult("sglang_hydra", f"file://{conf_dir()}", config, {"package": package}, listed)
+        self.cache[f"config_path={config_path}"] = result
+        assert self._outlined is not None
+        self._outlined.add(f"config_path={config_path}")
+        return result
+
+    def _forget_outlines(self) -> None:
+        for key in self._outlined or ():
+            self.cache.pop(key, None)
+        self._outlined = None
 
     def _outlined_schema(self) -> ConfigResult | None:
         """Returns our schema without its keys, which only ``merged`` needs; None if the app has such a config."""
@@ -216,7 +243,7 @@ class Repository(CachingConfigRepository):
     def _check_size(self, config_path: str) -> None:
         """Raises ConfigError for a foreign file whose size or aliases exceed the budget."""
         file = self._file(config_path)
-        if file is None or file.startswith(str(conf_dir())):
+        if file is None or is_own_file(file):
             return
         try:
             text = read_text(file, CONFIG_BYTES)
@@ -302,6 +329,7 @@ class Repository(CachingConfigRepository):
         """Returns the expanded defaults list of the primary config with these choices. ``skip_missing`` leaves out a
         choice that is still open (``model: ???``), which is an error otherwise."""
         self.cache.clear()  # Hydra writes into what it has read: the choices into the lists, other files into a config
+        self._outlined = set()
         try:
             listed = create_defaults_list(
                 repo=self,
@@ -323,6 +351,8 @@ class Repository(CachingConfigRepository):
             if line is None:
                 raise
             raise ConfigCompositionException(f"{line[0]}: {failure}") from None
+        finally:
+            self._forget_outlines()
         for choice in choices:
             if choice.is_add():
                 _refuse_second_choice(listed.defaults, choice)
@@ -450,6 +480,38 @@ def yaml_loader() -> Any:
     except ModuleNotFoundError:  # before OmegaConf 2.4
         module = import_module("omegaconf._utils")
     return module.get_yaml_loader()
+
+
+def is_own_file(file: str) -> bool:
+    return file.startswith(f"{conf_dir()}{os.sep}")
+
+
+def own_content(file: str) -> tuple[JsonDict, str | None] | None:
+    """Returns the keys of a file of ours, which nobody may change, and the package in its header. None for a file that
+    Hydra must read, because it is broken. A process reads it once."""
+    try:
+        stat = os.stat(file)
+        return _own_content(file, stat.st_mtime_ns, stat.st_size)
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+
+
+@lru_cache(maxsize=512)
+def _own_content(file: str, _changed_ns: int, _size: int) -> tuple[JsonDict, str | None]:
+    text = read_text(os.path.realpath(file), CONFIG_BYTES)
+    # The parser in C is ten times faster. A test checks that both read our files the same.
+    tree = yaml.load(text, Loader=_fast_loader()) or {}
+    if not isinstance(tree, dict) or not all(isinstance(name, str) for name in tree):
+        raise ValueError(file)
+    return tree, header_package(text[:512])
+
+
+@lru_cache(maxsize=1)
+def _fast_loader() -> Any:
+    """Returns a loader with OmegaConf's rules for scalars (``1e5`` is a number, a date is text) and the parser in C."""
+    if not hasattr(yaml, "CSafeLoader"):
+        return yaml_loader()
+    return type("FastLoader", (yaml.CSafeLoader,), {"yaml_implicit_resolvers": yaml_loader().yaml_implicit_resolvers})
 
 
 def key_and_text(node: Node | None) -> tuple[str, str]:

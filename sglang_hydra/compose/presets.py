@@ -9,14 +9,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import yaml
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose import recipes
-from sglang_hydra.compose.hydra_internals import Repository, header_package, yaml_loader
+from sglang_hydra.compose.hydra_internals import Repository, header_package, is_own_file, own_content, yaml_loader
 from sglang_hydra.compose.node_types import problems_at, types_of
 from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.compose.plain_merge import NotPlain, argument, with_value
@@ -24,7 +23,6 @@ from sglang_hydra.compose.schema import NODES, PAIR, Root
 from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.json_types import JsonDict, JsonObject
-from sglang_hydra.text.locations import conf_dir
 
 T = TypeVar("T")
 _MOST_KEPT = 512
@@ -188,33 +186,21 @@ def _of_recipe(repository: Repository, config_path: str) -> Content | None:
 
 def _of_file(folder: str, config_path: str) -> Content | None:
     file = os.path.join(folder.removeprefix("file://"), f"{config_path.removesuffix('.yaml')}.yaml")
-    try:
-        text = read_text(os.path.realpath(file), CONFIG_BYTES)
-        tree = _parsed(text, ours=file.startswith(f"{conf_dir()}{os.sep}"))
-        package = header_package(text[:512])
-    except (OSError, ValueError, RecursionError):
+    found = own_content(file) if is_own_file(file) else _content_of_others(file)
+    if found is None:
         return None
-    if tree is None:
-        return None
+    tree, package = found
     return Content(
         {name: value for name, value in tree.items() if name != "defaults"}, file, package, tree.get("defaults")
     )
 
 
-def _parsed(text: str, *, ours: bool) -> JsonDict | None:
-    """Returns the mapping in a YAML text; None if it is no mapping or cannot be read."""
+def _content_of_others(file: str) -> tuple[JsonDict, str | None] | None:
     try:
-        # The parser in C is ten times faster. A test checks that both read our files the same.
-        tree = yaml.load(text, Loader=_fast_loader()) if ours else read_yaml(text, "config", yaml_loader())
-    except (yaml.YAMLError, ValueError):
+        text = read_text(os.path.realpath(file), CONFIG_BYTES)
+        tree = read_yaml(text, "config", yaml_loader())
+        package = header_package(text[:512])
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return None
     tree = {} if tree is None else tree
-    return tree if isinstance(tree, dict) and all(isinstance(name, str) for name in tree) else None
-
-
-@lru_cache(maxsize=1)
-def _fast_loader() -> Any:
-    """Returns a loader with OmegaConf's rules for scalars (``1e5`` is a number, a date is text) and the parser in C."""
-    if not hasattr(yaml, "CSafeLoader"):
-        return yaml_loader()
-    return type("FastLoader", (yaml.CSafeLoader,), {"yaml_implicit_resolvers": yaml_loader().yaml_implicit_resolvers})
+    return (tree, package) if isinstance(tree, dict) and all(isinstance(name, str) for name in tree) else None

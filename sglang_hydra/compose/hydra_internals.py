@@ -12,6 +12,8 @@ For each: what it is for, why the public way does not serve, and the test that f
   made; nothing public sets it. test_a_repository_*, tests/compose/test_compose.py
 - ``apply_override``: ``_apply_overrides_to_config``. ``OmegaConf.update`` knows neither ``+`` and ``~`` nor the error
   messages of Hydra. test_an_override_is_applied_as_hydra_does
+- ``Repository._outline``: ``_create_defaults_list`` of the repository. Only Hydra reads its defaults lists right.
+  test_a_repository_*
 - ``header_package``: ``ConfigSource._get_header_dict``. ``ConfigSource.load_config`` reads the whole file with the slow
   parser first. test_the_package_of_a_header
 - ``yaml_loader``: ``get_yaml_loader``. ``OmegaConf.load`` returns nodes, not plain values, and lines are lost.

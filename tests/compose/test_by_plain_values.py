@@ -16,9 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sglang_hydra.compose import by_plain_values as plain_bases
-from sglang_hydra.compose import presets as contents
 from sglang_hydra.compose.composer import Composer, Composition
-from sglang_hydra.compose.hydra_internals import Repository, yaml_loader
+from sglang_hydra.compose.hydra_internals import Repository, own_content, yaml_loader
 from sglang_hydra.compose.overrides import Request, Wanted
 from sglang_hydra.compose.plain_merge import NotPlain
 from sglang_hydra.compose.recipes import recipes
@@ -295,9 +294,10 @@ def test_the_folder_of_the_tiny_model_is_asked_for_each_time(monkeypatch: pytest
 
 @pytest.mark.parametrize("file", sorted(conf_dir().rglob("*.yaml")), ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_the_parser_in_c_reads_our_files_as_omegaconf_does(file: Path) -> None:
-    text = file.read_text(encoding="utf-8")
-    expected = yaml.load(text, Loader=yaml_loader())
-    assert typed(contents._parsed(text, ours=True)) == typed(expected or {})
+    read = own_content(str(file))
+    expected = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml_loader())
+    assert read is not None
+    assert typed(read[0]) == typed(expected or {})
 
 
 def test_a_composer_is_used_by_several_threads() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 
 import jsonschema
 import pytest
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
 
 from sglang_hydra.cli.main import entry
 from sglang_hydra.schemas import schema_of
@@ -44,8 +47,23 @@ def runner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     return of
 
 
+def must_follow(record: object, kind: str) -> None:
+    """Raises jsonschema.ValidationError for a record that does not follow our schema of this kind."""
+    error = jsonschema.exceptions.best_match(_validator_of(kind).iter_errors(record))
+    if error is not None:
+        raise error
+
+
+@functools.cache
+def _validator_of(kind: str) -> Validator:
+    schema = schema_of(kind)
+    validator = validator_for(schema)
+    validator.check_schema(schema)
+    return validator(schema)
+
+
 def valid(kind: str, text: str) -> Any:
     """The record in ``text``, which is JSON and follows its schema."""
     record = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    jsonschema.validate(record, schema_of(kind))
+    must_follow(record, kind)
     return record

@@ -127,7 +127,7 @@ class Repository(CachingConfigRepository):
         self._hydra_is_kept = True
         self._options: dict[str, list[str]] = {}
         self._groups: dict[str, bool] = {}
-        self._outlined: set[str] | None = set()
+        self._outlined: set[str] | None = None
         self._hydra_nodes: dict[str, dict[str, object]] = {}
         self._schema = self._outlined_schema()
         if not self.config_exists(config_name):
@@ -138,17 +138,18 @@ class Repository(CachingConfigRepository):
             )
             hint = f"--config-dir {here or 'FOLDER'}, where {here or 'FOLDER'}/{config_name}.yaml is"
             raise ConfigError.of("CLI018", f"there is no config {config_name!r} in {where}", hint=hint)
-        if not searchpath and not trusts_files:
-            self._refuse_search_path()
-        loader._process_config_searchpath(config_name, list(searchpath), self)
+        file = self._file(config_name)
+        if searchpath or file is None or not is_own_file(file):  # ours adds no search path
+            if not searchpath and not trusts_files:
+                self._refuse_search_path(file)
+            loader._process_config_searchpath(config_name, list(searchpath), self)
         self._hydra_is_kept = False
-        self._forget_outlines()
 
-    def _refuse_search_path(self) -> None:
+    def _refuse_search_path(self, file: str | None) -> None:
         """Raises ConfigError if the primary config's file adds a package to the search path, because Hydra would import
         it; also for a folder outside its own if nobody typed the name of the primary config."""
-        file, loaded = self._file(self._config_name), self.load_config(self._config_name)
-        if file is None or loaded is None or not isinstance(loaded.config, DictConfig) or is_own_file(file):
+        loaded = self.load_config(self._config_name)
+        if file is None or loaded is None or not isinstance(loaded.config, DictConfig):
             return
         from sglang_hydra.facts.trust import refused_search_path
 

@@ -78,8 +78,12 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
         return
     if is_dataclass(schema):
         if isinstance(value, Mapping):
+            known = types_of(schema)
             for name, item in value.items():
-                yield from problems_at((*key.split("."), str(name)), item, resolved=resolved)
+                if name in known:
+                    yield from _misfits(f"{key}.{name}", known[name], item, resolved)
+                else:
+                    yield _unknown(key, str(name), known)
         else:
             yield Problem(key, f"{key}={value!r} is not a mapping of its keys", f"{key}.{fields(schema)[0].name}=...")
         return

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import jsonschema
 import pytest
 
 from sglang_hydra.arguments.accepted import accepted
 from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.arguments.tables.table import known_versions, release
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.findings import Finding
+from tests.commands import must_follow
 from tests.plans import H200, planned, refused, without_engines
 
 LATEST = "engine.version=0.5.23"
@@ -69,7 +68,7 @@ def test_a_release_is_given_what_it_has_in_its_own_words(overrides: tuple[str, .
     made = planned(*H200, *overrides)
     assert ids_and_fields(made.findings) == []
     assert flags(*H200, *overrides) == TAKEN[overrides]
-    jsonschema.validate(made.to_json(), schema_of("plan"))
+    must_follow(made.to_json(), "plan")
 
 
 REFUSED: dict[tuple[str, ...], tuple[str, str, str, str]] = {

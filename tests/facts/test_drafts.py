@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.compose.overrides import Request
@@ -15,8 +14,8 @@ from sglang_hydra.facts import hub
 from sglang_hydra.facts.declared import known_draft
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.locations import conf_dir
+from tests.commands import must_follow
 from tests.plans import composer
 
 DRAFTS: dict[str, dict[str, Any]] = json.loads((conf_dir() / "drafts.json").read_text("utf-8"))["drafts"]
@@ -86,7 +85,7 @@ def test_a_draft_in_a_folder_is_read_and_written_down(tmp_path: Path) -> None:
     assert found.fit.unknown == ()
     assert found.launchable
     record = json.loads(json.dumps(found.to_json()))
-    jsonschema.validate(record, schema_of("plan"))
+    must_follow(record, "plan")
     assert record["model"]["draft"]["config"]["hidden_size"] == 4096
 
 

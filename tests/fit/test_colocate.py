@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.fit.result import Colocated
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
-from tests.commands import Run, runner
+from tests.commands import Run, must_follow, runner
 from tests.plans import planned
 
 SAVED = "enable_memory_saver=true"
@@ -143,5 +141,5 @@ def test_fit_shows_and_prints_it(capsys: pytest.CaptureFixture[str], monkeypatch
     assert "Beside the trainer, GiB" in screen
     assert "comes back; 0.5 is used" in screen
     record: dict[str, Any] = json.loads(run("fit", "--json", *H20, "colocate.trainer_gib=60")[1])
-    jsonschema.validate(record, schema_of("fit"))
+    must_follow(record, "fit")
     assert record["results"][0]["fit"]["colocated"]["left_gib"] < 0

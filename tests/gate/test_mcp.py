@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from sglang_hydra.cli.mcp import TOOLS, answer
 from sglang_hydra.compose.composer import Composer
-from sglang_hydra.schemas import schema_of
-from tests.commands import OF_THE_RUN
+from tests.commands import OF_THE_RUN, must_follow
 from tests.readme import REPOSITORY
 
 pytest.importorskip("mcp", reason="make test installs it")
@@ -84,7 +82,7 @@ def test_detail_is_the_record_of_the_verb() -> None:
     tools, plan, check, refused = asked([("plan", ours), ("check", ours), ("plan", {"words": ["x=1"], "detail": True})])
     assert {tool.name for tool in tools.tools} == set(TOOLS)
     for kind, result in (("plan", plan), ("check", check), ("findings", refused)):
-        jsonschema.validate(content(result)["answer"], schema_of(kind))
+        must_follow(content(result)["answer"], kind)
 
 
 def test_a_client_corrects_a_broken_command_by_the_hint() -> None:

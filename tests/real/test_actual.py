@@ -7,9 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
-from sglang_hydra.schemas import schema_of
+from tests.commands import must_follow
 from tests.real.servers import SGLANG_ON_CPU, Served, served
 
 LATER_ON_CPU = [
@@ -30,7 +28,7 @@ def compared(server: Served) -> dict[str, Any]:
         assert time.monotonic() < deadline, server.printed[-3000:]
         time.sleep(0.05)
     content: dict[str, Any] = json.loads(record.read_text())
-    jsonschema.validate(content, schema_of("actual"))
+    must_follow(content, "actual")
     return content
 
 

@@ -8,7 +8,6 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from sglang_hydra.cli.main import entry
@@ -18,9 +17,8 @@ from sglang_hydra.releases.case import Case, machine_facts
 from sglang_hydra.releases.process import end_children
 from sglang_hydra.releases.records import nearest_record, record_of, records
 from sglang_hydra.releases.release import ask_release, can_answer
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import MachineError
-from tests.commands import Run, runner
+from tests.commands import Run, must_follow, runner
 from tests.releases.fake import VERSION, recorded_release, unpacked_release
 from tests.releases.test_child import CONFIG, H200
 
@@ -198,7 +196,7 @@ def test_release_list_fetch_and_remove(
     assert f"SGLang {VERSION} is here" in fetched.out
     assert f"fetching sglang {VERSION} whole, 0.0 MiB, into {tmp_path}" in fetched.err
     listed = json.loads(run("release", "list", "--json").out)
-    jsonschema.validate(listed, schema_of("releases"))
+    must_follow(listed, "releases")
     assert [(row["version"], row["here"], row["missing"]) for row in listed["releases"]] == [(VERSION, True, [])]
     assert run("release", "remove", VERSION).code == 0
     assert not can_answer(VERSION)

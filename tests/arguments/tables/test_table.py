@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.arguments.changed_defaults import changed_default, changed_defaults
@@ -17,8 +16,8 @@ from sglang_hydra.arguments.tables.order import at_least, release_key, same_rele
 from sglang_hydra.arguments.tables.successors import SAME, notes, successor
 from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release, rows
 from sglang_hydra.compose.schema import NODES
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.json_types import plain
+from tests.commands import must_follow
 
 DATA = Path(__file__).parents[2] / "data"
 LATEST = known_versions()[-1]
@@ -86,7 +85,7 @@ def test_pages_commands_and_variables_come_and_go() -> None:
 
 def test_the_table_follows_its_schema() -> None:
     table = json.loads((Path(table_module.__file__).with_name("table.json")).read_text())
-    jsonschema.validate(table, schema_of("versions"))
+    must_follow(table, "versions")
 
 
 def test_the_table_is_small() -> None:

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 from xml.etree import ElementTree
 
-import jsonschema
 import pytest
 
 from sglang_hydra.cli.main import entry
@@ -36,9 +35,8 @@ from sglang_hydra.measure.report.contents import Report, latency_note, make_repo
 from sglang_hydra.measure.report.page import page, title
 from sglang_hydra.measure.report.reading import read_sweeps
 from sglang_hydra.measure.sweep.store import SEARCH_SCHEMA, Store
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
-from tests.commands import valid
+from tests.commands import must_follow, valid
 from tests.measure.report.folders import SERVER, grid, result, write_sweep
 
 WORDS = [
@@ -192,12 +190,12 @@ def test_csv_and_json_hold_every_point(tmp_path: Path, capsys: pytest.CaptureFix
     assert len(points_csv(made(folder)).splitlines()) == 13
     assert entry(["report", "--json", str(folder)]) == 0
     record = json.loads(capsys.readouterr().out)
-    jsonschema.validate(record, schema_of("report"))
+    must_follow(record, "report")
     assert len(record["points"]) == 12
     other = write_sweep(tmp_path / "other", grid(0.9, repeats=2))
     assert entry(["report", "--json", str(folder), str(other)]) == 0
     record = json.loads(capsys.readouterr().out)
-    jsonschema.validate(record, schema_of("report"))
+    must_follow(record, "report")
     assert len(record["changes"]) == 6 * 3
 
 

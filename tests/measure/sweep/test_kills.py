@@ -11,11 +11,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import jsonschema
 import psutil
 import pytest
 
-from sglang_hydra.schemas import schema_of
+from tests.commands import must_follow
 from tests.measure.sweep.place import DEADLINE_S, Place, faultless, place_in
 from tests.run.launch.processes import listens, wait_until
 
@@ -95,7 +94,7 @@ def survives(
         results = place.results()
         assert set(results) == expected
         for record in results.values():
-            jsonschema.validate(record, schema_of("result"))
+            must_follow(record, "result")
             assert faultless(record), record["reasons"]
         for file in place.sweep_folder.glob("**/*.json"):
             json.loads(file.read_text())

@@ -7,12 +7,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.measure.bench.server import Endpoint
-from sglang_hydra.schemas import schema_of
-from tests.commands import Run, runner
+from tests.commands import Run, must_follow, runner
 from tests.measure.bench.conftest import Start, start
 from tests.plans import planned
 from tests.run.launch.test_server_info import answering, info_of, serving
@@ -50,7 +48,7 @@ def test_it_is_measured_under_the_plan_that_it_says(start: Start, run: Run, tmp_
     assert plan["intent"]["max_running_requests"] == 16
     results = [json.loads(file.read_text()) for file in (tmp_path / "s").rglob("result.json")]
     assert [(item["state"], item["measures"]["failed"]) for item in results] == [("valid", 0)] * 2
-    jsonschema.validate(results[0], schema_of("result"))
+    must_follow(results[0], "result")
     counts = asked_of(server)  # it goes on, and nobody emptied its cache
     assert (counts["requests"], counts["flushes"]) == (12, 0)
     assert run("bench", *words).code == 0

@@ -11,13 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.cli.main import entry
 from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.runner import run
-from sglang_hydra.schemas import schema_of
+from tests.commands import must_follow
 from tests.measure.sweep.place import DEADLINE_S, Place
 from tests.run.launch.processes import wait_until
 
@@ -31,7 +30,7 @@ def verb(*words: str, code: int = 0) -> str:
 
 def status(folder: Path) -> dict[str, Any]:
     record: dict[str, Any] = json.loads(verb("status", str(folder), "--json"))
-    jsonschema.validate(record, schema_of("sweep_status"))
+    must_follow(record, "sweep_status")
     return record
 
 
@@ -137,7 +136,7 @@ def test_a_damaged_result_is_named_set_aside_and_taken_again_and_the_others_stay
     file.write_text(DAMAGE[damage](file.read_text()), encoding="utf-8", errors="surrogateescape")
     bad = file.read_bytes()
     record = status(here.sweep_folder)
-    jsonschema.validate(record, schema_of("sweep_status"))
+    must_follow(record, "sweep_status")
     assert (record["done"], record["open"]) == (3, 1)
     assert str(file) in "".join(record["damaged"])
     assert f"damaged: {file}" in " ".join(verb("status", str(here.sweep_folder)).split())
@@ -203,7 +202,7 @@ def test_a_damaged_sweep_is_made_again_as_its_hint_says(here: Place) -> None:
     here.run(here.command("bench.concurrency=3"))
     record = status(here.sweep_folder)
     assert (record["total"], record["done"]) == (3, 3)
-    jsonschema.validate(json.loads(file.read_text()), schema_of("sweep"))
+    must_follow(json.loads(file.read_text()), "sweep")
     after = here.results()
     assert {id: after[id] for id in before} == before
     assert len(here.starts()) == starts + 1

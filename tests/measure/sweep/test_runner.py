@@ -15,15 +15,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.measure.sweep import server_points
 from sglang_hydra.measure.sweep.points import Sweep
 from sglang_hydra.measure.sweep.runner import run
 from sglang_hydra.measure.sweep.store import Store
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError, MachineError
+from tests.commands import must_follow
 from tests.measure.sweep.place import DEADLINE_S, Place
 from tests.run.launch.processes import wait_until
 
@@ -42,7 +41,7 @@ def test_each_server_starts_once_in_any_order_of_the_words(here: Place, order: t
     assert len(here.starts()) == len({point.server_id for point in sweep.points()}) == 2
     assert here.states(sweep) == {"done": 8}
     for record in here.results().values():
-        jsonschema.validate(record, schema_of("result"))
+        must_follow(record, "result")
         assert record["state"] == "valid"
     assert run(here.plan(*reversed(order))) == 0
     assert len(here.starts()) == 2
@@ -85,7 +84,7 @@ def test_a_server_that_does_not_start_is_tried_again_if_that_can_help(
     assert here.states(sweep) == {"failed": 2}
     for point in sweep.points():
         (failure,) = here.store.failures(point.point_id)
-        jsonschema.validate(failure, schema_of("failure"))
+        must_follow(failure, "failure")
         assert failure["kind"] not in ("unknown", "client")
         assert not failure["retryable"]
         assert any("Not enough memory" in line for line in failure["log_tail"])

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.measure.sweep.runner import run
 from sglang_hydra.measure.sweep.search import Bisection, Ladder, Strategy, Tried
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
+from tests.commands import must_follow
 from tests.measure.sweep.place import Place
 
 
@@ -85,7 +84,7 @@ def test_a_ladder_is_a_row_of_points_and_is_never_climbed_twice(here: Place, mon
     assert states == {1: "valid", 2: "valid", 4: "invalid"}
     assert len(here.starts()) == 1
     (search,) = [here.store.read_search(file.stem) for file in here.sweep_folder.glob("searches/*.json")]
-    jsonschema.validate(search, schema_of("search"))
+    must_follow(search, "search")
     assert search is not None
     assert search["over"]
     assert set(search["steps"]) == set(results) == set(here.store.read_sweep()["points"])

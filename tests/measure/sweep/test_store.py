@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.measure.sweep.store import DONE, FAILED, OPEN, Store
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
+from tests.commands import must_follow
 from tests.measure.sweep.place import Place
 
 ID = "0123456789abcdef"
@@ -186,7 +185,7 @@ def test_a_sweep_has_what_makes_it_again(place: Place) -> None:
     sweep = place.plan("bench.concurrency=1,2", "chunked_prefill_size=512,-5")
     place.store.begin(sweep)
     record = place.store.read_sweep()
-    jsonschema.validate(record, schema_of("sweep"))
+    must_follow(record, "sweep")
     assert tuple(record["words"]) == sweep.words
     assert set(record["points"]) == {point.point_id for point in sweep.points()}
 

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.measure.sweep.points import Sweep
 from sglang_hydra.measure.sweep.runner import run
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.json_types import plain
+from tests.commands import must_follow
 from tests.measure.sweep.place import DEADLINE_S, Place
 from tests.run.launch.processes import wait_until
 
@@ -33,7 +32,7 @@ def honest(sweep: Sweep) -> dict[str, Any]:
 def failures(place: Place) -> list[dict[str, Any]]:
     found = [json.loads(file.read_text()) for file in sorted(place.sweep_folder.glob("points/*/failed/*.json"))]
     for record in found:
-        jsonschema.validate(record, schema_of("failure"))
+        must_follow(record, "failure")
     return found
 
 
@@ -45,7 +44,7 @@ def test_a_server_that_says_what_was_planned_is_measured_and_the_result_says_so(
     monkeypatch.setenv("FAKE_SGLANG", here.env["FAKE_SGLANG"])
     assert run(sweep) == 0, failures(here)
     for record in here.results().values():
-        jsonschema.validate(record, schema_of("result"))
+        must_follow(record, "result")
         seen = record["actual"]
         assert (seen["owner"], seen["version"], seen["same"], seen["of"]) == ("ours", "0.5.2", 210, 210)
         assert seen["differences"] == []

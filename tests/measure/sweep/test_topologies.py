@@ -6,10 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
-from sglang_hydra.schemas import schema_of
+from tests.commands import must_follow
 from tests.measure.sweep.place import DEADLINE_S, Place, faultless
 from tests.run.launch.processes import free_port, wait_until
 
@@ -30,7 +29,7 @@ def test_the_number_of_prefill_and_decode_servers_is_an_axis(place: Place) -> No
         ("decode 0", "prefill 0", "prefill 1"),
     ]
     for record in results.values():
-        jsonschema.validate(record, schema_of("result"))
+        must_follow(record, "result")
         assert {own["owner"] for own in record["actual"]["servers"].values()} == {"ours"}
     assert len({record["server_id"] for record in results.values()}) == 3
     assert len(place.starts()) >= 2 + 3 + 3, printed  # a port that another program took is tried again

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.arguments.fields import fresh_defaults
@@ -14,8 +13,7 @@ from sglang_hydra.releases import asking
 from sglang_hydra.releases.recorded import key_of
 from sglang_hydra.releases.records import Record
 from sglang_hydra.releases.release import Answer, Case
-from sglang_hydra.schemas import schema_of
-from tests.commands import Run, runner
+from tests.commands import Run, must_follow, runner
 from tests.plans import planned
 
 RELEASE = "engine.version=0.5.23"
@@ -57,7 +55,7 @@ def accepted(**changed: Any) -> Answer:
 
 def cells(run: Run, *words: str) -> dict[str, dict[str, Any]]:
     record = json.loads(run("audit", *PART, *words, "--json").out)
-    jsonschema.validate(record, schema_of("audit"))
+    must_follow(record, "audit")
     return {cell["name"]: cell for cell in record["cells"]}
 
 

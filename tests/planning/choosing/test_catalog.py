@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.arguments.every import canonical_name, fitting_problem
@@ -25,8 +24,8 @@ from sglang_hydra.planning.choosing.audit import judge_recipes
 from sglang_hydra.planning.choosing.catalog import models
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
+from tests.commands import must_follow
 from tests.for_0_5_2 import for_the_newest
 from tests.plans import composer, without_engines
 
@@ -70,7 +69,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 def record(capsys: pytest.CaptureFixture[str], kind: str, *words: str) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(run(capsys, *words, "--json")[1])
-    jsonschema.validate(said, schema_of(kind))
+    must_follow(said, kind)
     return said
 
 

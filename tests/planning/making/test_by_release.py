@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.arguments.fields import fresh_defaults
@@ -17,7 +16,7 @@ from sglang_hydra.releases import asking
 from sglang_hydra.releases.case import Case
 from sglang_hydra.releases.records import Record
 from sglang_hydra.rules.answer import Answer, Change, Condition, Step
-from sglang_hydra.schemas import schema_of
+from tests.commands import must_follow
 from tests.plans import planned, refused
 
 LATER = "engine.version=0.5.23"
@@ -66,7 +65,7 @@ def test_the_values_are_the_releases_own() -> None:
     assert (entry.before, entry.after, entry.rule) == (None, "trtllm_mla", "0.5.23")
     assert "is_sm100=true" in entry.reason
     assert plan.launchable
-    jsonschema.validate(plan.to_json(), schema_of("plan"))
+    must_follow(plan.to_json(), "plan")
 
 
 def test_a_fact_that_nobody_declared_is_asked_for_by_its_key(release: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +116,7 @@ def test_a_release_that_cannot_be_asked_leaves_an_estimate() -> None:
     assert plan.values["chunked_prefill_size"] == 1234
     record = plan.to_json()
     assert (record["basis"], "mem_fraction_static" in record["unknown"]) == ("rules", True)
-    jsonschema.validate(record, schema_of("plan"))
+    must_follow(record, "plan")
 
 
 def test_a_question_without_an_answer_is_named(release: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-import jsonschema
 import pytest
 
 from sglang_hydra.arguments.tables.table import has_class
@@ -17,9 +16,8 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases import resolving
 from sglang_hydra.releases.asking import Asking, NoAnswer
 from sglang_hydra.releases.records import default_release, newest_release, records
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text import user_settings
-from tests.commands import Run, runner
+from tests.commands import Run, must_follow, runner
 from tests.for_0_5_2 import VARIABLE
 from tests.plans import planned, without_engines
 
@@ -198,7 +196,7 @@ def test_a_recipe_is_planned_by_a_release_that_has_its_arguments() -> None:
 
 def test_each_recipe_is_judged_by_a_release_that_has_its_arguments(run: Run) -> None:
     record = json.loads(run("recipes", "--json").out)
-    jsonschema.validate(record, schema_of("recipes"))
+    must_follow(record, "recipes")
     judged = record["recipes"]
     assert not [item["id"] for item in judged if "VER004" in item["why"]]
     assert {item["release"] for item in judged} == {None, "0.5.18", "0.5.2"}

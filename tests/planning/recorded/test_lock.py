@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.compose.composer import Composer
@@ -17,9 +16,8 @@ from sglang_hydra.facts.installed import Packages
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.findings import Finding
-from tests.commands import Run, runner
+from tests.commands import Run, must_follow, runner
 from tests.plans import (
     H200,
     composer,
@@ -108,7 +106,7 @@ def test_a_lock_is_the_same_server_again(overrides: tuple[str, ...], lock: Calla
     assert (again.ok, again.launchable, again.seed_drawn) == (before.ok, before.launchable, before.seed_drawn)
     assert again.command == before.command
     assert again.nodes.launch.image == before.nodes.launch.image
-    jsonschema.validate(again.to_json(), schema_of("plan"))
+    must_follow(again.to_json(), "plan")
 
 
 def test_who_set_it_is_the_lock_over_the_presets(lock: Callable[..., str]) -> None:
@@ -368,7 +366,7 @@ def test_every_verb_that_plans_takes_a_lock(lock: Callable[..., str], run: Run) 
         assert run(*words, f"lock={path}", "port=4000").code == 0, words
         assert run(*words, f"lock={path}", "tp_size=4").code == 2, words
     record = json.loads(run("plan", "--json", f"lock={path}", "tp_size=4").out)
-    jsonschema.validate(record, schema_of("findings"))
+    must_follow(record, "findings")
     assert {item["id"] for item in record["findings"]} >= {"LCK005", "LCK012"}
 
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import psutil
 import pytest
 
 from sglang_hydra.cli.main import entry
-from sglang_hydra.schemas import schema_of
+from tests.commands import must_follow
 from tests.forked import run_forked
 from tests.run.launch.processes import free_port
 
@@ -65,7 +64,7 @@ class Place:
 
     def status(self) -> list[dict[str, Any]]:
         content = json.loads(self.verb("status", "--json"))
-        jsonschema.validate(content, schema_of("status"))
+        must_follow(content, "status")
         servers: list[dict[str, Any]] = content["servers"]
         return servers
 

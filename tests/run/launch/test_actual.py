@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.arguments.fields import FIELDS
@@ -18,9 +17,9 @@ from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.as_planned import mismatch
 from sglang_hydra.run.launch.listening import OURS, UNSEEN, Owner
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
+from tests.commands import must_follow
 from tests.plans import H200, composer, planned, requests, without_engines
 
 LATER = Path(__file__).parents[2] / "data" / "actual" / "server_info_0_5_23.json"
@@ -144,7 +143,7 @@ def test_a_key_is_compared_and_never_shown() -> None:
     assert KEY not in record
     assert [item.key for item in lost.differences] == ["tokenizer_mode", "api_key"]
     assert (lost.differences[1].before, lost.differences[1].after) == ("***", None)
-    jsonschema.validate(json.loads(record), schema_of("actual"))
+    must_follow(json.loads(record), "actual")
     open_one = planned(*H200)
     found = only(compare(open_one, info_of(open_one, api_key="sk-of-someone")))
     assert (found.before, found.after) == (None, "***")
@@ -226,7 +225,7 @@ def test_the_record_follows_its_schema_and_holds_every_difference() -> None:
     machine = replace(H100, memory_mib=40000, compute_capability=(8, 0))
     compared = compare(plan, info_of(plan, chunked_prefill_size=4096, max_total_num_tokens=1), machine)
     record = json.loads(json.dumps(compared.to_json(plan), allow_nan=False))
-    jsonschema.validate(record, schema_of("actual"))
+    must_follow(record, "actual")
     assert record["differences"][0]["field"] == "chunked_prefill_size"
     assert record["kv_tokens"]["as_planned"] is False
 

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.cli.main import entry
@@ -25,9 +24,9 @@ from sglang_hydra.run.launch.control import condition_of
 from sglang_hydra.run.launch.log import BoundedLog
 from sglang_hydra.run.launch.processes import ProcessName, name_of
 from sglang_hydra.run.launch.servers import FAILED, READY, ServerRecord, claim, records
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from tests.commands import must_follow
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 GENTLE = "print(flush=True); import time; time.sleep(600)"
@@ -151,7 +150,7 @@ def test_the_table_and_its_json_show_every_condition(capsys: pytest.CaptureFixtu
     assert "\x1b" not in table
     assert control.status(["two"], as_json=True) == 0
     content = json.loads(capsys.readouterr().out)
-    jsonschema.validate(content, schema_of("status"))
+    must_follow(content, "status")
     (server,) = content["servers"]
     assert (server["condition"], server["detail"], server["exit_code"]) == ("failed", "oom_load", 4)
 
@@ -175,7 +174,7 @@ def test_stop_asks_twice_and_then_kills(
         assert control.stop([], as_json=True) == 0
         assert process.wait(30) == exit_code
     content = json.loads(capsys.readouterr().out)
-    jsonschema.validate(content, schema_of("stop"))
+    must_follow(content, "stop")
     assert [server["how"] for server in content["servers"]] == [how]
     assert records() == []
 
@@ -248,7 +247,7 @@ def test_a_server_that_was_compared_says_so_and_one_of_another_plan_does_not(
     assert table.count("as planned") == 1
     assert "ready: 180 of 183 as planned; 27 not in 0.5.23" in " ".join(table.split())
     content = json.loads(capsys.readouterr().out)
-    jsonschema.validate(content, schema_of("status"))
+    must_follow(content, "status")
     other, compared = content["servers"]
     assert other["actual"] is None
     assert (compared["actual"]["same"], compared["actual"]["of"], compared["actual"]["absent"]) == (180, 183, 27)
@@ -273,7 +272,7 @@ def test_a_damaged_file_is_named_and_left_where_it_is(
     assert f"mv {half} {half}.old" in said
     assert control.status([], as_json=True) == 0
     content = json.loads(capsys.readouterr().out)
-    jsonschema.validate(content, schema_of("status"))
+    must_follow(content, "status")
     assert [finding["id"] for finding in content["damaged"]] == ["LCH012"]
     with pytest.raises(ConfigError, match=r"half cannot be reached: .*half\.json is left out: it is no JSON"):
         control.stop(["half"])

@@ -13,10 +13,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import jsonschema
 import pytest
 
-from sglang_hydra.schemas import schema_of
+from tests.commands import must_follow
 from tests.planning.topology.fake_sglang import environment
 from tests.run.launch.place import DEADLINE_S, ROOT, Place, alive, place_in
 from tests.run.launch.processes import free_port, listens, marked, wait_until
@@ -71,7 +70,7 @@ def test_two_of_a_kind_have_names_of_their_own_and_all_of_them_are_stopped_at_on
     assert {server["name"] for server in place.status()} == {f"tiny-{port}" for port in ports}
     assert "stop which one?" in place.verb("stop", code=2)
     stopped = json.loads(place.verb("stop", "all", "--json"))
-    jsonschema.validate(stopped, schema_of("stop"))
+    must_follow(stopped, "stop")
     assert [server["how"] for server in stopped["servers"]] == ["stopped", "stopped"]
     assert not any(map(listens, ports))
     assert alive(place.folder) == []
@@ -87,7 +86,7 @@ def test_without_waiting_the_command_returns_at_once(place: Place) -> None:
     assert server["detail"] == server["actual"]["summary"]
     assert "3 of 3 as planned; 207 not in 0.5.2" in place.verb("status")
     written = json.loads((place.folder / "run" / "actual.json").read_text())
-    jsonschema.validate(written, schema_of("actual"))
+    must_follow(written, "actual")
     assert written["server_id"] == server["server_id"]
     place.verb("stop")
 

@@ -7,7 +7,6 @@ import json
 import re
 from pathlib import Path
 
-import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from sglang_hydra.run.launch import control, servers
 from sglang_hydra.run.launch.display import PlainDisplay, TerminalDisplay, harmless
 from sglang_hydra.run.launch.servers import claim, forget, records, short_name
-from sglang_hydra.schemas import schema_of
+from tests.commands import must_follow
 from tests.run.launch.test_servers import record
 
 NASTY = [
@@ -92,7 +91,7 @@ def test_a_servers_file_keeps_what_it_was_told_and_the_table_is_harmless(
         try:
             assert records() == [written]
             content = (Path(servers.state_folder()) / "servers" / f"{written.name}.json").read_text()
-            jsonschema.validate(json.loads(content), schema_of("server"))
+            must_follow(json.loads(content), "server")
             table = control._status_lines([written], [control.condition_of(written)])
             assert all(is_shown(piece) for line in table for piece, _ in line)
         finally:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.planning.comparing.actual import Comparison
@@ -19,10 +18,10 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch import server_info
 from sglang_hydra.run.launch.local import Launch
 from sglang_hydra.run.launch.server_info import NoServerInfo, after_start, compared_with_written_plan, read_server_info
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ServerError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
+from tests.commands import must_follow
 from tests.plans import planned, without_engines
 
 ON_CPU = ("gpu=cpu", "model=tiny", "attention_backend=torch_native", "sampling_backend=pytorch")
@@ -110,7 +109,7 @@ def test_a_guarded_server_is_asked_with_its_key_and_the_key_is_shown_nowhere(tmp
     assert "no memory fit on the CPU" in said(lines)
     written = (tmp_path / "actual.json").read_text()
     assert KEY not in written + said(lines)
-    jsonschema.validate(json.loads(written), schema_of("actual"))
+    must_follow(json.loads(written), "actual")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["actual.json"]
 
 

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.run.launch import processes as processes_module
@@ -34,9 +33,9 @@ from sglang_hydra.run.launch.servers import (
     short_name,
     update,
 )
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
+from tests.commands import must_follow
 from tests.run.launch.processes import wait_until
 
 WHY = Finding("error", "ENG008", "it ended", ("engine",), "see its log", upstream=(1, 2))
@@ -99,7 +98,7 @@ def test_a_server_is_written_down_and_read_again(state: Path) -> None:
     written = claim(record(findings=(WHY,)))
     assert records() == [written]
     content = json.loads((state / "tiny-30000.json").read_text())
-    jsonschema.validate(content, schema_of("server"))
+    must_follow(content, "server")
     assert stat.S_IMODE((state / "tiny-30000.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
 

@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.cli.main import entry
-from sglang_hydra.schemas import schema_of
+from tests.commands import must_follow
 from tests.run.launch.processes import wait_until
 from tests.run.slurm import fake_slurm_install
 from tests.run.slurm.running import DEADLINE_S, ROOT, Running
@@ -58,12 +57,12 @@ def test_two_ranks_meet_serve_and_end_without_a_secret_left(serve: Serve, state:
     assert (status, answer["ranks"][0][:7], answer["env"]["HF_TOKEN"]) == (200, "1 node2", TOKEN)
 
     account = running.account()
-    jsonschema.validate(account, schema_of("slurm_job"))
+    must_follow(account, "slurm_job")
     assert account["phase"] == "ready"
     assert account["nodes"] == ["node1", "node2"]
     assert "8 of 8 as planned" in running.printed
     actual = json.loads((running.folder / "actual.json").read_text())
-    jsonschema.validate(actual, schema_of("actual"))
+    must_follow(actual, "actual")
 
     job = state / "job1"
     script = (job / "script").read_text()
@@ -74,7 +73,7 @@ def test_two_ranks_meet_serve_and_end_without_a_secret_left(serve: Serve, state:
     assert not {"HF_TOKEN", "MY_KEY", "SLURM_MEM_PER_CPU", "SBATCH_ACCOUNT"} & set(kept)
 
     assert running.ended(signal.SIGINT) == 130
-    jsonschema.validate(running.account(), schema_of("slurm_job"))
+    must_follow(running.account(), "slurm_job")
     assert running.account()["phase"] == "ended"
     assert wait_until(lambda: (job / "state").read_text() == "FAILED", DEADLINE_S)
     for path in (path for folder in (state, running.folder) for path in folder.rglob("*") if path.is_file()):
@@ -88,7 +87,7 @@ def test_a_server_that_fails_ends_in_4_and_says_why(serve: Serve) -> None:
     assert running.ended() == 4
     assert "GPU memory ran out" in running.printed
     assert running.account()["exit_code"] == 4
-    jsonschema.validate(running.account(), schema_of("slurm_job"))
+    must_follow(running.account(), "slurm_job")
 
 
 def test_a_rank_that_fails_is_heard(serve: Serve) -> None:

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sglang_hydra.planning.engines.base import EngineRequest
@@ -46,9 +45,9 @@ from sglang_hydra.run.launch.slurm.record import (
 from sglang_hydra.run.launch.slurm.serve import cancelled_with_us, outcome_of
 from sglang_hydra.run.launch.slurm.states import JobState
 from sglang_hydra.run.launch.slurm.submit import Job
-from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from tests.commands import must_follow
 from tests.run.launch.processes import wait_until
 from tests.run.slurm import cluster, fake_slurm_install
 from tests.run.slurm.running import ROOT
@@ -179,7 +178,7 @@ def test_an_account_is_read_as_it_was_written(tmp_path: Path) -> None:
     read = read_account(tmp_path)
     assert read is not None
     assert (read.job, read.phase, read.exit_code, list(read.findings)) == ("7", ENDED, 4, [finding])
-    jsonschema.validate(json.loads((tmp_path / "job.json").read_text()), schema_of("slurm_job"))
+    must_follow(json.loads((tmp_path / "job.json").read_text()), "slurm_job")
     (tmp_path / "job.json").write_text('{"schema": ')
     assert read_account(tmp_path) is None
 

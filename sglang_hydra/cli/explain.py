@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from sglang_hydra.arguments.every import EVERY, canonical_name, first_with
@@ -192,6 +193,8 @@ def _nothing(name: str, composer: Composer) -> Finding:
         ids = several_near(name, [id.lower() for id in known_ids()], 3)
         hints = [f"near ids: {', '.join(ids).upper()}" if ids else None, f"{program()} --help WORD finds arguments"]
         return Finding("error", "CLI015", message, hint=hints)
+    if near is None and name.count(" ") > 2:  # a line of a log
+        return Finding("error", "CLI015", message, hint=f"{program()} diagnose {shlex.quote(short(name, 200))}")
     if near is None:
         like = f"near names: {', '.join(listed)}" if (listed := keys_like(plain, 4)) else None
         return Finding("error", "CLI015", message, hint=(like, f"{program()} --help WORD finds arguments"))

@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sglang_hydra.arguments.every import EVERY, names_by_flag
@@ -17,6 +17,7 @@ from sglang_hydra.compose.corrections import (
     OF_TOOLS,
     PROGRAMS,
     VARIABLES_OF_OTHERS,
+    hub_page,
     key_meant,
     may_be,
 )
@@ -43,13 +44,19 @@ from sglang_hydra.text.locations import SUFFIXES, conf_dir
 from sglang_hydra.text.words import as_meant, foreign_sign, nearest, program, short
 
 _PATHS = ("output", "base")
-_CONTAINERS, _RUNNERS = ("docker", "podman", "kubectl", "helm"), ("python", "python3", "torchrun", "srun", "bash", "uv")
+_CONTAINERS = ("docker", "podman", "nerdctl", "apptainer", "singularity", "kubectl", "helm")
+_RUNNERS, _BEFORE = ("python", "python3", "torchrun", "srun", "bash", "uv"), ("sudo", "time", "exec", "nohup")
+_OF_PROCESSES = ("torchrun", "mpirun", "accelerate", "deepspeed")
+"""Programs that start a process for each GPU, as SGLang does itself."""
 _OF_SHELL = ("&&", "||", ";", "|", ">", ">>", "2>&1")
 _KINDS_OF_BENCH = ("serve", "serving", "latency", "throughput", "sweep")
 """The names of vLLM's and SGLang's own benchmarks."""
 _MODEL_FLAGS, _SHORT = ("-m", "-hf", "--model", "--model-id", "--model-path"), {"-c": "--ctx-size"}
 """The flags of other programs that name a model; llama.cpp's short names of what has a key here."""
+_ADDRESS_FLAGS = ("--url", "--base-url", "--target", "--host", "--port")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_FILE_TAG = re.compile(r":(?:UD-)?(?:I?Q\d\w*|B?F\d+)$")
+"""Which file of a GGUF repository, as llama.cpp and Ollama write it."""
 _VLLM = "vllm.entrypoints.openai.api_server"
 _LAUNCH_SERVER = re.compile(r"sglang\.launch_server|(?:.*/)?launch_server\.py")
 _OF_OTHERS = re.compile(
@@ -257,7 +264,7 @@ def _refuse_remark(words: Sequence[str]) -> None:
 
 def _refuse_launch_command(words: Sequence[str]) -> None:
     """Raises ConfigError for a command of SGLang or another program in the words before a bare ``--``."""
-    head, second, *_ = (*words, "", "")
+    head, second, *_ = (*itertools.dropwhile(_BEFORE.__contains__, words), "", "")
     is_url = "://" in second and "=" not in second
     if head == "bench" and (second in _KINDS_OF_BENCH or is_url):
         url = second if is_url else "http://127.0.0.1:30000"
@@ -295,12 +302,18 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
         raise ConfigError.of("CLI004", message, hint=hint)
     if at is None or head in ("import", "upgrade"):
         return
-    starts = (start for start in range(at) if words[start].rpartition("/")[2].startswith(("python", "sglang")))
-    typed = tuple(words[next(starts, at) : at + 1])
-    fix = "--" if head in VERBS else "plan --"
-    message = f"{' '.join(typed)!r} begins a command of SGLang's, whose flags go after a bare --"
-    instead = Remedy.fixed(fix, f"{fix} in its place")
-    raise ConfigError.of("CLI004", message, typed=typed, fix=instead)
+    starts = (start for start in range(at) if re.match(r"(?:.*/)?(?:python[\d.]*|sglang)$", words[start]))
+    start = next(starts, at)
+    message = f"{' '.join(words[start : at + 1])!r} begins a command of SGLang's, whose flags go after a bare --"
+    if head in _OF_PROCESSES:
+        hint = f"leave {head} out: SGLang starts a process for each GPU of --tp-size N: {program()} plan -- ..."
+        raise ConfigError.of("CLI004", message, hint=hint)
+    first = start if head in VERBS else 0
+    kept = [word for word in words[first:start] if _VARIABLE.match(word) or _is_ours(word)]
+    fix = shlex.join([*([] if head in VERBS else ["plan"]), *kept, "--"])
+    raise ConfigError.of(
+        "CLI004", message, typed=tuple(words[first : at + 1]), fix=Remedy.fixed(fix, f"{fix} in its place")
+    )
 
 
 def _of_program(name: str, words: Sequence[str]) -> ConfigError:
@@ -312,7 +325,12 @@ def _of_program(name: str, words: Sequence[str]) -> ConfigError:
     pairs = [(word.partition("="), next(iter(words[at + 2 :]), "-")) for at, word in enumerate(words[1:])]
     flags = [(flag, value if equals else behind) for (flag, equals, value), behind in pairs if flag[:1] == "-"]
     of_model = (value for flag, value in flags if flag in _MODEL_FLAGS and value[:1] != "-")
-    model = next(filter(_REPOSITORY.fullmatch, words[1:]), None) or next(of_model, "org/name")
+    named = [_FILE_TAG.sub("", word) for word in words[1:]]
+    pages = (page[0] for page in map(hub_page, named) if page)
+    model = next(filter(_REPOSITORY.fullmatch, named), None) or next(pages, None) or next(of_model, "org/name")
+    if "bench.url=" in ours:
+        ours = f"bench bench.url={shlex.quote(_address_in(dict(flags)))}"
+        flags = [one for one in flags if one[0] not in (*_MODEL_FLAGS, *_ADDRESS_FLAGS)]
     ours = ours if _REPOSITORY.fullmatch(model) else ours.replace("model={model}", "model_path={model}")
     typed, unread = [ours.format(model=shlex.quote(model))], []
     verb = ours.partition(" ")[0]
@@ -326,12 +344,19 @@ def _of_program(name: str, words: Sequence[str]) -> ConfigError:
         )
         if (flag[:2] == "--" or flag != f"-{plain}") and is_ours and value[:1] != "-" and may_be(key, value):
             typed.append(f"{key}={shlex.quote(value)}")
-        elif value != model and flag not in unread and not is_secret(plain, value):
+        elif _FILE_TAG.sub("", value) not in (model, name) and flag not in unread and not is_secret(plain, value):
             unread.append(flag)
     message = f"{name!r} begins a command of another program, whose other flags are not read here"
     message = message if len(typed) > 1 else message.replace("other flags", "flags")
     message += f": {', '.join(unread)}" if unread else ""
     return ConfigError.of("CLI004", message, hint=f"{program()} {' '.join(typed)}")
+
+
+def _address_in(flags: Mapping[str, str]) -> str:
+    """Returns the address of the server that a benchmark's flags name."""
+    named = next((flags[name] for name in _ADDRESS_FLAGS[:3] if name in flags), None)
+    named = named or f"{flags.get('--host', '127.0.0.1')}:{flags.get('--port', '30000')}"
+    return re.sub(r"(//[^/]*)/.*", r"\1", named if "://" in named else f"http://{named}")
 
 
 def _of_vllm(words: Sequence[str]) -> ConfigError:

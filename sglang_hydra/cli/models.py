@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 
 from sglang_hydra.cli.invocation import Invocation
@@ -12,7 +14,7 @@ from sglang_hydra.planning.choosing.catalog import gpu_classes, models
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.flags import FILLERS
 from sglang_hydra.text.screen import columns, print_json, text, write
-from sglang_hydra.text.words import number, program, some_of
+from sglang_hydra.text.words import number, program, short, some_of
 
 _MODELS = {
     "model": "model=",
@@ -40,8 +42,18 @@ def run(invocation: Invocation) -> int:
     """Shows the presets with every typed word in their line; all presets without a word."""
     verb, composer = invocation.verb, composer_of(invocation)
     titles, rows = (_GPUS, list(_classes(composer))) if verb == "gpus" else (_MODELS, list(_presets(composer)))
-    asked = [word for item in invocation.requests if (word := item.text.rpartition("=")[2].lower()) not in FILLERS]
-    shown = [row for row in rows if all(word in " ".join(map(str, row)).lower() for word in asked)]
+    words = [item.text for item in invocation.requests if item.text.lower() not in FILLERS]
+    _refuse_options(verb, words)
+    asked = [re.sub(r"(?<=\d) ?gi?b$", "gb", word.rpartition("=")[2].lower()) for word in words]
+    texts = [" ".join(map(str, row)).lower() for row in rows]
+    if verb == "gpus":  # a memory in full GB, as the vendors name it
+        texts = [
+            f"{text} {math.ceil(row[1])}gb" if isinstance(row[1], float) else text
+            for text, row in zip(texts, rows, strict=True)
+        ]
+    shown = [row for row, text in zip(rows, texts, strict=True) if all(word in text for word in asked)]
+    if not shown and all(any(word in text for text in texts) for word in asked):  # names of several
+        shown = [row for row, text in zip(rows, texts, strict=True) if any(word in text for word in asked)]
     if not shown:
         message = f"none of the {len(rows)} {verb} has {' '.join(asked)!r}"
         near = some_of(" ".join(asked), [str(row[0]) for row in rows], f"{program()} {verb}")
@@ -56,6 +68,20 @@ def run(invocation: Invocation) -> int:
     ]
     write([*columns(table), [], [text(f"{_EXAMPLES[verb]}; {program()} {verb} WORD finds those with WORD", "dim")]])
     return 0
+
+
+def _refuse_options(verb: str, words: Sequence[str]) -> None:
+    """Raises ConfigError for an option, and for a GPU beside models: their names are all that is searched."""
+    option = next((word for word in words if word.startswith("-") or (verb == "models" and word[:4] == "gpu=")), None)
+    if option is None:
+        return
+    name, _, value = (option if "=" in option else " ".join(words[words.index(option) :])).lstrip("-").partition("=")
+    name, _, value = (name, "", value) if value else name.partition(" ")
+    hint = f"{program()} {verb} {value}".rstrip() + (
+        "gb" if name.startswith(("mem", "vram")) and value.isdigit() else ""
+    )
+    hint = f"{program()} audit gpu={value} judges every model there" if verb == "models" and name == "gpu" else hint
+    raise ConfigError.of("CLI026", f"{verb} takes words of a line, and no {short(option)}", hint=hint)
 
 
 def _presets(composer: Composer) -> Iterator[Sequence[object]]:

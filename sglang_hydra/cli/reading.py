@@ -11,7 +11,7 @@ from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.cli.hydra_words import check_hydra_keys_of_file, settle_hydra_words
 from sglang_hydra.cli.invocation import Invocation, read_invocation
 from sglang_hydra.cli.shared import composer_of
-from sglang_hydra.compose.corrections import key_meant, may_be
+from sglang_hydra.compose.corrections import ADVICE, key_meant, may_be
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.recorded.input_files import is_document
@@ -135,6 +135,8 @@ def _as_others_call_it(finding: Finding) -> Finding:
         return finding
     flag, _, value = finding.typed[0].partition("=")
     meant = key_meant(flag.lstrip("-")) if counterpart(flag) is None else None
+    if meant is None and (advice := ADVICE.get(flag.lstrip("-").replace("-", "_"))):
+        return finding.said(Remedy.fixed("", advice) if advice.startswith("leave it out") else advice)
     if (
         meant is None
         or meant not in FIELDS
@@ -165,8 +167,11 @@ def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> l
     if not wrong and names_file:
         message = f"{CONFIG} names a file that SGLang itself reads: its arguments are not known here"
         wrong = [Finding("error", "ARG010", message, hint=f"{program()} import FILE -o NAME.yaml, without {CONFIG}")]
-    if wrong:
-        raise ConfigError(*map(_as_others_call_it, wrong))
+    meant = [_as_others_call_it(item) for item in wrong]
+    if any(remedy.words[:1] == (FIELDS["model_path"].flag,) for item in meant for remedy in item.remedies):
+        meant = [item for item in meant if item.about != "no_model"]
+    if meant:
+        raise ConfigError(*meant)
     return [
         Request.typed(name, value, f"argument {found.places[name]} after --") for name, value in found.values.items()
     ]

@@ -58,6 +58,8 @@ _HUB_PAGE = re.compile(
     r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf:(?://)?)([\w.-]+/[\w.-]+?)"
     r"(?:/(?:tree|blob|resolve)/([\w.-]+)(?:/[^?#]*)?)?/?(?:[?#].*)?"
 )
+MEMORY = r"\d+ ?gi?b?"
+"""A size of memory, as people name a GPU by it."""
 _MEMORY = re.compile(r"(\d+)(?:gi?b?)?|gi?b?")
 _TIMES = re.compile(
     r"(?:(\d{1,2})\s*(?:[x*]\s*)?([a-z].*?|(?<=x)\d{4})|([a-z].*?\d.*?)\s*[x*:]\s*(\d{1,4}))", re.IGNORECASE
@@ -284,7 +286,7 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     counted = None if re.sub(r"[\W_]", "", value).lower() in flat else _TIMES.fullmatch(value)
     count, name = (counted[1] or counted[4], counted[2] or counted[3]) if counted else ("", value)
     parts = [part for part in re.split(r"[\W_]+", name.lower()) if part and part not in _TABLE["vendors"]]
-    if "".join(parts) in _TABLE["without_preset"]:
+    if "".join(parts) in _TABLE["without_preset"] or re.fullmatch(MEMORY, value, re.IGNORECASE):
         return []
     heads = (("".join(parts[:count]), parts[count:]) for count in range(len(parts), 0, -1))
     same, rest = next(((flat[head], behind) for head, behind in heads if head in flat), (None, []))

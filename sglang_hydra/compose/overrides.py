@@ -34,7 +34,7 @@ from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.budget import DEPTH, FINDINGS, depth_of
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.user_settings import settings
-from sglang_hydra.text.words import both_sizes, is_digits, program, size_of
+from sglang_hydra.text.words import both_sizes, is_digits, program, short, size_of
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -321,7 +321,8 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
         raise Refused("CLI001", message, key, hint=f"{inner} and what is beside it, without {key} around them")
     from sglang_hydra.compose.unknown_words import unknown_key
 
-    raise unknown_key("", key, value if isinstance(value, str) and value.startswith("--") else None)
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    raise unknown_key("", key, text if text.startswith("--") else None)
 
 
 def _refuse_choice_below(request: Request, key: str, value: object, known: Known) -> None:
@@ -337,7 +338,10 @@ def _refuse_choice_below(request: Request, key: str, value: object, known: Known
 
 
 def _read_group(request: Request, prefix: str, key: str, value: str | None, options: Sequence[str]) -> list[Wanted]:
-    group = key.partition("@")[0]
+    group, _, package = key.partition("@")
+    if prefix == "+" and package == "_global_" and group in NODES:
+        message = f"{short(request.text)}: {group} chooses an option, and is added to nothing"
+        raise Refused("CLI004", message, group, fix=f"{group}={value}")
     if prefix == "~":
         return [Wanted(parsed(request.text, group), request)]
     choice = unquoted(value or "")

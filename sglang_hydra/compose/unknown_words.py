@@ -21,6 +21,7 @@ from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.compose.corrections import (
     ADVICE,
+    MEMORY,
     SUCCESSORS,
     VARIABLES_OF_OTHERS,
     as_usual,
@@ -189,6 +190,8 @@ def _as_a_file(text: str) -> tuple[str, ...]:
 
 
 def _dashed(text: str, known: Known) -> Refused:
+    if attached := re.fullmatch(r"(-[a-z]{1,3})(\d+)", text):  # -tp2
+        text = "=".join(attached.groups())
     flag, equals, value = text.partition("=")
     theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
     message = f"{short(flag)}: arguments are typed as key=value here, without dashes"
@@ -392,6 +395,8 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     if elsewhere := _ELSEWHERE.get((group, value.lower())):
         hint = f"{program()} {elsewhere}", f"{group} can be: {', '.join(options)}"
         return Refused("CLI006", message, group, hint=hint)
+    if group == "gpu" and re.fullmatch(MEMORY, value, re.IGNORECASE):
+        return Refused("CLI006", message, group, hint=f"{program()} gpus {value} lists those with as much memory")
     if group == "engine" and (version := re.fullmatch(r"sglang[-=:@]*v?(\d+(?:\.\w+)+)", value)):
         meant = [f"engine.version={version[1]}"]
     if group == "model" and (path := path_meant(value)):

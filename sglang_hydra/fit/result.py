@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.fit.kv import KvKind
 from sglang_hydra.fit.overheads import GIB, Range
 from sglang_hydra.text.json_types import EMPTY, Json, JsonDict
+from sglang_hydra.text.words import no_attribute
 
 
 def gib(size: float | None) -> float | None:
@@ -239,6 +240,10 @@ class Fit(NamedTuple):
             **({} if self.colocated is None else {"colocated": self.colocated.to_json()}),
             "sources": dict(self.sources),
         }
+
+
+if not TYPE_CHECKING:
+    Fit.__getattr__ = no_attribute
 
 
 def _kv(kv: KvCache) -> dict[str, object]:

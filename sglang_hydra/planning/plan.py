@@ -18,7 +18,7 @@ from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.verdict import Verdict, verdict_on
 from sglang_hydra.text.json_types import EMPTY, Json, JsonDict, json_beside, plain, value_at
-from sglang_hydra.text.words import without_secret_forms
+from sglang_hydra.text.words import no_attribute, without_secret_forms
 
 if TYPE_CHECKING:
     from sglang_hydra.fit.roofline import Roofline
@@ -75,7 +75,7 @@ class Plan(PlanFields):
 
         def __getattr__(self, name: str) -> Any:
             where = f"; its argument is plan.values[{name!r}]" if name in EVERY else ""
-            raise AttributeError(f"a Plan has no attribute {name!r}{where}", name=name, obj=self)
+            no_attribute(self, name, where)
 
     def __getitem__(self, name: object) -> NoReturn:
         raise TypeError(f"a Plan has no items: plan.values[{name!r}] is an argument of its server")

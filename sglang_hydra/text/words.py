@@ -9,6 +9,7 @@ import shlex
 import sys
 import unicodedata
 from collections.abc import Iterable
+from typing import NoReturn
 
 _WIDTH = 100
 _MOST_LISTED = 5
@@ -257,3 +258,14 @@ def _ansi_c(char: str) -> str:
         return char
     errors = "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass"
     return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", errors))
+
+
+def no_attribute(of: object, name: str, where: str = "") -> NoReturn:
+    """Raises AttributeError for an unknown attribute of our object. The message names the attribute that shares the
+    most words with ``name``; ``where`` replaces this."""
+    words = {word.rstrip("s") for word in name.split("_") if word}
+    public = () if name[:1] == "_" else (one for one in {*dir(type(of)), *type(of).__annotations__} if one[0] != "_")
+    shared = {one: len(words & {word.rstrip("s") for word in one.split("_")}) for one in public}
+    near = max(shared, key=lambda one: (shared[one], -len(one)), default="")
+    where = where or (f"; did you mean {near}?" if shared.get(near) else "")
+    raise AttributeError(f"a {type(of).__name__} has no attribute {name!r}{where}", name=name, obj=of)

@@ -185,7 +185,7 @@ def _of_framework(adapter: Adapter, tree: JsonObject, at: str, place: str, name:
     values = {**adapter.defaults, **first, **last, **adapter.sets}
     return Launch(
         adapter.title,
-        f"{place}, {at}",
+        f"{place}, {at}" if at else place,
         name=name,
         values={
             key: opened(value) if isinstance(value, str) and "${" in value else value for key, value in values.items()

@@ -76,7 +76,8 @@ def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> t
     for remark in launch.remarks:
         arguments.findings.append(Finding("warning", "IMP011", remark))
     if launch.fault is not None:
-        arguments.findings.append(Finding("error", "IMP020", launch.fault, hint=_AS_WORDS))
+        hint = "count the ranks from 0" if "--node-rank" in launch.fault else _AS_WORDS
+        arguments.findings.append(Finding("error", "IMP020", launch.fault, hint=hint))
     return launch, arguments
 
 

@@ -368,5 +368,15 @@ def _once(launches: Iterable[Launch]) -> list[Launch]:
     for launch in launches:
         key = repr((launch.words, launch.values, launch.environment, launch.name))
         first = found.setdefault(key, launch)
-        found[key] = first if launch.fault else replace(first, fault=None)
+        found[key] = first if launch.fault else replace(first, fault=_same_rank(first, launch))
     return list(found.values())
+
+
+def _same_rank(first: Launch, second: Launch) -> str | None:
+    """Returns why two jobs of a script are no two nodes of a server: both have the same rank; None for others."""
+    rank = next((second.words[at + 1 :][:1] for at, word in enumerate(second.words) if word == "--node-rank"), ())
+    if first.place == second.place or "srun" not in second.mentions or not "".join(rank).isdigit():
+        return None
+    return (
+        f"{first.place} and {second.place.rpartition(':')[2]} both start --node-rank {rank[0]}; each node has its own"
+    )

@@ -83,7 +83,10 @@ def problems(node: JsonObject) -> Iterator[Finding]:
         yield _error("BEN001", message, "concurrency", f"{'-m ' * bool(several)}bench.concurrency={several or 8}")
     for name in ("request_rate", "timeout"):
         if (value := node[name]) is not None and not 0 < value < math.inf:
-            yield _error("BEN001", f"bench.{name}={value} must be above 0 and finite", name, f"bench.{name}=10")
+            hint = f"bench.{name}=10"
+            if name == "request_rate" and value == math.inf:
+                hint = f"bench.{name}=null bench.concurrency={node['num_prompts'] or 'N'} sends all of them at once"
+            yield _error("BEN001", f"bench.{name}={value} must be above 0 and finite", name, hint)
     if not 0 < node["range_ratio"] <= 1:
         message = f"bench.range_ratio={node['range_ratio']} must be above 0 and at most 1"
         yield _error("BEN001", message, "range_ratio", "bench.range_ratio=0.8 draws lengths from 80 % to 100 %")

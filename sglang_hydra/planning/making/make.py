@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
@@ -26,6 +26,7 @@ def plan(
     config_name: str = PRIMARY_NAME,
     seed: int | None = None,
     env: Mapping[str, str] | None = None,
+    **others: NoReturn,
 ) -> Plan:
     """Plans like ``python serve.py plan OVERRIDES``, or from a config that Hydra's compose API made.
 
@@ -34,6 +35,13 @@ def plan(
     searched for config groups before ours. ``seed`` replaces the seed that the launch draws for an unset
     ``random_seed``; ``env`` replaces the process's environment. Raises ConfigError, with every finding, when the
     overrides cannot be composed; SGLang's refusals are in the plan's ``findings`` instead."""
+    if others:
+        given = map(str, [overrides] if isinstance(overrides, str) else overrides)
+        meant = [
+            *(word if "=" in word else f"model={word}" for word in given),
+            *map("{0[0]}={0[1]}".format, others.items()),
+        ]
+        raise TypeError(f"overrides is one list of words: plan({meant!r})")
     if isinstance(overrides, str):
         raise TypeError(f"overrides is a list of words, {overrides.split()!r}, not one text")
     if isinstance(overrides, dict):

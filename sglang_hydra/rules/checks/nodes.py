@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 
 from sglang_hydra.arguments.fields import ServerArgs
@@ -176,8 +177,9 @@ def _shared_sizes(args: Arguments) -> list[str]:
     ]
 
 
-_OF_A_NODE = 4
-"""The GPUs of a machine that is usually one of several; with fewer, the number of GPUs may be the mistake."""
+_OF_A_NODE, _OF_A_TRAY = 8, 4
+"""The GPUs of a machine that is usually one of several (of GB200 and GB300, a tray); with fewer, the number of GPUs may
+be the mistake."""
 
 
 @rule("GPU001", stage="plan")
@@ -187,7 +189,8 @@ def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
     Why: a rank without a GPU fails with "invalid device ordinal" once the workers have started.
     Upstream: none; entrypoints/engine.py starts one process for each rank.
     Example: gpu=h100 tp_size=16 -> refused, nnodes=2 is missing"""
-    count = facts.gpu.count
+    variable, shown = _shown_devices(facts)
+    count = facts.gpu.count if shown is None or facts.gpu.count is None else min(shown, facts.gpu.count)
     if count is None or not facts.gpu.device or facts.gpu.device == "cpu" or args.device == "cpu":
         return None
     layout = args.layout
@@ -198,26 +201,37 @@ def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
         return None
     fields = [name for name in ("tp_size", "pp_size", "dp_size", "base_gpu_id", "gpu_id_step") if _set(args, name)]
     more_nodes = -(-needed // count) if count > 0 else nodes
-    is_small = count < _OF_A_NODE
+    is_small = count < (_OF_A_TRAY if facts.gpu.name.startswith("gb") else _OF_A_NODE)
     there = "on the GPUs that are there" if is_small else ""
     machines = Remedy.typed(f"nnodes={more_nodes}", when="on as many machines" if is_small else "")
     gpus = Remedy.typed(f"gpu.count={last + 1}", when="if a node has as many")
-    places = (gpus, machines) if is_small else (machines, gpus)
+    places: tuple[Remedy, ...] = (gpus, machines) if is_small else (machines, gpus)
+    if count == shown:  # the machine may have more
+        several = ",".join(map(str, range(last + 1)))
+        places = (Remedy.typed(f"engine.env.{variable}={several}", when="if they are free"),)
     ranks = f"{plural(needed, 'rank')} need{'s' if needed == 1 else ''} {plural(on_one_node, 'GPU')}"
     where = "one node" if nodes == 1 else f"each of {nodes} nodes"
     reach = f", up to number {last}" if last >= on_one_node else ""
     return Refusal(
-        f"{ranks} on {where}{reach}; {facts.gpu.name} has {max(count, 0)}",
+        f"{ranks} on {where}{reach}; "
+        + (f"{variable} shows {shown}" if count == shown else f"{facts.gpu.name} has {max(count, 0)}"),
         *(fields or ("gpu.count",)),
         "nnodes",
         offers=(
-            *(place for place in places if place is gpus or more_nodes > nodes),
+            *(place for place in places if place is not machines or more_nodes > nodes),
             *(
                 Remedy.typed(f"tp_size={size}", when=there)
                 for size in _fewer(layout.tp, count * nodes // (layout.stages * layout.copies))
             ),
         ),
     )
+
+
+def _shown_devices(facts: Facts) -> tuple[str, int | None]:
+    """Returns the variable that chooses GPUs for the server, and how many it shows; None where the plan sets none."""
+    variable = "HIP_VISIBLE_DEVICES" if facts.gpu.is_hip else "CUDA_VISIBLE_DEVICES"
+    listed = facts.env.get(variable, "").replace(" ", "")
+    return variable, len(listed.split(",")) if re.fullmatch(r"\d+(?:,\d+)*", listed) else None
 
 
 def _fewer(asked: int, most: int) -> list[int]:

@@ -343,7 +343,7 @@ class _Reader:
             fix = Remedy.fixed(f"{option.flag} {text.partition('=')[2]}".rstrip())
         elif " " in text.strip() and any(flag.startswith(text.split()[0]) for flag in self.parser.options):
             fix = Remedy.fixed(text, "two words, not one with a space")
-        elif re.fullmatch(r"[a-z_]+[\w.]*=\S*", text):
+        elif re.fullmatch(r"[a-z_]+[\w.]*=\S*|\S+\.(?:sh|ya?ml|json)", text):
             hint = f"{text} before the --"
         elif typed.place == 1 and text == "serve":
             fix = Remedy.fixed("", "the same without it")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -61,6 +63,10 @@ def _with_rest(side: Request, beside: Request) -> Request:
     return side._replace(text=f"{beside.text} {side.text}")
 
 
+_A_RELEASE = re.compile(r"v?\d+\.\d+\.\d+\w*")
+_BETWEEN = ("vs", "vs.", "and", "with", "to", "against")
+
+
 def check_sides(words: Sequence[str]) -> None:
     """Raises ConfigError unless the words are two sides, with a correction if it is clear."""
     if len(words) != 2:
@@ -71,7 +77,15 @@ def check_sides(words: Sequence[str]) -> None:
 
 
 def _sides_meant(words: Sequence[str]) -> Remedy | None:
-    """Returns both sides if exactly one key has two values: ``gpu=h100 gpu=h200 tp_size=2``; else None."""
+    """Returns both sides if exactly one key has two values (``gpu=h100 gpu=h200 tp_size=2``), or two releases or one
+    file are among the words; else None."""
+    words = [f"engine.version={word}" if _A_RELEASE.fullmatch(word) else word for word in words if word not in _BETWEEN]
+    files = [word for word in words if is_document(word) and os.path.exists(word)]
+    if len(files) == 1 and len(words) > 2:
+        rest = shlex.quote(shlex.join([word for word in words if word not in files]))
+        return Remedy.fixed(
+            " ".join([shlex.quote(files[0]), rest] if words[0] in files else [rest, shlex.quote(files[0])])
+        )
     keys = [word.partition("=")[0] for word in words]
     twice = [word for word in words if keys.count(word.partition("=")[0]) == 2]
     if not all("=" in word for word in words) or len(twice) != 2 or keys.count(twice[0].partition("=")[0]) != 2:

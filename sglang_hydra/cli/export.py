@@ -15,7 +15,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.convert.export.job import Artifact, Job, job_of
-from sglang_hydra.convert.export.registry import check_format, render
+from sglang_hydra.convert.export.registry import FORMATS, check_format, render
 from sglang_hydra.convert.export.several import export_topology, members_of
 from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.planning.making.make import make_plan
@@ -32,6 +32,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.whole_file import write_whole
+from sglang_hydra.text.words import program
 
 
 def run(invocation: Invocation) -> int:
@@ -41,6 +42,10 @@ def run(invocation: Invocation) -> int:
     words = [request.text for request in invocation.requests]
     if " ".join(words[:2]) == "docker compose":
         raise ConfigError.of("EXP012", "the format is called compose", typed=("docker",), fix="")
+    if second := next((word for word in words[1:2] if word in FORMATS), None):
+        raise ConfigError.of(
+            "EXP012", f"export writes one format, and {second} is a second", hint=f"{program()} export {second} ..."
+        )
     format = check_format(words[0] if words and "=" not in words[0] else None)
     plan = _plan_for_sglang(composer, invocation.requests[1:])
     made = _all_servers(composer, invocation, plan)

@@ -428,13 +428,12 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
     override = parsed(f"{key}={value}", key)
     if override.is_sweep_override():
         raise several_values(None, request.text, value)
-    read = override.value()
-    if isinstance(read, list) and (key in _ONE_OF_ANY or any(problems_at(key.split("."), []))):
-        raise list_of_values(key, request.text, read)
-    return [_node_change(request, key, read)]
+    return [_node_change(request, key, override.value())]
 
 
 def _node_change(request: Request, key: str, value: Any) -> Wanted:
+    if isinstance(value, list) and (key in _ONE_OF_ANY or any(problems_at(key.split("."), []))):
+        raise list_of_values(key, request.text, value)
     problem = next(problems_at(key.split("."), value), None)
     if problem:
         id = "CLI001" if problem.unknown else "CLI002"

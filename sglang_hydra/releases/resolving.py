@@ -125,6 +125,8 @@ def _refused(answer: Answer, basis: Basis, own: Resolution, given: Accepted, fac
     hint = f"{program()} release fetch {given.version}: its message is then shown" if basis == "recorded" else None
     offers = advised(error, given.known.arguments, given.arguments, facts.gpu.vendor)
     fields = _named_fields(error, given) or tuple(name for one in own.findings if not one.ours for name in one.fields)
+    if "Error: (" in error and (like := next((one for one in own.findings if not one.ours), None)):  # it says nothing
+        hint = like.message
     for name in fields:
         if hint is None and isinstance(given.arguments.get(name), str) and (listed := last_choices(name)):
             hint = f"{name} was one of {', '.join(map(str, listed))} in the last release that lists them"

@@ -36,12 +36,17 @@ def open_typed(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read_text(
-    path: str | os.PathLike[str], most: int = RECORD_BYTES, *, encoding: str = "utf-8", errors: str = "strict"
+    path: str | os.PathLike[str],
+    most: int = RECORD_BYTES,
+    *,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+    newline: str | None = None,
 ) -> str:
-    """Returns the text of a regular file of at most ``most`` bytes.
+    """Returns the text of a regular file of at most ``most`` bytes; ``newline`` is as for ``open``.
 
     Raises UnicodeError, and OSError with the reason in words in ``strerror``."""
-    with open(path, encoding=encoding, errors=errors, opener=_opener) as file:
+    with open(path, encoding=encoding, errors=errors, newline=newline, opener=_opener) as file:
         if os.fstat(file.fileno()).st_size > most or len(text := file.read(most + 1)) > most:
             raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))
         return text

@@ -264,8 +264,8 @@ def no_attribute(of: object, name: str, where: str = "") -> NoReturn:
     """Raises AttributeError for an unknown attribute of our object. The message names the attribute that shares the
     most words with ``name``; ``where`` replaces this."""
     words = {word.rstrip("s") for word in name.split("_") if word}
-    public = () if name[:1] == "_" else (one for one in {*dir(type(of)), *type(of).__annotations__} if one[0] != "_")
+    public = [one for one in (*getattr(type(of), "__dataclass_fields__", ()), *dir(type(of))) if one[0] != "_"]
     shared = {one: len(words & {word.rstrip("s") for word in one.split("_")}) for one in public}
     near = max(shared, key=lambda one: (shared[one], -len(one)), default="")
-    where = where or (f"; did you mean {near}?" if shared.get(near) else "")
+    where = where or (f"; did you mean {near}?" if shared.get(near) else f"; it has {', '.join(public[:20])}")
     raise AttributeError(f"a {type(of).__name__} has no attribute {name!r}{where}", name=name, obj=of)

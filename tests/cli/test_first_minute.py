@@ -255,6 +255,7 @@ API: Any = sglang_hydra
         (lambda: API.plan("gpu=h100 model=tiny"), r"\['gpu=h100', 'model=tiny'\], not one text"),
         (lambda: API.plan("tiny", gpu="h100"), r"plan\(\['model=tiny', 'gpu=h100'\]\)"),
         (lambda: API.plan(["gpu=h100", "model=qwen3_8b"]).fit.kv_token_count, "did you mean kv_tokens"),
+        (lambda: API.plan(["gpu=h100", "model=qwen3_8b"]).memory, "it has .*fit"),
         (lambda: API.plan({"gpu": "h100"}), r"\['gpu=h100'\], or a DictConfig"),
         (lambda: API.ServerArgs(tp=2), r"tp \(did you mean tp_size\?\)"),
         (lambda: API.schema("plans"), "no schema 'plans'; there are .*plan"),

@@ -125,6 +125,8 @@ class Script:
             return self.launches(text, {**(given or {}), **{name: opened(f"${name}") for name in open_names}})
         read = [of_every_node(launch.words, _LISTENS) for launch in found]
         remarks = [f"{UNREAD}{place}" for words, place in self.unread.items() if words not in read]
+        if "\r\n" in text and self.place.endswith((".sh", ".bash", ".sbatch", ".slurm")):
+            remarks.append("its lines end as on Windows, and a shell takes the \\r into a word: sed -i 's/\\r$//' FILE")
         if self.unknown:
             conditions = "; ".join(self.unknown)
             remarks.append(f"conditions that are taken to hold: {conditions}; --env NAME=VALUE decides one")

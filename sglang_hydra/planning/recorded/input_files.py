@@ -225,7 +225,8 @@ def read_document(file: Path) -> Document:
 
 def content_of(file: Path) -> str:
     try:
-        return read_text(file, RECORD_BYTES if file.suffix == ".json" else CONFIG_BYTES)
+        newline = None if file.suffix in SUFFIXES else ""  # a shell reads \r as a letter
+        return read_text(file, RECORD_BYTES if file.suffix == ".json" else CONFIG_BYTES, newline=newline)
     except (OSError, ValueError) as failure:
         raise _unreadable(shown_path(str(file)), reason_of(failure)) from failure
 

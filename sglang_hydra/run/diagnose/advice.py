@@ -127,8 +127,8 @@ _BEFORE, _AFTER = {True: 1, False: 4}, 15
 """Lines around the deciding one. Lines with SGLang's header report its work; a library's may explain the error."""
 _MOST_SAID, _LONGEST = 3, 240
 _ASKS = re.compile(
-    r"(?i)\b(?:please|try|use|(?<!not )set|setting|add|pass|enabl\w+|disabl\w+|specify|raise|increas\w+|reduc\w+|lower"
-    r"|decreas\w+|re-?install|upgrade|downgrade|run|rerun|consider|export|switch|choose)\b"
+    r"(?i)\b(?:please|try|use|(?<!not )set|setting|add|pass|(?<!-)(?:en|dis)abl\w+|is required|specify|raise|increas\w+"
+    r"|reduc\w+|lower|decreas\w+|re-?install|upgrade|downgrade|run|rerun|consider|export|switch|choose)\b"
 )
 # Advice beside every error of its kind: conditions that no log shows, switches that only log more, an example, and the
 # usage text of a command.

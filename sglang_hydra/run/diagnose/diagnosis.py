@@ -138,8 +138,9 @@ def _advised(
     if any(one.changes for one in advised) or (cause is not None and cause.changes):
         return
     near = [text for number, text in reader.last if abs(number - found.line.number) <= _NEAR and STARTED not in text]
-    around = near if failure.kind in ("crash", "watchdog_timeout") else [reader.life.milestone]
-    texts = [found.line.text, *reversed(found.frames), *(around if not found.frames else ()), found.line.rank]
+    if failure.kind not in ("crash", "watchdog_timeout"):  # lines with SGLang's header report its work
+        near = [*(text for text in near if "[20" not in text), reader.life.milestone]
+    texts = [found.line.text, *reversed(found.frames), *(near if not found.frames else ()), found.line.rank]
     yield from advice_on_parts(failure.kind, texts, nearest_release(version), args, typed)
 
 

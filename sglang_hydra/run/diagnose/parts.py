@@ -15,6 +15,7 @@ from sglang_hydra.arguments.tables.successors import successor
 from sglang_hydra.arguments.tables.table import first_release_of, known_versions, nearest_known, release
 from sglang_hydra.releases.records import newest_release
 from sglang_hydra.run.diagnose.advice import Advice
+from sglang_hydra.run.diagnose.log_facts import releases_with
 from sglang_hydra.run.diagnose.server_args import CUT
 from sglang_hydra.text.budget import quick_load, read_yaml
 from sglang_hydra.text.json_types import JsonObject
@@ -24,6 +25,7 @@ _MOST = 2
 Change = tuple[str, object, str]
 """An argument, or a variable in capitals, its value, and the reason."""
 _NAME = re.compile(r"\b[a-z]+(?:_[a-z0-9]+){2,}\b")
+_FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]{2,60})")
 _LEAST_WORDS = 4
 _MODULE = re.compile(r"No module named '?([\w.]{1,80})|\b(lib\w{2,40})\.so(?:\.(\d+))?")
 _PACKAGE = re.compile(
@@ -55,7 +57,8 @@ def advice_on_parts(
 ) -> Iterator[Advice]:
     """Yields what takes the failed part out of use. ``texts`` are the deciding line, the frames from the innermost on,
     and lines near them; ``args`` are all known arguments, or None, and ``typed`` names those that somebody typed."""
-    at = nearest_known(version or "") or newest_release()
+    fitting = [one for one in releases_with(typed) if one in known_versions()]
+    at = nearest_known(version or "") or (fitting[-1] if typed and fitting else newest_release())
     line = texts[0]
     if kind == "missing_package" or kind == "version_mismatch":
         yield from _packages(kind, texts, at if version in known_versions() else None)
@@ -77,12 +80,13 @@ def advice_on_parts(
 def _switched(
     kind: str, texts: Sequence[str], at: str, args: Mapping[str, object] | None, typed: Collection[str]
 ) -> Iterator[Change]:
-    """Yields the changes of the parts that the texts show; then those of the parts that the arguments switch on, and
-    before other backends if it is a single one."""
-    parts = _parts()
+    """Yields the changes of the parts that the texts show, without an implementation whose own file failed; then those
+    of the parts that the arguments switch on. A single one of these precedes other backends that only frames show."""
+    parts, all_texts = _parts(), "\n".join(texts)
     shown_at_work: list[Change] = []
     for text in texts if kind in parts["of_parts"] else ():
-        usable = filter(None, (_usable(change, at, args, why) for change, why in _shown_by(text, at, args)))
+        others = (one for one in _shown_by(text, at, args) if f"/{one[0].partition('=')[2]}.py" not in all_texts)
+        usable = filter(None, (_usable(change, at, args, why) for change, why in others))
         shown_at_work += islice(usable, 1)
     offs: list[str] = []
     if kind in parts["of_any_part"] and args:
@@ -90,10 +94,10 @@ def _switched(
         offs += [change for _, change in parts["switches"] if change.endswith("=null")]
     if args and (offs or not shown_at_work):
         offs += [another for name, another in _chosen_parts(at, args).items() if name in typed]
-    others = (change for change in offs if change.partition("=")[0] not in parts["of_other_purpose"])
-    usable = filter(None, (_usable(change, at, args, "a part that is in use") for change in others))
+    rest = (change for change in offs if change.partition("=")[0] not in parts["of_other_purpose"])
+    usable = filter(None, (_usable(change, at, args, "a part that is in use") for change in rest))
     in_use = list({change[0]: change for change in usable}.values())
-    if len(in_use) == 1 and kind in parts["of_any_part"]:
+    if len(in_use) == 1 and kind in parts["of_any_part"] and ".py in " in all_texts:
         shown_at_work.sort(key=lambda change: not isinstance(change[1], bool))
         shown_at_work.insert(sum(isinstance(change[1], bool) for change in shown_at_work), in_use[0])
     yield from (*shown_at_work, *in_use)
@@ -183,7 +187,8 @@ def _named(line: str, at: str, args: Mapping[str, object] | None) -> Iterator[Ch
     """Yields each argument that the line names and that was set, with its default; then another value of the argument
     that has a choice of this name."""
     table = release(at).arguments
-    for name in _NAME.findall(line):
+    flags = (flag.replace("-", "_") for flag in _FLAG.findall(line))
+    for name in dict.fromkeys((*_NAME.findall(line), *flags)):
         argument = table.get(name)
         if argument is None or argument.required or argument.computed is not None or CUT in (args or ()):
             continue
@@ -206,25 +211,20 @@ def named_choices(line: str, version: str | None) -> Iterator[tuple[str, str]]:
 def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[Advice]:
     """Yields the command that installs what the line lacks, or again the package whose code failed."""
     found = _MODULE.search(texts[0])
-    table: Mapping[str, str] = _parts()["packages"]
+    known = {name: (way, one) for way, named in _parts()["packages"].items() for name, one in named.items()}
     needs = release(version).needs.get("packages", {}) if version else {}
     inner = next(filter(None, map(_PACKAGE.search, texts)), None) if kind != "missing_package" else None
     name = (found[1] or found[2]) if found else next(filter(None, inner.groups())) if inner else ""
-    if not name or name.startswith("sglang") or (inner and inner[4] and name not in (*table, *needs)):
+    if not name or name.startswith("sglang") or (inner and inner[4] and name not in (*known, *needs)):
         return
-    top = name.partition(".")[0]
-    command = (
-        table.get(name) or table.get(top) or ("" if found and found[2] else f"pip install {top.replace('_', '-')}")
-    )
-    package = command.rpartition(" ")[2]
-    major = found[3] if found and found[2] and found[3] else ""
-    if package.startswith("nvidia-") and found and found[2]:
-        command += f"-cu{major}" if major and int(major) <= 12 else ""
-        command += ", or put CUDA's folder of libraries onto LD_LIBRARY_PATH"
-    if package in needs:
-        command = command.replace(package, f"'{package}{needs[package]}'")
-    if command:
-        yield Advice(command if found else command.replace("install", "install --force-reinstall"), {}, ())
+    top, library = name.partition(".")[0], bool(found and found[2])
+    command, package = known.get(name) or known.get(top) or ("pip install", "" if library else top.replace("_", "-"))
+    package = f"'{package}{needs[package]}'" if package in needs else package
+    if library and package.startswith("nvidia-"):
+        package += f"-cu{found[3]}" if found and found[3] and int(found[3]) <= 12 else ""
+        package += ", or put CUDA's folder of libraries onto LD_LIBRARY_PATH"
+    if package:
+        yield Advice(f"{command if found else f'{command} --force-reinstall'} {package}", {}, ())
 
 
 def _flags(line: str, at: str, version: str | None) -> Iterator[Advice]:

@@ -43,11 +43,11 @@ def test_of_the_failures_that_were_held_back_most_are_right_and_none_is_wrong_wi
 
 def test_of_the_failures_that_were_gathered_after_the_table_stood_none_is_wrong() -> None:
     """At the first look 22 of the first 29 were right, 2 to be defended, 4 unknown and 1 wrong (0.7 sure); four of them
-    were learned from since. Of the 7 others 6 were right and 1 to be defended."""
+    were learned from since. Of the 7 after them 6 were right and 1 to be defended, of the last 4 3 and 1."""
     found = [(row, diagnose(lines_of(row))) for row in GATHERED]
     right = sum(one.kind == row["class"] for row, one in found)
     wrong = [one for row, one in found if one.kind not in (row["class"], *row.get("also", ()), UNKNOWN)]
-    assert right >= 33
+    assert right >= 36
     assert len(wrong) == 0
 
 

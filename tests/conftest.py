@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,8 @@ SETTINGS_OF_OTHERS = (
     *("SGLANG_", "HYDRA_", "SLURM_", "SBATCH_", "CUDA_", "NVIDIA_", "HIP_", "ROCR_", "ASCEND_", "HF_TOKEN", "GIT_"),
     *("COLUMNS", "LINES", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TTY_", "PYTHONWARNINGS"),
 )
+SAMPLE = 4
+"""Of the rows of a corpus, make test takes every fourth."""
 LOOPBACK = "127.0.0.1,localhost,::1"
 
 # Examples are the same on every machine, and none fails for the time it took.
@@ -24,6 +27,30 @@ settings.register_profile(
     "same everywhere", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same everywhere")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rows",
+        choices=("all", "sample", "rest"),
+        default="all",
+        help="of each test with the mark corpus: every row, every fourth, or the other three",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = config.getoption("--rows")
+    if wanted == "all":
+        return
+    seen: Counter[str] = Counter()
+    kept, left = [], []
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        is_in_sample = item.get_closest_marker("corpus") is None or seen[test] % SAMPLE == 0
+        seen[test] += 1
+        (kept if is_in_sample == (wanted == "sample") else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 def pytest_configure() -> None:

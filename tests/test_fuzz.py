@@ -29,6 +29,7 @@ def fuzz(*words: str, timeout: int, tool: str = "fuzz_overrides.py") -> subproce
     )
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("kind", "count"), [("overrides", 200), ("argv", 150), ("document", 150), ("invocation", 1000)]
 )

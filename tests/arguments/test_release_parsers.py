@@ -56,6 +56,7 @@ def read_as(version: str, line: list[str]) -> tuple[Any, list[str]]:
     return (None if errors else values), errors
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("version", recording()["releases"])
 def test_a_line_is_read_and_refused_as_the_release_does(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(difflib, "get_close_matches", lambda *args, **more: [])  # hints are slow, and tested elsewhere

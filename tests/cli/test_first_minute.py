@@ -151,6 +151,7 @@ def test_upgrade_counts_a_flag_that_is_gone(flag: str, broken: str, run: Run) ->
     assert ("SGLang 0.4.2 had it; nothing took its place: leave it out" in shown.out) == broken.startswith("1")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("row", TYPED, ids=lambda row: row["typed"])
 def test_what_people_type_is_answered_and_a_command_is_sure_and_works(row: dict[str, str], run: Run) -> None:
     shown = run(*shlex.split(row["typed"]))
@@ -164,6 +165,7 @@ def test_what_people_type_is_answered_and_a_command_is_sure_and_works(row: dict[
     assert verb_of(works or ["plan"]) not in STARTING or verb_of(row["typed"].split()) in STARTING
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("row", [*ELSEWHERE, *KEPT_BACK], ids=lambda row: row["typed"])
 def test_what_users_of_others_type_does_what_they_asked_for_and_no_more(
     row: dict[str, Any], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -54,6 +54,7 @@ def finding_and_hint(lines: list[str]) -> tuple[str, str | None]:
     return " ".join(lines[at].split()), next(iter(hints), None)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_a_mistake_is_answered_with_what_to_type(row: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     code, lines = answer(capsys, shlex.split(row["typed"]))
@@ -62,6 +63,7 @@ def test_a_mistake_is_answered_with_what_to_type(row: dict[str, Any], capsys: py
     assert max(map(len, lines)) < 400
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("row", [row for row in ROWS.values() if "works" in row], ids=str)
 def test_the_command_below_a_mistake_works_as_it_stands(
     row: dict[str, Any], capsys: pytest.CaptureFixture[str]

@@ -164,6 +164,7 @@ def test_what_depends_on_more_than_its_place_is_left_to_omegaconf(kind: str, wor
     assert plain.plainly == before
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("id", sorted(recipes())[::9])
 def test_a_published_recipe_is_the_one_that_hydra_composes(id: str) -> None:
     twice = ["gpu=b200", "gpu=h100"] if len(id) % 2 else []

@@ -46,11 +46,13 @@ def assert_same(
             assert made.intent.get(name, default) == expected[name], name
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("gpu", GPUS)
 def test_every_gpu_composes_as_hydra_composes_it(gpu: str) -> None:
     assert_same(conf_dir(), "sglang_hydra", [f"gpu={gpu}", "model=deepseek_v3"], composer())
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_composes_as_hydra_composes_it(model: str) -> None:
     assert_same(conf_dir(), "sglang_hydra", ["gpu=h100", f"model={model}", "tp_size=8"], composer())

@@ -169,6 +169,7 @@ def by_us(conf: Path, typed: str) -> Composition:
     return Composer([conf], "config", hydra_syntax=True).compose(numbered(words_of(typed)))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("typed", TAKEN)
 def test_a_spelling_that_hydra_takes_is_in_the_plan(typed: str, conf: Path) -> None:
     config, composition = by_hydra(conf, typed), by_us(conf, typed)

@@ -83,6 +83,7 @@ def formats_of(facts: ModelFacts) -> list[ModelFacts]:
     return [facts, *(ModelFacts({**config, "quantization_config": format_}) for format_ in FORMATS)]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("facts", KNOWN.values(), ids=KNOWN)
 def test_more_gpus_never_raise_the_weights_of_one_for_any_known_model(facts: ModelFacts) -> None:
     """Tensors never grow. Where DP attention leaves next to nothing to cut, what PyTorch's segments hold beyond them
@@ -107,6 +108,7 @@ def _tensors(weights: Weights) -> float:
     return sum(size or 0.0 for name, size in weights.parts.items() if name != OTHER)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("facts", KNOWN.values(), ids=KNOWN)
 def test_longer_contexts_narrow_caches_and_fractions_go_one_way_for_any_known_model(facts: ModelFacts) -> None:
     for arguments in (

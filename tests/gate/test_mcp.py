@@ -64,6 +64,7 @@ def answers() -> list[Any]:
     return asked([(task["tool"], arguments(task)) for task in TASKS])[1:]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("number", range(len(TASKS)), ids=lambda number: f"{TASKS[number]['tool']}-{number}")
 def test_a_task_of_a_thread_is_answered(answers: list[Any], number: int) -> None:
     task, found = TASKS[number], content(answers[number])

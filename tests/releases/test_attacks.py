@@ -284,6 +284,7 @@ CODE = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("is_compiled", [True, False], ids=["with our byte code", "without"])
 @pytest.mark.parametrize("attack", CODE.values(), ids=CODE)
 def test_what_runs_is_what_was_pinned(attack: Callable[[Cache], None], is_compiled: bool, cache: Cache) -> None:

@@ -259,6 +259,7 @@ ATTACKS: dict[str, Callable[[Cache, Patch], None]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_what_runs_is_what_was_pinned(attack: Callable[[Cache, Patch], None], cache: Cache) -> None:

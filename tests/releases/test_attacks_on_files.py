@@ -66,6 +66,7 @@ KEPT = {"answer": ("path", "org/name"), "byte code": ("driver", DRIVER)}
 """What is not used, and then asked again."""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("put", PUTS.values(), ids=PUTS)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_no_file_is_not_waited_for(place: str, put: Callable[[Path], None], cache: Cache) -> None:

@@ -53,6 +53,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return runner(capsys, monkeypatch)
 
 
+@pytest.mark.corpus
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the limit, within Hypothesis' own code
 @pytest.mark.parametrize("hostile", HOSTILE, ids=[hostile.name for hostile in HOSTILE])
 def test_a_hostile_file_ends_in_a_finding_within_its_budget(hostile: Hostile, tmp_path: Path, run: Run) -> None:

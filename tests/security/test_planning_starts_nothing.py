@@ -64,6 +64,7 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stranger:
     return made
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("lines", [NAMED, ROUTED, ()], ids=["engine", "router", "honest"])
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
 def test_no_verb_that_plans_starts_a_program_that_a_file_names(

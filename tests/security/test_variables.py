@@ -67,6 +67,7 @@ READS = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("text", "variable", "key"), READS)
 @pytest.mark.parametrize("verb", ["check", "plan", "export"])
 def test_a_file_reads_no_variable_that_nobody_allows(
@@ -355,6 +356,7 @@ def test_no_output_shows_the_value_of_a_secret_name(
         assert "SGLANG_RUN_ID" in done.out
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("words", OUTPUTS, ids=[" ".join(words) for words in OUTPUTS])
 @pytest.mark.parametrize("named_by", ["the shell", "a file", "words"])
 def test_no_output_shows_a_value_with_the_form_of_a_secret(
@@ -374,6 +376,7 @@ def test_no_output_shows_a_value_with_the_form_of_a_secret(
         assert [value for value in PLAIN_VALUES if value not in said] == []
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("value", SECRET_VALUES)
 def test_an_argument_with_the_form_of_a_secret_is_hidden_and_not_exported(value: str, run: Run, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(f"python -m sglang.launch_server --model-path m --served-model-name '{value}'\n")
@@ -390,6 +393,7 @@ def test_an_argument_with_the_form_of_a_secret_is_hidden_and_not_exported(value:
         assert value.split("@")[0] not in done.out + done.err
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", SECRET_NAMES)
 def test_a_file_reads_no_secret_by_its_beginning(
     name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -108,6 +108,7 @@ def assert_unharmed(text: str, folder: Path) -> None:
         assert variable == text, format
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_text_arrives_unharmed_through_every_format(text: str, tmp_path: Path) -> None:
     assert_unharmed(text, tmp_path)

@@ -156,6 +156,7 @@ def test_sglang_is_exported_where_only_the_embedded_engine_is_installed(
     assert "sglang.launch_server" in done.out
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "typed", ["api_key=correct-horse", "+engine.env.HF_TOKEN=correct-horse", "+engine.env={HF_TOKEN: correct-horse}"]
 )

@@ -34,6 +34,7 @@ def line_of(argv: list[str]) -> str:
     return shlex.join([*PROGRAM, *argv])
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("id", sorted(recipes()))
 def test_every_recipe_comes_back_as_the_same_arguments_and_the_same_server(id: str) -> None:
     plan = make_plan(composer(), [Request(f"recipe={id}", "test")], seed=42, env=OFFLINE)

@@ -73,6 +73,7 @@ def exported(run: Run, format: str, words: list[str], folder: Path) -> tuple[str
     return file.name, record["server_id"]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("format", [name for name in FORMATS if name not in ADAPTERS])  # a framework adds its own
 @pytest.mark.parametrize("words", PLANS.values(), ids=PLANS.keys())
 def test_every_export_is_read_back_as_its_plan(words: list[str], format: str, run: Run, tmp_path: Path) -> None:
@@ -107,6 +108,7 @@ TOPOLOGIES = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("format", ["compose", "k8s", "slurm"])
 @pytest.mark.parametrize("words", TOPOLOGIES.values(), ids=TOPOLOGIES.keys())
 def test_a_topology_is_read_back_and_so_is_each_of_its_servers(words: list[str], format: str, run: Run) -> None:

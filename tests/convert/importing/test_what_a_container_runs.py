@@ -50,6 +50,7 @@ def is_started(words: list[str], folder: Path) -> bool:
     return lines[:2] == ["-m", "sglang.launch_server"] and "--model-path" in lines
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("place", ["Kubernetes", "Compose", "Dockerfile", "docker run"])
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
 def test_what_does_not_start_is_an_error(words: list[str], place: str, run: Run, tmp_path: Path) -> None:

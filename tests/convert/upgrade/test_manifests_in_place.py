@@ -35,6 +35,7 @@ def test_there_are_thirty() -> None:
     assert len(FILES) == 30
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.name))
 @pytest.mark.parametrize("words", [["--to", "0.5.21"], ["--to", "0.5.23", f"launch.image={IMAGE}"]])
 def test_a_file_passes_check_or_stays(words: list[str], file: Path, run: Run, tmp_path: Path) -> None:

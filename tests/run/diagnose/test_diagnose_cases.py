@@ -83,6 +83,7 @@ PREFIXES: dict[str, Callable[[int, str], str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", PREFIXES)
 def test_what_stands_in_front_of_lines_changes_nothing(name: str) -> None:
     changed = {}

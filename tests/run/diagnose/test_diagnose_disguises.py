@@ -83,6 +83,7 @@ DISGUISES: dict[str, Callable[[list[str]], list[str]]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("disguise", DISGUISES)
 @pytest.mark.parametrize(("line", "kind", "place"), CASES, ids=lambda value: value[:24])
 def test_a_failure_is_known_however_it_arrives(line: str, kind: str, place: str, disguise: str) -> None:

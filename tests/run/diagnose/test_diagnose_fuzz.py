@@ -189,6 +189,7 @@ def test_what_is_remembered_does_not_grow_with_the_log() -> None:
     assert len(reader.devices._names) <= 64
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("failure", failure_classes(), ids=lambda failure: failure.kind)
 def test_a_needle_alone_in_a_sentence_is_never_another_class_than_one_that_has_it(failure: FailureClass) -> None:
     """A needle may be too little, but where it is enough the class is one that declares it or a part of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,8 +44,7 @@ def corrected_lines(
         return []
     names = [item.text for item in invocation.requests if _is_name(item)]
     if any(finding.typed for finding in findings) and all(item.key is None for item in invocation.requests):
-        words = [invocation.verb, *(item.text for item in invocation.requests), *typed_flags(invocation)]
-        return corrected_words(words, findings)
+        return corrected_words(_line_of(invocation, [item.text for item in invocation.requests]), findings)
     if len(names) > (invocation.verb == "export"):
         return []  # files of check: corrected_file
     return _corrected(invocation, composer or composer_of(invocation), names, findings)
@@ -75,8 +74,7 @@ def _corrected(
 ) -> list[Line]:
     first = next((one.said for finding in findings for one in finding.remedies if one.kind == "shell"), None)
     if first is not None:
-        words = [invocation.verb, *(_spelled(item) for item in invocation.requests), *typed_flags(invocation)]
-        return [[text("Corrected", "bold")], [text("  "), text(f"{first} && {program()} {' '.join(words)}", VERBATIM)]]
+        return _shown_as(_line_of(invocation, map(_word, invocation.requests)), first=f"{first} && ")
     try:
         requests = [item for item in invocation.requests if not _is_name(item)]
         good = is_good or partial(_can_be_launched, composer)
@@ -93,10 +91,10 @@ def _corrected(
         return []
     file = [invocation.file] if invocation.file is not None else []
     typed = [request for request in made if request.layer == "cli"]
-    line = [*names, *file, *(request.text for request in typed)]
-    if refused([invocation.verb, *line, *typed_flags(invocation)]):
+    line = _line_of(invocation, [*names, *file, *map(_word, typed)])
+    if refused(line):
         return []
-    shown = _shown_as([*map(shell_word, [*names, *file]), *map(_spelled, typed)], invocation, title)
+    shown = _shown_as(line, title)
     added = [request.text for request in typed if request not in requests] if adds_only else []
     error = next((finding for finding in findings if finding.level == "error"), None)
     why = f"{' '.join(added)} is added, because else {error.message} ({error.id})" if added and error else ""
@@ -178,13 +176,14 @@ def _can_be_launched(composer: Composer, requests: Sequence[Request]) -> bool:
         return False
 
 
-def _spelled(request: Request) -> str:
-    """Returns a request as typed in a shell, with a secret hidden."""
-    shown = masked_word(request.text)
+def _line_of(invocation: Invocation, words: Iterable[str]) -> list[str]:
+    return [invocation.verb, *words, *typed_flags(invocation)]
+
+
+def _word(request: Request) -> str:
+    """Returns a request as typed, without quotes of Hydra's grammar that its value does not need."""
     is_plain = request.key and isinstance(request.value, str) and _PLAIN.fullmatch(request.value)
-    if shown != request.text:
-        return shown
-    return f"{request.key}={request.value}" if is_plain else shell_word(shown)
+    return f"{request.key}={request.value}" if is_plain else request.text
 
 
 def corrected_sweep(
@@ -202,7 +201,7 @@ def corrected_sweep(
         if len(kept := dict.fromkeys(good)) < len(every):
             words[at[-1]] = f"{axis.keys[0]}={','.join(word.partition('=')[2] for word in kept)}"
             dropped = True
-    return [[], *_shown_as(["-m", *map(_shown, words, ["", *words])], invocation)] if dropped else []
+    return [[], *_shown_as(_line_of(invocation, ["-m", *words]))] if dropped else []
 
 
 def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[Line]:
@@ -224,7 +223,7 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
 def _launchable(line: Sequence[str]) -> list[Line]:
     """Returns the corrected command with what is missing for a plan that can be launched; without it if no remedy of
     its plan helps."""
-    shown = _shown_as(list(map(_shown, line, ["", *line])))
+    shown = _shown_as(line)
     try:
         invocation = read_invocation(line)
         if invocation.has("version") or invocation.has("help") or invocation.hydra:
@@ -299,11 +298,10 @@ def _key_of(word: str) -> str:
     return word.lstrip("+").partition("=")[0] if "=" in word else ""
 
 
-def _shown_as(words: Sequence[str], invocation: Invocation | None = None, title: str = "Corrected") -> list[Line]:
-    before, behind = [program()], []
-    if invocation is not None:
-        before, behind = [program(), invocation.verb], typed_flags(invocation)
-    return [[text(title, "bold")], [text("  "), text(" ".join([*before, *words, *behind]), VERBATIM)]]
+def _shown_as(words: Sequence[str], title: str = "Corrected", first: str = "") -> list[Line]:
+    """Returns a command line as typed in a shell, with secrets hidden, below its title."""
+    typed = " ".join(map(_shown, words, ["", *words]))
+    return [[text(title, "bold")], [text("  "), text(f"{first}{program()} {typed}", VERBATIM)]]
 
 
 def _place_of(finding: Finding, line: Sequence[str]) -> slice | None:

@@ -62,8 +62,8 @@ def run(invocation: Invocation) -> int:
         raise ConfigError.of("SUG001", f"goal={goal} is no goal", "goal", hint=hint, fix=instead)
     slo = Slo(_limit(_TTFT, own), _limit(_TPOT, own))
     context, users = (_size(name, own[name]) if name in own else None for name in (_CONTEXT, _CONCURRENCY))
-    gpus = [request.text.partition("=")[2] for request in typed if request.text.startswith("gpu=")]
-    classes = gpus[-1].strip("[]").split(",") if gpus and "," in gpus[-1] else []
+    gpus = [request.text.partition("=")[2].strip("[]") for request in typed if request.text.startswith("gpu=")]
+    classes = ",".join(gpus).split(",") if len(gpus) > 1 or "," in "".join(gpus) else []
     kept = [request for request in typed if not classes or not request.text.startswith("gpu=")]
     composer = composer_of(invocation)
     requests = [*_load(context, users, kept), *kept]

@@ -188,7 +188,13 @@ def wrong_value(field: Field, value: object, message: str, version: str | None =
         having = [] if version is None else releases_with_choice(name, value)  # a new model may need the newest one
         others = [f"engine.version={one} {name}={value}" for one in (*having[:1], *having[-1:])]
         return wrong(hint, *dict.fromkeys([*meant[:1], *near, *meant[1:], *others]))
-    if field.kind == "int" and not meant and (ends := _RANGE.fullmatch(str(value))) and not field.is_list:
+    if (
+        field.kind == "int"
+        and not meant
+        and (ends := _RANGE.fullmatch(str(value)))
+        and not field.is_list
+        and name != "port"
+    ):
         numbers = f"{name}=range({ends[1]},{int(ends[2]) + 1})"
         return wrong(f"-m '{numbers}' is every number from {ends[1]} to {ends[2]}, -m {name}=1,2,4 a list")
     if meant:

@@ -57,6 +57,7 @@ _SIMPLE = re.compile(
 )
 _MODEL_FILE = re.compile(r"(.*/|)(?:config\.json|[\w.-]+\.safetensors(?:\.index\.json)?|pytorch_model[\w.-]*\.bin)")
 _OF_A_CHOICE = ("name", "type", "preset", "id", "kind", "class")  # keys that people write for a group's option
+_MODELSCOPE = re.compile(r"(?:https?://)?(?:www\.)?modelscope\.(?:cn|ai)/models/([\w.-]+/[\w.-]+)(?:/.*)?")
 _SPECIAL_WORDS = ("null", "true", "false", "nan", "inf")
 _INTERPOLATION = re.compile(r"\$\{.*\}", re.DOTALL)
 
@@ -376,6 +377,9 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
 def _refuse_file_of_model(key: str, path: str) -> None:
     """Raises Refused for the path of a config.json or a weights file, because SGLang takes their folder, and for a
     path as a URL."""
+    if key in ("model", "model_path") and (page := _MODELSCOPE.fullmatch(path)):
+        fix = f"{key}={page[1]} engine.env.SGLANG_USE_MODELSCOPE=true"
+        raise Refused("CLI006", f"{key}={path} is a page of ModelScope", key, fix=fix)
     if key in ("model", "model_path") and path.startswith("file://"):
         raise Refused("CLI006", f"{key}={path} is a URL", key, fix=word(key, path.removeprefix("file://")))
     if key in ("model", "model_path") and "://" not in path and (found := _MODEL_FILE.fullmatch(path)):

@@ -206,6 +206,8 @@ def _texts_in(node: object) -> Iterator[str]:
     elif isinstance(node, list) and any(str(item).partition("=")[0] in _MODEL_FLAGS for item in node):
         yield shlex.join(["sglang", "serve", *map(str, node)])  # the flags of a chart's values
     elif isinstance(node, (dict, list)):
+        if isinstance(node, dict) and "vllm/vllm-openai" in str(node.get("image")):
+            return
         for item in node.values() if isinstance(node, dict) else node:
             yield from _texts_in(item)
 

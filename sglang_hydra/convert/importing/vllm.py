@@ -12,15 +12,17 @@ from sglang_hydra.text.findings import Finding
 
 _IMAGE = "vllm/vllm-openai"
 _START = re.compile(
+    r"(?P<variables>(?:\b[A-Z][A-Z0-9_]*=\S*[ \t]+)*)"
     r"(?:\bvllm\s+serve|-m\s+vllm\.entrypoints\.openai\.api_server|\bvllm/vllm-openai\S*)[ \t]+(?P<words>[^\n;&|]*)"
 )
 
 
 def from_vllm(text: str) -> tuple[str, list[Finding]] | None:
     """Returns SGLang's command for vLLM's, with findings on parts without a counterpart; None without vLLM."""
-    found = _START.search(re.sub(r"\\\n\s*", " ", text))
     try:
-        words = shlex.split(found["words"]) if found else next(_of_containers(text), None)
+        words = next(_of_containers(text), None)
+        found = None if words else _START.search(re.sub(r"\\\n\s*", " ", text))
+        words = shlex.split(re.split(r"\s\d?>", found["words"])[0]) if found else words
     except ValueError:  # a quote that is never closed
         return None
     if words is None:
@@ -30,7 +32,8 @@ def from_vllm(text: str) -> tuple[str, list[Finding]] | None:
     # An item of a list that is a flag and its value
     words = [part for word in words for part in (word.split(" ", 1) if word[:1] == "-" else [word])]
     argv, findings = translated(words)
-    return shlex.join(["python", "-m", "sglang.launch_server", *argv]), findings
+    variables = [word for word in (found["variables"].split() if found else ()) if word[:5] != "VLLM_"]
+    return shlex.join([*variables, "python", "-m", "sglang.launch_server", *argv]), findings
 
 
 def _of_containers(text: str) -> Iterator[list[str]]:

@@ -32,6 +32,7 @@ _OF_YAML = ("defaults", "hydra", "recipe", "experiment")
 _OURS = {*EVERY, *NODES, *_OF_YAML}
 _GROUPS = {*NODES} - {"model"}
 """Keys that no file of flags has: --model is one of SGLang's."""
+_NAMES_A_MODEL = re.compile(r"(?m)^ *(?:- )?(?:/?model|model_path|model-path|defaults|--model)")
 _VALUES_OF_A_CHART = re.compile(r".*values.*\.ya?ml")
 _OF_A_FRAMEWORK = re.compile(
     r"^ *(?:_target_: *[\"']?sglang\.|actor_rollout_ref:|(?:backend|strategy_name|allocation_mode): *[\"']?sglang\b)",
@@ -111,7 +112,8 @@ def named_documents(word: str, others: ReadOthers | None, *, in_folder: bool = F
     is_foreign = file.suffix not in SUFFIXES or content.startswith("apiVersion:")
     if in_folder and others is not None and is_foreign and not _STARTS.search(content):  # cheaper than reading it
         raise StartsNothing.of("IMP001", f"{short(name)} starts no SGLang server")
-    if others is not None and _VALUES_OF_A_CHART.fullmatch(file.name) and (file.parent / "Chart.yaml").is_file():
+    is_in_chart = (file.parent / "Chart.yaml").is_file() or (in_folder and not _NAMES_A_MODEL.search(content))
+    if others is not None and _VALUES_OF_A_CHART.fullmatch(file.name) and is_in_chart:
         message = f"{short(name)} holds the values of a Helm chart, and the chart's templates start the servers"
         hint = f"helm template {shown_path(str(file.parent))} > rendered.yaml, and rendered.yaml as the word"
         raise StartsNothing.of("IMP001", message, hint=hint)

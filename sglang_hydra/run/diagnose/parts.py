@@ -81,26 +81,23 @@ def _switched(
     kind: str, texts: Sequence[str], at: str, args: Mapping[str, object] | None, typed: Collection[str]
 ) -> Iterator[Change]:
     """Yields the changes of the parts that the texts show, without an implementation whose own file failed; then those
-    of the parts that the arguments switch on. A single one of these precedes other backends that only frames show."""
+    of the parts that the arguments switch on. Frames may show a part that only ran: switches then precede backends."""
     parts, all_texts = _parts(), "\n".join(texts)
-    shown_at_work: list[Change] = []
+    found: list[Change] = []
     for text in texts if kind in parts["of_parts"] else ():
         others = (one for one in _shown_by(text, at, args) if f"/{one[0].partition('=')[2]}.py" not in all_texts)
         usable = filter(None, (_usable(change, at, args, why) for change, why in others))
-        shown_at_work += islice(usable, 1)
+        found += islice(usable, 1)
     offs: list[str] = []
-    if kind in parts["of_any_part"] and args:
+    if args and kind in parts["of_any_part"]:
         offs = [f"{name}=false" for name, value in args.items() if value is True and name.startswith("enable_")]
         offs += [change for _, change in parts["switches"] if change.endswith("=null")]
-    if args and (offs or not shown_at_work):
+    if args and (offs or not found):
         offs += [another for name, another in _chosen_parts(at, args).items() if name in typed]
     rest = (change for change in offs if change.partition("=")[0] not in parts["of_other_purpose"])
-    usable = filter(None, (_usable(change, at, args, "a part that is in use") for change in rest))
-    in_use = list({change[0]: change for change in usable}.values())
-    if len(in_use) == 1 and kind in parts["of_any_part"] and ".py in " in all_texts:
-        shown_at_work.sort(key=lambda change: not isinstance(change[1], bool))
-        shown_at_work.insert(sum(isinstance(change[1], bool) for change in shown_at_work), in_use[0])
-    yield from (*shown_at_work, *in_use)
+    found += filter(None, (_usable(change, at, args, "a part that is in use") for change in rest))
+    framed = kind in parts["of_any_part"] and ".py in " in all_texts
+    yield from sorted(found, key=lambda change: framed and not isinstance(change[1], bool))
 
 
 def _shown_by(text: str, at: str, args: Mapping[str, object] | None) -> Iterator[tuple[str, str]]:
@@ -125,7 +122,7 @@ def _chosen_parts(at: str, args: Mapping[str, object]) -> dict[str, str]:
     return {
         name: f"{name}={runs_anywhere.get(name) if runs_anywhere.get(name, args[name]) != args[name] else 'default'}"
         for name in set_ones
-        if isinstance(args[name], str)
+        if isinstance(args[name], str) and args[name]
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import HIDDEN, holds_secret, masked_word
 from sglang_hydra.cli.invocation import Invocation, read_invocation
 from sglang_hydra.cli.reading import read_words, refused
@@ -149,6 +150,8 @@ def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) 
             continue
         if any(key in typed and new.get(key, typed[key]) not in ("auto", typed[key]) for key in _CHOSEN):
             continue
+        if any(new[key] not in (typed.get(key, new[key]), "auto") and key not in finding.fields for key in new):
+            return  # what is typed contradicts itself
         if adds_only and ("engine.version" in new or not all(_is_spelling(typed.get(key), new[key]) for key in new)):
             continue
         if remedy.renames:
@@ -216,8 +219,14 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
             if not _correct(line, finding):
                 return []
         if not (findings := refused(line)):
-            return _launchable(line)
+            return [] if _loses_an_item(line) else _launchable(line)
     return []
+
+
+def _loses_an_item(line: Sequence[str]) -> bool:
+    """Returns whether two words set one list, where the last one wins: a shell made them of {a,b}."""
+    lists = [key for key in map(_key_of, line) if key in EVERY and (EVERY[key].is_list or EVERY[key].kind == "Any")]
+    return len(set(lists)) < len(lists)
 
 
 def _launchable(line: Sequence[str]) -> list[Line]:

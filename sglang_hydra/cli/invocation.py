@@ -309,11 +309,14 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
         hint = f"leave {head} out: SGLang starts a process for each GPU of --tp-size N: {program()} plan -- ..."
         raise ConfigError.of("CLI004", message, hint=hint)
     first = start if head in VERBS else 0
-    kept = [word for word in words[first:start] if _VARIABLE.match(word) or _is_ours(word)]
-    fix = shlex.join([*([] if head in VERBS else ["plan"]), *kept, "--"])
-    raise ConfigError.of(
-        "CLI004", message, typed=tuple(words[first : at + 1]), fix=Remedy.fixed(fix, f"{fix} in its place")
-    )
+    kept = [word for word in words[first:start] if _is_ours(word) or (_VARIABLE.match(word) and not _is_secret(word))]
+    own = [] if head in VERBS else ["plan"]
+    instead = Remedy.fixed(shlex.join([*own, *kept, "--"]), f"{' '.join([*own, '--'])} in its place")
+    raise ConfigError.of("CLI004", message, typed=tuple(words[first : at + 1]), fix=instead)
+
+
+def _is_secret(word: str) -> bool:
+    return is_secret(*word.partition("=")[::2])
 
 
 def _of_program(name: str, words: Sequence[str]) -> ConfigError:
@@ -366,7 +369,7 @@ def _of_vllm(words: Sequence[str]) -> ConfigError:
     first = next(at for at, word in enumerate(words) if word in ("serve", "vllm-serve", _VLLM))
     ours = [word for word in words if _is_ours(word)]
     variables = [word for word in words[:first] if _VARIABLE.match(word) and not word.startswith(VARIABLES_OF_OTHERS)]
-    ours += [f"engine.env.{word}" for word in variables if not is_secret(*word.partition("=")[::2])]
+    ours += [f"engine.env.{word}" for word in variables if not _is_secret(word)]
     argv, findings = translated([word for word in words[first + 1 :] if word not in ours])
     is_lost = any(found.is_lost for word in words if word[:1] == "-" and (found := counterpart(word)))
     known = not is_lost and not any(finding.level == "error" for finding in findings)

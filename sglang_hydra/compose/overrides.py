@@ -436,9 +436,10 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
 
 
 def _node_change(request: Request, key: str, value: Any) -> Wanted:
-    if isinstance(value, list) and (key in _ONE_OF_ANY or any(problems_at(key.split("."), []))):
-        raise list_of_values(key, request.text, value)
     problem = next(problems_at(key.split("."), value), None)
+    is_one = key in _ONE_OF_ANY or any(not one.unknown for one in problems_at(key.split("."), []))
+    if is_one and isinstance(value, list):
+        raise list_of_values(key, request.text, value)
     if problem:
         id = "CLI001" if problem.unknown else "CLI002"
         typed = request.text.partition("=")[2]

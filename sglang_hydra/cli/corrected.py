@@ -235,8 +235,8 @@ def _launchable(line: Sequence[str]) -> list[Line]:
     shown = _shown_as(line)
     try:
         invocation = read_invocation(line)
-        if invocation.has("version") or invocation.has("help") or invocation.hydra:
-            return shown
+        if invocation.has("version") or invocation.has("help") or invocation.hydra or invocation.verb == "fit":
+            return shown  # fit asks whether it fits
         read_words(invocation)
         names = [item.text for item in invocation.requests if _is_name(item)]
         if invocation.verb not in _VERBS or invocation.has("multirun") or names[invocation.verb == "export" :]:

@@ -69,17 +69,22 @@ _BETWEEN = ("vs", "vs.", "and", "with", "to", "against")
 
 def check_sides(words: Sequence[str]) -> None:
     """Raises ConfigError unless the words are two sides, with a correction if it is clear."""
-    if len(words) != 2:
-        message = f"diff compares two sides, and {len(words)} were given"
+    if len(words) != 2 or any(len(_each_value(word)) > 1 for word in words):
+        message = (
+            f"diff compares two sides, and {len(words)} were given"
+            if len(words) != 2
+            else "each side of diff has one value of each key"
+        )
         hint = f"quote each side: {program()} diff 'gpu=h100 tp_size=8' 'gpu=h200'; a plan.json or a YAML works too"
         sides = _sides_meant(words)
         raise ConfigError.of("DIF001", message, hint=None if sides else hint, typed=tuple(words), fix=sides)
 
 
 def _sides_meant(words: Sequence[str]) -> Remedy | None:
-    """Returns both sides if exactly one key has two values (``gpu=h100 gpu=h200 tp_size=2``), or two releases or one
-    file are among the words; else None."""
+    """Returns both sides if exactly one key has two values (``gpu=h100,h200 tp_size=2``, ``gpu=h100 gpu=h200``), or two
+    releases or one file are among the words; else None."""
     words = [f"engine.version={word}" if _A_RELEASE.fullmatch(word) else word for word in words if word not in _BETWEEN]
+    words = [one for word in words for one in _each_value(word)]
     files = [word for word in words if is_document(word) and os.path.exists(word)]
     if len(files) == 1 and len(words) > 2:
         rest = shlex.quote(shlex.join([word for word in words if word not in files]))
@@ -92,6 +97,12 @@ def _sides_meant(words: Sequence[str]) -> Remedy | None:
         return None
     common = [word for word in words if word not in twice]
     return Remedy.fixed(" ".join(shlex.quote(shlex.join([one, *common])) for one in twice))
+
+
+def _each_value(word: str) -> list[str]:
+    key, equals, value = word.partition("=")
+    is_pair = equals and re.fullmatch(r"[\w./-]+,[\w./-]+", value)
+    return [f"{key}={one}" for one in value.split(",")] if is_pair else [word]
 
 
 def _drift(invocation: Invocation, live: Sequence[Request]) -> int:

@@ -47,7 +47,7 @@ def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
         goes_on = _UNIT.fullmatch(text) is not None or (is_digits(text) and _takes_list(key.strip()))
         return "=" not in text and (left_open or goes_on)
     known = key.strip(": ") in (*EVERY, *NO_CHOICE) or ("=" in so_far + text[:1] and key_meant(key.strip(": ")))
-    known = known or (_NUMBER.match(text) and re.search("[-_]", key) and (key_meant(key) or mistyped(key)))
+    known = known or (re.match(r"\d[\d.,]*[km]?$", text, re.IGNORECASE) and _is_name(key))
     if not known or so_far.count("=") > 1:
         return False
     if so_far.endswith("="):
@@ -55,6 +55,12 @@ def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
     if len(waiting) > 1 or "=" in so_far or text in EVERY or text in NODES:
         return False
     return "=" not in text or text.startswith("=")
+
+
+def _is_name(word: str) -> bool:
+    """Returns whether a word before a number means an argument: it has several parts, or takes a number."""
+    meant = key_meant(word) or mistyped(word) or ""
+    return bool(meant) and ("-" in word or "_" in word or (meant in EVERY and EVERY[meant].kind == "int"))
 
 
 def _as_one(waiting: Sequence[Request]) -> Iterator[Request]:

@@ -148,6 +148,14 @@ def _as_others_call_it(finding: Finding) -> Finding:
     return finding.said(Remedy.fixed(words))
 
 
+def _flags_of(argv: Sequence[str]) -> Sequence[str]:
+    """Returns the flags of a command that was pasted whole: what follows the program that starts SGLang."""
+    program_typed = os.path.basename(argv[0]) if argv else ""
+    if program_typed.startswith("python") and argv[1:3] == ["-m", "sglang.launch_server"]:
+        return argv[3:]
+    return argv[2:] if program_typed == "sglang" and argv[1:2] == ["serve"] else argv
+
+
 def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> list[Request]:
     """Returns SGLang's own flags as overrides, each with its place. Raises ConfigError if SGLang's parser refuses them.
 
@@ -159,7 +167,7 @@ def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> l
 
     named = {request.name: request for request in others}
     engine = {name: str(item.value or unquoted(item.text.partition("=")[2])) for name, item in named.items()}
-    found = Provider(release_meant(engine.get("engine.version"), engine.get("engine.python"))).read(argv)
+    found = Provider(release_meant(engine.get("engine.version"), engine.get("engine.python"))).read(_flags_of(argv))
     has_model = bool(_NAME_A_MODEL.intersection(named))
     names_file = any(word.partition("=")[0] == CONFIG for word in argv)
     needless = has_model or names_file

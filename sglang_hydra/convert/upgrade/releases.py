@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import at_least, is_candidate_of, release_key, same_release
 from sglang_hydra.arguments.tables.table import Release, known_versions, nearest_known, release
+from sglang_hydra.releases.records import release_named as release_meant
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest, program, short, some_of
@@ -31,16 +32,17 @@ def release_named(version: str | None, flag: str) -> str:
     if version is None:
         hint = f"{program()} upgrade --to {known[-1]} ...", f"{program()} release list shows all {len(known)}"
         raise ConfigError(Finding("error", "UPG001", "upgrade to which release?", hint=hint))
+    spelled, version = version, release_meant(version)
     found = nearest_known(version)
     if found is not None and (same_release(found, version) or is_candidate_of(version, found)):
         return found
-    message = f"{flag} {short(version, 40)} is no release that is known here"
+    message = f"{flag} {short(spelled, 40)} is no release that is known here"
     meant = _meant(version) or (known[0] if flag == "--to" else None)
     is_sure = release_key(version) is None or nearest(version, known) == meant  # 0.5.99 may be any release
     word = f"{flag} {meant}" if meant else None
     hints = None if is_sure else word, f"releases are {some_of(version, reversed(known), f'{program()} release list')}"
     fix = word if is_sure else None
-    raise ConfigError(Finding("error", "UPG001", message, hint=hints, typed=(flag, version), fix=fix))
+    raise ConfigError(Finding("error", "UPG001", message, hint=hints, typed=(flag, spelled), fix=fix))
 
 
 def _meant(version: str) -> str | None:

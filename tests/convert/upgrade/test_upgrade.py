@@ -354,7 +354,7 @@ def test_every_recipe_says_its_release() -> None:
 REFUSALS = {
     "no release": ((*H200,), "UPG001", NEWEST),
     "unknown": (("--to", "0.5.32", *H200), "UPG001", "--to 0.5.23 or: "),
-    "no version": (("--to", "newest", *H200), "UPG001", f"--to {NEWEST} or: "),
+    "no version": (("--to", "soon", *H200), "UPG001", f"--to {NEWEST} or: "),
     "too old": (("--to", "0.4.1", *H200), "UPG001", "--to 0.5.2 or: "),
     "from": ((*TO, "--from", "0.9", *H200), "UPG001", f"--from {NEWEST} or: "),
     "nothing": (TO, "UPG002", "upgrade what?"),

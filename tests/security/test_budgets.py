@@ -162,7 +162,7 @@ _OWN = {
     "convert/importing/report.py": "what it has just made",
     "convert/importing/expansion.py": "arithmetic of a line, which the script's budget bounds",
     "convert/importing/embedded_commands.py": "a list in a line, likewise",
-    "compose/presets.py": "our presets; those of others are read by the budget's reader",
+    "compose/hydra_internals.py": "our presets; those of others are read by the budget's reader",
     "facts/declared.py": "our drafts",
     "facts/stated_config.py": "our copies of config.json",
     "measure/bench/wires.py": "what the server that we started answers, chunk by chunk",

@@ -161,7 +161,7 @@ def test_public_names_are_no_modules() -> None:
             assert callable(getattr(sglang_hydra, name)), name
 
 
-HYDRA_INTERNALS = [ROOT / "sglang_hydra" / "compose" / f"hydra_{name}.py" for name in ("internals", "apps")]
+HYDRA_INTERNALS = [ROOT / "sglang_hydra" / "compose" / f"hydra_{name}.py" for name in ("internals", "jobs", "apps")]
 FRAMES = {"_getframe", "currentframe", "f_back", "f_locals", "tb_frame", "getouterframes", "stack"}
 
 

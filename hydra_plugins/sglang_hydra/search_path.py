@@ -19,8 +19,8 @@ class SglangHydraSearchPath(SearchPathPlugin):
         from sglang_hydra.text.locations import conf_dir
 
         register()
-        if "sglang_hydra.compose.hydra_internals" in sys.modules:
-            from sglang_hydra.compose.hydra_internals import FOLDERS, add_folders
+        if "sglang_hydra.compose.hydra_jobs" in sys.modules:
+            from sglang_hydra.compose.hydra_jobs import FOLDERS, add_folders
 
             add_folders(search_path, FOLDERS.get())
         path = f"file://{conf_dir()}"

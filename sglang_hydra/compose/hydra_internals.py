@@ -1,11 +1,10 @@
-"""Everything here uses a part of Hydra or OmegaConf that they do not publish; no other file may, but for hydra_apps.py,
-which watches apps start (tests/test_house.py).
+"""Everything here uses a part of Hydra or OmegaConf that they do not publish; no other file may (tests/test_house.py),
+but for hydra_jobs.py, which runs Hydra's jobs, and hydra_apps.py, which watches apps start.
 
 For each: what it is for, why the public way does not serve, and the test that fails when Hydra changes it.
 
-- ``loader_of``, ``search_path_of``, ``hydra_over``: ``create_config_search_path``, ``ConfigLoaderImpl``, ``Hydra``.
-  ``hydra.initialize`` takes one folder and keeps it in a global; ``@hydra.main`` reads ``sys.argv`` and ends the
-  process. test_a_loader_searches_*, test_a_job_of_hydra_runs_*
+- ``loader_of``: ``create_config_search_path``, ``ConfigLoaderImpl``. ``hydra.initialize`` takes one folder and keeps it
+  in a global. test_a_loader_searches_*
 - ``Repository``: ``CachingConfigRepository``, ``create_defaults_list``, and of the loader
   ``_process_config_searchpath`` and ``_compose_config_from_defaults_list``. ``hydra.compose`` returns the merged config
   alone, not the files that it is made of. ``_metadata.object_type`` tells our schema by its type before its nodes are
@@ -20,10 +19,6 @@ For each: what it is for, why the public way does not serve, and the test that f
   test_yaml_is_read_as_omegaconf_reads_it
 - ``key_and_text``, ``set_parent``: methods of OmegaConf's nodes. A resolver is given its node, but nothing public tells
   the node's key, and nothing public resolves a tree within another one. test_a_resolver_*, test_a_tree_resolves_*
-- ``context_of``: ``Callbacks``. Launchers and sweepers demand it, and only Hydra's own multirun makes one.
-  test_a_launcher_gets_*
-- ``error_of``: ``JobReturn._return_value``. The public ``return_value`` prints before it raises.
-  test_the_error_of_a_job_*
 
 None of these has a public way in Hydra up to 1.4.0rc3 and OmegaConf up to 2.4.1rc1. With Hydra 1.3 go ``setbase`` in
 ``loader_of``, the store of each source (``_stores``) and the first wording in ``UNMATCHED``; with OmegaConf 2.3 its
@@ -40,26 +35,21 @@ import errno
 import os
 import re
 from collections.abc import Sequence
-from contextvars import ContextVar
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 from hydra import version
-from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
 from hydra._internal.defaults_list import DefaultsList, create_defaults_list
-from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
-from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.errors import ConfigCompositionException, MissingConfigException
 from hydra.plugins.config_source import ConfigResult, ConfigSource
-from hydra.types import HydraContext
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from sglang_hydra.compose import recipes
@@ -74,7 +64,6 @@ if TYPE_CHECKING:
     from hydra.core.config_search_path import ConfigSearchPath
     from hydra.core.default_element import InputDefault, ResultDefault
     from hydra.core.override_parser.types import Override
-    from hydra.core.utils import JobReturn
     from omegaconf import Container, Node
 
 
@@ -139,7 +128,8 @@ class Repository(CachingConfigRepository):
             hint = f"--config-dir {here or 'FOLDER'}, where {here or 'FOLDER'}/{config_name}.yaml is"
             raise ConfigError.of("CLI018", f"there is no config {config_name!r} in {where}", hint=hint)
         file = self._file(config_name)
-        if searchpath or file is None or not is_own_file(file):  # ours adds no search path
+        own = own_content(file) if file is not None and is_own_file(file) else None
+        if searchpath or own is None or "hydra" in own.tree:  # else it adds no search path
             if not searchpath and not trusts_files:
                 self._refuse_search_path(file)
             loader._process_config_searchpath(config_name, list(searchpath), self)
@@ -207,15 +197,15 @@ class Repository(CachingConfigRepository):
         """Returns a file of ours without its content, which only ``merged`` needs: its defaults list, its values for
         Hydra's own node, and whether it has more. None for another config."""
         file = self._file(config_path)
-        if file is None or not is_own_file(file) or (content := own_content(file)) is None:
+        own = own_content(file) if file is not None and is_own_file(file) else None
+        if own is None:
             return None
-        tree, package = content
-        kept = {name: value for name, value in tree.items() if name == "hydra"}
-        more = {"more": 0} if tree.keys() - kept - {"defaults"} else {}
+        kept = {name: value for name, value in own.tree.items() if name == "hydra"}
+        more = {"more": 0} if own.tree.keys() - kept - {"defaults"} else {}
         config = OmegaConf.create({**kept, **more})
         delegate: Any = self.delegate
-        listed = delegate._create_defaults_list(config_path, OmegaConf.create(tree.get("defaults") or []))
-        result = ConfigResult("sglang_hydra", f"file://{conf_dir()}", config, {"package": package}, listed)
+        listed = delegate._create_defaults_list(config_path, OmegaConf.create(own.tree.get("defaults") or []))
+        result = ConfigResult("sglang_hydra", f"file://{conf_dir()}", config, {"package": own.package}, listed)
         self.cache[f"config_path={config_path}"] = result
         assert self._outlined is not None
         self._outlined.add(f"config_path={config_path}")
@@ -429,44 +419,20 @@ def _flat(key: str, value: object) -> dict[str, object]:
     return {path: item for name, inner in value.items() for path, item in _flat(f"{key}.{name}", inner).items()}
 
 
-def search_path_of(config_dirs: Sequence[str]) -> ConfigSearchPath:
-    """Returns the composer's search path: the named folders, then our conf/, beside Hydra's own."""
-    search_path = create_config_search_path(str(conf_dir()))
-    add_folders(search_path, config_dirs)
-    return search_path
-
-
 UNMATCHED = r"(?:Could not override|Invalid Defaults List override .*No earlier Group Default for)"
 """How the messages of Hydra 1.3 and 1.4 begin if an override in a defaults list has nothing to override."""
-
-FOLDERS: ContextVar[tuple[str, ...]] = ContextVar("folders", default=())
-"""The folders from the command line, for ``@hydra.main``, which takes only one."""
-
-
-def add_folders(search_path: ConfigSearchPath, folders: Sequence[str]) -> None:
-    """Puts these folders first in Hydra's search path, in their order."""
-    for folder in folders:
-        search_path.prepend("command-line", f"file://{os.path.abspath(folder)}", SearchPathQuery(provider="main"))
-
-
-def hydra_over(job: str, config_dirs: Sequence[str]) -> Hydra:
-    """Returns Hydra itself with ``search_path_of(config_dirs)``, for a job with this name. It is Hydra's global
-    instance until the caller clears that."""
-    return Hydra.create_main_hydra2(job, search_path_of(config_dirs))
-
-
-def context_of(hydra: Hydra, config: DictConfig) -> HydraContext:
-    """Returns the context for instantiating a launcher or sweeper, for a ``config`` that ``hydra`` composed."""
-    return HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
-
-
-def error_of(job: JobReturn) -> object:
-    return job._return_value
 
 
 def apply_override(override: Override, config: DictConfig) -> None:
     """Sets, adds or deletes a value in ``config`` itself. Raises what Hydra raises for the override."""
     ConfigLoaderImpl._apply_overrides_to_config([override], config)
+
+
+class ConfigFile(NamedTuple):
+    """The keys of a config file, which nobody may change, and the package in its header."""
+
+    tree: JsonDict
+    package: str | None
 
 
 def header_package(text: str) -> str | None:
@@ -486,27 +452,32 @@ def yaml_loader() -> Any:
 
 
 def is_own_file(file: str) -> bool:
-    return file.startswith(f"{conf_dir()}{os.sep}")
+    """Returns whether a file lies in our ``conf/``; ``conf/../mine`` does not."""
+    return file.startswith(f"{conf_dir()}{os.sep}") and os.pardir not in file.split(os.sep)
 
 
-def own_content(file: str) -> tuple[JsonDict, str | None] | None:
-    """Returns the keys of a file of ours, which nobody may change, and the package in its header. None for a file that
-    Hydra must read, because it is broken. A process reads it once."""
+def own_content(file: str) -> ConfigFile | None:
+    """Returns the content of a file of ours; None for a broken one, which Hydra must read. A process reads it once."""
     try:
         stat = os.stat(file)
         return _own_content(file, stat.st_mtime_ns, stat.st_size)
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return None
 
 
 @lru_cache(maxsize=512)
-def _own_content(file: str, _changed_ns: int, _size: int) -> tuple[JsonDict, str | None]:
+def _own_content(file: str, _changed_ns: int, _size: int) -> ConfigFile:
     text = read_text(os.path.realpath(file), CONFIG_BYTES)
     # The parser in C is ten times faster. A test checks that both read our files the same.
-    tree = yaml.load(text, Loader=_fast_loader()) or {}
+    return config_file(text, yaml.load(text, Loader=_fast_loader()))
+
+
+def config_file(text: str, tree: Any) -> ConfigFile:
+    """Raises ValueError if a text is no mapping of names, or has a broken header."""
+    tree = {} if tree is None else tree
     if not isinstance(tree, dict) or not all(isinstance(name, str) for name in tree):
-        raise ValueError(file)
-    return tree, header_package(text[:512])
+        raise ValueError("it is no mapping of names")
+    return ConfigFile(tree, header_package(text[:512]))
 
 
 @lru_cache(maxsize=1)

@@ -27,6 +27,8 @@ _SEVERAL = re.compile(r"[+\w./@]+=[^\s;]+([\s;]+[+\w./@]+=[^\s;]*)+")
 _NEXT = re.compile(r"[\s;]+|,\s*(?=([A-Za-z_]\w*)(?:\.\w+)*=)")
 """A separator between two overrides; a comma counts only before a key."""
 _RANGE = re.compile(r"(\d{1,6})\s*(?:\.{2,3}|:|-)\s*(\d{1,6})")
+_MODEL_FILE = re.compile(r"(.*/|)(?:config\.json|[\w.-]+\.safetensors(?:\.index\.json)?|pytorch_model[\w.-]*\.bin)")
+_MODELSCOPE = re.compile(r"(?:https?://)?(?:www\.)?modelscope\.(?:cn|ai)/models/([\w.-]+/[\w.-]+)(?:/.*)?")
 NUMBERS = {"int": r"-?[0-9]{1,15}", "float": r"-?[0-9]{0,15}\.?[0-9]{1,15}"}
 
 
@@ -234,3 +236,16 @@ def example(field: Field) -> str:
 
 def _spelled(value: object) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def refuse_file_of_model(key: str, path: str) -> None:
+    """Raises Refused for the path of a config.json or a weights file, because SGLang takes their folder, and for a
+    path as a URL."""
+    if key in ("model", "model_path") and (page := _MODELSCOPE.fullmatch(path)):
+        fix = f"{key}={page[1]} engine.env.SGLANG_USE_MODELSCOPE=true"
+        raise Refused("CLI006", f"{key}={path} is a page of ModelScope", key, fix=fix)
+    if key in ("model", "model_path") and path.startswith("file://"):
+        raise Refused("CLI006", f"{key}={path} is a URL", key, fix=word(key, path.removeprefix("file://")))
+    if key in ("model", "model_path") and "://" not in path and (found := _MODEL_FILE.fullmatch(path)):
+        message = f"{key}={path} is one file of a model, and SGLang takes its folder"
+        raise Refused("CLI006", message, key, fix=word(key, found[1].rstrip("/") or "."))

@@ -25,6 +25,7 @@ from sglang_hydra.compose.override_errors import (
     ends_in_a_sign,
     list_of_values,
     not_deletable,
+    refuse_file_of_model,
     several_overrides,
     several_values,
     unreadable,
@@ -55,9 +56,7 @@ _SIMPLE = re.compile(
     r"(?P<value>(?P<name>[A-Za-z_][\w-]*)|(?:0|-?[1-9][0-9]{0,15})(?P<point>\.[0-9]{1,15})?)",
     re.ASCII,
 )
-_MODEL_FILE = re.compile(r"(.*/|)(?:config\.json|[\w.-]+\.safetensors(?:\.index\.json)?|pytorch_model[\w.-]*\.bin)")
 _OF_A_CHOICE = ("name", "type", "preset", "id", "kind", "class")  # keys that people write for a group's option
-_MODELSCOPE = re.compile(r"(?:https?://)?(?:www\.)?modelscope\.(?:cn|ai)/models/([\w.-]+/[\w.-]+)(?:/.*)?")
 _SPECIAL_WORDS = ("null", "true", "false", "nan", "inf")
 _INTERPOLATION = re.compile(r"\$\{.*\}", re.DOTALL)
 
@@ -349,7 +348,7 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
     if group == "model" and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+/", choice) and not os.path.isdir(choice):
         choice = choice[:-1]  # a repository of the hub
     path = _expanded(choice)
-    _refuse_file_of_model(group, choice)
+    refuse_file_of_model(group, choice)
     if group == "model" and (page := hub_page(choice)) is not None:
         set_on_it = {"model_path": page[0], **({"revision": page[1]} if page[1] else {})}
         words = [Wanted(_change(name, item, as_override(name, item)), request) for name, item in set_on_it.items()]
@@ -374,26 +373,13 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
     return [Wanted(parsed(f"{prefix}{key}={choice}", group), request)]
 
 
-def _refuse_file_of_model(key: str, path: str) -> None:
-    """Raises Refused for the path of a config.json or a weights file, because SGLang takes their folder, and for a
-    path as a URL."""
-    if key in ("model", "model_path") and (page := _MODELSCOPE.fullmatch(path)):
-        fix = f"{key}={page[1]} engine.env.SGLANG_USE_MODELSCOPE=true"
-        raise Refused("CLI006", f"{key}={path} is a page of ModelScope", key, fix=fix)
-    if key in ("model", "model_path") and path.startswith("file://"):
-        raise Refused("CLI006", f"{key}={path} is a URL", key, fix=word(key, path.removeprefix("file://")))
-    if key in ("model", "model_path") and "://" not in path and (found := _MODEL_FILE.fullmatch(path)):
-        message = f"{key}={path} is one file of a model, and SGLang takes its folder"
-        raise Refused("CLI006", message, key, fix=word(key, found[1].rstrip("/") or "."))
-
-
 def _read_field(request: Request, name: str, value: str, known: Known) -> list[Wanted]:
     field = EVERY[name]
     if field.arg.secret and value not in ("", "null") and not _INTERPOLATION.fullmatch(value):
         return [_hidden(name, request, unquoted(value))]
     if field.kind == "int" and not field.is_list and (size := size_of(value)) is not None:
         return [Wanted(_change(name, size, f"{name}={size}"), _with_size(request, value))]
-    _refuse_file_of_model(name, unquoted(value))
+    refuse_file_of_model(name, unquoted(value))
     if name == "model_path" and hub_page(unquoted(value)) is not None:
         return _read_group(request._replace(text=f"model={value}"), "", "model", value, ["unset"])[1:]
     if ("," in value and _looks_like_a_sweep(field, value)) or (_is_text(field) and ends_in_a_sign(value)):

@@ -15,7 +15,14 @@ import yaml
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose import recipes
-from sglang_hydra.compose.hydra_internals import Repository, header_package, is_own_file, own_content, yaml_loader
+from sglang_hydra.compose.hydra_internals import (
+    ConfigFile,
+    Repository,
+    config_file,
+    is_own_file,
+    own_content,
+    yaml_loader,
+)
 from sglang_hydra.compose.node_types import problems_at, types_of
 from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.compose.plain_merge import NotPlain, argument, with_value
@@ -189,18 +196,14 @@ def _of_file(folder: str, config_path: str) -> Content | None:
     found = own_content(file) if is_own_file(file) else _content_of_others(file)
     if found is None:
         return None
-    tree, package = found
-    return Content(
-        {name: value for name, value in tree.items() if name != "defaults"}, file, package, tree.get("defaults")
-    )
+    tree = {name: value for name, value in found.tree.items() if name != "defaults"}
+    return Content(tree, file, found.package, found.tree.get("defaults"))
 
 
-def _content_of_others(file: str) -> tuple[JsonDict, str | None] | None:
+def _content_of_others(file: str) -> ConfigFile | None:
+    """Returns the content of a user's file, read within the budget; None for one that Hydra must read."""
     try:
         text = read_text(os.path.realpath(file), CONFIG_BYTES)
-        tree = read_yaml(text, "config", yaml_loader())
-        package = header_package(text[:512])
+        return config_file(text, read_yaml(text, "config", yaml_loader()))
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return None
-    tree = {} if tree is None else tree
-    return (tree, package) if isinstance(tree, dict) and all(isinstance(name, str) for name in tree) else None

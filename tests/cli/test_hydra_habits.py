@@ -13,7 +13,7 @@ import yaml
 from sglang_hydra.cli.hydra_words import settle_hydra_words
 from sglang_hydra.cli.invocation import read_invocation
 from sglang_hydra.compose.composer import Composer
-from sglang_hydra.compose.hydra_internals import hydra_over
+from sglang_hydra.compose.hydra_jobs import hydra_over
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.run.launch.hydra_run import in_hydra
 from sglang_hydra.run.launch.launch_request import LaunchRequest

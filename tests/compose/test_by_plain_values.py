@@ -298,7 +298,7 @@ def test_the_parser_in_c_reads_our_files_as_omegaconf_does(file: Path) -> None:
     read = own_content(str(file))
     expected = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml_loader())
     assert read is not None
-    assert typed(read[0]) == typed(expected or {})
+    assert typed(read.tree) == typed(expected or {})
 
 
 def test_a_composer_is_used_by_several_threads() -> None:

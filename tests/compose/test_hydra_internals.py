@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
+import shutil
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -21,11 +22,12 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from sglang_hydra.compose import hydra_apps, hydra_internals
+from sglang_hydra.compose import hydra_apps, hydra_internals, hydra_jobs
 from sglang_hydra.compose.hydra_internals import Repository, loader_of
 from sglang_hydra.compose.presets import content_of
 from sglang_hydra.compose.schema import Root, UnmadeSchema, register
 from sglang_hydra.facts.resolvers import register_resolver
+from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.locations import conf_dir
 
 
@@ -156,7 +158,7 @@ def test_a_job_of_hydra_runs_over_the_named_folders_then_ours(own: Path) -> None
     def task(config: object) -> None:
         seen.append([source.path for source in HydraConfig.get().runtime.config_sources])
 
-    hydra = hydra_internals.hydra_over("test", [str(own)])
+    hydra = hydra_jobs.hydra_over("test", [str(own)])
     try:
         words = ["gpu=big", "model=qwen3_8b", f"hydra.run.dir={own / 'run'}", "hydra.mode=RUN"]
         hydra.run("sglang_hydra", task, words, with_log_configuration=False)
@@ -166,11 +168,11 @@ def test_a_job_of_hydra_runs_over_the_named_folders_then_ours(own: Path) -> None
 
 
 def test_a_launcher_gets_hydra_s_loader_and_callbacks(own: Path) -> None:
-    hydra = hydra_internals.hydra_over("test", [])
+    hydra = hydra_jobs.hydra_over("test", [])
     try:
         words = ["gpu=h200", "model=qwen3_8b", "hydra/launcher=basic", f"hydra.sweep.dir={own / 'jobs'}"]
         config = hydra.compose_config("sglang_hydra", words, run_mode=RunMode.MULTIRUN)
-        context = hydra_internals.context_of(hydra, config)
+        context = hydra_jobs.context_of(hydra, config)
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=context, task_function=lambda task_config: task_config.port, config=config
         )
@@ -183,7 +185,7 @@ def test_a_launcher_gets_hydra_s_loader_and_callbacks(own: Path) -> None:
 def test_the_error_of_a_job_is_known_without_a_word_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
     job, failure = JobReturn(), ValueError("no")
     job.status, job.return_value = JobStatus.FAILED, failure
-    assert hydra_internals.error_of(job) is failure
+    assert hydra_jobs.error_of(job) is failure
     assert capsys.readouterr() == ("", "")
 
 
@@ -227,7 +229,37 @@ def test_an_app_that_starts_is_checked_before_hydra_composes_it(own: Path) -> No
 
 
 def test_the_tests_that_the_docstring_names_are_here() -> None:
-    named = re.findall(r"\b(test_[a-z_]+\*?)(?![\w/.])", str(hydra_internals.__doc__))
+    named = re.findall(r"\b(test_[a-z_]+\*?)(?![\w/.])", f"{hydra_internals.__doc__} {hydra_jobs.__doc__}")
     assert len(named) >= 10
     for name in named:
         assert any(fnmatch(test, name) for test in globals()), name
+
+
+@pytest.mark.parametrize("folder", ["{conf}/../mine", "{mine}"])
+def test_a_folder_beside_ours_keeps_its_own_rules(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that only begins like ours is a stranger's: its primary config adds no search path."""
+    ours, mine = tmp_path / "conf", tmp_path / "mine"
+    shutil.copytree(conf_dir(), ours)
+    mine.mkdir()
+    (mine / "run.yaml").write_text("defaults: [sglang_hydra_schema]\nhydra: {searchpath: ['pkg://theirs']}\n")
+    monkeypatch.setattr("sglang_hydra.compose.hydra_internals.conf_dir", lambda: ours)
+    place = folder.format(conf=ours, mine=mine)
+    assert not hydra_internals.is_own_file(f"{place}/run.yaml")
+    with pytest.raises(ConfigError, match="searchpath"):
+        Repository(loader_of([place]), "run")
+
+
+def test_a_search_path_that_is_added_to_our_primary_config_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, more = tmp_path / "conf", tmp_path / "more"
+    shutil.copytree(conf_dir(), ours)
+    (more / "gpu").mkdir(parents=True)
+    (more / "gpu" / "mine.yaml").write_text("defaults: [b200]\nname: mine\n")
+    primary = ours / "sglang_hydra.yaml"
+    before, after = loader_of([ours]), loader_of([ours])
+    monkeypatch.setattr("sglang_hydra.compose.hydra_internals.conf_dir", lambda: ours)
+    assert hydra_internals.is_own_file(str(primary))
+    assert "mine" not in Repository(before, "sglang_hydra", trusts_files=True).options("gpu")
+    primary.write_text(f"{primary.read_text()}hydra: {{searchpath: ['file://{more}']}}\n")
+    assert "mine" in Repository(after, "sglang_hydra", trusts_files=True).options("gpu")

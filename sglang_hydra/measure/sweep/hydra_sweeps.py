@@ -95,7 +95,7 @@ def _composed(
     from hydra.types import RunMode
     from omegaconf.errors import OmegaConfBaseException
 
-    from sglang_hydra.compose.hydra_internals import context_of, hydra_over
+    from sglang_hydra.compose.hydra_jobs import context_of, hydra_over
     from sglang_hydra.run.launch.hydra_run import setup_error, with_our_sweeper
 
     words = with_our_sweeper([*composer.canonical(requests), *own])
@@ -181,7 +181,7 @@ def _launched(running: HydraRun, jobs: Sequence[Sequence[str]]) -> Any:
     from hydra.core.plugins import Plugins
     from hydra.core.utils import JobStatus
 
-    from sglang_hydra.compose.hydra_internals import error_of
+    from sglang_hydra.compose.hydra_jobs import error_of
 
     context, task = running.context, running.task_function
     launcher = Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=running.config)

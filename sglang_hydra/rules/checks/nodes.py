@@ -231,9 +231,8 @@ def _shown_devices(facts: Facts) -> tuple[str, int | None]:
     """Returns the variable that chooses GPUs for the server, and how many it shows; None where the plan sets none."""
     variable = "HIP_VISIBLE_DEVICES" if facts.gpu.is_hip else "CUDA_VISIBLE_DEVICES"
     listed = facts.env.get(variable, "").replace(" ", "")
-    return variable, len(listed.split(",")) if re.fullmatch(
-        r"(?:\d+|GPU-[\w-]+)(?:,(?:\d+|GPU-[\w-]+))*", listed
-    ) else None
+    is_list = re.fullmatch(r"(?:\d+|GPU-[\w-]+)(?:,(?:\d+|GPU-[\w-]+))*", listed)
+    return variable, len(listed.split(",")) if is_list else None
 
 
 def _fewer(asked: int, most: int) -> list[int]:

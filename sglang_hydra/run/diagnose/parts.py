@@ -118,12 +118,13 @@ def _chosen_parts(at: str, args: Mapping[str, object]) -> dict[str, str]:
     """Returns the arguments that choose an implementation, where they were set, each with a change to another one."""
     table = release(at).arguments
     runs_anywhere = dict(change.split("=") for _, change in _parts()["switches"])
-    set_ones = (name for name in args if _CHOOSES.search(name) and name in table and args[name] != table[name].default)
-    return {
-        name: f"{name}={runs_anywhere.get(name) if runs_anywhere.get(name, args[name]) != args[name] else 'default'}"
-        for name in set_ones
-        if isinstance(args[name], str) and args[name]
-    }
+    found = {}
+    for name in (name for name in args if _CHOOSES.search(name) and name in table):
+        value = args[name]
+        if isinstance(value, str) and value not in ("", table[name].default):
+            another = runs_anywhere.get(name, value)
+            found[name] = f"{name}={another if another != value else 'default'}"
+    return found
 
 
 def _switches_in(text: str, at: str) -> Iterator[str]:

@@ -138,8 +138,11 @@ def judged_by_code(
     weak = verdict.failure is None or (found is not None and found.weight >= Weight.FAULT)
     kind = FAULT if cause is not None and verdict.failure is None else ""
     if cause is not None and weak:
-        refused = len(LOG_LINES["of_arguments"]) if cause.is_of_arguments else bool(_REFUSES.search(raised.text))
-        rooms = (*LOG_LINES["rooms"], *LOG_LINES["of_arguments"][:refused])
+        rooms = [*LOG_LINES["rooms"]]
+        if cause.is_of_arguments:
+            rooms += LOG_LINES["of_arguments"]
+        elif _REFUSES.search(raised.text):  # a layer that refuses its input
+            rooms += LOG_LINES["of_arguments"][:1]
         kind = next((kind for pattern, kind in rooms if re.search(pattern, cause.place)), kind)
     agrees = cause.agrees if cause is not None else ()
     by_code = cause is not None and ("message" in agrees or (raised.fatal and cause.is_of_arguments))

@@ -35,7 +35,7 @@ def in_hydra(asked: LaunchRequest, task: Callable[[], int], mark: str = "") -> i
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from sglang_hydra.compose.hydra_internals import hydra_over
+    from sglang_hydra.compose.hydra_jobs import hydra_over
 
     codes: list[int] = []
     begun = False
@@ -73,7 +73,7 @@ def ask_hydra(asked: LaunchRequest) -> int:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from sglang_hydra.compose.hydra_internals import FOLDERS
+    from sglang_hydra.compose.hydra_jobs import FOLDERS
 
     # Hydra 1.3 demands the argument, Hydra 1.4 warns of it.
     base = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}

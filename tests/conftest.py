@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rows",
         choices=("all", "sample", "rest"),
         default="all",
-        help="of each test with the mark corpus: every row, every fourth, or the other three",
+        help="every row of every test; the part that make test runs; the part that make test-rest runs",
     )
 
 
@@ -46,8 +46,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept, left = [], []
     for item in items:
         test = item.nodeid.partition("[")[0]
-        is_in_sample = item.get_closest_marker("corpus") is None or seen[test] % SAMPLE == 0
+        is_left = item.get_closest_marker("thorough") is not None
+        is_other_row = item.get_closest_marker("corpus") is not None and seen[test] % SAMPLE != 0
         seen[test] += 1
+        is_in_sample = not is_left and not is_other_row
         (kept if is_in_sample == (wanted == "sample") else left).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = kept

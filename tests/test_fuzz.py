@@ -52,6 +52,7 @@ def read_safely(done: subprocess.CompletedProcess[str]) -> bool:
     return int(done.stdout.rsplit(" MiB", 1)[0].rsplit("\n", 1)[1]) < MOST_MIB
 
 
+@pytest.mark.thorough
 def test_every_reader_ends_in_what_was_read_or_in_findings() -> None:
     assert read_safely(fuzz("--count", "600", "--seed", "26", timeout=280, tool="fuzz_readers.py"))
 

@@ -31,6 +31,7 @@ def test_the_new_repo_plans_and_sweeps(tmp_path: Path, capsys: pytest.CaptureFix
     assert [plan["values"]["tp_size"] for plan in plans] == [1, 2, 4]
 
 
+@pytest.mark.thorough
 def test_its_check_plans_every_experiment_and_refuses_a_bad_one(tmp_path: Path) -> None:
     assert entry(["init", str(tmp_path)]) == 0
     steps = yaml.safe_load((tmp_path / ".github/workflows/check.yml").read_text())["jobs"]["check"]["steps"]

@@ -251,6 +251,7 @@ def _of_a_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Compos
     return Composer(["pkg://conf_of_an_app"]), []
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("source", [_in_its_primary_config, _typed, _of_a_package])
 def test_presets_are_found_wherever_hydra_searches(
     source: Callable[[Path, pytest.MonkeyPatch], tuple[Composer, list[str]]],

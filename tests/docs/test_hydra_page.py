@@ -80,6 +80,7 @@ def user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "ada")
 
 
+@pytest.mark.thorough
 def test_each_row_of_the_grammar_is_what_both_do() -> None:
     page = PAGE.read_text(encoding="utf-8")
     problems, lines = [], []

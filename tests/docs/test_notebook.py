@@ -14,6 +14,7 @@ SWEEP = ROOT / "tests" / "data" / "made_by_first_build" / "finished_sweep"
 H200 = ["gpu=h200", "model=qwen3_8b"]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning", "ignore::ResourceWarning")
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")

@@ -119,6 +119,7 @@ def test_every_block_says_how_it_is_tested(name: str) -> None:
     assert [block for block in blocks(page=f"docs/{name}.md") if not known.fullmatch(block.kind)] == []
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", [name for name in EXECUTED if blocks("run", page=f"docs/{name}.md")])
 def test_its_examples_run_one_after_the_other(name: str, tmp_path: Path) -> None:
     programs, workplace = tmp_path / "programs", tmp_path / "workplace"
@@ -177,6 +178,7 @@ def without_numbers(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if not measured.search(line)]
 
 
+@pytest.mark.thorough
 def test_the_servers_of_the_tutorial_serve(tmp_path: Path) -> None:
     """With a stand-in for SGLang; the README's server is a real one, in make test-real."""
     port = str(free_port())

@@ -119,6 +119,7 @@ def test_words_of_a_client_are_words_of_a_file(tmp_path: Path) -> None:
     assert ["CLI012" in said[4], "SEC002" in said[5], "LCK001" in said[6]] == [True] * 3
 
 
+@pytest.mark.thorough
 def test_answers_leave_few_composers_behind() -> None:
     """A server that runs for days makes a composer, with all presets, for each answer."""
 

@@ -45,6 +45,7 @@ def hub(folder: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.thorough
 def test_another_machine_plans_from_the_folder_alone(
     run: Run, build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

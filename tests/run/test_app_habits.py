@@ -159,6 +159,7 @@ def changing(task):
     assert "HAS tp_size 4 primary configs/train.yaml:2 app the config that Hydra passed" in out
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
@@ -180,6 +181,7 @@ _LISTS = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("words", "word"),
     [
@@ -264,6 +266,7 @@ def test_under_a_node_a_hint_is_what_the_app_takes(typed: str, hint: str, tmp_pa
     assert hint in err
 
 
+@pytest.mark.thorough
 def test_a_finding_survives_a_launcher_of_processes(tmp_path: Path) -> None:
     _, err = ran(written(tmp_path, SMALL), "-m", "tp_size=3,5", "hydra/launcher=joblib", code=2)
     assert "CFG004" in err

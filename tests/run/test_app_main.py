@@ -127,6 +127,7 @@ def test_an_experiment_and_the_pair_file_of_what_it_chooses(tmp_path: Path) -> N
     assert job["places"]["tp_size"][-1] == "experiment conf/experiment/fast.yaml:4"
 
 
+@pytest.mark.thorough
 def test_every_job_of_a_multirun_gets_its_own_plan(tmp_path: Path) -> None:
     made = jobs(written(tmp_path, AT_THE_ROOT), "-m", "tp_size=1,2", "gpu=h100,h200")
     assert [(job["intent"]["tp_size"], job["gpu"][0]) for job in made] == [
@@ -208,6 +209,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("words", "said"),
     [

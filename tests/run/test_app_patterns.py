@@ -85,6 +85,7 @@ server: {tp_size: 2}
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
@@ -127,6 +128,7 @@ def test_hydra_full_error_shows_the_traceback_of_the_task_and_no_other(
     assert "Traceback" not in err
 
 
+@pytest.mark.thorough
 def test_an_app_in_a_package_is_started_as_a_module(tmp_path: Path) -> None:
     app = SMALL["app.py"].replace('config_path="configs"', 'config_path="pkg://lab.configs"')
     files = {"lab/__init__.py": "", "lab/app.py": app, "lab/configs/__init__.py": ""}

@@ -57,6 +57,7 @@ def test_the_task_gets_the_plan_of_each_node(app: Path) -> None:
     assert plans == {"rounds": 3, "prefill": ["b200", 2, True], "serve.decode": ["h200", 8, True]}
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("node", ["prefill", "serve.decode"])
 def test_a_server_that_cannot_be_launched_ends_the_run_before_the_task(node: str, app: Path) -> None:
     code, shown = ended(app, [f"{node}.tp_size=16"])
@@ -71,6 +72,7 @@ def test_a_task_for_one_plan_is_an_error_and_not_a_server_forgotten(app: Path) -
     assert (code, "CLI032" in shown, "prefill, serve.decode" in shown) == (2, True, True)
 
 
+@pytest.mark.thorough
 def test_a_sweep_leaves_out_the_points_that_either_server_refuses(app: Path) -> None:
     words = ["-m", "hydra/sweeper=sglang", "prefill.tp_size=2,16", "serve.decode.tp_size=4,16"]
     found: list[dict[str, Any]] = jobs(app, *words)

@@ -118,6 +118,7 @@ def test_a_tree_that_leads_out_of_its_folder_writes_nothing_there(repo: Path, ru
         assert not list(outside.iterdir())
 
 
+@pytest.mark.thorough
 def test_a_revision_of_few_bytes_and_billions_of_files_is_refused(repo: Path, run: Run) -> None:
     made = tree(repo, *(f"100644 f{number} {git(repo, 'rev-parse', 'HEAD:a.yaml')}" for number in range(10)))
     for _ in range(9):
@@ -128,6 +129,7 @@ def test_a_revision_of_few_bytes_and_billions_of_files_is_refused(repo: Path, ru
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.thorough
 def test_a_config_that_never_ends_is_a_finding(repo: Path, run: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     git(repo, "config", "include.path", str(tmp_path / "pipe"))

@@ -96,6 +96,7 @@ def test_a_wheel_of_many_files_is_refused_before_its_list_is_read(tmp_path: Path
         assert time.process_time() - began < CPU_S
 
 
+@pytest.mark.thorough
 def test_typed_json_is_bounded_as_that_of_a_file_is(run: Run) -> None:
     deep = "[" * 60_000
     for words in (
@@ -132,6 +133,7 @@ def test_many_unknown_options_end_within_the_budget(run: Run) -> None:
     assert "more mistakes are not shown" in " ".join((printed.out + printed.err).split())
 
 
+@pytest.mark.thorough
 def test_the_memory_of_the_largest_files_is_bounded(tmp_path: Path) -> None:
     contents = {
         "records.json": f'{{"model_type": "llama", "a": [{",".join(["[]"] * 400_000)}]}}',

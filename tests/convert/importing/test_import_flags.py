@@ -78,6 +78,7 @@ def recorded_argv() -> list[tuple[str, list[str]]]:
     return [(case["id"], case["argv"]) for case in cases if "argv" in case]
 
 
+@pytest.mark.thorough
 def test_every_recorded_command_line_comes_back_as_the_same_arguments() -> None:
     cases = recorded_argv()
     assert len(cases) == 174

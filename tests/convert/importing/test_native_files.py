@@ -51,6 +51,7 @@ def verdict(run: Run, *words: str) -> dict[str, object]:
     return dict(result)
 
 
+@pytest.mark.thorough
 def test_an_export_keeps_variables_of_any_name_and_that_there_is_a_key(run: Run) -> None:
     words = ["gpu=h200", "model=qwen3_8b", "api_key=${oc.env:SGLANG_HYDRA_API_KEY}", "+engine.env.MINE='a b=\"c\"'"]
     wanted = json.loads(run("plan", "--json", *words).out)

@@ -87,6 +87,7 @@ def test_a_file_name_is_text_from_outside_too(tmp_path: Path, run: Run, monkeypa
     assert "#### ❌ <code>x&#96;&#64;all&#96;&#60;b&#62;&#124;&#46;yaml</code>" in printed
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the CPU limit may stop an opening file
 def test_a_comment_is_never_longer_than_a_forge_takes(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch

@@ -51,6 +51,7 @@ def train(repo: Path, *words: str, exits: int = 0) -> tuple[list[dict[str, Any]]
     return [json.loads(line) for line in lines], done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_every_command_of_its_readme_works(repo: Path) -> None:
     lines = re.findall(r"^    python train.py([^#\n]*)", (repo / "README.md").read_text(), re.MULTILINE)
     assert len(lines) == 5
@@ -107,6 +108,7 @@ def test_a_multirun_plans_each_job(repo: Path) -> None:
     assert [job["page_size"] for job in jobs] == [1, 16]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["sglang_hydra", "sglang_hydra_sparse"])
 def test_our_groups_can_stand_in_the_node_and_stay_there(name: str, repo: Path) -> None:
     """Also a mount of everything, which holds a value for each of SGLang's arguments: what was set is told apart."""

@@ -92,6 +92,7 @@ def replayed(rate: float | None, start: Start, tmp_path: Path) -> tuple[list[flo
     return late, run.own["lag_ms"]["p90"] / 1000
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rate", [100.0, None])
 def test_requests_arrive_as_the_trace_says(rate: float | None, start: Start, tmp_path: Path) -> None:
     """Each is due when the trace says; half of them go out within two milliseconds, or as late as a busy machine lets

@@ -69,6 +69,7 @@ def test_worse_by_more_than_the_limit_within_the_noise_is_noise(run: Run, tmp_pa
     assert {item["state"] for item in valid("gate", out)["judged"]} == {"noise"}
 
 
+@pytest.mark.thorough
 def test_many_numbers_that_did_not_move_seldom_close_the_gate(tmp_path: Path) -> None:
     """36 numbers with a noise of 3 %: each alone falls by chance in 1 to 2 of 100 gates."""
     draw = random.Random(11)

@@ -333,6 +333,7 @@ def test_an_interval_of_equal_things_holds_zero_as_often_as_it_says() -> None:
     assert wrong <= 0.1 * 300
 
 
+@pytest.mark.thorough
 def test_a_thousand_points_are_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda file: None)  # the folder is for reading only
     points = [

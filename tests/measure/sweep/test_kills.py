@@ -104,6 +104,7 @@ def survives(
         return Counter(count)
 
 
+@pytest.mark.thorough
 def test_a_few_kills_lose_nothing(tmp_path: Path, fake_python: Path) -> None:
     """On a quick machine a sweep may be done before anything is hit: then another one is."""
     axes = ("chunked_prefill_size=512,1024", "bench.concurrency=1,2,3,4")

@@ -22,6 +22,7 @@ def at_once(launcher: str) -> list[str]:
     return [f"hydra/launcher={launcher}", *(["hydra.launcher.n_jobs=2"] if launcher == "joblib" else [])]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_launcher_carries_a_sweep(place: Place, launcher: str) -> None:
     words = place.command(*AXES, f"hydra/launcher={launcher}")
@@ -36,6 +37,7 @@ def test_a_launcher_carries_a_sweep(place: Place, launcher: str) -> None:
     assert len(place.starts()) == 2
 
 
+@pytest.mark.thorough
 def test_no_more_jobs_than_asked_run_at_a_time(place: Place) -> None:
     """With one place for three jobs, each server starts after the one before has ended."""
     words = place.command("chunked_prefill_size=512,1024,2048", "bench.concurrency=1", "sweep.max_jobs=1")
@@ -46,6 +48,7 @@ def test_no_more_jobs_than_asked_run_at_a_time(place: Place) -> None:
     assert all(one["ended"] <= other["started"] for one, other in itertools.pairwise(results))
 
 
+@pytest.mark.thorough
 def test_a_ladder_elsewhere_tells_of_its_rungs(place: Place) -> None:
     place.fault = {"decode_ms": 20}
     said = place.run(
@@ -55,6 +58,7 @@ def test_a_ladder_elsewhere_tells_of_its_rungs(place: Place) -> None:
     assert "1" in rungs, said
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("launcher", LAUNCHERS[1:])
 def test_a_failure_is_told_when_it_happens_and_ends_all_where_that_is_asked(place: Place, launcher: str) -> None:
     """One place for three servers: after the first failure no other is started."""
@@ -69,6 +73,7 @@ def test_a_failure_is_told_when_it_happens_and_ends_all_where_that_is_asked(plac
     assert len(place.results()) == 2, "an old failure is no reason to end"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("launcher", ["joblib", pytest.param("submitit_local", marks=pytest.mark.long)])
 def test_a_job_that_is_killed_is_launched_again(place: Place, launcher: str) -> None:
     place.fault = {"decode_ms": 100}
@@ -81,6 +86,7 @@ def test_a_job_that_is_killed_is_launched_again(place: Place, launcher: str) -> 
     assert wait_until(lambda: place.alive() == [], DEADLINE_S)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("launcher", LAUNCHERS[1:])
 def test_stopping_the_command_stops_its_jobs(place: Place, launcher: str) -> None:
     place.fault = {"decode_ms": 500}
@@ -93,6 +99,7 @@ def test_stopping_the_command_stops_its_jobs(place: Place, launcher: str) -> Non
     assert place.results() == {}
 
 
+@pytest.mark.thorough
 def test_nothing_that_a_job_carries_holds_the_key(place: Place) -> None:
     key = "sk-very-secret-4711"
     place.run([*place.command(*AXES, "hydra/launcher=submitit_local"), f"api_key={key}"])

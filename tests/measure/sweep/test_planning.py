@@ -341,6 +341,7 @@ def test_a_dry_run_of_many_points_lists_none_of_them(monkeypatch: pytest.MonkeyP
     assert dry.estimate == real.estimate
 
 
+@pytest.mark.thorough
 def test_what_is_composed_in_a_sweep_is_what_omegaconf_composes() -> None:
     from tests.compose.test_by_plain_values import ByOmegaConf
 

@@ -127,6 +127,7 @@ DAMAGE: dict[str, Any] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_result_is_named_set_aside_and_taken_again_and_the_others_stay(here: Place, damage: str) -> None:
     sweep = here.plan("bench.concurrency=1,2", "chunked_prefill_size=512,1024")
@@ -215,6 +216,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("word", "variable", "flags"), KEYS)
 def test_resume_asks_for_the_variable_that_the_page_names(
     here: Place, word: str, variable: str, flags: list[str]

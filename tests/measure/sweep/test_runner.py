@@ -34,6 +34,7 @@ def with_fault(place: Place, monkeypatch: pytest.MonkeyPatch, **fault: Any) -> N
     monkeypatch.setenv("FAKE_SGLANG", place.env["FAKE_SGLANG"])
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("order", list(itertools.permutations(AXES))[::2], ids=" ".join)
 def test_each_server_starts_once_in_any_order_of_the_words(here: Place, order: tuple[str, ...]) -> None:
     sweep = here.plan(*order)
@@ -136,6 +137,7 @@ def _listens(place: Place) -> bool:
     return False
 
 
+@pytest.mark.thorough
 def test_retries_are_bounded_and_rerun_takes_failed_points(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with_fault(here, monkeypatch, die_after=1)
     sweep = here.plan("bench.concurrency=1,2", retries=2)
@@ -231,6 +233,7 @@ def test_a_client_that_cannot_measure_leaves_the_server_to_the_others(here: Plac
     assert len(here.starts()) == 1
 
 
+@pytest.mark.thorough
 def test_two_runners_on_one_folder_never_run_a_point_twice(place: Place) -> None:
     words = place.command("chunked_prefill_size=512,1024,2048", "bench.concurrency=1,2,3,4")
     processes = [place.start(words) for _ in range(2)]
@@ -242,6 +245,7 @@ def test_two_runners_on_one_folder_never_run_a_point_twice(place: Place) -> None
     assert place.alive() == []
 
 
+@pytest.mark.thorough
 def test_a_killed_runner_leaves_no_server_and_is_resumed(place: Place) -> None:
     place.fault = {"decode_ms": 400}
     words = place.command("chunked_prefill_size=512,1024", "bench.concurrency=1,2,3")
@@ -292,6 +296,7 @@ def test_a_paused_runner_publishes_nothing_once_it_was_taken_over(here: Place, m
     assert not list(here.sweep_folder.glob("points/*/*"))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_sweep_ends_at_once_and_goes_on_later(place: Place, number: signal.Signals) -> None:
     place.fault = {"decode_ms": 500}

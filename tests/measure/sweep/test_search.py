@@ -92,6 +92,7 @@ def test_a_ladder_is_a_row_of_points_and_is_never_climbed_twice(here: Place, mon
     assert (len(here.starts()), here.results()) == (1, results)
 
 
+@pytest.mark.thorough
 def test_a_bisection_goes_on_where_it_ended(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     _slow(here, monkeypatch, reject_above=5)
     words = ("bench.num_prompts=16", "bench.slo.e2e_ms=60000")

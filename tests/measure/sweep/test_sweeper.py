@@ -63,12 +63,14 @@ def test_the_task_runs_for_each_point_that_can_be_launched(tmp_path: Path) -> No
     assert "estimate" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_below_a_node_and_with_keys_of_its_own_nothing_is_merged(tmp_path: Path) -> None:
     words = ["-m", "hydra/sweeper=sglang", "gpu@server.gpu=h100,h200", "rate=0.1,0.2", "server.tp_size=2"]
     done = app(tmp_path, *words, config=BELOW)
     assert (done.returncode, tasks(done)) == (0, ["2 h200 None", "2 h200 None", "2 h100 None", "2 h100 None"])
 
 
+@pytest.mark.thorough
 def test_every_failure_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     done = app(tmp_path, "-m", "hydra/sweeper=sglang", "gpu=h100,h200", "tp_size=8,1")
     assert (done.returncode, len(tasks(done))) == (1, 4)
@@ -76,6 +78,7 @@ def test_every_failure_is_told_and_the_others_go_on(tmp_path: Path) -> None:
         assert f"gpu={gpu} tp_size=8: RuntimeError: task of {gpu}" in done.stderr
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("words", "source", "id"),
     [

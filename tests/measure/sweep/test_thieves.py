@@ -119,6 +119,7 @@ def info_file(tmp_path: Path) -> Iterator[Path]:
     return tmp_path / "info.json"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("status", [200, 302, 503])
 def test_a_thief_of_the_port_is_named_and_the_next_port_is_tried(
     here: Place, monkeypatch: pytest.MonkeyPatch, info_file: Path, status: int

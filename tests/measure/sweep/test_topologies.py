@@ -18,6 +18,7 @@ PD = ("topology=pd", "topology.prefill.replicas=1,2", "topology.decode.replicas=
 THREE = "sweep.where='topology.prefill.replicas + topology.decode.replicas < 4'"
 
 
+@pytest.mark.thorough
 def test_the_number_of_prefill_and_decode_servers_is_an_axis(place: Place) -> None:
     printed = place.run(place.command(*PD, THREE))
     results = place.results()
@@ -40,6 +41,7 @@ def test_the_number_of_prefill_and_decode_servers_is_an_axis(place: Place) -> No
     assert "topology.prefill.replicas=" in report
 
 
+@pytest.mark.thorough
 def test_a_topology_is_not_measured_twice(place: Place) -> None:
     words = ("topology=replicas", "replicas=1,2", *ROUTER)
     place.run(place.command(*words))

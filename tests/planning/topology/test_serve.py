@@ -58,6 +58,7 @@ class Clients:
             thread.join(DEADLINE_S)
 
 
+@pytest.mark.thorough
 def test_requests_go_on_through_the_others_when_a_replica_is_killed(tmp_path: Path, python: Path) -> None:
     with running(tmp_path, python, *TWO) as served:
         served.wait_for(READY)
@@ -78,6 +79,7 @@ def test_requests_go_on_through_the_others_when_a_replica_is_killed(tmp_path: Pa
         assert nothing_left(processes, ports)
 
 
+@pytest.mark.thorough
 def test_prefill_and_decode_servers_hear_of_each_other_and_the_key_is_nowhere(tmp_path: Path, python: Path) -> None:
     with running(tmp_path, python, *PD, "api_key=${oc.env:MY_KEY}", MY_KEY=KEY) as served:
         served.wait_for(READY)
@@ -111,6 +113,7 @@ def test_prefill_and_decode_servers_hear_of_each_other_and_the_key_is_nowhere(tm
     assert written == []
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("gone", ["router", "replica 0"])
 def test_with_on_worker_exit_stop_the_end_of_one_is_the_end_of_all(tmp_path: Path, python: Path, gone: str) -> None:
     with running(tmp_path, python, *TWO, "topology.on_worker_exit=stop") as served:
@@ -147,6 +150,7 @@ def test_ctrl_c_while_servers_start_stops_them_all(tmp_path: Path, python: Path)
         assert nothing_left(processes, ports)
 
 
+@pytest.mark.thorough
 def test_killed_without_a_word_it_leaves_nothing(tmp_path: Path, python: Path) -> None:
     with running(tmp_path, python, *PD) as served:
         served.wait_for(READY)

@@ -95,6 +95,7 @@ def test_what_stands_in_front_of_lines_changes_nothing(name: str) -> None:
     assert changed == {}
 
 
+@pytest.mark.thorough
 def test_what_is_left_of_a_log_leads_to_no_other_class() -> None:
     wrong = {}
     for case in CASES:

@@ -194,6 +194,7 @@ def test_the_page_of_all_classes_is_not_stale() -> None:
     assert done.returncode == 0, "docs/diagnosis.md is stale: make generate"
 
 
+@pytest.mark.thorough
 def test_the_benchmark_prints_its_table_by_class() -> None:
     done = subprocess.run(
         [sys.executable, "benchmarks/diagnosis_table.py"], cwd=ROOT, timeout=250, capture_output=True, text=True

@@ -147,6 +147,7 @@ _STARTING = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("lines", "times"), [(_SERVING, 3), (_STARTING, 75)], ids=["serving", "starting"])
 def test_a_large_log_costs_few_times_what_one_search_in_each_line_costs(
     lines: list[str], times: int, tmp_path: Path

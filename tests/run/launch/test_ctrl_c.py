@@ -70,6 +70,7 @@ def interrupted(command: Sequence[str], env: dict[str, str], until: str) -> tupl
     return shown, os.waitstatus_to_exitcode(status)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("until", "last"),
     [

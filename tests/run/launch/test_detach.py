@@ -139,6 +139,7 @@ def test_a_taken_port_is_refused_before_anything_is_started(place: Place) -> Non
     place.verb("stop")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_server_belongs_to_its_command_until_it_is_ready(place: Place, number: signal.Signals) -> None:
     port = free_port()

@@ -238,6 +238,7 @@ def our_children() -> Callable[[], set[int]]:
     return lambda: {process.pid for process in psutil.Process().children(recursive=True)} - before
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(400)
 def test_a_hundred_lives_leave_nothing_and_each_is_explained(our_children: Callable[[], set[int]]) -> None:
     lives = [Life(case, number) for case in CASES for number in range(case.times)]

@@ -71,12 +71,14 @@ def test_an_engine_and_a_model_that_are_missing_are_both_said(place: Place) -> N
     assert {"ENG002", "DOC013"} <= set(said.split())
 
 
+@pytest.mark.thorough
 def test_force_starts_despite_what_the_preflight_says(place: Place) -> None:
     said = served(place, "engine.version=0.5.9", "launch.force=true")
     assert "LCH004" in said
     assert "Ready after" in said
 
 
+@pytest.mark.thorough
 def test_progress_is_shown_with_the_seconds_it_took(place: Place) -> None:
     said = served(place)
     (line,) = [line for line in said.splitlines() if line.endswith(" s  loading weights")]
@@ -84,6 +86,7 @@ def test_progress_is_shown_with_the_seconds_it_took(place: Place) -> None:
     assert "SIGINT: stopping the server" in said
 
 
+@pytest.mark.thorough
 def test_a_log_that_cannot_be_written_is_said_and_stops_nothing(place: Place) -> None:
     (place.folder / "run").mkdir()
     (place.folder / "run" / "server.log").symlink_to("/dev/full")
@@ -93,6 +96,7 @@ def test_a_log_that_cannot_be_written_is_said_and_stops_nothing(place: Place) ->
     assert "LCH006" in said
 
 
+@pytest.mark.thorough
 def test_a_reader_that_goes_away_stops_nothing(place: Place) -> None:
     port = free_port()
     argv = place.serve("run", port=port)

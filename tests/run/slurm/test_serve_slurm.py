@@ -82,6 +82,7 @@ def test_two_ranks_meet_serve_and_end_without_a_secret_left(serve: Serve, state:
         assert b"secret-4711" not in content, path
 
 
+@pytest.mark.thorough
 def test_a_server_that_fails_ends_in_4_and_says_why(serve: Serve) -> None:
     running = serve("+engine.env.FAKE_FAULT=memory")
     assert running.ended() == 4
@@ -90,6 +91,7 @@ def test_a_server_that_fails_ends_in_4_and_says_why(serve: Serve) -> None:
     must_follow(running.account(), "slurm_job")
 
 
+@pytest.mark.thorough
 def test_a_rank_that_fails_is_heard(serve: Serve) -> None:
     running = serve("tp_size=16", "nnodes=2", "+engine.env.FAKE_FAULT=crash", "+engine.env.FAKE_FAULT_RANK='1'")
     assert running.ended() == 4
@@ -100,6 +102,7 @@ def test_a_rank_that_fails_is_heard(serve: Serve) -> None:
     assert "DIA" not in said
 
 
+@pytest.mark.thorough
 def test_a_waiting_job_keeps_its_key_unread_and_ends_without_it(serve: Serve, state: Path) -> None:
     running = serve("api_key=${oc.env:MY_KEY}", MY_KEY=KEY, FAKE_BUSY="1")
     running.job()
@@ -110,6 +113,7 @@ def test_a_waiting_job_keeps_its_key_unread_and_ends_without_it(serve: Serve, st
     assert (state / "job1" / "state").read_text() == "CANCELLED"
 
 
+@pytest.mark.thorough
 def test_a_job_that_somebody_else_cancels_is_a_failure(serve: Serve, state: Path) -> None:
     running = serve().ready()
     subprocess.run(["scancel", running.job()], check=True, env={**os.environ})
@@ -126,6 +130,7 @@ def test_a_killed_terminal_cancels_its_job(serve: Serve, state: Path) -> None:
     assert wait_until(lambda: not (running.folder / ".secrets").exists(), 60)
 
 
+@pytest.mark.thorough
 def test_a_terminal_that_was_closed_ends_its_job(state: Path, fake_python: Path, tmp_path: Path) -> None:
     """Everything that is still written fails then, and must not keep the job from being ended."""
     words = ["gpu=h200", "model=qwen3_8b", "engine=sglang", f"engine.python={fake_python}", "port=0", "launch=slurm"]

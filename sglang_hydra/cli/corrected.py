@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import HIDDEN, holds_secret, masked_word
 from sglang_hydra.cli.invocation import Invocation, read_invocation
+from sglang_hydra.cli.proved import STARTING, keeps
 from sglang_hydra.cli.reading import read_words, refused
 from sglang_hydra.cli.shared import composer_of, typed_flags
 from sglang_hydra.compose.composer import Composer
@@ -22,7 +23,7 @@ from sglang_hydra.releases.fetching import nothing_fetched
 from sglang_hydra.text.budget import LAST_S, OverBudget, allow_more
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.flags import MULTIRUN_VERBS, VERBS
+from sglang_hydra.text.flags import BY_NAME, VERBS
 from sglang_hydra.text.screen import VERBATIM, Line, folded, room, text
 from sglang_hydra.text.words import is_digits, nearest, program, shell_word
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _MOST_ROUNDS, _MOST_CORRECTED = 3, 3
 _PLAIN = re.compile(r"(?!(?:null|true|false|nan|inf)$)[A-Za-z./][\w./-]*", re.IGNORECASE)
-_STARTING = ("serve", "bench", "resume")
 _CHOSEN = ("gpu", "engine.version")
 """What a correction never changes if it was typed."""
 _VERBS = ("serve", "plan", "check", "fit", "export")
@@ -85,15 +85,17 @@ def _corrected(
         return []
     except ConfigError:
         return []
-    title = "Corrected" if made is not None else "For example, on another GPU"
+    title, other = "Corrected", None
     if made is None and (other := _other_gpu(findings)) is not None:
-        made = typed_in_place(composer, requests, other)
+        title, made = "For example, on another GPU", typed_in_place(composer, requests, other)
     if made is None:
         return []
     file = [invocation.file] if invocation.file is not None else []
     typed = [request for request in made if request.layer == "cli"]
     line = _line_of(invocation, [*names, *file, *map(_word, typed)])
-    if refused(line):
+    own = [request for request in requests if request.layer == "cli"]
+    before = _line_of(invocation, [*names, *file, *map(_word, own)])
+    if not keeps(before, line, findings, map(_key_of, other or ())) or refused(line):
         return []
     shown = _shown_as(line, title)
     added = [request.text for request in typed if request not in requests] if adds_only else []
@@ -204,7 +206,9 @@ def corrected_sweep(
         if len(kept := dict.fromkeys(good)) < len(every):
             words[at[-1]] = f"{axis.keys[0]}={','.join(word.partition('=')[2] for word in kept)}"
             dropped = True
-    return [[], *_shown_as(_line_of(invocation, ["-m", *words]))] if dropped else []
+    typed = _line_of(invocation, ["-m", *(request.text for request in invocation.requests)])
+    line, keys = _line_of(invocation, ["-m", *words]), {axis.keys[0] for axis in axes}
+    return [[], *_shown_as(line)] if dropped and keeps(typed, line, (), keys) else []
 
 
 def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[Line]:
@@ -215,9 +219,12 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
     words of the finding, else the override for its first field. Errors in the new line are corrected as well."""
     line = list(words)
     for _ in range(_MOST_ROUNDS):
+        before = list(line)
         for finding in (item for item in findings if item.level == "error"):
             if not _correct(line, finding):
                 return []
+        if not keeps(before, line, findings):
+            return []
         if not (findings := refused(line)):
             return [] if _loses_an_item(line) else _launchable(line)
     return []
@@ -257,7 +264,7 @@ def _correct(line: list[str], finding: Finding) -> bool:
         verb = line.pop(line.index(finding.typed[0], 1))
         if line[0] not in VERBS:
             line[:0] = [verb]
-        elif line[0] in _STARTING:  # of two verbs, the one that starts nothing
+        elif line[0] in STARTING:  # of two verbs, the one that starts nothing
             line[0] = verb
         return True
     verb = finding.remedies[0].said if finding.remedies else ""
@@ -272,7 +279,7 @@ def _correct(line: list[str], finding: Finding) -> bool:
         return False
     if remedy.flag:
         line[1:1] = [] if remedy.flag in line else [remedy.flag]
-        return line[0] in MULTIRUN_VERBS
+        return line[0] in BY_NAME[remedy.flag.partition("=")[0]].verbs
     place = _place_of(finding, line)
     if place is None:
         return _correct_item(line, finding, remedy.words)

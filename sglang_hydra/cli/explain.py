@@ -45,9 +45,7 @@ def run(invocation: Invocation) -> int:
     """Runs ``explain FIELD|KEY|GROUP|roofline|forecast [overrides]`` or ``explain ID``. Returns 0."""
     if not invocation.requests:
         raise ConfigError.of("CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
-    subject, *rest = [
-        item for item in invocation.requests if item.text not in _ASKING and not item.text.replace(".", "").isdigit()
-    ] or invocation.requests
+    subject, *rest = _without_fillers(invocation.requests)
     words = [item.text for item in (subject, *rest)]
     if (
         rest
@@ -133,6 +131,13 @@ def _limit_or_forecast(composer: Composer, invocation: Invocation, name: str, ov
         return 0
     show(invocation, lambda: roofline_record(made), lambda: roofline_lines(made))
     return 0
+
+
+def _without_fillers(requests: Sequence[Request]) -> Sequence[Request]:
+    """Returns the words without those of a question and without numbers; behind an override a number is its value."""
+    first = next((at for at, item in enumerate(requests) if "=" in item.text), len(requests))
+    numbers = [item for item in requests[:first] if item.text.replace(".", "").isdigit()]
+    return [item for item in requests if item.text not in _ASKING and item not in numbers] or requests
 
 
 def _argument_meant(word: str) -> str | None:

@@ -21,6 +21,7 @@ from sglang_hydra.compose.corrections import (
     key_meant,
     may_be,
 )
+from sglang_hydra.compose.override_errors import NUMBERS
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NO_CHOICE, NODES, PRIMARY_NAME
 from sglang_hydra.text.errors import ConfigError
@@ -41,7 +42,7 @@ from sglang_hydra.text.flags import (
     Flag,
 )
 from sglang_hydra.text.locations import SUFFIXES, conf_dir
-from sglang_hydra.text.words import as_meant, foreign_sign, nearest, program, short
+from sglang_hydra.text.words import as_meant, foreign_sign, nearest, program, short, size_of
 
 _PATHS = ("output", "base")
 _CONTAINERS = ("docker", "podman", "nerdctl", "apptainer", "singularity", "kubectl", "helm")
@@ -60,7 +61,7 @@ _FILE_TAG = re.compile(r":(?:UD-)?(?:I?Q\d\w*|B?F\d+)$")
 _VLLM = "vllm.entrypoints.openai.api_server"
 _LAUNCH_SERVER = re.compile(r"sglang\.launch_server|(?:.*/)?launch_server\.py")
 _OF_OTHERS = re.compile(
-    r"^(?!-)\S*(?:text-generation-inference|tensorrt[-_]?llm|trtllm|ollama|lmdeploy|llama\.cpp)\S*:"
+    r"^(?!-)\S*(?:text-generation-inference|tensorrt[-_]?llm|trtllm|ollama|lmdeploy|llama\.cpp)\S*:(?!/)"
 )
 """Images of other servers."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
@@ -345,7 +346,7 @@ def _of_program(name: str, words: Sequence[str]) -> ConfigError:
             if verb == "bench"
             else key in EVERY and key not in ("model_path", "max_total_tokens")
         )
-        if (flag[:2] == "--" or flag != f"-{plain}") and is_ours and value[:1] != "-" and may_be(key, value):
+        if (flag[:2] == "--" or flag != f"-{plain}") and is_ours and _fits(key, value):
             typed.append(f"{key}={shlex.quote(value)}")
         elif _FILE_TAG.sub("", value) not in (model, name) and flag not in unread and not is_secret(plain, value):
             unread.append(flag)
@@ -353,6 +354,18 @@ def _of_program(name: str, words: Sequence[str]) -> ConfigError:
     message = message if len(typed) > 1 else message.replace("other flags", "flags")
     message += f": {', '.join(unread)}" if unread else ""
     return ConfigError.of("CLI004", message, hint=f"{program()} {' '.join(typed)}")
+
+
+def _fits(key: str, value: str) -> bool:
+    """Returns whether a value of another program's flag can be typed for our key as it is."""
+    field = EVERY.get(key)
+    if value[:1] == "-" or not may_be(key, value):
+        return False
+    if field is None or field.is_list or (field.kind not in NUMBERS and not field.arg.choices):
+        return True
+    if field.arg.choices:
+        return value in map(str, field.arg.choices)
+    return re.fullmatch(NUMBERS[field.kind], value) is not None or (field.kind == "int" and size_of(value) is not None)
 
 
 def _address_in(flags: Mapping[str, str]) -> str:

@@ -8,11 +8,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
-from keyword import iskeyword
 
 from sglang_hydra.cli.invocation import Invocation, read_invocation
-from sglang_hydra.cli.reading import read_words
+from sglang_hydra.cli.reading import read_words, verb_of
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.releases import fetching
 from sglang_hydra.text.budget import FINDINGS, LAST_S, OverBudget, allow_more, cpu_limit
@@ -115,13 +113,6 @@ def _run(invocation: Invocation) -> int:
     if not invocation.has("offline") and not in_ci:
         fetching.allow(lambda line: print(line, file=sys.stderr))
     return verb_of(invocation.verb)(invocation)
-
-
-def verb_of(name: str) -> Callable[[Invocation], int]:
-    """Returns the function of a verb: ``run`` of ``cli/NAME.py``, or of ``NAME_.py`` if the name is a keyword."""
-    module = import_module(f"sglang_hydra.cli.{name}_" if iskeyword(name) else f"sglang_hydra.cli.{name}")
-    run: Callable[[Invocation], int] = module.run
-    return run
 
 
 def report(failure: SglangHydraError, as_json: bool, corrections: Callable[[], list[Line]] = list) -> None:

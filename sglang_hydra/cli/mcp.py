@@ -15,8 +15,8 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation, read_invocation
-from sglang_hydra.cli.main import is_limited, over_budget, report, verb_of
-from sglang_hydra.cli.reading import read_words
+from sglang_hydra.cli.main import is_limited, over_budget, report
+from sglang_hydra.cli.reading import read_words, verb_of
 from sglang_hydra.compose.overrides import KEPT
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.text.budget import OverBudget, cpu_limit

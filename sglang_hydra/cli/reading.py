@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from keyword import iskeyword
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.vllm import counterpart
@@ -27,6 +31,8 @@ from sglang_hydra.text.words import nearest, program
 _NAME_A_MODEL = {"model", "model_path", "recipe", "experiment", "lock"}
 _COMPOSED = ("serve", "plan", "check", "fit", "export", "explain", "bench")
 """Verbs whose overrides make one plan."""
+_ANSWERED = ("explain", "import", "upgrade", "recipes", "models", "gpus")
+"""Verbs that only show something, and soon: their answer is made."""
 
 
 def read_words(invocation: Invocation) -> None:
@@ -42,6 +48,13 @@ def read_words(invocation: Invocation) -> None:
 
         read_file_argument(invocation)
         check_hydra_keys_of_file(invocation)
+
+
+def verb_of(name: str) -> Callable[[Invocation], int]:
+    """Returns the function of a verb: ``run`` of ``cli/NAME.py``, or of ``NAME_.py`` if the name is a keyword."""
+    module = import_module(f"sglang_hydra.cli.{name}_" if iskeyword(name) else f"sglang_hydra.cli.{name}")
+    run: Callable[[Invocation], int] = module.run
+    return run
 
 
 def _matches(request: Request) -> Sequence[Request]:
@@ -74,6 +87,13 @@ def _refused(words: Sequence[str]) -> Sequence[Finding]:
         from sglang_hydra.cli.diff import check_sides
 
         check_sides([item.text for item in invocation.requests])
+    if invocation.verb == "suggest":
+        from sglang_hydra.cli.suggest import check_words
+
+        check_words(invocation)
+    if invocation.verb in _ANSWERED and not invocation.has("output") and not invocation.has("in_place"):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            verb_of(invocation.verb)(invocation)
     if invocation.verb in _COMPOSED and not invocation.has("multirun"):
         first = invocation.requests[:1] if invocation.verb in ("export", "explain") else []
         requests = [item for item in invocation.requests if item not in first and not is_document(item.text)]

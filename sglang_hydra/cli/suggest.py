@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of, show
@@ -50,21 +50,10 @@ _WIDE = 100
 def run(invocation: Invocation) -> int:
     """Runs ``suggest model=M gpu=A,B context=32k concurrency=64 goal=gpus``. Returns 2 if no plan can take the load."""
     own, typed = _taken(invocation.requests)
-    if unknown := [*filter(None, map(_unknown, typed))]:
-        raise ConfigError(*unknown)
     if _RESULTS in own or _RATE in own:
+        check_words(invocation)
         return _replicas(invocation, own, typed)
-    goal = own.get(_GOAL, FEWEST)
-    if goal not in GOALS:
-        meant = GOALS_MEANT.get(goal) or nearest(goal, GOALS)
-        hint = f"goals: {', '.join(GOALS)}"
-        instead = f"goal={meant}" if meant else None
-        raise ConfigError.of("SUG001", f"goal={goal} is no goal", "goal", hint=hint, fix=instead)
-    slo = Slo(_limit(_TTFT, own), _limit(_TPOT, own))
-    context, users = (_size(name, own[name]) if name in own else None for name in (_CONTEXT, _CONCURRENCY))
-    gpus = [request.text.partition("=")[2].strip("[]") for request in typed if request.text.startswith("gpu=")]
-    classes = ",".join(gpus).split(",") if len(gpus) > 1 or "," in "".join(gpus) else []
-    kept = [request for request in typed if not classes or not request.text.startswith("gpu=")]
+    goal, slo, context, users, classes, kept = _asked(own, typed)
     composer = composer_of(invocation)
     requests = [*_load(context, users, kept), *kept]
     found = suggestions(composer, requests, classes, goal, slo, points_of)
@@ -77,6 +66,47 @@ def run(invocation: Invocation) -> int:
         longest = None if found else longest_taken(composer, requests, classes)
         write(_lines(words, found, goal, context, users, longest))
     return 0 if found else 2
+
+
+def check_words(invocation: Invocation) -> None:
+    """Raises ConfigError for what ``run`` would refuse before it plans a layout."""
+    own, typed = _taken(invocation.requests)
+    if _RESULTS not in own and _RATE not in own:
+        *_, classes, kept = _asked(own, typed)
+        for name in classes or [""]:
+            of_class = [Request(f"gpu={name}", "gpu=")] if name else []
+            composer_of(invocation).compose([*kept, *of_class])
+    elif unknown := [*filter(None, map(_unknown, typed))]:
+        raise ConfigError(*unknown)
+
+
+class _Asked(NamedTuple):
+    """The goal, the limits, the load, the GPU classes if several are named, and the overrides of all plans."""
+
+    goal: str
+    slo: Slo
+    context: int | None
+    users: int | None
+    classes: Sequence[str]
+    kept: Sequence[Request]
+
+
+def _asked(own: dict[str, str], typed: Sequence[Request]) -> _Asked:
+    """Reads the words. Raises ConfigError for wrong ones."""
+    if unknown := [*filter(None, map(_unknown, typed))]:
+        raise ConfigError(*unknown)
+    goal = own.get(_GOAL, FEWEST)
+    if goal not in GOALS:
+        meant = GOALS_MEANT.get(goal) or nearest(goal, GOALS)
+        hint = f"goals: {', '.join(GOALS)}"
+        instead = f"goal={meant}" if meant else None
+        raise ConfigError.of("SUG001", f"goal={goal} is no goal", "goal", hint=hint, fix=instead)
+    slo = Slo(_limit(_TTFT, own), _limit(_TPOT, own))
+    context, users = (_size(name, own[name]) if name in own else None for name in (_CONTEXT, _CONCURRENCY))
+    gpus = [request.text.partition("=")[2].strip("[]") for request in typed if request.text.startswith("gpu=")]
+    classes = ",".join(gpus).split(",") if len(gpus) > 1 or "," in "".join(gpus) else []
+    kept = [request for request in typed if not classes or not request.text.startswith("gpu=")]
+    return _Asked(goal, slo, context, users, classes, kept)
 
 
 def _unknown(request: Request) -> Finding | None:

@@ -51,7 +51,7 @@ from sglang_hydra.compose.override_errors import (
     for_each,
     list_of_values,
 )
-from sglang_hydra.compose.schema import NODES
+from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.findings import Hint, Remedy
 from sglang_hydra.text.flags import FILLERS, FLAGS, OTHER_VERBS, VERBS
 from sglang_hydra.text.locations import SUFFIXES
@@ -149,6 +149,8 @@ def _by_its_signs(text: str) -> Refused:
         r"([\w.-]+)(?:\s*=\s*|\s+)([^\s=]+|\[[^]=]*]|\{[^=]*}|[^\s=]+,(?:\s[^\s=]+)+|\d[\d.,]*(?:\s\S+)+)", text
     ):
         key, value = spaced[1], HIDDEN if is_secret_name(spaced[1]) else spaced[2]
+        meant = key_meant(key) or mistyped(key) or key
+        key = meant if key not in (*EVERY, *NODES, *NO_CHOICE) and meant in EVERY else key
         if key in EVERY and EVERY[key].is_list and " " in value.strip("[]"):
             value = f"[{value.strip('[]')}]"
         if value[:1] != "{":

@@ -13,6 +13,7 @@ import yaml
 import sglang_hydra
 from sglang_hydra.cli import corrected
 from sglang_hydra.cli.explain import _TOPICS, _title
+from sglang_hydra.cli.reading import refused
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.making import composed
@@ -178,6 +179,7 @@ def test_what_users_of_others_type_does_what_they_asked_for_and_no_more(
         row.get("exit", 2), [f"sglang-hydra {row['command']}"] if "command" in row else []
     )  # fmt: skip
     assert row.get("says", "") in " ".join(text.split())
+    assert not refused(shlex.split(row.get("command", "--version")))
     if "gives" in row:
         _, *words = shlex.split(row.get("command", row["typed"]))
         plan = valid("plan", run("plan", "--json", *words).out)

@@ -10,7 +10,7 @@ from sglang_hydra.arguments.tables.order import at_least, is_candidate_of, relea
 from sglang_hydra.arguments.tables.table import Release, known_versions, nearest_known, release
 from sglang_hydra.releases.records import release_named as release_meant
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import nearest, program, short, some_of
 
 _NUMBER = re.compile(r"\d+\.\d+\.\d+(?:[.-]?(?:post|rc|dev)\d+)?")
@@ -30,7 +30,8 @@ def release_named(version: str | None, flag: str) -> str:
     """Returns the known release typed after ``flag``. Raises ConfigError, with the known releases, for another one."""
     known = known_versions()
     if version is None:
-        hint = f"{program()} upgrade --to {known[-1]} ...", f"{program()} release list shows all {len(known)}"
+        newest = Remedy(f"{program()} upgrade --to {known[-1]} ...", flag=f"--to={known[-1]}")
+        hint = newest, f"{program()} release list shows all {len(known)}"
         raise ConfigError(Finding("error", "UPG001", "upgrade to which release?", hint=hint))
     spelled, version = version, release_meant(version)
     found = nearest_known(version)

@@ -81,7 +81,7 @@ def _parts(line: Sequence[str]) -> Iterator[_Part]:
 
 
 def _places(line: Sequence[str], words: Sequence[str]) -> Iterator[int]:
-    """Yields the places of words in a line, where they stand one behind the other."""
+    """Yields the places where these words follow each other in a line."""
     for at in range(len(line) - len(words) + 1) if words else ():
         if list(line[at : at + len(words)]) == list(words):
             yield from range(at, at + len(words))

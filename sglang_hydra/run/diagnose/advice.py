@@ -85,6 +85,8 @@ def _better(part: str, args: Mapping[str, object], numbers: LogNumbers) -> str |
     if name == "hicache_size" and numbers.host_free_gb:
         here = max(1, ranks // _whole(args.get("nnodes")))  # ranks that share the host memory of a node
         return f"hicache_size={int(numbers.host_free_gb * 0.8 / here) or 1}{rest}"
+    if args and name == "base_gpu_id" and not had:
+        return None
     if name in args and (had is _CONSTANTS[advised] if advised in _CONSTANTS else had == advised):
         return None
     if value is None or number is None:
@@ -141,7 +143,7 @@ _FLAG = re.compile(
     r"(?<![\w-])(--[a-z][a-z0-9-]{2,60})(?:(=| to | above | )['\"`]?(\d[\w.]*|[a-z][a-z0-9_]*)(?![\w-]))?"
 )
 _VARIABLE = re.compile(
-    r"\b((?:SGLANG|SGL|NCCL|MC|CUDA|PYTORCH|TORCH|HF|FLASHINFER|TRITON|TVM|NVSHMEM|UCX|GLOO|OMP|NIXL|MOONCAKE|HSA|AITER)"
+    r"\b((?:SGLANG|SGL|NCCL|MC|CUDA|PYTORCH|TORCH|HF|FLASHINFER|TRITON|TVM|NVSHMEM|UCX|GLOO|OMP|NIXL|MOONCAKE|HSA|AITER|LD)"
     r"_[A-Z0-9_]{2,60})\b"
 )
 _COMMAND = re.compile(r"\bpip install \S+|\buv pip install \S+|`[a-z][\w-]* [^`]{2,80}`")

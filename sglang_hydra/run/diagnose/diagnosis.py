@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sglang_hydra.arguments.secrets import without_secrets
-from sglang_hydra.run.diagnose.advice import Advice, advice_near, fitted, in_release, with_costs
+from sglang_hydra.run.diagnose.advice import SAID, Advice, advice_near, fitted, in_release, with_costs
 from sglang_hydra.run.diagnose.cause import Cause, nearest_release
 from sglang_hydra.run.diagnose.classes import LOG_LINES, UNKNOWN, FailureClass, Stage, Weight, classes_by_kind
 from sglang_hydra.run.diagnose.life import STARTED, Life
@@ -22,6 +22,8 @@ from sglang_hydra.text.screen import shown
 
 _LONGEST_LINE = 600
 _NEAR = 12
+# A kernel that does not compile, or does not know the GPU, fails outside of CUDA graphs as well.
+_OF_A_STAGE = ("cuda_fault", "graph_capture", "release_fault", UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None, typed: JsonObje
     failure, found = verdict.failure, verdict.found
     advised = tuple(_advised(verdict, reader, version, given, typed or {}))
     state = "failed" if failure else _state(reader, exit_code)
-    finding = _finding(verdict, failure, reader, version, given, advised) if failure else _no_failure(state, reader)
+    finding = (
+        _finding(verdict, failure, reader, version, given, advised) if failure else _no_failure(state, reader, advised)
+    )
     kind, retryable = (failure.kind, failure.retryable) if failure else (UNKNOWN, False)
     if found is not None and found.signature.retryable is not None:
         retryable = found.signature.retryable
@@ -129,19 +133,22 @@ def _advised(
 ) -> Iterator[Advice]:
     """Yields the log's own advice near the deciding line; then, unless it or the condition that failed gives a change,
     what takes the failed part out of use."""
-    failure, found, cause = verdict.failure, verdict.found, verdict.cause
-    if failure is None or found is None:
+    found, cause, raised = verdict.found, verdict.cause, reader.life.raised
+    kind = verdict.failure.kind if verdict.failure else UNKNOWN
+    line, frames = (found.line, found.frames) if found else (raised[-1].line if raised else None, ())
+    if line is None or (found is None and (kind != UNKNOWN or reader.others.name is not None)):
         return
     heard = [line for life in reader.lives for line in life.advised]
-    advised = advice_near(found.line.number, heard, nearest_release(version), args)
+    advised = advice_near(line.number, heard, nearest_release(version), args)
     yield from advised
     if any(one.changes for one in advised) or (cause is not None and cause.changes):
         return
-    near = [text for number, text in reader.last if abs(number - found.line.number) <= _NEAR and STARTED not in text]
-    if failure.kind not in ("crash", "watchdog_timeout"):  # lines with SGLang's header report its work
-        near = [*(text for text in near if "[20" not in text), reader.life.milestone]
-    texts = [found.line.text, *reversed(found.frames), *(near if not found.frames else ()), found.line.rank]
-    yield from advice_on_parts(failure.kind, texts, nearest_release(version), args, typed)
+    near = [text for number, text in reader.last if abs(number - line.number) <= _NEAR and STARTED not in text]
+    if kind not in ("crash", "watchdog_timeout"):  # lines with SGLang's header report its work
+        near = [text for text in near if "[20" not in text]
+        near += [reader.life.milestone] if kind in _OF_A_STAGE else []
+    texts = [line.text, *reversed(frames), *(near if not frames else ()), line.rank]
+    yield from advice_on_parts(kind, texts, nearest_release(version), args, typed)
 
 
 def _shown(line: Line) -> str:
@@ -190,14 +197,18 @@ def _finding(
         advice, fields = (*accepted, *advice), cause.reads or fields
         if failure.kind == FAULT and not cause.found[0].names:
             what = f"{what}; its condition reads no argument"
+    changed = {name for one in advised for name in one.changes}
+    advice = tuple(part for part in advice if part.partition("=")[0] not in changed)
     hint = in_release(with_costs(fitted(advice, args, reader.numbers), failure.kind), version)
     named = {part.partition("=")[0] for part in advice}  # with values, which say more than "raise" or "lower"
     said = [one.text for one in advised if one.changes or not one.names or not named.issuperset(one.names)]
-    return Finding("error", failure.id, f"{what}: {detail}" if detail else what, fields, [*said, *hint])
+    own = found is not None and bool(found.signature.advice) and failure.kind != "cuda_fault"  # it is of this very line
+    hint = [*said, *hint] if not own else [*(one for one in said if one.startswith(SAID)), *hint, *said]
+    return Finding("error", failure.id, f"{what}: {detail}" if detail else what, fields, list(dict.fromkeys(hint)))
 
 
-def _no_failure(state: str, reader: LogReader) -> Finding:
-    """Returns the finding for a log without a deciding failure."""
+def _no_failure(state: str, reader: LogReader, advised: Sequence[Advice]) -> Finding:
+    """Returns the finding for a log without a deciding failure, with what its last exception, if any, lets one try."""
     level, id, message, *hint = LOG_LINES["states"][state]
     life, count = reader.life, reader.count
     message = message.format(
@@ -206,4 +217,5 @@ def _no_failure(state: str, reader: LogReader) -> Finding:
         engine=reader.others.name,
         read=f"{count} lines were read, and the last ones are" if count > 1 else "1 line was read, and it is",
     )
-    return Finding(level, id, message, (), hint)
+    tries = [one.text for one in advised] if state == UNKNOWN else []
+    return Finding(level, id, message, (), [*tries, *hint])

@@ -11,6 +11,8 @@ from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 
+from sglang_hydra.arguments.reading import options_in, read_options
+from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.arguments.tables.successors import successor
 from sglang_hydra.arguments.tables.table import first_release_of, known_versions, nearest_known, release
 from sglang_hydra.releases.records import newest_release
@@ -21,15 +23,16 @@ from sglang_hydra.text.budget import quick_load, read_yaml
 from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.screen import shown
 
-_MOST = 2
+_MOST = 3
 Change = tuple[str, object, str]
 """An argument, or a variable in capitals, its value, and the reason."""
 _NAME = re.compile(r"\b[a-z]+(?:_[a-z0-9]+){2,}\b")
 _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]{2,60})")
 _LEAST_WORDS = 4
+_OF_THE_MODEL = "transformers_modules/"
 _MODULE = re.compile(r"No module named '?([\w.]{1,80})|\b(lib\w{2,40})\.so(?:\.(\d+))?")
 _PACKAGE = re.compile(
-    r"cannot import name .{1,80} from '(\w+)|: (Auto)[A-Z]\w+\.|-packages/([\w.]+)/|^(?:\.{3})?/(\w+)/"
+    r"(?:cannot import name .{1,80} from|module) '(\w+)|: (Auto)[A-Z]\w+\.|-packages/([\w.]+)/|^(?:\.{3})?/(\w+)/"
 )
 _ARCHITECTURE = re.compile(r"'([A-Z]\w{3,80})'")
 _LISTED = re.compile(
@@ -38,6 +41,11 @@ _LISTED = re.compile(
 _REFUSES = re.compile(r"\b(?:needs?|requires?|only|supports?|supported|unsupported|compatible)\b")
 _WORD = re.compile(r"\b[a-z]+_[a-z0-9_]+\b")
 _ANYWHERE = "triton"
+_REFUSED = re.compile(
+    r"(?:unrecognized arguments:|ambiguous option:) (--.{1,600}?)(?: could match.*)?$|"
+    r"argument (--[\w-]{1,60})\S*: invalid choice: '?([\w.-]{1,60})"
+)
+_HAS_IT = re.compile(r"SGLang \S+ has it")
 # An argument that chooses one of several implementations.
 _CHOOSES = re.compile(r"_(?:backend|algorithm|strategy)$")
 
@@ -65,8 +73,9 @@ def advice_on_parts(
     elif kind == "unsupported_architecture":
         yield from _later(line, version)
     elif kind == "bad_flag":
-        yield from _flags(line, at, version)
+        yield from _flags(line, at)
     else:
+        yield from _upgrades(kind, texts)
         yield from _variables(line, at)
         named = chain(_chosen(line, at), _named(line, at, args)) if kind in _parts()["of_arguments"] else ()
         found: list[Advice] = []
@@ -85,26 +94,30 @@ def _switched(
     parts, all_texts = _parts(), "\n".join(texts)
     found: list[Change] = []
     for text in texts if kind in parts["of_parts"] else ():
-        others = (one for one in _shown_by(text, at, args) if f"/{one[0].partition('=')[2]}.py" not in all_texts)
-        usable = filter(None, (_usable(change, at, args, why) for change, why in others))
+        usable = filter(None, (_usable(change, at, args, why) for change, why in _shown_by(text, at, args, all_texts)))
         found += islice(usable, 1)
     offs: list[str] = []
     if args and kind in parts["of_any_part"]:
         offs = [f"{name}=false" for name, value in args.items() if value is True and name.startswith("enable_")]
         offs += [change for _, change in parts["switches"] if change.endswith("=null")]
+    offs = [change for change in offs if change.partition("=")[0] not in parts["of_other_purpose"]]
     if args and (offs or not found):
         offs += [another for name, another in _chosen_parts(at, args).items() if name in typed]
-    rest = (change for change in offs if change.partition("=")[0] not in parts["of_other_purpose"])
-    found += filter(None, (_usable(change, at, args, "a part that is in use") for change in rest))
+    if args and kind in parts["of_any_part"]:
+        offs += [change for change in parts["in_use"] if change.partition("=")[0] in args]
+    found += filter(None, (_usable(change, at, args, "a part that is in use") for change in offs))
     framed = kind in parts["of_any_part"] and ".py in " in all_texts
     yield from sorted(found, key=lambda change: framed and not isinstance(change[1], bool))
 
 
-def _shown_by(text: str, at: str, args: Mapping[str, object] | None) -> Iterator[tuple[str, str]]:
+def _shown_by(text: str, at: str, args: Mapping[str, object] | None, all_texts: str) -> Iterator[tuple[str, str]]:
     """Yields the changes of the parts that a text shows, with the reason: those of the table, those that the arguments
-    chose by a value in the text, then the release's switches that it names."""
+    chose by a value in the text, then the release's switches that it names. Omits an implementation whose own file
+    failed as well, and a change of the part that only called what failed."""
     for pattern, change in _parts()["switches"]:
-        if found := re.search(pattern, text):
+        name, _, value = change.partition("=")
+        called = re.search(_parts()["not_if"].get(name, "$^"), all_texts)
+        if (found := re.search(pattern, text)) and called is None and f"/{value}.py" not in all_texts:
             yield change, f"takes out what failed: {found[0].strip('/')}"
     for name, another in _chosen_parts(at, args or {}).items():
         value = re.escape(str((args or {})[name]))
@@ -144,7 +157,7 @@ def _usable(change: str, at: str, args: Mapping[str, object] | None, why: str) -
     """Returns a change in the names of a release, or None if it has no such argument or value, or had it already."""
     name, _, text = change.partition("=")
     if name.isupper():
-        return (name, text, why) if name in release(at).variables else None
+        return (name, text, why) if name in release(at).variables or not name.startswith("SGLANG_") else None
     value: object = release(at).arguments[name].default if text == "default" else read_yaml(text, "argument")
     if name not in release(at).arguments:
         after = successor(name, at)
@@ -206,6 +219,13 @@ def named_choices(line: str, version: str | None) -> Iterator[tuple[str, str]]:
             yield owners[0], word
 
 
+def _upgrades(kind: str, texts: Sequence[str]) -> Iterator[Advice]:
+    """Yields the command that installs another version of the library whose own file or thread failed."""
+    for pattern, package in _parts()["upgrades"] if kind in _parts()["of_upgrades"] else ():
+        if any(re.search(pattern, text) for text in texts):
+            yield Advice(f"pip install --upgrade {package}, or its version in the image of this release", {}, ())
+
+
 def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[Advice]:
     """Yields the command that installs what the line lacks, or again the package whose code failed."""
     found = _MODULE.search(texts[0])
@@ -217,6 +237,10 @@ def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[
         return
     top, library = name.partition(".")[0], bool(found and found[2])
     command, package = known.get(name) or known.get(top) or ("pip install", "" if library else top.replace("_", "-"))
+    if package in needs and any(_OF_THE_MODEL in text for text in texts[1:3]):
+        before = re.sub(r"\D*(\d+).*", r"<\1", needs[package])
+        yield Advice(f"pip install '{package}{before}', for which the model's own code was written", {}, ())
+        return
     package = f"'{package}{needs[package]}'" if package in needs else package
     if library and package.startswith("nvidia-"):
         package += f"-cu{found[3]}" if found and found[3] and int(found[3]) <= 12 else ""
@@ -225,22 +249,19 @@ def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[
         yield Advice(f"{command if found else f'{command} --force-reinstall'} {package}", {}, ())
 
 
-def _flags(line: str, at: str, version: str | None) -> Iterator[Advice]:
-    """Yields, for each flag that the release lacks, its name there or the first release that has it."""
-    for flag in re.findall(r"--[a-z][a-z0-9-]{2,60}", line.partition("unrecognized arguments")[2]):
-        name, later = flag[2:].replace("-", "_"), known_versions()
-        later = later[later.index(version) + 1 :] if version in later else ()
-        first = next((one for one in later if flag in _all_flags(one)), None)
-        if (new := successor(name, at).name) and new != name:
-            yield Advice(f"{new}=..., which is the name of {flag} in SGLang {at}", {}, ())
-        elif first:
-            yield Advice(f"use SGLang {first} or later: it is the first recorded one with {flag}", {}, ())
-        elif name not in release(at).arguments:
-            yield Advice(f"leave {flag} out: SGLang {at} has nothing of this name", {}, ())
-
-
-def _all_flags(version: str) -> frozenset[str]:
-    return frozenset(chain.from_iterable(one.flags for one in release(version).arguments.values()))
+def _flags(line: str, at: str) -> Iterator[Advice]:
+    """Yields what to type instead of the flags and values that the release refuses, as its own reader says."""
+    refused = _REFUSED.search(line)
+    for typed in options_in(f"{refused[1] or refused[2]} {refused[3] or ''}".split() if refused else (), at):
+        argument = release(at).arguments.get(typed.word.text.lstrip("-").replace("-", "_"))
+        remedies = [one for found in read_options([typed], at, needs_model=False).findings for one in found.shown]
+        said = next((str(one) for one in remedies if one.words or _HAS_IT.search(one.said)), "")
+        if argument is not None and argument.flags and typed.word.text not in argument.flags:
+            said = f"{argument.flags[0]} is the flag of {argument.name} in SGLang {at}"
+        elif not said and typed.option is None:
+            said = f"leave {typed.word.text} out: SGLang {at} has nothing of this name"
+        if said:
+            yield Advice(without_secrets(said), {}, ())
 
 
 def _later(line: str, version: str | None) -> Iterator[Advice]:

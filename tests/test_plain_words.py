@@ -38,19 +38,25 @@ def pages() -> Iterator[tuple[str, str]]:
         yield name, re.sub(r"\brooms?\b", "", prose) if name in _ROOM_AS_PACKAGE else prose
 
 
-def messages() -> Iterator[tuple[str, str]]:
-    """Yields the texts of the package that are no docstrings: those of code and of data files."""
+def texts_of_code() -> tuple[list[tuple[str, str]], list[tuple[str, str, bool]]]:
+    """Returns the texts of the package's code, each with its place: those that are no docstrings, and the docstrings
+    with whether each is a function's. Reads each file once, because that takes long."""
+    messages, docstrings = [], []
     for file in PACKAGE.rglob("*.py"):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        bare = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and id(node) not in bare
-                and " " in node.value
-            ):
-                yield f"{file.relative_to(ROOT)}:{node.lineno}", node.value
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        bare = {id(each.value) for each in nodes if isinstance(each, ast.Expr)}
+        for node in nodes:
+            place = f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare:
+                messages.append((place, node.value))
+            elif isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                text = ast.get_docstring(node)
+                docstrings += [(place, text, not isinstance(node, (ast.Module, ast.ClassDef)))] if text else []
+    return [(place, text) for place, text in messages if " " in text], docstrings
+
+
+def texts_of_data() -> Iterator[tuple[str, str]]:
+    """Yields the texts of the package's data files with their places."""
     for file in [*PACKAGE.rglob("*.json"), *PACKAGE.rglob("*.yaml")]:
         name = file.relative_to(ROOT).as_posix()
         if name not in GENERATED and file.stat().st_size < 400_000:
@@ -68,24 +74,14 @@ def _texts(data: object) -> Iterator[str]:
         yield from _texts(part)
 
 
-def docstrings() -> Iterator[tuple[str, str, bool]]:
-    """Yields each docstring with its place, and whether it is a function's."""
-    for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-                text = ast.get_docstring(node)
-                if text:
-                    place = f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
-                    yield place, text, not isinstance(node, (ast.Module, ast.ClassDef))
-
-
 def found() -> dict[str, list[str]]:
     """Finds what is left of each kind, by its place."""
-    of_functions = [(place, text) for place, text, is_function in docstrings() if is_function and "\nWhy:" not in text]
+    messages, docstrings = texts_of_code()
+    of_functions = [(place, text) for place, text, is_function in docstrings if is_function and "\nWhy:" not in text]
     texts = {
         "pages": pages(),
-        "messages": messages(),
-        "docstrings": ((place, re.sub(r"``.*?``", "", text)) for place, text, _ in docstrings()),
+        "messages": [*messages, *texts_of_data()],
+        "docstrings": ((place, re.sub(r"``.*?``", "", text)) for place, text, _ in docstrings),
     }
     words = {
         kind: [f"{place}: {match[0]}" for place, text in each for match in WORDS.finditer(text)]

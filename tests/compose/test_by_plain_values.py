@@ -144,6 +144,7 @@ OWN_LEFT = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("kind", "words"), [*(("ours", words) for words in PLAIN), *(("own", words) for words in OWN_PLAIN)], ids=str
 )
@@ -261,6 +262,7 @@ HYDRAS = st.sampled_from(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None)
 @given(st.lists(HYDRAS, max_size=5))
 @example(["gpu=h100", "model=qwen3_8b", "tp_size=8", "gpu.count='4'"])

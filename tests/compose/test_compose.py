@@ -141,6 +141,7 @@ def own_composer(own: Path) -> Composer:
     return Composer([own], "config")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -186,6 +186,7 @@ def test_a_spelling_that_hydra_takes_is_in_the_plan(typed: str, conf: Path) -> N
         assert ours == expected, f"our {key}"
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("typed", REFUSED)
 def test_a_spelling_that_says_nothing_is_refused_with_what_to_type(typed: str, conf: Path) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -33,6 +33,7 @@ TREATED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("treated", TREATED)
 @pytest.mark.parametrize("primary", [ROOT, MOUNTED], ids=["root", "mounted"])
 def test_a_composed_config_is_planned(primary: str, treated: str, tmp_path: Path) -> None:

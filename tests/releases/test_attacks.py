@@ -379,6 +379,7 @@ def give_away(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 FOLDERS = ("", "wheels", "wheels/WHEEL", "answers", "codes", "..")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_cache_that_others_can_write_is_refused_with_what_mends_it(folder: str, mode: int, cache: Cache) -> None:

@@ -196,6 +196,7 @@ def cut_it(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-500])
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("attack", [change_a_member, change_the_list, cut_it])
 def test_parts_of_another_wheel_are_not_unpacked(attack: Callable[[Path], None], record: Record, index: Index) -> None:
     attack(index.folder / record.wheel.files[0].name)
@@ -223,6 +224,7 @@ def test_a_file_that_was_not_fetched_is_fetched_when_it_is_asked_for(
 LAZY = "sglang/srt/lazy.py"
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("how", ["nobody listens", "nobody answers"])
 def test_a_plan_does_not_wait_for_an_index_that_says_nothing(how: str, record: Record, index: Index) -> None:
     if how == "nobody listens":
@@ -249,6 +251,7 @@ def _time_of(program: str) -> float:
     return time.monotonic() - started
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("last", [3, 5])
 def test_an_index_that_fails_on_the_way_leaves_nothing(last: int, record: Record, index: Index) -> None:
     index.most = last
@@ -294,6 +297,7 @@ STEPS: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("error", [full_disk, KeyboardInterrupt])
 @pytest.mark.parametrize("step", STEPS)
 def test_each_step_that_is_refused_or_interrupted_leaves_a_whole_cache(

@@ -273,6 +273,7 @@ TARGETS = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("word", "named"), TARGETS)
 def test_a_launcher_that_is_no_plugin_is_a_finding_and_is_not_imported(
     word: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -124,6 +124,7 @@ SOME = [(name, DRAWN) for name in SECRET_NAMES[::12]] + [("MY_THING", value) for
 PLACES = (_reviewed, _on_page, _for_agents, _in_a_notebook)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__.strip("_"))
 def test_no_answer_shows_a_secret(place: Callable[[str, str], str], run: Run) -> None:
     _JUDGE[:] = [judge("gpu=h100")]

@@ -271,6 +271,7 @@ def test_serving_a_file_hands_over_no_variable_that_nobody_allows(run: Run, tmp_
 ECHOES = ["tp_size=${oc.env:HF_TOKEN}", "gpu.count=${oc.env:HF_TOKEN}", "attention_backend=${oc.env:HF_TOKEN}"]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("word", ECHOES)
 @pytest.mark.parametrize("value", [VALUE, "x", "y" * 3000, "a'b\nc", "[1,2"])
 def test_a_secret_that_was_typed_is_not_echoed(

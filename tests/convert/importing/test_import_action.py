@@ -32,6 +32,7 @@ def problems(text: str) -> list[str]:
     return [error.message for error in validator.iter_errors(yaml.load(text, Loader=yaml_loader()))]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("file", sorted(path.name for path in DATA.iterdir() if path.suffix != ".md"))
 def test_an_experiment_is_valid_for_the_schema_and_plans_to_the_same_server(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

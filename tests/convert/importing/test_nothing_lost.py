@@ -57,10 +57,10 @@ def test_the_sample_is_large_enough(sources: list[Published]) -> None:
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(8))
 def test_no_flag_is_lost_by_import_and_export(sources: list[Published], part: int) -> None:
     wrong = {}
-    for source in sources[part::4]:
+    for source in sources[part::8]:
         servers = imported(source)
         assert len(servers) >= len(source.flags), source.name
         assert not source.is_decided or len(servers) == len(source.flags), source.name
@@ -91,10 +91,10 @@ def unnamed(flags: list[str], start: str, made: Upgrade) -> list[str]:
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(8))
 def test_no_flag_is_lost_by_an_upgrade_to_0_5_23(sources: list[Published], tmp_path: Path, part: int) -> None:
     wrong = {}
-    for number, source in enumerate(sources[part::4]):
+    for number, source in enumerate(sources[part::8]):
         file = tmp_path / f"{number}.{source.suffix}"
         file.write_text(source.text, encoding="utf-8")
         subjects = subjects_of([Request(str(file), "argument 1")], None, None, composer(), source.env)

@@ -204,7 +204,7 @@ def test_one_server_of_a_file_is_no_file(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(8))
 def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path, part: int) -> None:
     """Of every published source: each comment stays, and each flag of the old text is in the new one, or is named as
     gone or renamed; a file that cannot be edited so is refused and stays as it is."""
@@ -212,7 +212,7 @@ def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path,
     refused: list[str] = []
     unfit: list[str] = []
     comments = "# first\n{}\n# last --tp 64\n"
-    for number, source in enumerate(islice(published(tmp_path), part, 60, 4)):
+    for number, source in enumerate(islice(published(tmp_path), part, 60, 8)):
         suffix = "yaml" if source.text.lstrip().startswith(("apiVersion", "backend", "base", "name", "model")) else "sh"
         file = tmp_path / f"{number}.{suffix}"
         file.write_text(before := comments.format(source.text))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.run.launch.processes import free_port
 from tests.run.slurm.running import Running
 
 
+@pytest.mark.thorough
 def test_node_1_joins_where_node_0_says(fake_python: Path, tmp_path: Path) -> None:
     both = ["gpu=cpu", "model=tiny", "engine=sglang", f"engine.python={fake_python}", "nnodes=2", "tp_size=2"]
     ports = free_port(), free_port()

@@ -59,6 +59,7 @@ _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _FILE_TAG = re.compile(r":(?:UD-)?(?:I?Q\d\w*|B?F\d+)$")
 """Which file of a GGUF repository, as llama.cpp and Ollama write it."""
 _VLLM = "vllm.entrypoints.openai.api_server"
+_ROUTER = "sglang_router.launch_server"
 _LAUNCH_SERVER = re.compile(r"sglang\.launch_server|(?:.*/)?launch_server\.py")
 _OF_OTHERS = re.compile(
     r"^(?!-)\S*(?:text-generation-inference|tensorrt[-_]?llm|trtllm|ollama|lmdeploy|llama\.cpp)\S*:(?!/)"
@@ -273,6 +274,10 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
         is_sure = Remedy.fixed(f"bench.url={url}") if url == second else None
         hint = None if is_sure else f"{program()} bench bench.url={url} bench.concurrency=8"
         raise ConfigError.of("CLI004", message, hint=hint, typed=(second,) if is_sure else (), fix=is_sure)
+    if head == "upgrade":
+        _refuse_vllm_for_upgrade(words)
+    if (at := next((at for at, word in enumerate(words) if word == _ROUTER), None)) is not None:
+        raise _of_router(words[at + 1 :])
     flag, others = second.partition("=")[0], (*_CONTAINERS, *_RUNNERS, "vllm", "sglang")
     are_flags = head == "import" and flag in names_by_flag() and flag not in BY_NAME
     if are_flags or (head in ("import", "upgrade") and second in others and len(words) > 2):
@@ -287,7 +292,7 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
         raise _of_vllm(words)
     name = next((word for word in own[: 3 if head in _RUNNERS else 1] if word in PROGRAMS), None)
     if name is not None:
-        raise _of_program(name, own)
+        raise _of_program(name, own[own.index(name) :])
     image = next((at for at, word in enumerate(words) if _OF_OTHERS.search(word)), None)
     if head in _CONTAINERS and image is not None:
         raise _of_program(words[image], words[image:])
@@ -314,6 +319,31 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     own = [] if head in VERBS else ["plan"]
     instead = Remedy.fixed(shlex.join([*own, *kept, "--"]), f"{' '.join([*own, '--'])} in its place")
     raise ConfigError.of("CLI004", message, typed=tuple(words[first : at + 1]), fix=instead)
+
+
+def _refuse_vllm_for_upgrade(words: Sequence[str]) -> None:
+    """Raises ConfigError for a command of vLLM, which upgrade does not read."""
+    at = next((at for at, word in enumerate(words) if re.match(r"vllm(?: |$)", word)), None)
+    if at is not None:
+        ours = [word for word in words[1:] if _is_ours(word)]
+        command = words[at] if " " in words[at] else shlex.join([word for word in words[at:] if word not in ours])
+        hint = f"{program()} {shlex.join(['import', command, *ours])}"
+        message = "upgrade reads commands of SGLang, and this one is vLLM's: import translates it"
+        raise ConfigError.of("CLI004", message, hint=hint)
+
+
+def _of_router(flags: Sequence[str]) -> ConfigError:
+    """Returns the error for the command of SGLang that starts several servers and a router before them."""
+    words, message = list(flags), f"{_ROUTER} starts a router and its servers, which topology=replicas plans"
+    count = next((at for at, word in enumerate(words) if word in ("--dp-size", "--dp", "--data-parallel-size")), None)
+    replicas = words[count + 1 : count + 2] if count is not None else []
+    if count is not None:
+        del words[count : count + 2]
+    unread = [word for word in words if word.startswith("--router-")]
+    message += f"; not read here: {', '.join(unread)}" if unread else ""
+    ours = ["topology=replicas", *(f"replicas={number}" for number in replicas)]
+    hint = f"{program()} plan {' '.join(ours)} gpu=h100 -- {'...' if unread else shlex.join(words)}"
+    return ConfigError.of("CLI004", message, hint=hint)
 
 
 def _is_secret(word: str) -> bool:

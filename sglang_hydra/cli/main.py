@@ -109,6 +109,8 @@ def _run(invocation: Invocation) -> int:
         write(first_screen())
         return 0
     read_words(invocation)
+    if invocation.has("strict"):
+        print("--strict changes nothing: an error always fails; --fail-on=warning,unknown adds to it", file=sys.stderr)
     in_ci = invocation.verb == "check" and any(invocation.has(flag) for flag in ("format", "base", "skip_others"))
     if not invocation.has("offline") and not in_ci:
         fetching.allow(lambda line: print(line, file=sys.stderr))

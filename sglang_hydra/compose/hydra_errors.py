@@ -19,9 +19,14 @@ from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.variables import without_values
 from sglang_hydra.text.budget import OverBudget
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.words import nearest, short
+
+_OTHER_PACKAGE = re.compile(
+    r"Could not override '([\w./]+)'\.\s+Did you mean to override ([\w@./]+)\?\s+To append .* use \+[\w./]+=(\S+)"
+)
+"""Hydra's message for a group that is mounted elsewhere; to append it would change nothing of ours."""
 
 
 @contextlib.contextmanager
@@ -53,6 +58,10 @@ def _finding_of(failure: Exception, place_of: Callable[[str], str | None]) -> Fi
     """Returns a finding with the message of Hydra or OmegaConf, preceded by its key and place."""
     if isinstance(failure, MissingConfigException) and (unknown := _no_such_option(failure)) is not None:
         return unknown
+    if meant := _OTHER_PACKAGE.match(str(failure)):
+        key, chosen = meant[1], f"{meant[2]}={meant[3]}"
+        message = f"Could not override '{key}'. Did you mean to override {meant[2]}?"
+        return Finding("error", "CLI008", message, hint=Remedy.fixed(chosen))
     cause = failure.__cause__
     lines = [line.strip() for error in (failure, cause) if error for line in str(error).splitlines() if line.strip()]
     kept = [

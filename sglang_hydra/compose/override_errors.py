@@ -29,6 +29,7 @@ _NEXT = re.compile(r"[\s;]+|,\s*(?=([A-Za-z_]\w*)(?:\.\w+)*=)")
 _RANGE = re.compile(r"(\d{1,6})\s*(?:\.{2,3}|:|-)\s*(\d{1,6})")
 _MODEL_FILE = re.compile(r"(.*/|)(?:config\.json|[\w.-]+\.safetensors(?:\.index\.json)?|pytorch_model[\w.-]*\.bin)")
 _MODELSCOPE = re.compile(r"(?:https?://)?(?:www\.)?modelscope\.(?:cn|ai)/models/([\w.-]+/[\w.-]+)(?:/.*)?")
+_GGUF_TAG = re.compile(r"(?:.*/)?([\w.-]+/[\w.-]+):((?:UD-)?I?Q\d\w*|B?F\d+)", re.IGNORECASE)
 NUMBERS = {"int": r"-?[0-9]{1,15}", "float": r"-?[0-9]{0,15}\.?[0-9]{1,15}"}
 
 
@@ -244,6 +245,13 @@ def refuse_file_of_model(key: str, path: str) -> None:
     if key in ("model", "model_path") and (page := _MODELSCOPE.fullmatch(path)):
         fix = f"{key}={page[1]} engine.env.SGLANG_USE_MODELSCOPE=true"
         raise Refused("CLI006", f"{key}={path} is a page of ModelScope", key, fix=fix)
+    if key in ("model", "model_path") and (tagged := _GGUF_TAG.fullmatch(path)):
+        message = f"{key}={path} names a GGUF file by a tag, as llama.cpp and Ollama do: SGLang reads no tag"
+        hint = (
+            f"a checkpoint in safetensors of that model: {key}=org/name",
+            f"a file of {tagged[1]} on this machine: model_path=./NAME-{tagged[2]}.gguf",
+        )
+        raise Refused("CLI006", message, key, hint=hint)
     if key in ("model", "model_path") and path.startswith("file://"):
         raise Refused("CLI006", f"{key}={path} is a URL", key, fix=word(key, path.removeprefix("file://")))
     if key in ("model", "model_path") and "://" not in path and (found := _MODEL_FILE.fullmatch(path)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.vllm import counterpart
-from sglang_hydra.compose.corrections import key_meant, mistyped
+from sglang_hydra.compose.corrections import key_meant, may_be, mistyped
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.words import is_digits
 
@@ -36,6 +36,9 @@ def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
     first, text = waiting[0], request.text
     if request.key is not None or first.key is not None or re.match("-(?![0-9.])", text):
         return False
+    if first.text[:1].isdigit() and is_digits(first.text):  # 2 gpus, 8 x h100
+        is_counted = len(waiting) == 1 or (len(waiting) == 2 and waiting[1].text == "x")
+        return is_counted and "=" not in text and (text in ("x", "gpu", "gpus", "GPUs") or may_be("gpu", text))
     if first.is_flag or (first.key is None and counterpart(first.text) is not None):
         several = is_digits(text) and _takes_list(first.text)
         return (len(waiting) == 1 or several) and "=" not in text

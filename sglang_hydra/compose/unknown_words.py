@@ -110,7 +110,9 @@ def no_override(text: str, known: Known) -> Refused:
     for group in ("model", "gpu", "engine"):
         if (near := nearest(text, known.options(group))) is not None and plain_name(near) == plain_name(text):
             return Refused("CLI004", f"{text!r} is no key=value", group, fix=f"{group}={near}")
-    counted = re.fullmatch(r"\d+[x*]?[a-zA-Z][\w-]*|[a-zA-Z][\w-]*\d[\w-]*(?:[x*:]\d+)?", text)
+    if gpus := re.fullmatch(r"(\d{1,3}) ?x? ?gpus?", text, re.IGNORECASE):
+        return no_pair("gpu", fix=f"gpu.count={gpus[1]}")
+    counted = re.fullmatch(r"\d+ ?[x*]? ?[a-zA-Z][\w-]*|[a-zA-Z][\w-]*\d[\w-]*(?:[x*:]\d+)?", text)
     if counted and len(named := gpus_meant(text, known.options("gpu"))) == 1:
         return no_pair("gpu", fix=named[0])
     named = [f"model={one}" for one in known.options("model") if text.lower() in one.split("_")]

@@ -205,6 +205,16 @@ def test_what_is_wrong_in_a_file_is_found_there(
         assert run(*shlex.split(row["works"])).code == 0
 
 
+@pytest.mark.parametrize("between", ["kill %1", "wait", "export PORT=30001"])
+def test_a_port_may_be_used_again(between: str, run: Run, tmp_path: Path) -> None:
+    start = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --port ${PORT:-30000}"
+    file = tmp_path / "run.sh"
+    file.write_text(f"{start} &\n{between}\n{start} --tp 2 &\n", encoding="utf-8")
+    shown = run("check", str(file), "gpu=h100")
+    assert "server-2: can be launched" in shown.out
+    assert "still runs" not in shown.out
+
+
 def test_offline_fetches_no_release_that_is_typed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sglang_hydra.releases.wheels.missing", lambda record: [record])
     monkeypatch.setattr("sglang_hydra.releases.wheels.fetch", lambda *given: pytest.fail("fetched"))
@@ -260,6 +270,7 @@ API: Any = sglang_hydra
         (lambda: API.plan("tiny", gpu="h100"), r"plan\(\['model=tiny', 'gpu=h100'\]\)"),
         (lambda: API.plan(["gpu=h100", "model=qwen3_8b"]).fit.kv_token_count, "did you mean kv_tokens"),
         (lambda: API.plan(["gpu=h100", "model=qwen3_8b"]).memory, "it has .*fit"),
+        (lambda: API.plan("gpu=h100", "model=tiny"), r"plan\(\['gpu=h100', 'model=tiny'\]\)"),
         (lambda: API.plan({"gpu": "h100"}), r"\['gpu=h100'\], or a DictConfig"),
         (lambda: API.ServerArgs(tp=2), r"tp \(did you mean tp_size\?\)"),
         (lambda: API.schema("plans"), "no schema 'plans'; there are .*plan"),

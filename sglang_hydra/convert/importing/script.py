@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from sglang_hydra.convert.importing.expansion import compared, fields_of, is_test, tested, text_of
 from sglang_hydra.convert.importing.launches import (
     CONTAINERS,
+    OPEN,
     Launch,
     bare_flags,
     fault_of_command,
@@ -48,6 +49,10 @@ _OF_A_CALLER = re.compile(r"\$\{?[@*#1-9]|\bgetopts\b")
 _ONE_OF_TWO = re.compile(r"\$\(\s*(\[.*\])\s*&&\s*echo\s+([^\s;&|]+)\s*\|\|\s*echo\s+([^\s;&|]+)\s*\)")
 UNREAD = "a server is not read: "
 _LISTENS = ("--host", "--port")
+_PORT = "30000"
+"""SGLang's default."""
+_ENDING = ("wait", "kill", "pkill", "killall")
+_ELSEWHERE = ("ssh", "srun", "pdsh", "mpirun", "kubectl")
 _IF_SET = re.compile(r"\$\{([A-Za-z_]\w*):?\+[^{}]*--", re.ASCII)
 
 
@@ -112,6 +117,7 @@ class Script:
         self.unknown: dict[str, None] = {}
         self.unread: dict[tuple[str, ...], str] = {}
         self.cut: dict[str, list[tuple[str, Command]]] = {}
+        self.listening: dict[str, str] = {}
 
     def launches(self, text: str, given: Mapping[str, str] | None = None) -> list[Launch]:
         """Returns every server that the script starts. ``given`` are the variables of its process. Assumes that
@@ -217,6 +223,8 @@ class Script:
         before = [frame.unknown, command.after] if command.joined and frame.unknown and is_test(command.words) else []
         frame.last = short(" ".join([*before, *command.words]), 60)
         frame.default = shell.default_in(command.words) if is_test(command.words) else ""
+        if command.words[0] in _ENDING:
+            self.listening.clear()
         if is_test(command.words):
             frame.status = tested(command.words, shell.variables)
         elif command.words in (["true"], [":"], ["false"]):
@@ -234,8 +242,22 @@ class Script:
                     where = f"line {frame.first_line + command.torn} ends in a space behind its \\"
                     remark = f"{where}: the shell ends the command there"
                     launch = replace(launch, remarks=(*launch.remarks, remark))
-                yield launch
+                yield self._with_port(launch, command)
             frame.status = True if sets else None
+
+    def _with_port(self, launch: Launch, command: Command) -> Launch:
+        """Returns a server with a remark if one that still runs listens on its port, on the same machine."""
+        if launch.kind != "command" or "--node-rank" in launch.words or {*launch.mentions}.intersection(_ELSEWHERE):
+            return launch
+        flags = [word for text in launch.words for word in text.split("=", 1)]
+        port = flags[flags.index("--port") + 1] if "--port" in flags[:-1] else _PORT
+        first = self.listening.get(port)
+        if command.ended == "&" and OPEN not in port:
+            self.listening.setdefault(port, launch.place)
+        if first is None:
+            return launch
+        remark = f"{first} starts a server on port {port} too, which still runs: each server needs a --port of its own"
+        return replace(launch, remarks=(*launch.remarks, remark))
 
     def _passed(self, command: Command, frame: _Frame) -> None:
         """Records a server that only a default skips."""

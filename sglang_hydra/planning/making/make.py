@@ -21,7 +21,7 @@ from sglang_hydra.text.errors import ConfigError
 
 def plan(
     overrides: Sequence[str] | Mapping[str, object] = (),
-    *,
+    *more: NoReturn,
     config_dirs: Sequence[str | Path] = (),
     config_name: str = PRIMARY_NAME,
     seed: int | None = None,
@@ -35,8 +35,8 @@ def plan(
     searched for config groups before ours. ``seed`` replaces the seed that the launch draws for an unset
     ``random_seed``; ``env`` replaces the process's environment. Raises ConfigError, with every finding, when the
     overrides cannot be composed; SGLang's refusals are in the plan's ``findings`` instead."""
-    if others:
-        given = map(str, [overrides] if isinstance(overrides, str) else overrides)
+    if others or more:
+        given = map(str, [*([overrides] if isinstance(overrides, str) else overrides), *more])
         meant = [
             *(word if "=" in word else f"model={word}" for word in given),
             *map("{0[0]}={0[1]}".format, others.items()),

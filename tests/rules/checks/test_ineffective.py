@@ -35,6 +35,11 @@ CASES = (
     ("speculative_draft_model_path=org/d", "", "speculative_algorithm=EAGLE"),
     ("speculative_draft_model_revision=main", "", "speculative_algorithm=EAGLE"),
     ("speculative_num_steps=3", "", "speculative_algorithm=EAGLE"),
+    (
+        "speculative_num_draft_tokens=4",
+        "",
+        "speculative_algorithm=EAGLE speculative_num_steps=3 speculative_eagle_topk=1",
+    ),
     ("speculative_accept_threshold_single=0.5", "", "speculative_algorithm=EAGLE"),
     ("speculative_accept_threshold_acc=0.5", "", "speculative_algorithm=EAGLE"),
     ("speculative_attention_mode=decode", "", "speculative_algorithm=EAGLE"),

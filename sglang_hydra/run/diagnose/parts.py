@@ -68,13 +68,14 @@ def advice_on_parts(
     fitting = [one for one in releases_with(typed) if one in known_versions()]
     at = nearest_known(version or "") or (fitting[-1] if typed and fitting else newest_release())
     line = texts[0]
-    if kind == "missing_package" or kind == "version_mismatch":
+    if kind == "version_mismatch" or kind == "missing_package":
         yield from _packages(kind, texts, at if version in known_versions() else None)
-    elif kind == "unsupported_architecture":
+        texts, args = texts[:1], None
+    if kind == "unsupported_architecture":
         yield from _later(line, version)
     elif kind == "bad_flag":
         yield from _flags(line, at)
-    else:
+    elif kind != "version_mismatch":
         yield from _upgrades(kind, texts)
         yield from _variables(line, at)
         named = chain(_chosen(line, at), _named(line, at, args)) if kind in _parts()["of_arguments"] else ()

@@ -20,6 +20,7 @@ from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.make import make_plan, plan_composed
 from sglang_hydra.planning.making.replan import key_of, typed_in_place
 from sglang_hydra.releases.fetching import nothing_fetched
+from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.budget import LAST_S, OverBudget, allow_more
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
@@ -165,8 +166,8 @@ def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) 
 
 
 def _is_spelling(typed: str | None, value: str) -> bool:
-    """Returns whether a value is another spelling of the typed one, or nothing was typed (``typed`` is None)."""
-    return typed is None or (not is_digits(value) and nearest(typed, [value]) is not None)
+    """Returns whether a value is the typed one in any spelling, or nothing was typed (``typed`` is None)."""
+    return typed in (None, value) or (not is_digits(value) and nearest(typed, [value]) is not None)
 
 
 def _can_be_launched(composer: Composer, requests: Sequence[Request]) -> bool:
@@ -213,21 +214,32 @@ def corrected_sweep(
 
 def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[Line]:
     """Returns ``Corrected`` and the command with the wrong words replaced and secrets hidden; empty if an error has no
-    known replacement or the new line is refused too.
+    known replacement. If the new line is refused too and cannot be corrected, returns the errors that follow.
 
     ``words`` is the command line after the program's name. The fix of a finding, else its first offer, replaces the
     words of the finding, else the override for its first field. Errors in the new line are corrected as well."""
     line = list(words)
-    for _ in range(_MOST_ROUNDS):
+    for number in range(_MOST_ROUNDS):
         before = list(line)
         for finding in (item for item in findings if item.level == "error"):
             if not _correct(line, finding):
-                return []
+                return _of_next(before, findings) if number else []
         if not keeps(before, line, findings):
             return []
         if not (findings := refused(line)):
             return [] if _loses_an_item(line) else _launchable(line)
     return []
+
+
+def _of_next(line: Sequence[str], findings: Sequence[Finding]) -> list[Line]:
+    """Returns the correction of a line that follows the hints and is refused too; without one what refuses it then."""
+    try:
+        invocation = read_invocation(line)
+        read_words(invocation)
+        corrected = corrected_lines(invocation, findings)
+    except SglangHydraError:
+        corrected = []
+    return corrected or [[text("Then", "bold")], *finding_lines(findings)[1:]]
 
 
 def _loses_an_item(line: Sequence[str]) -> bool:

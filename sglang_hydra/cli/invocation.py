@@ -144,7 +144,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
             raise ConfigError.of("CLI012", f"{name} is a switch and takes no value", typed=(word,), fix=name)
         elif name.startswith("-") and ((tool, name.lstrip("-")) in LEFT_TO_TOOLS or _key_of_tool(name, tool)):
             of_others.append(_of_tool(tool, word, rest))
-        elif name in HYDRA_FLAGS and (name != "-p" or verb in (None, "serve")):  # docker's and sbatch's -p
+        elif name in HYDRA_FLAGS and (name[:2] == "--" or verb in (None, "serve")):  # -p is docker's and sbatch's too
             invocation.hydra_flags.append(word)
             has_kind = name in INFO_FLAGS and bool(rest) and rest[0][1] in INFO_KINDS
             if (name in VALUED_HYDRA_FLAGS or has_kind) and not has_value and rest:
@@ -317,8 +317,11 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     first = start if head in VERBS else 0
     kept = [word for word in words[first:start] if _is_ours(word) or (_VARIABLE.match(word) and not _is_secret(word))]
     own = [] if head in VERBS else ["plan"]
-    instead = Remedy.fixed(shlex.join([*own, *kept, "--"]), f"{' '.join([*own, '--'])} in its place")
-    raise ConfigError.of("CLI004", message, typed=tuple(words[first : at + 1]), fix=instead)
+    behind = [word for word in words[at + 1 :] if _is_ours(word)]
+    end = len(words) if behind else at + 1
+    flags = [word for word in words[at + 1 : end] if word not in behind]
+    instead = Remedy.fixed(shlex.join([*own, *kept, *behind, "--", *flags]), f"{' '.join([*own, '--'])} in its place")
+    raise ConfigError.of("CLI004", message, typed=tuple(words[first:end]), fix=instead)
 
 
 def _refuse_vllm_for_upgrade(words: Sequence[str]) -> None:

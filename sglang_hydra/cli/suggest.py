@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.cli.invocation import Invocation
@@ -39,6 +39,7 @@ REPLICAS = "sglang_hydra.replicas/1"
 _CONTEXT, _CONCURRENCY, _GOAL = "context", "concurrency", "goal"
 _RESULTS, _RATE = "results", "rate"
 _TTFT, _TPOT = "slo.ttft", "slo.tpot"
+_OWN = (_CONTEXT, _CONCURRENCY, _GOAL, _RESULTS, _RATE, _TTFT, _TPOT)
 _KNOWN = (*NODES, *ADDED_GROUPS, "replicas", "lock", "hydra", "ignore")
 _LONGEST_ANSWER = 1024
 NOTE = "An interval holds 80 % of measurements: explain forecast shows the parts, docs/forecast.md where it is weak."
@@ -93,6 +94,8 @@ class _Asked(NamedTuple):
 
 def _asked(own: dict[str, str], typed: Sequence[Request]) -> _Asked:
     """Reads the words. Raises ConfigError for wrong ones."""
+    if flags := [*_flags(typed)]:
+        raise ConfigError(*flags)
     if unknown := [*filter(None, map(_unknown, typed))]:
         raise ConfigError(*unknown)
     goal = own.get(_GOAL, FEWEST)
@@ -125,11 +128,24 @@ def _unknown(request: Request) -> Finding | None:
     return None
 
 
+def _flags(typed: Sequence[Request]) -> Iterator[Finding]:
+    """Yields the error for each word of this verb that was typed as a flag: ``--goal latency``."""
+    texts = [request.text for request in typed]
+    for word, behind in zip(texts, (*texts[1:], ""), strict=True):
+        flag, equals, value = word.partition("=")
+        name = flag.lstrip("-").replace("-", "_")
+        name = name if name in _OWN else OF_SUGGEST.get(name, "")
+        if flag[:2] == "--" and name and (equals or behind):
+            words = (word,) if equals else (word, behind)
+            message = f"{flag}: words of suggest are typed as key=value, without dashes"
+            fix = f"{name}={value if equals else behind}"
+            yield Finding("error", "SUG001", message, (name,), typed=words, fix=fix)
+
+
 def _taken(requests: Sequence[Request]) -> tuple[dict[str, str], list[Request]]:
     """Returns the words of this verb by name, and the overrides."""
-    names = (_CONTEXT, _CONCURRENCY, _GOAL, _RESULTS, _RATE, _TTFT, _TPOT)
-    own = {name: value for name, _, value in (request.text.partition("=") for request in requests) if name in names}
-    return own, [request for request in requests if request.text.partition("=")[0] not in names]
+    own = {name: value for name, _, value in (request.text.partition("=") for request in requests) if name in _OWN}
+    return own, [request for request in requests if request.text.partition("=")[0] not in _OWN]
 
 
 def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Request]) -> int:

@@ -247,7 +247,8 @@ def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[
         package += f"-cu{found[3]}" if found and found[3] and int(found[3]) <= 12 else ""
         package += ", or put CUDA's folder of libraries onto LD_LIBRARY_PATH"
     if package:
-        yield Advice(f"{command if found else f'{command} --force-reinstall'} {package}", {}, ())
+        again = "" if found or not command.startswith("pip ") else " --force-reinstall"
+        yield Advice(f"{command}{again} {package}", {}, ())
 
 
 def _flags(line: str, at: str) -> Iterator[Advice]:

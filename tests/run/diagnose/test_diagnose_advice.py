@@ -82,3 +82,20 @@ def test_the_advice_on_cudnn_names_the_package_of_both_cuda_releases() -> None:
     assert found.kind == "version_mismatch"
     assert "nvidia-cudnn-cu12==9.16.0.29 (nvidia-cudnn-cu13 with CUDA 13)" in str(found.finding.hint)
     assert "SGLANG_DISABLE_CUDNN_CHECK=1" in str(found.finding.hint)
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ("aiter", "pip install --no-build-isolation git+https://github.com/ROCm/aiter"),
+        ("deep_ep", "pip install --no-build-isolation git+https://github.com/deepseek-ai/DeepEP"),
+        ("zmq", "pip install pyzmq"),
+        ("xgrammar", "pip install xgrammar"),
+        ("mori.ops", "install it from its own source, because the package index has no such package: mori"),
+    ],
+)
+def test_a_missing_module_gets_the_package_that_has_it_and_no_other_of_its_name(module, expected):
+    found = diagnose([f"ModuleNotFoundError: No module named '{module}'"], 1)
+    assert found.kind == "missing_package"
+    assert str(found.finding.shown[0]) == expected
+    assert f"pip install {module.replace('_', '-')}" not in {*map(str, found.finding.shown)} - {expected}

@@ -41,7 +41,7 @@ def run(invocation: Invocation) -> int:
     live = [item for item in invocation.requests[1:] if is_url(item.text) or is_saved_info(item.text)]
     if live:
         return _drift(invocation, live)
-    check_sides([item.text for item in invocation.requests])
+    _check_sides([item.text for item in invocation.requests])
     composer = composer_of(invocation)
     one, other = _with_rest(*invocation.requests), _with_rest(*invocation.requests[::-1])
     others = native_reader(composer, variables=invocation.variables)
@@ -67,7 +67,7 @@ _A_RELEASE = re.compile(r"v?\d+\.\d+\.\d+\w*")
 _BETWEEN = ("vs", "vs.", "and", "with", "to", "against")
 
 
-def check_sides(words: Sequence[str]) -> None:
+def _check_sides(words: Sequence[str]) -> None:
     """Raises ConfigError unless the words are two sides, with a correction if it is clear."""
     if len(words) != 2 or any(len(_each_value(word)) > 1 for word in words):
         message = (

@@ -31,7 +31,7 @@ from sglang_hydra.text.words import nearest, program
 _NAME_A_MODEL = {"model", "model_path", "recipe", "experiment", "lock"}
 _COMPOSED = ("serve", "plan", "check", "fit", "export", "explain", "bench")
 """Verbs whose overrides make one plan."""
-_ANSWERED = ("explain", "import", "upgrade", "recipes", "models", "gpus")
+_ANSWERED = ("explain", "diff", "import", "upgrade", "recipes", "models", "gpus")
 """Verbs that only show something, and soon: their answer is made."""
 
 
@@ -83,10 +83,6 @@ def _refused(words: Sequence[str]) -> Sequence[Finding]:
 
     invocation = read_invocation(words)
     read_words(invocation)
-    if invocation.verb == "diff":
-        from sglang_hydra.cli.diff import check_sides
-
-        check_sides([item.text for item in invocation.requests])
     if invocation.verb == "suggest":
         from sglang_hydra.cli.suggest import check_words
 

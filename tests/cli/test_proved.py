@@ -63,6 +63,7 @@ def test_the_keys_of_a_finding_without_words_may_change() -> None:
         ("suggest gpu=mi300 'gpu=h100;model=qwen3_8b'", "suggest gpu=mi300x gpu=h100 model=qwen3_8b"),
         ("explain tp_size gpu=h100 model=qwen3_8b tp_size: 2", "explain tp_size gpu=h100 model=qwen3_8b tp_size=2"),
         ("gpu = h100 port=8000 model=deepseek-r1", None),
+        ("diff gpu=h100,model=qwen3_8b gpu=h200,model=qwen3_8b", None),
         ("upgrade gpu=h100 model=qwen3_8b", "upgrade --to=0.5.23 gpu=h100 model=qwen3_8b"),
     ],
 )  # fmt: skip

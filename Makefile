@@ -30,7 +30,7 @@ SIDE_BY_SIDE := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesse
 
 help:
 	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
-	@echo "make test       every check but those below: ruff, mypy, pytest with every fourth row of each corpus"
+	@echo "make test       every check but those below: ruff, mypy, pytest with every eighth row of each corpus"
 	@echo "make test-rest  the other rows, and the tests that take long; CI runs both"
 	@echo "make test-next  the tests of make test with the next versions of Hydra and OmegaConf, in $(NEXT_VENV)"
 	@echo "make test-matrix  the tests of configuration with Python $(MATRIX) and the two Hydras that each takes"

@@ -18,8 +18,8 @@ SETTINGS_OF_OTHERS = (
     *("SGLANG_", "HYDRA_", "SLURM_", "SBATCH_", "CUDA_", "NVIDIA_", "HIP_", "ROCR_", "ASCEND_", "HF_TOKEN", "GIT_"),
     *("COLUMNS", "LINES", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TTY_", "PYTHONWARNINGS"),
 )
-SAMPLE = 4
-"""Of the rows of a corpus, make test takes every fourth."""
+SAMPLE = 8
+"""Of the rows of a corpus, make test takes every eighth."""
 LOOPBACK = "127.0.0.1,localhost,::1"
 
 # Examples are the same on every machine, and none fails for the time it took.

@@ -104,6 +104,7 @@ def test_only_what_is_needed_is_imported(program: str, unwanted: set[str], tmp_p
     assert imported_by(program, tmp_path) & unwanted == set()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "words",
     [

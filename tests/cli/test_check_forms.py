@@ -163,6 +163,7 @@ def test_fail_on_decides_what_fails(run: Run, tmp_path: Path) -> None:
     assert 'failures="1"' in run("check", "--format", "junit", "--fail-on=warning", "x.yaml").out
 
 
+@pytest.mark.thorough
 def test_a_hostile_file_is_no_wait(run: Run, tmp_path: Path) -> None:
     flags = "\n".join(f'  - "--tp-{number}"' for number in range(14_000))
     (tmp_path / "x.yaml").write_text(f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - args:\n{flags}\n")

@@ -379,6 +379,7 @@ def serve(*words: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, str(SERVE), *words], capture_output=True, env=env, timeout=250, **more)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("words", "redirected", "code"),
     [

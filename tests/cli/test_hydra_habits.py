@@ -58,6 +58,7 @@ context_length: 4096
     assert "of 1 point" in run(*words, "tp_size=4").out, "what is typed beats hydra.sweeper.params"
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("word", "shown"),
     [

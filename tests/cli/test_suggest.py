@@ -73,6 +73,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("words", "first"), CASES.values(), ids=CASES)
 def test_the_best_plan_is_the_first(words: list[str], first: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     found = suggested(capsys, *words)["suggestions"]

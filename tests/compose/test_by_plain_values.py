@@ -223,6 +223,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", ["ours", "own"])
 @settings(max_examples=40, deadline=None)
 @given(st.data())

@@ -68,6 +68,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("overrides", VALUES, ids=" ".join)
 def test_overrides_of_values_mean_what_they_mean_to_hydra(overrides: list[str]) -> None:
     hydras = [f"+{text}" if text.startswith("engine.env.") else text for text in overrides]
@@ -362,6 +363,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("file", "adds", "id", "message", "hint"), MISTAKES, ids=lambda value: str(value)[:40])
 def test_a_mistake_in_a_file_is_named_with_its_line(
     file: str, adds: str, id: str, message: str, hint: str | None, own: Path
@@ -474,6 +476,7 @@ CANONICAL: list[list[str]] = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("overrides", CANONICAL, ids=str)
 def test_hydra_takes_the_overrides_in_their_canonical_form(overrides: list[str]) -> None:
     typed = requests("gpu=h200", "model=qwen3_8b", *overrides)

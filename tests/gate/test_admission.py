@@ -257,6 +257,7 @@ def test_clients_that_wait_stop_nobody(tmp_path: Path, judging: Judge, monkeypat
             each.close()
 
 
+@pytest.mark.thorough
 def test_a_review_that_takes_too_long_is_taken_with_a_warning(tmp_path: Path) -> None:
     class Slow(Judge):
         def _judged(self, name: str, manifest: str) -> Answer:

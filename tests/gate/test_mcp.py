@@ -86,6 +86,7 @@ def test_detail_is_the_record_of_the_verb() -> None:
         must_follow(content(result)["answer"], kind)
 
 
+@pytest.mark.thorough
 def test_a_client_corrects_a_broken_command_by_the_hint() -> None:
     command = f"{LAUNCH}--model-path Qwen/Qwen3-8B --tp 3"
     _, broken = asked([("check", {"words": ["gpu=h100"], "text": command})])

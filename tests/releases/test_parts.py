@@ -148,6 +148,7 @@ def test_what_is_run_is_fetched_and_nothing_else(record: Record, index: Index) -
     assert (index.sent, len(lines)) == (sent, 1)
 
 
+@pytest.mark.thorough
 def test_an_index_without_parts_gives_the_whole_wheel(record: Record, index: Index) -> None:
     index.gives_parts = False
     lines: list[str] = []
@@ -168,6 +169,7 @@ def test_an_index_that_asks_for_a_name_and_a_key_gets_them(
     assert can_answer(VERSION)
 
 
+@pytest.mark.thorough
 def test_a_client_whose_own_modules_are_others_fetches_whole_wheels(
     record: Record, index: Index, tmp_path: Path
 ) -> None:
@@ -320,6 +322,7 @@ def test_each_step_that_is_refused_or_interrupted_leaves_a_whole_cache(
     assert can_answer(VERSION)
 
 
+@pytest.mark.thorough
 def test_two_processes_that_fetch_at_once_end_with_one_cache(record: Record, index: Index) -> None:
     program = f"""
 from sglang_hydra.releases import parts, wheels

@@ -62,6 +62,7 @@ def test_a_release_that_cannot_be_imported_says_why(tmp_path: Path, monkeypatch:
         Child(record, _places(record), H200)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: bool) -> None:
     record = unpacked_release(tmp_path, monkeypatch)

@@ -81,6 +81,7 @@ def test_what_the_registry_has_not_is_said(tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.thorough
 def test_a_home_that_cannot_be_written_has_a_private_folder_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -248,6 +248,7 @@ def test_hydras_arguments_belong_to_hydras_decorator() -> None:
         sglang_hydra.main(config_path="conf", version_base=None)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [

@@ -192,6 +192,7 @@ rounds: 3
     assert (job["gpu"], job["intent"]["tp_size"], job["intent"]["page_size"]) == (["h200", 8], 8, 4)
 
 
+@pytest.mark.thorough
 def test_a_multirun_under_a_node(tmp_path: Path) -> None:
     made = jobs(written(tmp_path, UNDER_A_NODE), "-m", "gpu@serving.sglang.gpu=h100,b200", "serving.sglang.tp_size=1,2")
     assert [(job["gpu"][0], job["intent"]["tp_size"]) for job in made] == [
@@ -236,6 +237,7 @@ def test_what_hydra_cannot_compose_is_a_finding_in_every_mode(words: str, said: 
     assert said in " ".join(printed.split())
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("files", [AT_THE_ROOT, UNDER_A_NODE], ids=["root", "node"])
 def test_auto_asks_the_machine_also_here(files: dict[str, str], tmp_path: Path) -> None:
     word = "gpu=auto" if files is AT_THE_ROOT else "gpu@serving.sglang.gpu=auto"

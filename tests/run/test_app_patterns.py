@@ -108,6 +108,7 @@ def test_the_apps_own_schema_refuses_a_wrong_value(tmp_path: Path) -> None:
     assert "'many'" in err
 
 
+@pytest.mark.thorough
 def test_what_the_task_logs_is_in_the_file_of_the_run(tmp_path: Path) -> None:
     ran(written(tmp_path, TREE), "hydra.run.dir=here")
     assert "[lab][INFO] - logged 2" in (tmp_path / "here" / "app.log").read_text()
@@ -116,6 +117,7 @@ def test_what_the_task_logs_is_in_the_file_of_the_run(tmp_path: Path) -> None:
     assert "logged" not in err
 
 
+@pytest.mark.thorough
 def test_hydra_full_error_shows_the_traceback_of_the_task_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_hostile_file_ends_in_a_finding_within_its_budget(hostile: Hostile, tm
     assert len(said) < MOST_LETTERS
 
 
+@pytest.mark.thorough
 def test_a_folder_of_many_files_is_one_finding(tmp_path: Path, run: Run) -> None:
     for number in range(10_001):
         (tmp_path / f"{number}.sh").write_text("x\n" if number else "")
@@ -85,6 +86,7 @@ def test_a_folder_of_many_files_is_one_finding(tmp_path: Path, run: Run) -> None
             file.unlink()
 
 
+@pytest.mark.thorough
 def test_a_wheel_of_many_files_is_refused_before_its_list_is_read(tmp_path: Path, run: Run) -> None:
     file = tmp_path / "sglang-9.9.9-py3-none-any.whl"
     for number, told in ((12_001, "it has 12003 files; at most 12000 are read"), (40_000, "larger than 2 MiB")):

@@ -302,6 +302,7 @@ def _importable(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
     stranger.write("evilpkg/gpu/lab.yaml", "defaults: [h100]\nname: lab\n")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("lines", SEARCHED)
 @pytest.mark.parametrize(
     "words", [("plan",), ("check",), ("plan", "-m"), ("bench", "sweep.dry_run=true")], ids=" ".join
@@ -473,6 +474,7 @@ def test_what_serve_refuses_is_not_started(run: Run, stranger: Stranger) -> None
     assert stranger.ran == ""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["yaml.py", "hydra/__init__.py", "hydra_plugins/evil.py", "json/__init__.py"])
 def test_modules_of_a_checkout_are_not_imported_where_the_package_is_run_as_a_module(
     name: str, stranger: Stranger

@@ -222,6 +222,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("text", "withheld"), KEYS)
 def test_a_key_in_a_file_is_a_reference_until_the_server_starts(
     text: str, withheld: bool, run: Run, tmp_path: Path
@@ -338,6 +339,7 @@ OUTPUTS = (
 )
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("words", OUTPUTS, ids=[" ".join(words) for words in OUTPUTS])
 @pytest.mark.parametrize("named_by", ["the shell", "a file"])
 def test_no_output_shows_the_value_of_a_secret_name(

@@ -81,6 +81,7 @@ def test_the_tables_of_the_release_are_reproduced_exactly(environment: Path, tmp
         assert json.loads((tmp_path / name).read_text()) == json.loads((RECORDED / name).read_text()), name
 
 
+@pytest.mark.thorough
 def test_compare_names_the_case_and_the_key_that_differ(existing: Path, tmp_path: Path) -> None:
     line = sample("args")[0]
     line["expected"]["resolved"]["device"] = "abacus"
@@ -188,6 +189,7 @@ def release(tmp_path: Path) -> Path:
     return site / "sglang"
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("server_args", "model_config", "message"),
     [

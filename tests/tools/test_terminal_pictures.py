@@ -7,6 +7,7 @@ import pytest
 from tools.terminal_pictures import FOLDER, NAMES, ROOT, made
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_is_what_its_command_prints(name: str) -> None:
     svg = made(name)

@@ -49,6 +49,7 @@ def test_a_missing_model_path_composes_and_is_known_as_missing(hydra: None) -> N
         _ = config.model_path
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("override", "name", "value"),
     [

@@ -110,6 +110,7 @@ def test_the_judge_of_the_command_lines_can_say_no() -> None:
     assert refused_by_the_table(words, release("0.5.23")) == ["--torchao-config", "--attention-backend none_such"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("to", dict.fromkeys(("0.5.23", NEWEST)))
 def test_every_recipe_has_a_new_command_that_the_release_takes(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without_engines(monkeypatch)

@@ -60,6 +60,7 @@ def test_every_command_of_its_readme_works(repo: Path) -> None:
         assert jobs
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -54,6 +54,7 @@ def test_the_server_counts_what_was_sent(start: Start) -> None:
     assert result.server["cache_hit_rate"] == 0
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("fault", "settings", "reason"),
     [

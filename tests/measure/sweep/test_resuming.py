@@ -49,6 +49,7 @@ def test_a_sweep_is_resumed_from_where_it_was_moved_to(here: Place) -> None:
     assert len(here.starts()) == starts == 2
 
 
+@pytest.mark.thorough
 def test_what_failed_is_taken_again_on_request_only(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     here.fault = {"die_after": 1}
     monkeypatch.setenv("FAKE_SGLANG", here.env["FAKE_SGLANG"])

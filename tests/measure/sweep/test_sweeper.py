@@ -54,6 +54,7 @@ def tasks(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line.removeprefix("TASK ") for line in done.stdout.splitlines() if line.startswith("TASK ")]
 
 
+@pytest.mark.thorough
 def test_the_task_runs_for_each_point_that_can_be_launched(tmp_path: Path) -> None:
     words = ["-m", "hydra/sweeper=sglang", "bench.concurrency=1,2", "tp_size=2,3,4", "hydra.sweeper.where='tp_size<4'"]
     done = app(tmp_path, *words)

@@ -60,6 +60,7 @@ LIES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("lie", LIES)
 def test_a_server_that_says_something_else_is_not_measured_and_both_values_are_told(
     here: Place, monkeypatch: pytest.MonkeyPatch, lie: str

@@ -50,6 +50,7 @@ def test_a_topology_is_not_measured_twice(place: Place) -> None:
     assert len(place.starts()) == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", [{"start_fails": 9}, {"die_after": 1}])
 def test_the_server_that_fails_is_named_and_nothing_is_left(place: Place, fault: dict[str, int]) -> None:
     place.fault = fault

@@ -158,6 +158,7 @@ def test_ports_that_are_in_use_are_passed_over() -> None:
     assert made.router.prometheus_port == 29001
 
 
+@pytest.mark.thorough
 @settings(max_examples=20, deadline=None)
 @given(
     replicas=st.integers(1, 5),

@@ -192,6 +192,7 @@ def test_the_newest_release_is_answered_as_its_declaration_says(row: Row) -> Non
         assert type(found) is (row.answer or type(None))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("version", ["0.5.9", "0.5.20", NEWEST])
 def test_every_argument_that_an_answer_names_is_one_of_its_release(version: str) -> None:
     known = set(release(version).arguments)

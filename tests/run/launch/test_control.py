@@ -155,6 +155,7 @@ def test_the_table_and_its_json_show_every_condition(capsys: pytest.CaptureFixtu
     assert (server["condition"], server["detail"], server["exit_code"]) == ("failed", "oom_load", 4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("code", "patience_s", "how", "exit_code"),
     [(GENTLE, 60.0, "stopped", -signal.SIGTERM), (STUBBORN, 2.0, "killed", -signal.SIGKILL)],

@@ -199,6 +199,7 @@ def test_a_supervisor_that_is_killed_takes_its_server_with_it(place: Place) -> N
     assert "had ended already" in place.verb("stop", "all")
 
 
+@pytest.mark.thorough
 def test_the_key_of_a_detached_server_is_in_no_file_and_on_no_command_line(place: Place) -> None:
     port = free_port()
     place.run(*place.detached("run", "api_key=${oc.env:MY_KEY}", "launch.wait=false", port=port), MY_KEY=KEY)

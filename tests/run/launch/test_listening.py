@@ -57,6 +57,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("ours", "theirs", "asked", "whose"), PLACES)
 def test_a_port_is_whose_process_gets_what_is_sent_there(
     ours: str | None, theirs: str | None, asked: str, whose: str

@@ -97,6 +97,7 @@ def get(launch: Launch, path: str, **headers: str) -> int | None:
         connection.close()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("faults", "visit", "exit_code", "finding", "says"),
     [

@@ -61,18 +61,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def written(version: str, sites: Iterable[Site]) -> bytes:
-    """The file of a release: its sites by columns, each name and each condition once."""
+    """The file of a release: its sites by columns, each name and each condition once, a number as the step to it."""
     rows = [(*site[:5], tuple(json.dumps(guard, separators=(",", ":")) for guard in site.guards)) for site in sites]
     tables: dict[str, list[Any]] = {}
     content: dict[str, Any] = {"release": version}
     for at, name in enumerate(COLUMNS):
         column: list[Any] = [row[at] for row in rows]
-        if name == "line":
-            content[name] = [line - before for before, line in itertools.pairwise([0, *column])]
-            continue
-        tables[name] = list(dict.fromkeys(column))
-        places = {one: place for place, one in enumerate(tables[name])}
-        content[name] = [places[one] for one in column]
+        if name != "line":
+            tables[name] = list(dict.fromkeys(column))
+            places = {one: place for place, one in enumerate(tables[name])}
+            column = [places[one] for one in column]
+        content[name] = [number - before for before, number in itertools.pairwise([0, *column])]
     conditions = list(dict.fromkeys(guard for guards in tables["guards"] for guard in guards))
     places = {one: place for place, one in enumerate(conditions)}
     tables["guards"] = [[places[one] for one in guards] for guards in tables["guards"]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -46,12 +47,11 @@ def recorded(version: str) -> tuple[Site, ...]:
     if not file.is_file():
         return ()
     content = json.loads(gzip.decompress(file.read_bytes()))
-    tables, line, found = content["tables"], 0, []
-    for at, step in enumerate(content["line"]):
-        line += step
-        names = {name: tables[name][content[name][at]] for name in COLUMNS if name != "line"}
-        guards = [tables["conditions"][one] for one in names.pop("guards")]
-        found.append(Site(**names, line=line, guards=guards))
+    tables, found = content["tables"], []
+    for numbers in zip(*(itertools.accumulate(content[name]) for name in COLUMNS), strict=True):
+        row = {name: tables[name][at] if name in tables else at for name, at in zip(COLUMNS, numbers, strict=True)}
+        guards = [tables["conditions"][one] for one in row.pop("guards")]
+        found.append(Site(**row, guards=guards))
     return tuple(found)
 
 

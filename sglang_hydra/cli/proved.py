@@ -19,6 +19,7 @@ from sglang_hydra.text.words import nearest
 STARTING = ("serve", "bench", "resume")
 _LOOKING = ("plan", "check")
 _ON = ("", "true", "1", "yes", "on")
+_KEYS = frozenset((*EVERY, *NODES, *NO_CHOICE))
 
 
 class _Part(NamedTuple):
@@ -32,7 +33,7 @@ class _Part(NamedTuple):
 def keeps(typed: Sequence[str], made: Sequence[str], about: Iterable[Finding], changing: Iterable[str] = ()) -> bool:
     """Returns whether ``made`` has every word and value of ``typed``, and starts and stops nothing more. The words and
     the keys that a finding is ``about`` may change, and the keys in ``changing``."""
-    return not _lost(typed, made, about, changing) and _deed(made) in ("", *_deeds_asked_for(typed))
+    return not _lost(typed, made, about, changing) and _action(made) in ("", *_actions_asked_for(typed))
 
 
 def _lost(typed: Sequence[str], made: Sequence[str], about: Iterable[Finding], changing: Iterable[str]) -> list[str]:
@@ -65,7 +66,7 @@ def _parts(line: Sequence[str]) -> Iterator[_Part]:
             value, width = line[at + 1], 2
         if flag is not None:
             yield _Part(flag.names[0], value, range(at, at + width))
-        elif equals and key.partition(".")[0] in (*EVERY, *NODES, *NO_CHOICE):
+        elif equals and key.partition(".")[0] in _KEYS:
             yield _Part(key, _plain(value), range(at, at + 1))
         elif line[at]:
             yield _Part(key, None, range(at, at + 1))
@@ -92,12 +93,12 @@ def _plain(value: str) -> str:
     return unquoted(value).strip("[]").replace("'", "").replace('"', "")
 
 
-def _deeds_asked_for(line: Sequence[str]) -> set[str]:
+def _actions_asked_for(line: Sequence[str]) -> set[str]:
     """Returns what a typed line asks for by its first two words, one of which may be another verb."""
-    return {_deed(line), *(_deed([word]) for word in line[1:2] if word in VERBS)}
+    return {_action(line), *(_action([word]) for word in line[1:2] if word in VERBS)}
 
 
-def _deed(line: Sequence[str]) -> str:
+def _action(line: Sequence[str]) -> str:
     """Returns ``start`` or ``stop`` for a command line that does that, else an empty text."""
     if any(_looks_only(word) for word in line):
         return ""

@@ -32,7 +32,7 @@ _NAME_A_MODEL = {"model", "model_path", "recipe", "experiment", "lock"}
 _COMPOSED = ("serve", "plan", "check", "fit", "export", "explain", "bench")
 """Verbs whose overrides make one plan."""
 _ANSWERED = ("explain", "diff", "import", "upgrade", "recipes", "models", "gpus")
-"""Verbs that only show something, and soon: their answer is made."""
+"""Verbs that only show something, and soon: their answer is made, if that writes no file and asks no server."""
 
 
 def read_words(invocation: Invocation) -> None:
@@ -87,7 +87,8 @@ def _refused(words: Sequence[str]) -> Sequence[Finding]:
         from sglang_hydra.cli.suggest import check_words
 
         check_words(invocation)
-    if invocation.verb in _ANSWERED and not invocation.has("output") and not invocation.has("in_place"):
+    is_only_shown = not invocation.has("output") and not invocation.has("in_place")
+    if invocation.verb in _ANSWERED and is_only_shown and not any("://" in word for word in words):
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             verb_of(invocation.verb)(invocation)
     if invocation.verb in _COMPOSED and not invocation.has("multirun"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 
 import pytest
 
@@ -89,3 +90,14 @@ def test_a_command_of_another_program_is_answered_with_values_that_are_taken(typ
     assert f"hint: sglang-hydra {hint}\n" in shown.err
     if "org/name" not in hint:
         assert "error" not in run(*shlex.split(hint)).err
+
+
+def test_the_proof_of_a_correction_asks_no_server(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        shown = run("dif", "gpu=h200 model=qwen3_8b", url)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert shown.code == 2
+    assert f"diff 'gpu=h200 model=qwen3_8b' {url}" in shown.out + shown.err

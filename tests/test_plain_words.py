@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
+from sglang_hydra.text.budget import quick_load
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "sglang_hydra"
@@ -62,7 +62,7 @@ def texts_of_data() -> Iterator[tuple[str, str]]:
         if name not in GENERATED and file.stat().st_size < 400_000:
             text = file.read_text(encoding="utf-8")
             yield from (
-                (name, each) for each in _texts(json.loads(text) if file.suffix == ".json" else yaml.safe_load(text))
+                (name, each) for each in _texts(json.loads(text) if file.suffix == ".json" else quick_load(text))
             )
 
 

@@ -61,7 +61,7 @@ def sample(kind: str) -> list[dict[str, Any]]:
     return draw.sample(accepted, 12) + draw.sample(refused, min(len(refused), 10)) + with_files
 
 
-@pytest.mark.corpus
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["args", "argv", "available"])
 def test_a_sample_of_the_recorded_cases_is_reproduced_exactly(kind: str, environment: Path, tmp_path: Path) -> None:
     cases = sample(kind)

@@ -203,7 +203,7 @@ def test_one_server_of_a_file_is_no_file(run: Run, tmp_path: Path) -> None:
     assert "--in-place two.yaml" in done.err
 
 
-@pytest.mark.corpus
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", range(8))
 def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path, part: int) -> None:
     """Of every published source: each comment stays, and each flag of the old text is in the new one, or is named as

@@ -58,7 +58,7 @@ def test_a_ladder_elsewhere_tells_of_its_rungs(place: Place) -> None:
     assert "1" in rungs, said
 
 
-@pytest.mark.corpus
+@pytest.mark.thorough
 @pytest.mark.parametrize("launcher", LAUNCHERS[1:])
 def test_a_failure_is_told_when_it_happens_and_ends_all_where_that_is_asked(place: Place, launcher: str) -> None:
     """One place for three servers: after the first failure no other is started."""
@@ -86,7 +86,7 @@ def test_a_job_that_is_killed_is_launched_again(place: Place, launcher: str) -> 
     assert wait_until(lambda: place.alive() == [], DEADLINE_S)
 
 
-@pytest.mark.corpus
+@pytest.mark.thorough
 @pytest.mark.parametrize("launcher", LAUNCHERS[1:])
 def test_stopping_the_command_stops_its_jobs(place: Place, launcher: str) -> None:
     place.fault = {"decode_ms": 500}

@@ -73,6 +73,7 @@ def record(capsys: pytest.CaptureFixture[str], kind: str, *words: str) -> dict[s
     return said
 
 
+@pytest.mark.thorough
 def test_the_audit_is_the_golden_one(capsys: pytest.CaptureFixture[str]) -> None:
     judged = record(capsys, "audit", "audit")
     found = {part: {item["name"]: _summary(item) for item in judged[part]} for part in ("cells", "recipes")}
@@ -283,6 +284,7 @@ def test_a_likely_fraction_fits_where_the_default_of_a_later_version_did_not() -
         assert plan.fit.fits
 
 
+@pytest.mark.thorough
 def test_the_catalog_page_is_not_stale() -> None:
     done = subprocess.run([sys.executable, "tools/catalog_page.py", "--check"], cwd=ROOT, timeout=250)
     assert done.returncode == 0, "docs/catalog.md is stale: make generate"

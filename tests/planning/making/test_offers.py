@@ -208,7 +208,7 @@ def broken_of_random(count: int, seed: int) -> list[str]:
     return [broken for _ in range(count) for broken in broken_offers(random_words(dice))]
 
 
-@pytest.mark.corpus
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_offers_of_random_plans_help(seed: int) -> None:
     assert broken_of_random(QUICK, seed) == []

@@ -3,7 +3,7 @@
 The public API. Every name is imported at its first use, so that ``import sglang_hydra`` is fast.
 
     resolve(intent, gpu=..., model=...)   resolves arguments like SGLang 0.5.2, without Hydra and OmegaConf
-    plan(["gpu=h200", "model=gpt_oss"])   plans from config groups, with checks and a launch command
+    plan(["gpu=h200", "model=gpt_oss"])   plans from config groups, with checks and a launch command; also from a dict
     server_args(["gpu=h200", ...])        the keyword arguments of sglang.Engine, for the release that is installed
     schema()                              the JSON schema of plan.json, or of another record by its name
     parse_argv([...])                     SGLang's own command line as a dict

@@ -80,7 +80,7 @@ def left_out(job: Job) -> list[Finding]:
 def server_args(config: Plan | Sequence[str] | Mapping[str, object] = (), node: int = 0) -> JsonDict:
     """Returns the arguments of ``sglang.Engine(**arguments)`` on a node, named as in the plan's release of SGLang.
 
-    ``config`` is what ``plan`` takes: words, or a DictConfig with our tree at its root or under a node; or a plan.
+    ``config`` is what ``plan`` takes (words, a dict, or a DictConfig with our tree at its root or a node), or a plan.
     Plans for the installed SGLang unless ``engine.version`` names one. Leaves unset arguments to SGLang. Raises
     ConfigError with every error of a plan that cannot be launched."""
     made = config if isinstance(config, Plan) else plan(config)

@@ -26,38 +26,39 @@ def plan(
     config_name: str = PRIMARY_NAME,
     seed: int | None = None,
     env: Mapping[str, str] | None = None,
-    **others: NoReturn,
+    **values: object,
 ) -> Plan:
     """Plans like ``python serve.py plan OVERRIDES``, or from a config that Hydra's compose API made.
 
-    ``overrides`` is a list of words, or a DictConfig with our tree at its root or under a node; a value there that is
-    SGLang's default counts as unset. Where Hydra is initialized, its search path comes first. ``config_dirs`` are
-    searched for config groups before ours. ``seed`` replaces the seed that the launch draws for an unset
-    ``random_seed``; ``env`` replaces the process's environment. Raises ConfigError, with every finding, when the
+    ``overrides`` is a list of words; a dict of choices and values (``{"gpu": "h200", "tp_size": 8}``); or a DictConfig
+    with our tree at its root or under a node, where a value that is SGLang's default counts as unset. ``values`` are
+    more choices and values: ``plan(arguments, gpu="h200")``. Where Hydra is initialized, its search path comes first.
+    ``config_dirs`` are searched for config groups before ours. ``seed`` replaces the seed that the launch draws for an
+    unset ``random_seed``; ``env`` replaces the process's environment. Raises ConfigError, with every finding, when the
     overrides cannot be composed; SGLang's refusals are in the plan's ``findings`` instead."""
-    if others or more:
-        given = map(str, [*([overrides] if isinstance(overrides, str) else overrides), *more])
-        meant = [
-            *(word if "=" in word else f"model={word}" for word in given),
-            *map("{0[0]}={0[1]}".format, others.items()),
-        ]
+    if isinstance(overrides, str) or more:
+        given = [str(word) for each in (overrides, *more) for word in (each.split() if isinstance(each, str) else each)]
+        meant = [word if "=" in word else f"model={word}" for word in given]
+        meant += [f"{name}={value}" for name, value in values.items()]
         raise TypeError(f"overrides is one list of words: plan({meant!r})")
-    if isinstance(overrides, str):
-        raise TypeError(f"overrides is a list of words, {overrides.split()!r}, not one text")
-    if isinstance(overrides, dict):
-        typed = [f"{name}={value}" for name, value in overrides.items()]
-        raise TypeError(f"overrides is a list of words, {typed!r}, or a DictConfig; resolve takes a mapping")
-    if isinstance(overrides, Mapping):
+    own = not config_dirs and config_name == PRIMARY_NAME
+    if isinstance(overrides, Mapping) and not isinstance(overrides, dict):
         from sglang_hydra.compose.passed_config import composer_of_api, requests_of
 
         composer = composer_of_api(config_dirs, config_name)
-        return make_plan(composer, requests_of(composer, overrides), seed=seed, env=env)
-    words: list[Any] = list(overrides) if isinstance(overrides, Iterable) else [overrides]
-    if not all(isinstance(word, str) for word in words):
-        raise TypeError(f'overrides is a list of words, ["tp_size=2", ...], or a DictConfig, and not {overrides!r}')
-    requests = [Request(text, f"override {number}") for number, text in enumerate(words, 1)]
-    own = not config_dirs and config_name == PRIMARY_NAME
-    return make_plan(_own_composer() if own else Composer(config_dirs, config_name), requests, seed=seed, env=env)
+        requests = requests_of(composer, overrides)
+    else:
+        words: list[Any] = [*overrides] if isinstance(overrides, Iterable) else [overrides]
+        if not all(isinstance(word, str) for word in words):
+            raise TypeError(
+                f'overrides is a list of words, ["tp_size=2", ...], a dict or DictConfig, not {overrides!r}'
+            )
+        composer = _own_composer() if own else Composer(config_dirs, config_name)
+        if isinstance(overrides, dict):
+            values, words = {**overrides, **values}, []
+        requests = [Request(text, f"override {number}") for number, text in enumerate(words, 1)]
+    requests += [Request.typed(name, value, f"the value of {name}") for name, value in values.items()]
+    return make_plan(composer, requests, seed=seed, env=env)
 
 
 @functools.lru_cache(maxsize=1)

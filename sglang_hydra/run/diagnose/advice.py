@@ -21,6 +21,7 @@ from sglang_hydra.run.diagnose.log_facts import LogNumbers
 from sglang_hydra.text.budget import quick_load
 from sglang_hydra.text.json_types import Json, JsonObject
 
+_SIZE = re.compile(r"([a-z_]+)=N")
 _TYPED = re.compile(r"([a-z][a-z0-9_]*)=([\w.]+)(.*)", re.DOTALL)
 # A smaller value takes less memory.
 SMALLER = ("chunked_prefill_size", "cuda_graph_max_bs", "max_running_requests")
@@ -38,7 +39,11 @@ def fitted(
     and a value that the ``numbers`` of its log rule out. Returns all of ``advice`` when nothing is left."""
     parts = list(map(as_typed, advice))
     kept = [better for part in parts if (better := _better(part, args or {}, numbers or LogNumbers())) is not None]
-    return kept or parts
+    return sorted(kept, key=lambda part: not _is_of_a_set_size(part, args or {})) or parts
+
+
+def _is_of_a_set_size(part: str, args: Mapping[str, object]) -> bool:
+    return "if these are set" in part and any(args.get(name) for name in _SIZE.findall(part))
 
 
 def with_costs(advice: Sequence[str], kind: str) -> list[str]:

@@ -30,9 +30,13 @@ _NAME = re.compile(r"\b[a-z]+(?:_[a-z0-9]+){2,}\b")
 _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]{2,60})")
 _LEAST_WORDS = 4
 _OF_THE_MODEL = "transformers_modules/"
+_PAIR = re.compile(r"([\w-]{2,40}) version \S{3,40} does not match ([\w-]{2,40}) version \(?(\d[\w.+]*\w)")
+_OPENED = "cannot open shared object file"
+_OF_PYTHON = re.compile(r"lib(?:torch|c10|cu|nv|nccl|amd|hip|roc|rccl|hsa|sgl)")
+"""Libraries that packages of the Python index have."""
 _MODULE = re.compile(r"No module named '?([\w.]{1,80})|\b(lib\w{2,40})\.so(?:\.(\d+))?")
 _PACKAGE = re.compile(
-    r"(?:cannot import name .{1,80} from|module) '(\w+)|: (Auto)[A-Z]\w+\.|-packages/([\w.]+)/|^(?:\.{3})?/(\w+)/"
+    r"(?:cannot import name .{1,80} from|module) '(\w+)|: (Auto)[A-Z]\w+\.|^.*-packages/([\w.]+)/|^(?:\.{3})?/(\w+)/"
 )
 _ARCHITECTURE = re.compile(r"'([A-Z]\w{3,80})'")
 _LISTED = re.compile(
@@ -41,6 +45,7 @@ _LISTED = re.compile(
 _REFUSES = re.compile(r"\b(?:needs?|requires?|only|supports?|supported|unsupported|compatible)\b")
 _WORD = re.compile(r"\b[a-z]+_[a-z0-9_]+\b")
 _ANYWHERE = "triton"
+_OWN = "instead of"
 _REFUSED = re.compile(
     r"(?:unrecognized arguments:|ambiguous option:) (--.{1,600}?)(?: could match.*)?$|"
     r"argument (--[\w-]{1,60})\S*: invalid choice: '?([\w.-]{1,60})"
@@ -102,30 +107,32 @@ def _switched(
         offs = [f"{name}=false" for name, value in args.items() if value is True and name.startswith("enable_")]
         offs += [change for _, change in parts["switches"] if change.endswith("=null")]
     offs = [change for change in offs if change.partition("=")[0] not in parts["of_other_purpose"]]
-    if args and (offs or not found):
+    if args and (offs or (not found and kind in (*parts["of_parts"], *parts["of_arguments"]))):
         offs += [another for name, another in _chosen_parts(at, args).items() if name in typed]
     if args and kind in parts["of_any_part"]:
         offs += [change for change in parts["in_use"] if change.partition("=")[0] in args]
     found += filter(None, (_usable(change, at, args, "a part that is in use") for change in offs))
     framed = kind in parts["of_any_part"] and ".py in " in all_texts
-    yield from sorted(found, key=lambda change: framed and not isinstance(change[1], bool))
+    yield from sorted(found, key=lambda one: framed and not isinstance(one[1], bool) and not one[2].startswith(_OWN))
 
 
 def _shown_by(text: str, at: str, args: Mapping[str, object] | None, all_texts: str) -> Iterator[tuple[str, str]]:
-    """Yields the changes of the parts that a text shows, with the reason: those of the table, those that the arguments
-    chose by a value in the text, then the release's switches that it names. Omits an implementation whose own file
-    failed as well, and a change of the part that only called what failed."""
+    """Yields the changes of the parts that a text shows, with the reason: what the arguments chose, whose own file it
+    is, those of the table, what they chose by a value in the text, then the release's switches that it names. Omits an
+    implementation whose own file failed as well, and a change of the part that only called what failed."""
+    own, named = [], []
+    for name, another in _chosen_parts(at, args or {}).items():
+        value, why = re.escape(str((args or {})[name])), f"{_OWN} {(args or {})[name]}, which failed"
+        own += [(another, why)] if re.search(rf"(?i)/{value}(?:_(?:backend|worker|info)\w*)?\.py\b", text) else []
+        named += [(another, why)] if re.search(rf"(?i)^[^/]*\b{value}\b", text) else []
+    yield from own
     for pattern, change in _parts()["switches"]:
         name, _, value = change.partition("=")
         called = re.search(_parts()["not_if"].get(name, "$^"), all_texts)
         if (found := re.search(pattern, text)) and called is None and f"/{value}.py" not in all_texts:
             yield change, f"takes out what failed: {found[0].strip('/')}"
-    for name, another in _chosen_parts(at, args or {}).items():
-        value = re.escape(str((args or {})[name]))
-        if re.search(rf"(?i)/{value}(?:_(?:backend|worker|info)\w*)?\.py\b|^[^/]*\b{value}\b", text):
-            yield another, f"instead of {(args or {})[name]}, which failed"
-    for change in _switches_in(text, at):
-        yield change, "takes out what failed"
+    yield from named
+    yield from ((change, "takes out what failed") for change in _switches_in(text, at))
 
 
 def _chosen_parts(at: str, args: Mapping[str, object]) -> dict[str, str]:
@@ -215,7 +222,7 @@ def named_choices(line: str, version: str | None) -> Iterator[tuple[str, str]]:
     """Yields an argument and its value, where a refusal names a value that no other argument of the release takes."""
     table = release(nearest_known(version or "") or newest_release()).arguments
     for word in _WORD.findall(line) if _REFUSES.search(line) else ():
-        owners = [name for name, argument in table.items() if word in (argument.choices or ())]
+        owners = [name for name, one in table.items() if _CHOOSES.search(name) and word in (one.choices or ())]
         if len(owners) == 1:
             yield owners[0], word
 
@@ -228,7 +235,11 @@ def _upgrades(kind: str, texts: Sequence[str]) -> Iterator[Advice]:
 
 
 def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[Advice]:
-    """Yields the command that installs what the line lacks, or again the package whose code failed."""
+    """Yields the command that installs what the line lacks, or the version that it asks for, or again the package whose
+    code failed."""
+    if pair := _PAIR.search(texts[0]):
+        yield Advice(f"pip install {pair[1]}=={pair[3]}, the version of {pair[2]}", {}, ())
+        return
     found = _MODULE.search(texts[0])
     known = {name: (way, one) for way, named in _parts()["packages"].items() for name, one in named.items()}
     needs = release(version).needs.get("packages", {}) if version else {}
@@ -238,7 +249,11 @@ def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[
         return
     top, library = name.partition(".")[0], bool(found and found[2])
     command, package = known.get(name) or known.get(top) or ("pip install", "" if library else top.replace("_", "-"))
-    if package in needs and any(_OF_THE_MODEL in text for text in texts[1:3]):
+    of_model = next((text for text in texts[1:3] if _OF_THE_MODEL in text), "")
+    if "/modeling_" in of_model:
+        why = "SGLang's own code of this model then runs, which costs what the model's own code adds"
+        yield Advice(f"trust_remote_code=false ({why})", {"trust_remote_code": False}, (), why)
+    if package in needs and of_model:
         before = re.sub(r"\D*(\d+).*", r"<\1", needs[package])
         yield Advice(f"pip install '{package}{before}', for which the model's own code was written", {}, ())
         return
@@ -246,6 +261,8 @@ def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[
     if library and package.startswith("nvidia-"):
         package += f"-cu{found[3]}" if found and found[3] and int(found[3]) <= 12 else ""
         package += ", or put CUDA's folder of libraries onto LD_LIBRARY_PATH"
+    if found and library and not package and _OPENED in texts[0] and not _OF_PYTHON.match(name):
+        command, package = "apt-get install", f"{name.lower()}{found[3] or '-dev'}"  # as Debian names packages
     if package:
         again = "" if found or not command.startswith("pip ") else " --force-reinstall"
         yield Advice(f"{command}{again} {package}", {}, ())

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sglang_hydra.arguments.every import EVERY, as_text, misfit, nearest_choice, release_problem, releases_with_choice
@@ -169,11 +169,14 @@ def refuse_gone(made: Accepted, name: str, value: object) -> None:
     first, last = having[0], having[-1]
     message = f"{name}={shown(value)}: SGLang {made.version} has no such argument"
     if at_least(first, made.known.version):
-        offers = [f"engine.version={one}" for one in dict.fromkeys((first, last))]
-        _refuse(made, "VER004", f"{message}; it came with {first}", name, None, *offers)
+        earlier = _as_earlier(made, name, value, last)
+        releases = (f"engine.version={one}" for one in dict.fromkeys((first, last)))
+        _refuse(made, "VER004", f"{message}; it came with {first}", name, None, *earlier, *releases)
         return
     found = successor(name, made.known.version)
-    if found.name is None or isinstance(found.value, tuple):
+    if isinstance(found.value, tuple):  # the value of another argument
+        found = found._replace(value=made.arguments.get(found.value[1], default_of(found.value[1])))
+    if found.name is None:
         advice = f"; {found.advice}" if found.advice else ""
         _refuse(made, "VER004", f"{message}; {last} was the last that had it{advice}", name, f"leave {name} out")
         return
@@ -185,6 +188,15 @@ def refuse_gone(made: Accepted, name: str, value: object) -> None:
         return
     offer = Remedy.typed(_word(found.name, after), instead_of=name)
     _refuse(made, "VER004", f"{message}; {found.name} takes its place", name, None, offer)
+
+
+def _as_earlier(made: Accepted, name: str, value: object, since: str) -> Iterator[Remedy]:
+    """Yields the argument of an older release that ``since`` calls ``name``, with the value that means ``value``."""
+    for one, argument in made.known.arguments.items():
+        found = successor(one, since) if one not in release(since).arguments else None
+        if found is not None and found.name == name:
+            old = (old for old in (value, True) if found.value_of(old) == value and misfit(argument, old) is None)
+            yield from (Remedy.typed(_word(one, each), instead_of=name) for each in list(old)[:1])
 
 
 def _word(name: str, value: object) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS, Field
@@ -58,6 +58,22 @@ def values_meant(field: Field, value: Any) -> Iterator[str]:
         yield _TABLE["four_bits"]["online"]
 
 
+def units_of(key: str) -> Mapping[str, float]:
+    """Returns the units in which people give the value of an argument or key, with their size in its own; none for a
+    count, which takes 32k."""
+    unit = str(FIELDS[key].arg.unit or "") if key in FIELDS else ""
+    unit = unit or next((unit for end, unit in _TABLE["units_by_ending"].items() if key.endswith(end)), "-")
+    found: Mapping[str, float] = _TABLE["units"].get(unit.split()[0], {})
+    return found
+
+
+def in_units_of(key: str, text: str) -> str | None:
+    """Returns ``1800`` for ``30m`` in seconds: the number of a text whose unit suits ``key``; None for other text."""
+    measured = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
+    size = units_of(key).get(measured[2].lower(), None if measured[2] else 1) if measured else None
+    return f"{float(measured[1]) * size:.12g}" if measured and size else None
+
+
 def taking(value: str) -> list[str]:
     """Returns words that set arguments known by a value: ``quantization=awq`` for ``awq``."""
     plain, names = re.sub(r"[\W_]", "", value).lower(), _TABLE["named_by_value"]
@@ -98,10 +114,8 @@ def reads_alike(argument: str, model: str, parser: str) -> bool:
 
 def _as_type(field: Field, value: Any) -> Iterator[str]:
     """Yields a value in other spellings that the argument's type can read."""
-    measured = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", str(value))
-    units = _TABLE["units"].get(str(field.arg.unit).split()[0])
-    if measured and units:
-        yield from (f"{float(measured[1]) * size:g}" for size in (units.get(measured[2].lower()),) if size)
+    if units_of(field.name) and (measured := in_units_of(field.name, str(value))):
+        yield measured
     elif field.is_list:
         items = re.split(r"[\s,;]+", value.strip("[](){} ")) if isinstance(value, str) else [str(value)]
         if isinstance(value, (str, int)) and not isinstance(value, bool) and all(map(_READS[field.kind], items)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -128,12 +127,8 @@ def _corrected_requests(
     known = [found for finding in errors if (found := list(_changes(finding, requests, adds_only=adds_only)))]
     together = [word for found in known for word in found[0]]
     tried = known[0] if len(known) == 1 else [*(found[0] for found in known[: _MOST_CORRECTED - 1]), together]
-    wrong = {name for finding in errors for name in finding.fields}
-    for renamed, words in itertools.product((False, True), tried[:_MOST_CORRECTED] if together else []):
-        values = {word.partition("=")[2] for word in words} if renamed else set()
-        old = (item for item in requests if item.is_word and item.text.partition("=")[2] in values)
-        left_out = wrong.intersection(map(key_of, old)) - {word.partition("=")[0] for word in words}
-        made = typed_in_place(composer, [item for item in requests if key_of(item) not in left_out], words)
+    for words in tried[:_MOST_CORRECTED] if together else []:
+        made = typed_in_place(composer, requests, words)
         with nothing_fetched():  # a correction may name any release
             good = is_good(made)
         if good:
@@ -162,7 +157,7 @@ def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) 
                 f"{remedy.renames}={item.text.partition('=')[2]}" for item in requests if key_of(item) in finding.fields
             ]
         elif remedy.words and not remedy.choice and all("=" in word[1:] and word[0] != "-" for word in remedy.words):
-            yield list(remedy.words)
+            yield [*([f"~{remedy.instead_of}"] if remedy.instead_of else []), *remedy.words]
 
 
 def _is_spelling(typed: str | None, value: str) -> bool:
@@ -226,8 +221,9 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
                 return _of_next(before, findings) if number else []
         if not keeps(before, line, findings):
             return []
-        if not (findings := refused(line)):
-            return [] if _loses_an_item(line) else _launchable(line)
+        findings = refused(line)
+        if all(item.about == "image_open" for item in findings):
+            return [] if _loses_an_item(line) else _launchable(line, findings)
     return []
 
 
@@ -239,7 +235,7 @@ def _of_next(line: Sequence[str], findings: Sequence[Finding]) -> list[Line]:
         corrected = corrected_lines(invocation, findings)
     except SglangHydraError:
         corrected = []
-    return corrected or [[text("Then", "bold")], *finding_lines(findings)[1:]]
+    return [[text("Then", "bold")], *finding_lines(findings)[1:], *corrected]
 
 
 def _loses_an_item(line: Sequence[str]) -> bool:
@@ -248,9 +244,9 @@ def _loses_an_item(line: Sequence[str]) -> bool:
     return len(set(lists)) < len(lists)
 
 
-def _launchable(line: Sequence[str]) -> list[Line]:
+def _launchable(line: Sequence[str], left: Sequence[Finding]) -> list[Line]:
     """Returns the corrected command with what is missing for a plan that can be launched; without it if no remedy of
-    its plan helps."""
+    its plan helps. ``left`` is what an export of the plan lacks."""
     shown = _shown_as(line)
     try:
         invocation = read_invocation(line)
@@ -264,7 +260,7 @@ def _launchable(line: Sequence[str]) -> list[Line]:
         with nothing_fetched():
             made = make_plan(composer, [item for item in invocation.requests if not _is_name(item)])
         if made.launchable is not False:
-            return shown
+            return _of_next(line, left) if left else shown
         return _corrected(invocation, composer, names, made.errors, adds_only=True)
     except SglangHydraError:
         return shown

@@ -84,8 +84,14 @@ def _sides_meant(words: Sequence[str]) -> Remedy | None:
     """Returns both sides if exactly one key has two values (``gpu=h100,h200 tp_size=2``, ``gpu=h100 gpu=h200``), or two
     releases or one file are among the words; else None."""
     words = [f"engine.version={word}" if _A_RELEASE.fullmatch(word) else word for word in words if word not in _BETWEEN]
-    words = [one for word in words for one in _each_value(word)]
     files = [word for word in words if is_document(word) and os.path.exists(word)]
+    sides = [word for word in words if " " in word or word in files]
+    beside = [word for word in words if word not in sides]
+    if len(sides) == 2 and beside and all("=" in word for word in beside):
+        return Remedy.fixed(" ".join(shlex.quote(f"{side} {shlex.join(beside)}") for side in sides))
+    if any(" " in word for word in words):
+        return None
+    words = [one for word in words for one in _each_value(word)]
     if len(files) == 1 and len(words) > 2:
         rest = shlex.quote(shlex.join([word for word in words if word not in files]))
         return Remedy.fixed(
@@ -169,19 +175,18 @@ def _planned(composer: Composer, side: str, place: str, others: ReadOthers | Non
     """Returns the side planned from overrides in one word, or from a file; ``others`` reads foreign files. Raises
     ConfigError that names the side."""
     try:
-        if is_document(side):
-            found = named_documents(side, others)
+        words = [side] if is_document(side) else shlex.split(side)
+        requests = [Request(word, f"{place} side, word {number}") for number, word in enumerate(words, 1)]
+        recorded = None
+        if words and is_document(words[0]):
+            found = named_documents(words[0], others)
             if len(found) > 1:
-                message = f"{side} starts {len(found)} servers, and each side of diff is one server"
+                message = f"{words[0]} starts {len(found)} servers, and each side of diff is one server"
                 raise ConfigError.of("DIF001", message, hint=" or ".join(name for name, _ in found))
             ((_, document),) = found
-            recorded = document.recorded
-            seed = recorded.seed if recorded else _SEED
-            plan = make_plan(composer, document.requests, recorded=recorded, seed=seed)
-            return Side(side, _with_all_servers(composer, document.requests, plan))
-        words = shlex.split(side)
-        requests = [Request(word, f"{place} side, word {number}") for number, word in enumerate(words, 1)]
-        plan = make_plan(composer, requests, seed=_SEED)
+            requests = [*document.requests, *requests[1:]]
+            recorded = document.recorded if len(words) == 1 else None
+        plan = make_plan(composer, requests, recorded=recorded, seed=recorded.seed if recorded else _SEED)
         return Side(" ".join(map(masked_word, words)), _with_all_servers(composer, requests, plan))
     except ValueError as failure:
         message = f"the {place} side cannot be split into words: {failure}"

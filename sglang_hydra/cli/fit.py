@@ -9,6 +9,7 @@ from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import code_of, composer_of
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.corrections import key_meant
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.fit.result import Wanted
@@ -21,11 +22,15 @@ from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.first_lines import first_lines
 from sglang_hydra.show.memory import memory_lines, table_head, table_row, verdict
 from sglang_hydra.show.roofline import LIMIT_TITLES, limit_cells
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, folded, print_json, table, text, write
 
 
 def run(invocation: Invocation) -> int:
     """Prints the memory of a plan, or with ``-m`` of several side by side. Returns 2 if the plan has an error."""
+    if wrong := [*_loads(invocation.requests)]:
+        raise ConfigError(*wrong)
     composer = composer_of(invocation)
     several, typed = invocation.has("multirun"), invocation.requests
     points = _points(composer, typed) if several else [("the plan", typed)]
@@ -43,6 +48,15 @@ def run(invocation: Invocation) -> int:
     else:
         write(_fit_table(plans))
     return 0 if several else max(code_of(invocation, plan) for _, plan in plans)
+
+
+def _loads(requests: Sequence[Request]) -> Iterator[Finding]:
+    """Yields an error for each word that states the concurrent requests as ``suggest`` and ``bench`` call them."""
+    for request in requests:
+        name, _, value = request.text.partition("=")
+        if key_meant(name) == "bench.concurrency":
+            message = f"fit has no word {name}"
+            yield Finding("error", "CLI001", message, (name,), typed=(request.text,), fix=f"fit.users={value}")
 
 
 def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:

@@ -120,7 +120,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
     """Returns a command line in its parts. Raises ConfigError for an unknown verb or a flag without its value."""
     invocation = Invocation()
     words = list(words)
-    for refuse in (_refuse_foreign_signs, _refuse_own_name, _refuse_launch_command, _refuse_remark):
+    for refuse in (_refuse_foreign_signs, _refuse_own_name, _refuse_launch_command, _refuse_remark, _refuse_file_flag):
         refuse(words)
     if "--" in words:
         cut = words.index("--")
@@ -160,8 +160,8 @@ def read_invocation(words: Sequence[str]) -> Invocation:
     if invocation.has("version") and (
         release := next((one for one in invocation.requests if one.text[:1].isdigit()), None)
     ):
-        typed, fix = ("--version", release.text), f"engine.version={release.text}"
-        raise ConfigError.of("CLI012", "--version takes no value", typed=typed, fix=fix)
+        typed, key = ("--version", release.text), "--to " if verb == "upgrade" else "engine.version="
+        raise ConfigError.of("CLI012", "--version takes no value", typed=typed, fix=key + release.text)
     if of_others:
         raise ConfigError(*of_others)
     if invocation.env:  # the words NAME=VALUE beside it are variables too
@@ -264,6 +264,14 @@ def _refuse_remark(words: Sequence[str]) -> None:
         raise ConfigError.of("CLI004", f"{words[at]!r} begins {what}", typed=tuple(words[at:]), fix=fix)
 
 
+def _refuse_file_flag(words: Sequence[str]) -> None:
+    """Raises ConfigError for ``-f FILE``, as kubectl and helm name a file."""
+    for flag, file in itertools.pairwise(words):
+        if flag == "-f" and file.endswith(SUFFIXES):
+            message = "-f follows a log; a file is typed without a flag"
+            raise ConfigError.of("CLI004", message, typed=(flag, file), fix=shlex.quote(file))
+
+
 def _refuse_launch_command(words: Sequence[str]) -> None:
     """Raises ConfigError for a command of SGLang or another program in the words before a bare ``--``."""
     head, second, *_ = (*itertools.dropwhile(_BEFORE.__contains__, words), "", "")
@@ -300,12 +308,7 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     at = next((at for at, word in enumerate(before) if _LAUNCH_SERVER.fullmatch(word)), None)
     at = 1 if head == "sglang" and second in ("serve", "launch-server", "launch_server") else at
     if (head in _CONTAINERS and "=" not in second) or (head in _RUNNERS and at is None):
-        message = f"{f'{head} {second}'!r} begins a command of another program"
-        file = next((word for word in words if word.endswith(SUFFIXES)), None)
-        hint = f"{program()} import 'COMMAND' reads what it starts" if file is None else f"{program()} check {file}"
-        ours = " ".join(filter(_is_ours, words))
-        hint = f"{program()} export {FORMATS_MEANT.get(head, head)} {ours}" if ours and head in _CONTAINERS else hint
-        raise ConfigError.of("CLI004", message, hint=hint)
+        raise _of_runner(head, second, words, starts_server=at is not None)
     if at is None or head in ("import", "upgrade"):
         return
     starts = (start for start in range(at) if re.match(r"(?:.*/)?(?:python[\d.]*|sglang)$", words[start]))
@@ -322,6 +325,20 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     flags = [word for word in words[at + 1 : end] if word not in behind]
     instead = Remedy.fixed(shlex.join([*own, *kept, *behind, "--", *flags]), f"{' '.join([*own, '--'])} in its place")
     raise ConfigError.of("CLI004", message, typed=tuple(words[first:end]), fix=instead)
+
+
+def _of_runner(head: str, second: str, words: Sequence[str], *, starts_server: bool) -> ConfigError:
+    """Returns the error for a command that begins with a container's program or another runner."""
+    message = f"{f'{head} {second}'!r} begins a command of another program"
+    ours = [word for word in words if _is_ours(word)]
+    if starts_server and not any(map(_is_secret, words)):
+        command = shlex.join([word for word in words if word not in ours])
+        return ConfigError.of("CLI004", message, typed=tuple(words), fix=shlex.join(["import", command, *ours]))
+    file = next((word for word in words if word.endswith(SUFFIXES)), None)
+    hint = f"{program()} import 'COMMAND' reads what it starts" if file is None else f"{program()} check {file}"
+    if ours and head in _CONTAINERS:
+        hint = f"{program()} export {FORMATS_MEANT.get(head, head)} {' '.join(ours)}"
+    return ConfigError.of("CLI004", message, hint=hint)
 
 
 def _refuse_vllm_for_upgrade(words: Sequence[str]) -> None:

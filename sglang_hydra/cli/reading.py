@@ -6,6 +6,7 @@ import contextlib
 import glob
 import io
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from keyword import iskeyword
@@ -40,6 +41,8 @@ def read_words(invocation: Invocation) -> None:
     settle_hydra_words(invocation)
     _refuse_misplaced(invocation)
     settings.begin(invocation.allowed)
+    if invocation.argv is not None and invocation.verb == "diff":
+        raise _two_sides([item.text for item in invocation.requests], invocation.argv)
     if invocation.argv is not None and invocation.verb not in ("import", "upgrade"):
         invocation.requests += requests_from_argv(invocation.argv, invocation.requests)
     invocation.requests = [one for request in invocation.requests for one in _matches(request)]
@@ -48,6 +51,19 @@ def read_words(invocation: Invocation) -> None:
 
         read_file_argument(invocation)
         check_hydra_keys_of_file(invocation)
+
+
+def _two_sides(before: list[str], behind: list[str]) -> ConfigError:
+    """Returns the error for ``diff`` with words after a bare ``--``: overrides around it are the two sides."""
+    message, typed, after = (
+        "diff has its words in two quoted sides, and none after --",
+        ["--", *behind],
+        shlex.join(behind),
+    )
+    if all("=" in word and " " not in word for word in (*before, *behind)):
+        sides = shlex.join([shlex.join(before), after])
+        return ConfigError.of("DIF001", message, typed=(*before, *typed), fix=sides)
+    return ConfigError.of("DIF001", message, typed=tuple(typed), fix=Remedy.fixed(after, f"{after} before the --"))
 
 
 def verb_of(name: str) -> Callable[[Invocation], int]:
@@ -71,7 +87,7 @@ def refused(words: Sequence[str]) -> Sequence[Finding]:
         with nothing_fetched():
             return _refused(words)
     except ConfigError as failure:
-        return [item for item in failure.findings if item.about != "image_open"]
+        return failure.findings
     except MachineError:
         return ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,12 +31,15 @@ from sglang_hydra.text.words import program, short
 def run(invocation: Invocation) -> int:
     """Shows what changes, and the new command or file; writes it with ``-o``. Returns 2 if something breaks."""
     words = [item.text for item in invocation.requests]
-    bare = [at for at, word in enumerate(words) if release_key(word) is not None]
-    if invocation.value("to") is None and bare:  # 0.5.23, to 0.5.23, 0.5.2 0.5.23, from 0.5.2 to 0.5.23
-        first = bare[0] - (words[bare[0] - 1 : bare[0]] in (["to"], ["from"]))
-        *before, to = (words[at] for at in bare)
-        fix = " ".join([*(f"--from {one}" for one in before[:1]), f"--to {to}"])
-        raise ConfigError.of("UPG001", f"{to} has no --to before it", typed=tuple(words[first : bare[-1] + 1]), fix=fix)
+    named = [word.removeprefix("from=").removeprefix("to=") for word in words]
+    bare = [at for at, word in enumerate(named) if release_key(word) is not None]
+    if invocation.value("to") is None and bare:  # 0.5.23, to 0.5.23, to=0.5.23, 0.5.2 0.5.23, from 0.5.2 to 0.5.23
+        first, last = bare[0] - (words[bare[0] - 1 : bare[0]] in (["to"], ["from"])), bare[-1]
+        flags = ["--from", named[bare[0]]] if len(bare) > 1 else []
+        between = [words[at] for at in range(first, last) if at not in bare and words[at] not in ("from", "to")]
+        fix = shlex.join([*flags, "--to", named[last], *between])
+        message = f"{named[last]} has no --to before it"
+        raise ConfigError.of("UPG001", message, typed=tuple(words[first : last + 1]), fix=fix)
     version = release_named(invocation.value("to"), "--to")
     since = invocation.value("since")
     written_for = None if since is None else release_named(since, "--from")

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.meant import in_units_of, units_of
 from sglang_hydra.compose.schema import Root
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import nearest, program, some_of
@@ -113,15 +114,13 @@ def _meant(key: str, kind: Any, value: Any) -> str | None:
     text = str(value).strip().lower()
     if kind is bool:
         return {**dict.fromkeys(_TRUE, "true"), **dict.fromkeys(_FALSE, "false")}.get(text)
-    if kind in (int, float) and "timeout" in key and (time := re.fullmatch(r"([0-9]{1,9})\s*(s|m|h)[a-z]*", text)):
-        return str(int(time[1]) * {"s": 1, "m": 60, "h": 3600}[time[2]])
+    if kind in (int, float) and units_of(key):
+        return in_units_of(key, text)
     size = re.fullmatch(r"([0-9]{1,9})\s*([km])(i?)b?", text)
     if kind is int and size:
         return f"{size[1]}{size[2].upper() if size[3] or size[2] == 'm' else 'k'}{size[3]}"
-    number = re.fullmatch(r"([0-9]{1,12})(?:\.0+)?\s*(?:x|gpus?|nodes?|([gm])i?b?)?", text)
-    if kind not in (int, float) or number is None or (number[2] and not key.endswith("_mib")):
-        return None
-    return str(int(number[1]) * (1024 if number[2] == "g" else 1))
+    number = re.fullmatch(r"([0-9]{1,12})(?:\.0+)?\s*(?:x|gpus?|nodes?)?", text)
+    return None if kind not in (int, float) or number is None else str(int(number[1]))
 
 
 def _fits(kind: Any, value: Any) -> bool:
@@ -175,6 +174,8 @@ def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
     deeper = [key for key, kind in known.items() if is_dataclass(kind) and name in types_of(kind)]
     plain = {_UNIT.sub("", one): one for one in known}
     near = f"{deeper[0]}.{name}" if len(deeper) == 1 else plain.get(nearest(_UNIT.sub("", name), plain) or "")
+    is_of_server = where.startswith("topology.") and "args" in known and name in EVERY
+    near = near or (f"args.{name}" if is_of_server else None)
     path = f"{where}." if where else ""
     if where == "sweep" and name in EVERY:
         swept = f"-m {name}=A,B varies it; in a file, {name}: A,B below hydra: and sweeper: and params:"
@@ -184,6 +185,6 @@ def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
         f"{path}{name}",
         f"{where or 'the configuration'} has no key {name!r}",
         f"{where or 'it'} has {listed}",
-        f"{path}{near}" if near else name if name in EVERY else None,
+        f"{path}{near}" if near else name if name in EVERY or name in types_of(Root) else None,
         unknown=True,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY, canonical_name, field_in, fitting_problem
 from sglang_hydra.arguments.fields import Field
-from sglang_hydra.arguments.meant import word
+from sglang_hydra.arguments.meant import units_of, word
 from sglang_hydra.arguments.secrets import HIDDEN, SECRET_FIELDS, masked
 from sglang_hydra.compose.corrections import LEFT_TO_TOOLS, OF_TOOLS, hub_page, key_meant
 from sglang_hydra.compose.grammar import as_override, has_interpolation, literal, typed_word, unquoted, written
@@ -377,7 +377,7 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
     field = EVERY[name]
     if field.arg.secret and value not in ("", "null") and not _INTERPOLATION.fullmatch(value):
         return [_hidden(name, request, unquoted(value))]
-    if field.kind == "int" and not field.is_list and (size := size_of(value)) is not None:
+    if field.kind == "int" and not field.is_list and (size := size_of(value)) is not None and not units_of(name):
         return [Wanted(_change(name, size, f"{name}={size}"), _with_size(request, value))]
     refuse_file_of_model(name, unquoted(value))
     if name == "model_path" and hub_page(unquoted(value)) is not None:
@@ -413,7 +413,7 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
         return [_node_change(request, key, value if value[:1] in inner else inner)]
     if is_text(key.split(".")) and not _is_grammar(value):
         return [_node_change(request, key, value)]
-    if (size := size_of(value)) is not None and not any(problems_at(key.split("."), size)):
+    if (size := size_of(value)) is not None and not units_of(key) and not any(problems_at(key.split("."), size)):
         return [_node_change(_with_size(request, value), key, size)]
     override = parsed(f"{key}={value}", key)
     if override.is_sweep_override():

@@ -28,6 +28,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         ("plan gpu.count=4 gpu=2xh200", "gpu=2xh200", "plan gpu=h200 gpu.count=2", False),
         ("plan tp_size=2 tp=4", "tp=4", "plan tp_size=2 tp_size=4", True),
         ("plan tp=4 tp_size=2", "tp=4", "plan tp_size=4", False),
+        ("plan a.x=2 b.x=4", "a.x=2", "plan x=2 tp_size=2 tp_size=4", False),
         ("plan tp_size = 4 port=1", "tp_size = 4", "plan tp_size=4 port=1", True),
         ("plan x='a b' host=\"h\" tp=1", "tp=1", "plan 'x=a b' host=h tp_size=1", True),
         ("plan -- --tp 2 --port 1 --x y", "--x y", "plan -- --tp 2 --port 1", True),

@@ -151,7 +151,7 @@ def is_ours(file: Path, content: str) -> bool:
         return not isinstance(loaded, str)
     keys = {str(key) for key in _arguments_in(loaded)}
     ours = keys & _OURS
-    if "defaults" in keys or keys == ours:
+    if "defaults" in keys or keys == ours or {"gpu", "model"} <= keys:
         return True
     dashed = any("-" in key for key in keys) and not keys & _GROUPS
     if {"apiVersion", "kind"} <= keys or keys & {"services", "backend"} or dashed:

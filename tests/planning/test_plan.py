@@ -130,6 +130,8 @@ def test_a_dict_and_keywords_are_planned_as_words_are() -> None:
         == sglang_hydra.plan({"tp_size": 2, "quantization": None}, gpu="h200", model="qwen3_8b").command
     )
     assert by_words.command == sglang_hydra.plan(["gpu=h200", "quantization=null"], model="qwen3_8b", tp_size=2).command
+    by_path = sglang_hydra.plan({"model_path": Path("/models/x")}, gpu="h200")
+    assert by_path.intent["model_path"] == "/models/x"
     assert {**texts, "gpu": None}.items() >= sglang_hydra.plan(texts, gpu="h200").intent.items()
     with pytest.raises(sglang_hydra.ConfigError) as caught:
         sglang_hydra.plan({"tp": 2}, gpu="h200")

@@ -57,7 +57,9 @@ def plan(
         if isinstance(overrides, dict):
             values, words = {**overrides, **values}, []
         requests = [Request(text, f"override {number}") for number, text in enumerate(words, 1)]
-    requests += [Request.typed(name, value, f"the value of {name}") for name, value in values.items()]
+    for name, value in values.items():
+        plain = os.fspath(value) if isinstance(value, os.PathLike) else value
+        requests.append(Request.typed(name, plain, f"the value of {name}"))
     return make_plan(composer, requests, seed=seed, env=env)
 
 

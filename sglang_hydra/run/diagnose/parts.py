@@ -31,6 +31,8 @@ _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]{2,60})")
 _LEAST_WORDS = 4
 _OF_THE_MODEL = "transformers_modules/"
 _PAIR = re.compile(r"([\w-]{2,40}) version \S{3,40} does not match ([\w-]{2,40}) version \(?(\d[\w.+]*\w)")
+_IN_PACKAGES = re.compile(r"^.*-packages/(\w+)/")
+_OF_SGLANG = re.compile(r"(?:No module named|module|from) '?sglang\b")
 _OPENED = "cannot open shared object file"
 _OF_PYTHON = re.compile(r"lib(?:torch|c10|cu|nv|nccl|amd|hip|roc|rccl|hsa|sgl)")
 """Libraries that packages of the Python index have."""
@@ -44,6 +46,7 @@ _LISTED = re.compile(
 )
 _REFUSES = re.compile(r"\b(?:needs?|requires?|only|supports?|supported|unsupported|compatible)\b")
 _WORD = re.compile(r"\b[a-z]+_[a-z0-9_]+\b")
+_CAPITALS = re.compile(r"\b[A-Z]{3,}(?: [A-Z0-9]{3,})+\b")
 _ANYWHERE = "triton"
 _OWN = "instead of"
 _REFUSED = re.compile(
@@ -82,12 +85,14 @@ def advice_on_parts(
         yield from _flags(line, at)
     elif kind != "version_mismatch":
         yield from _upgrades(kind, texts)
-        yield from _variables(line, at)
+        if variables := list(_variables(texts[:2], at)):
+            yield from variables
+            return
         named = chain(_chosen(line, at), _named(line, at, args)) if kind in _parts()["of_arguments"] else ()
         found: list[Advice] = []
         for name, value, why in chain(named, _switched(kind, texts, at, args, typed)):
-            if all(f"{name}=" not in one.text for one in found):
-                typed = f"engine.env.{name}={value}" if name.isupper() else f"{name}={shown(value)}"
+            typed = f"engine.env.{name}={value}" if name.isupper() else f"{name}={shown(value)}"
+            if all(not one.text.startswith(f"{typed} ") for one in found):
                 found.append(Advice(f"{typed} ({why})", {} if name.isupper() else {name: value}, (), why))
         yield from found[:_MOST]
 
@@ -179,10 +184,10 @@ def _usable(change: str, at: str, args: Mapping[str, object] | None, why: str) -
     return (name, value, why) if had != value else None
 
 
-def _variables(line: str, at: str) -> Iterator[Advice]:
-    """Yields the variable of the release whose name ends with a name in the line, and whose library the line names."""
-    plain = line.casefold().replace("_", "")
-    for name in (name for name in _NAME.findall(line) if name.count("_") + 1 >= _LEAST_WORDS):
+def _variables(texts: Sequence[str], at: str) -> Iterator[Advice]:
+    """Yields the variable of the release whose name ends with a name in the line, and whose library the texts name."""
+    plain = "\n".join(texts).casefold().replace("_", "")
+    for name in (name for name in _NAME.findall(texts[0]) if name.count("_") + 1 >= _LEAST_WORDS):
         ends = f"_{name.upper()}"
         for variable in sorted(one for one in release(at).variables if one.endswith(ends)):
             if variable.removesuffix(ends).partition("_")[2].casefold().replace("_", "") in plain:
@@ -215,16 +220,19 @@ def _named(line: str, at: str, args: Mapping[str, object] | None) -> Iterator[Ch
             yield name, argument.default, "its default; the line names it"
     for name, value in named_choices(line, at):
         others = [one for one in table[name].choices or () if one not in (value, table[name].default)]
+        others = [_ANYWHERE] if _ANYWHERE in others else others
         yield from ((name, other, f"instead of {value}") for other in others[:1])
 
 
 def named_choices(line: str, version: str | None) -> Iterator[tuple[str, str]]:
     """Yields an argument and its value, where a refusal names a value that no other argument of the release takes."""
     table = release(nearest_known(version or "") or newest_release()).arguments
-    for word in _WORD.findall(line) if _REFUSES.search(line) else ():
+    said = f"{line} {_CAPITALS.sub(lambda found: found[0].lower().replace(' ', '_'), line)}"
+    for word in dict.fromkeys(_WORD.findall(said) if _REFUSES.search(line) else ()):
         owners = [name for name, one in table.items() if _CHOOSES.search(name) and word in (one.choices or ())]
-        if len(owners) == 1:
-            yield owners[0], word
+        shortest = min(owners, key=len, default="")
+        if owners and all(name.endswith(shortest) for name in owners):  # prefill_attention_backend is one's part
+            yield shortest, word
 
 
 def _upgrades(kind: str, texts: Sequence[str]) -> Iterator[Advice]:
@@ -242,6 +250,11 @@ def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[
         return
     found = _MODULE.search(texts[0])
     known = {name: (way, one) for way, named in _parts()["packages"].items() for name, one in named.items()}
+    above = next(filter(None, map(_IN_PACKAGES.search, texts[1:])), None)
+    if above and above[1] != "sglang" and _OF_SGLANG.search(texts[0]):
+        package = known.get(above[1], ("", above[1]))[1]
+        yield Advice(f"pip install --upgrade {package}, in a release that was made for this SGLang", {}, ())
+        return
     needs = release(version).needs.get("packages", {}) if version else {}
     inner = next(filter(None, map(_PACKAGE.search, texts)), None) if kind != "missing_package" else None
     name = (found[1] or found[2]) if found else next(filter(None, inner.groups())) if inner else ""

@@ -38,6 +38,7 @@ _TRIED = 12
 _MOST_GRAPHS = 160
 """The largest batch of a graph where the plan does not know it."""
 _ARGUMENT = re.compile(r"[a-z][a-z0-9_.]*=")
+_DIVIDED = re.compile(r"(\d{1,7}) is not divisible by (?:[\w ]{1,60}= ?|\w+ )?(\d{1,5})")
 _ABSENT = object()
 _BY_KIND = ("parallel_size", "too_few_gpus", "context_length")
 
@@ -242,7 +243,13 @@ def _by_kind(kind: str, diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
     size, here = int(plan.values.get("tp_size") or 1), plan.gpu.count or 8
     if kind == "parallel_size":
         nearest = sorted((1, 2, 4, 8, 16), key=lambda other: (abs(other - size), other))
+        numbers = _DIVIDED.search(diagnosis.line or "")
+        part, by = (int(numbers[1]), int(numbers[2])) if numbers else (0, 1)
+        if of_blocks := by not in (1, size):  # a part of one rank, by the blocks of the quantized weights
+            nearest = [other for other in nearest if part * size % (other * by) == 0]
         yield from ({"tp_size": other, "nnodes": max(1, other // here)} for other in nearest if other != size)
+        if of_blocks:
+            yield {"enable_dp_attention": True, "dp_size": size, "moe_dense_tp_size": 1}
     elif kind == "too_few_gpus":
         yield from ({"tp_size": other} for other in (8, 4, 2, 1) if other < size)
     elif kind == "context_length":

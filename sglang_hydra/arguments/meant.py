@@ -121,23 +121,10 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
         if isinstance(value, (str, int)) and not isinstance(value, bool) and all(map(_READS[field.kind], items)):
             yield f"[{','.join(items)}]"
     elif field.kind == "int" and isinstance(value, (str, float, list)):
-        text = str(value)
-        spelled = re.sub("[,.]", "", text) if _THOUSANDS.fullmatch(text) else text.translate(_LETTERS_FOR_DIGITS)
-        spelled = spelled.strip(" ,;:").removesuffix(".0").replace("_", "")
-        size = _SIZE.fullmatch(text)
-        counted = _COUNTED.fullmatch(text)
-        if is_digits(spelled):
-            yield spelled.lstrip("0") or "0"
-        elif text.lower() in _NUMBER_WORDS:
-            yield str(_NUMBER_WORDS.index(text.lower()) + 1)
-        elif size:  # 32K, 32kb, 32KiB, 1m
-            letter = size[2].upper() if size[2] in "mMgG" else "k"
-            yield from dict.fromkeys((size[1] + (f"{size[2].upper()}i" if size[3] else letter), size[1] + letter))
-            yield f"{size[1]}{size[2].upper()}i"
-        elif port := re.fullmatch(r"(\d+)/tcp", text):
+        if port := re.fullmatch(r"(\d+)/tcp", str(value)):
             yield port[1]
-        elif counted and field.name not in ("port", "nccl_port"):  # 8GPUs, [2]
-            yield counted[1]
+        else:
+            yield from whole_numbers(str(value), may_be_counted=field.name not in ("port", "nccl_port"))
     elif field.kind == "float" and isinstance(value, str):
         if re.fullmatch(r"\d*\.?\d+", plain := value.strip(" ,;:")) and plain != value:
             yield plain
@@ -156,6 +143,22 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
             yield f"0{value.replace(',', '.')}".removeprefix("0") if value[0] != "," else f"0.{value[1:]}"
     elif field.arg.json and isinstance(value, str):
         yield from _as_json(value)
+
+
+def whole_numbers(text: str, may_be_counted: bool = True) -> Iterator[str]:
+    """Yields the whole numbers that a text probably means, the likeliest first; of ``8GPUs`` if it may be a count."""
+    spelled = re.sub("[,.]", "", text) if _THOUSANDS.fullmatch(text) else text.translate(_LETTERS_FOR_DIGITS)
+    spelled = spelled.strip(" ,;:").removesuffix(".0").replace("_", "")
+    if is_digits(spelled):
+        yield spelled.lstrip("0") or "0"
+    elif text.lower() in _NUMBER_WORDS:
+        yield str(_NUMBER_WORDS.index(text.lower()) + 1)
+    elif size := _SIZE.fullmatch(text):  # 32K, 32kb, 32KiB, 1m
+        letter = size[2].upper() if size[2] in "mMgG" else "k"
+        yield from dict.fromkeys((size[1] + (f"{size[2].upper()}i" if size[3] else letter), size[1] + letter))
+        yield f"{size[1]}{size[2].upper()}i"
+    elif may_be_counted and (counted := _COUNTED.fullmatch(text)):
+        yield counted[1]
 
 
 def _as_json(text: str) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -47,19 +46,4 @@ def class_of(memory_mib: float) -> MemoryClass:
     return CLASSES[-1]
 
 
-def _by_memory(values: Iterable[str]) -> str:
-    """Formats the values of all rows as a clause: ``2048 below 35 GiB, 8192 below 160 GiB, else 16384``."""
-    last = dict(zip(values, CLASSES, strict=True))  # merges neighbours with the same value
-    *smaller, largest = last
-    return ", ".join([*(f"{value} below {last[value].below_gib} GiB" for value in smaller), f"else {largest}"])
-
-
 CHUNK_WITHOUT_MEMORY = 4096  # tokens
-CHUNK_SIZES = _by_memory(str(row.chunked_prefill_size) for row in CLASSES)
-GRAPH_SIZES = _by_memory(
-    f"{row.graph_max_bs[0]} ({row.graph_max_bs[1]} from tp_size=4 on)"
-    if row.graph_max_bs
-    else "chosen by the server at start"
-    for row in CLASSES
-)
-"""The sizes by memory class, for the help and the rules' pages."""

@@ -150,11 +150,16 @@ def _changes(finding: Finding, requests: Sequence[Request], *, adds_only: bool) 
             continue
         if any(new[key] not in (typed.get(key, new[key]), "auto") and key not in finding.fields for key in new):
             return  # what is typed contradicts itself
-        if adds_only and ("engine.version" in new or not all(_is_spelling(typed.get(key), new[key]) for key in new)):
+        of_model = "model_path" in new and "model" in typed  # other weights
+        if adds_only and (
+            "engine.version" in new or of_model or not all(_is_spelling(typed.get(key), new[key]) for key in new)
+        ):
             continue
         if remedy.renames:
+            old = [item for item in requests if key_of(item) in finding.fields]
             yield [
-                f"{remedy.renames}={item.text.partition('=')[2]}" for item in requests if key_of(item) in finding.fields
+                *(f"~{key_of(item)}" for item in old),
+                *(f"{remedy.renames}={item.text.partition('=')[2]}" for item in old),
             ]
         elif remedy.words and not remedy.choice and all("=" in word[1:] and word[0] != "-" for word in remedy.words):
             yield [*([f"~{remedy.instead_of}"] if remedy.instead_of else []), *remedy.words]

@@ -23,14 +23,17 @@ from sglang_hydra.show.first_lines import first_lines
 from sglang_hydra.show.memory import memory_lines, table_head, table_row, verdict
 from sglang_hydra.show.roofline import LIMIT_TITLES, limit_cells
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, folded, print_json, table, text, write
 
 
 def run(invocation: Invocation) -> int:
     """Prints the memory of a plan, or with ``-m`` of several side by side. Returns 2 if the plan has an error."""
-    if wrong := [*_loads(invocation.requests)]:
-        raise ConfigError(*wrong)
+    for word in (item.text for item in invocation.requests):
+        if key_meant(word.partition("=")[0]) == "bench.concurrency":  # as suggest and bench call it
+            fix = f"fit.users={word.partition('=')[2]}"
+            raise ConfigError.of(
+                "CLI001", "fit.users is the number of requests that fit counts", typed=(word,), fix=fix
+            )
     composer = composer_of(invocation)
     several, typed = invocation.has("multirun"), invocation.requests
     points = _points(composer, typed) if several else [("the plan", typed)]
@@ -48,15 +51,6 @@ def run(invocation: Invocation) -> int:
     else:
         write(_fit_table(plans))
     return 0 if several else max(code_of(invocation, plan) for _, plan in plans)
-
-
-def _loads(requests: Sequence[Request]) -> Iterator[Finding]:
-    """Yields an error for each word that states the concurrent requests as ``suggest`` and ``bench`` call them."""
-    for request in requests:
-        name, _, value = request.text.partition("=")
-        if key_meant(name) == "bench.concurrency":
-            message = f"fit has no word {name}"
-            yield Finding("error", "CLI001", message, (name,), typed=(request.text,), fix=f"fit.users={value}")
 
 
 def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:

@@ -152,16 +152,16 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         elif name in RUN_FLAGS and not has_value:
             invocation.once = True
         elif name in INSTEAD:
-            raise _stands_for(word, rest[0][1] if rest else "")
+            hint = INSTEAD[name]["hint"].format(program=program())
+            raise ConfigError.of("CLI019", f"{name}: {INSTEAD[name]['message']}", hint=hint, typed=(word,))
         elif verb is None and not invocation.requests and not invocation.has("help") and _is_verb(word):
             verb = word
         elif word:
             invocation.requests.append(Request(word, f"argument {position}"))
-    if invocation.has("version") and (
-        release := next((one for one in invocation.requests if one.text[:1].isdigit()), None)
-    ):
-        typed, key = ("--version", release.text), "--to " if verb == "upgrade" else "engine.version="
-        raise ConfigError.of("CLI012", "--version takes no value", typed=typed, fix=key + release.text)
+    releases = [item.text for item in invocation.requests if item.text[:1].isdigit()]
+    if invocation.has("version") and releases:
+        typed, key = ("--version", releases[0]), "--to " if verb == "upgrade" else "engine.version="
+        raise ConfigError.of("CLI012", "--version takes no value", typed=typed, fix=key + releases[0])
     if of_others:
         raise ConfigError(*of_others)
     if invocation.env:  # the words NAME=VALUE beside it are variables too
@@ -336,6 +336,8 @@ def _of_runner(head: str, second: str, words: Sequence[str], *, starts_server: b
         return ConfigError.of("CLI004", message, typed=tuple(words), fix=shlex.join(["import", command, *ours]))
     file = next((word for word in words if word.endswith(SUFFIXES)), None)
     hint = f"{program()} import 'COMMAND' reads what it starts" if file is None else f"{program()} check {file}"
+    if second == "logs":
+        hint = f"{shlex.join(words)} | {program()} diagnose -"
     if ours and head in _CONTAINERS:
         hint = f"{program()} export {FORMATS_MEANT.get(head, head)} {' '.join(ours)}"
     return ConfigError.of("CLI004", message, hint=hint)
@@ -492,17 +494,3 @@ def _of_tool(tool: str, word: str, rest: list[tuple[int, str]]) -> Finding:
     fix = Remedy.fixed(override := f"{key}={shlex.quote(value or 'true')}", override)
     message = f"{flag} is no flag of this program: {key} is the key"
     return Finding("error", "CLI004", message, (key,), typed=typed, fix=fix)
-
-
-def _stands_for(word: str, behind: str) -> ConfigError:
-    """Returns the error for a flag with a replacement; ``behind`` is the next word, which may be its value."""
-    flag, _, value = word.partition("=")
-    typed: tuple[str, ...] = (word,)
-    fix = None
-    if flag == "--against":
-        typed, value = (typed, value) if value else ((word, behind), behind)
-        program_of = f"{value.rstrip('/')}/bin/python" if os.path.isdir(os.path.expanduser(value)) else value
-        wanted = f"engine.version={value}" if value[:1].isdigit() else f"engine.python={shlex.quote(program_of)}"
-        fix = Remedy.fixed("" if value == "installed" else wanted, "")
-    hint = INSTEAD[flag]["hint"].format(program=program())
-    return ConfigError.of("CLI019", f"{flag}: {INSTEAD[flag]['message']}", hint=hint, typed=typed, fix=fix)

@@ -42,7 +42,9 @@ def read_words(invocation: Invocation) -> None:
     _refuse_misplaced(invocation)
     settings.begin(invocation.allowed)
     if invocation.argv is not None and invocation.verb == "diff":
-        raise _two_sides([item.text for item in invocation.requests], invocation.argv)
+        message, after = "diff has its words in two quoted sides, and none after --", shlex.join(invocation.argv)
+        fix = Remedy.fixed(after, f"{after} before the --")
+        raise ConfigError.of("DIF001", message, typed=("--", *invocation.argv), fix=fix)
     if invocation.argv is not None and invocation.verb not in ("import", "upgrade"):
         invocation.requests += requests_from_argv(invocation.argv, invocation.requests)
     invocation.requests = [one for request in invocation.requests for one in _matches(request)]
@@ -51,19 +53,6 @@ def read_words(invocation: Invocation) -> None:
 
         read_file_argument(invocation)
         check_hydra_keys_of_file(invocation)
-
-
-def _two_sides(before: list[str], behind: list[str]) -> ConfigError:
-    """Returns the error for ``diff`` with words after a bare ``--``: overrides around it are the two sides."""
-    message, typed, after = (
-        "diff has its words in two quoted sides, and none after --",
-        ["--", *behind],
-        shlex.join(behind),
-    )
-    if all("=" in word and " " not in word for word in (*before, *behind)):
-        sides = shlex.join([shlex.join(before), after])
-        return ConfigError.of("DIF001", message, typed=(*before, *typed), fix=sides)
-    return ConfigError.of("DIF001", message, typed=tuple(typed), fix=Remedy.fixed(after, f"{after} before the --"))
 
 
 def verb_of(name: str) -> Callable[[Invocation], int]:

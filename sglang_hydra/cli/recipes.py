@@ -67,7 +67,7 @@ def filters(
     ConfigError for any other word, and for a part that no name has."""
     asked = [item for item in requests if item.text not in FILLERS]
     for request in asked:
-        key, equals, value = request.text.partition("=")
+        key, equals, value = request.text.rstrip("*").partition("=")
         if key not in _SEARCHED or not equals:
             message = f"{request.text}: the catalog is searched by gpu=, model= and scenario=, each a part of the name"
             hint = _meant([item.text for item in asked], "audit" if presets else "recipes")

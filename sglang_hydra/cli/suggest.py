@@ -117,7 +117,7 @@ def _unknown(request: Request) -> Finding | None:
     name, _, value = request.text.partition("=")
     message, near = f"suggest has no word {name}", near_key(name) or ""
     meant = OF_SUGGEST.get(name) or (near if near in ("bench.input_len", "bench.output_len") and near != name else "")
-    if meant:
+    if meant and "=" in request.text:
         return Finding("error", "SUG001", message, (name,), typed=(request.text,), fix=f"{meant}={value}")
     if near == "bench.request_rate" and name != _RATE:
         hint = f"{_RESULTS}=multirun/SWEEP {_RATE}={value} counts the replicas for a rate"

@@ -37,8 +37,6 @@ PROGRAMS: Mapping[str, str] = {name: ours for ours, names in _TABLE["programs"].
 """The command here for the programs of others."""
 VARIABLES_OF_OTHERS: tuple[str, ...] = tuple(_TABLE["variables_of_others"])
 """How the environment variables of other engines begin."""
-SUCCESSORS: Mapping[str, str] = _TABLE["successors"]
-"""The presets that replace removed ones."""
 FORMATS_MEANT, OF_SUGGEST, GOALS_MEANT = (
     {other: name for name, others in _TABLE[kind].items() for other in others.split()}
     for kind in ("formats", "of_suggest", "goals")

@@ -15,13 +15,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY
-from sglang_hydra.arguments.meant import in_units_of, units_of
+from sglang_hydra.arguments.meant import in_units_of, units_of, whole_numbers
+from sglang_hydra.compose.corrections import switch_meant
 from sglang_hydra.compose.schema import Root
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import nearest, program, some_of
 
 _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
-_TRUE, _FALSE = ("1", "on", "yes", "y"), ("0", "off", "no", "n")
 _EXAMPLES = {"gpu.compute_capability": "MAJOR.MINOR, such as gpu.compute_capability=9.0"}
 """What to type if the type alone does not say it."""
 
@@ -111,16 +111,12 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
 
 def _meant(key: str, kind: Any, value: Any) -> str | None:
     """Returns the probable value: ``81920`` for 80GB in MiB, ``4`` for 4.0, ``true`` for on; None if unclear."""
-    text = str(value).strip().lower()
+    text = str(value).strip()
     if kind is bool:
-        return {**dict.fromkeys(_TRUE, "true"), **dict.fromkeys(_FALSE, "false")}.get(text)
-    if kind in (int, float) and units_of(key):
-        return in_units_of(key, text)
-    size = re.fullmatch(r"([0-9]{1,9})\s*([km])(i?)b?", text)
-    if kind is int and size:
-        return f"{size[1]}{size[2].upper() if size[3] or size[2] == 'm' else 'k'}{size[3]}"
-    number = re.fullmatch(r"([0-9]{1,12})(?:\.0+)?\s*(?:x|gpus?|nodes?)?", text)
-    return None if kind not in (int, float) or number is None else str(int(number[1]))
+        return switch_meant(text)
+    if kind not in (int, float) or isinstance(value, bool):
+        return None
+    return in_units_of(key, text) if units_of(key) else next(whole_numbers(text), None)
 
 
 def _fits(kind: Any, value: Any) -> bool:

@@ -437,6 +437,7 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
         node, _, rest = key.partition(".")
         meant = key_meant(rest) or key_meant(key.replace(".", "_")) or ""  # bench.rate, gpu.memory_utilization
         _, tool, name, *_ = (*(problem.near or key).split("."), "", "")  # launch.slurm.time, launch.gpus
+        name = name if name in OF_TOOLS.get(tool, {}) else name.replace("_", "-")
         fix = None if (tool, name) in LEFT_TO_TOOLS else fix
         fix = word(OF_TOOLS[tool][name], typed) if id == "CLI001" and name in OF_TOOLS.get(tool, {}) else fix
         if fix is None and id == "CLI001" and (meant.startswith(f"{node}.") or meant in EVERY):

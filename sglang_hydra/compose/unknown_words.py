@@ -22,7 +22,6 @@ from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.compose.corrections import (
     ADVICE,
     MEMORY,
-    SUCCESSORS,
     VARIABLES_OF_OTHERS,
     as_usual,
     checkpoint_of,
@@ -200,6 +199,8 @@ def _dashed(text: str, known: Known) -> Refused:
     theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
     message = f"{short(flag)}: arguments are typed as key=value here, without dashes"
     group = flag.lstrip("-")
+    if group in FILLERS:
+        return Refused("CLI004", f"{flag} is no flag of this program", hint="key=value alone, without it", fix=value)
     if group in ("sweep", "grid", "multi") and not value:
         return Refused("CLI004", f"{flag} is no flag of this program", fix="-m")
     if text.startswith("-") and not text.startswith("--") and (short_of := counterpart(flag)) is not None:
@@ -235,6 +236,9 @@ def _dashed(text: str, known: Known) -> Refused:
         return Refused("CLI004", message, hint=(like, theirs, f"{program()} --help VERB has the flags of a verb"))
     field = EVERY.get(meant.lstrip("!"))
     is_switch = meant.startswith("!") or meant == "ep_size" or (field is not None and field.is_flag)
+    if not equals and (theirs_in := counterpart(flag)) is not None and theirs_in.is_default:
+        message = f"{short(flag)} is vLLM's: SGLang does this unless {meant.lstrip('!')} changes it"
+        return Refused("CLI004", message, hint="the same without it", fix="")
     if not equals and not is_switch:
         if takers := taking(group):  # --fp8
             return Refused("CLI004", message, hint=takers)
@@ -392,8 +396,6 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     if (len(parts) > 1 and all(part in options for part in parts)) or _SWEEPS.fullmatch(value):
         message = f"{group}={short(value)}: {group} takes one option, and several were given"
         return Refused("CLI007", message, group, hint=for_each(f"{group}={short(value)}"))
-    if group == "model" and (now := SUCCESSORS.get(re.sub(r"\W", "_", value).lower())) in options:
-        return Refused("CLI006", f"{group}={short(value)} was renamed to {now}", group, fix=f"{group}={now}")
     message = f"{group}={short(value)} does not exist"
     meant = gpus_meant(value, options) if group == "gpu" else []
     if elsewhere := _ELSEWHERE.get((group, value.lower())):

@@ -217,18 +217,13 @@ def test_a_flag_of_hydras_that_is_not_ours_says_what_does_it_here(flag: list[str
     assert shown in " ".join(printed.err.split())
 
 
-@pytest.mark.parametrize(
-    ("typed", "shown"),
-    [
-        (["check", "--against", "0.5.21"], "check engine.version=0.5.21 gpu=h200 model=qwen3_8b"),
-        (["plan", "--against=0.5.21"], "plan engine.version=0.5.21 gpu=h200 model=qwen3_8b"),
-        (["check", "--against", "/usr"], "check engine.python=/usr/bin/python gpu=h200 model=qwen3_8b"),
-        (["check", "--against", "installed"], "check gpu=h200 model=qwen3_8b"),
-    ],
-)
-def test_the_release_that_was_asked_with_a_flag_is_named_in_the_command(typed: list[str], shown: str, run: Run) -> None:
+@pytest.mark.parametrize("typed", [["check", "--against", "0.5.21"], ["plan", "--against=0.5.21"]], ids=str)
+def test_a_flag_for_the_release_names_the_key(typed: list[str], run: Run) -> None:
     printed = run(*typed, *H200)
-    assert (printed.code, printed.err.splitlines()[-1].strip()) == (2, f"sglang-hydra {shown}")
+    assert printed.code == 2
+    assert "check engine.version=0.5.23 ...; engine.python=VENV/bin/python for the release" in " ".join(
+        printed.err.split()
+    )
 
 
 def test_the_shown_config_holds_what_the_presets_bring(run: Run, tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sglang_hydra.compose.node_types import types_of
 from sglang_hydra.compose.schema import ColocateNode, EngineNode, FitNode, ForecastNode, GpuNode, LaunchNode, ModelNode
@@ -12,6 +12,9 @@ from sglang_hydra.compose.settings.bench import BenchNode
 from sglang_hydra.compose.settings.sweep import SweepNode
 from sglang_hydra.compose.settings.topology import SINGLE, TopologyNode
 from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.overrides import Request
 
 Node = TypeVar("Node")
 
@@ -81,10 +84,14 @@ def has_several_servers(nodes: Nodes) -> bool:
     return nodes.topology.name != SINGLE
 
 
-def unused_replicas(nodes: Nodes) -> list[Finding]:
-    """Returns the finding for ``replicas`` if only one server is planned, because nothing would read it."""
-    count = nodes.replicas
-    if count is None or has_several_servers(nodes):
-        return []
-    message = f"replicas={count} is for several servers behind a router, and this is one server"
-    return [Finding("error", "TOP001", message, ("replicas",), offers=f"topology=replicas replicas={count}")]
+def unused_by_one_server(nodes: Nodes, requests: Sequence[Request]) -> Iterator[Finding]:
+    """Yields the findings on ``replicas`` and typed keys of a role, which nothing reads if one server is planned."""
+    if has_several_servers(nodes):
+        return
+    if (count := nodes.replicas) is not None:
+        message = f"replicas={count} is for several servers behind a router, and this is one server"
+        yield Finding("error", "TOP001", message, ("replicas",), offers=f"topology=replicas replicas={count}")
+    for item in requests:
+        if item.layer == "cli" and item.name.startswith(("topology.prefill.", "topology.decode.")):
+            message = f"{item.name} is for topology=pd, and this is one server"
+            yield Finding("error", "TOP001", message, (item.name,), offers="topology=pd")

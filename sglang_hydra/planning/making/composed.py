@@ -8,7 +8,7 @@ from functools import partial
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import GROUP, recipe_findings
-from sglang_hydra.compose.settings.nodes import Nodes, unused_replicas
+from sglang_hydra.compose.settings.nodes import Nodes, unused_by_one_server
 from sglang_hydra.planning.choosing.catalog import gpu_classes
 from sglang_hydra.planning.engines.planned import engine_command, opinions
 from sglang_hydra.planning.fields import Engine
@@ -55,7 +55,7 @@ def plan_once(
             *(opinions(resolution.findings, engine.version) if resolution.basis == "rules" else resolution.findings),
             *checked,
             *recipe_findings(composition.choices.get(GROUP)),
-            *unused_replicas(composition.nodes),
+            *unused_by_one_server(composition.nodes, requests),
             *of_fit,
             *of_engine,
             *_launch_findings(composition.nodes, resolution, engine.name, in_range),

@@ -116,11 +116,11 @@ def slurm_findings(launch: LaunchNode, model_path: str = "") -> Iterator[Finding
     if walltime is not None and not _TIME.fullmatch(str(walltime)):
         # YAML reads a bare 4:00:00 as the number 14400, which Slurm would take for minutes.
         why = "is no time of the form H:MM:SS or D-HH:MM:SS (in YAML it needs quotes)"
-        yield _wrong("walltime", walltime, why, "launch.slurm.walltime=4:00:00")
+        yield _wrong("walltime", walltime, why, "such as launch.slurm.walltime=4:00:00")
     if mem is not None and not _MEMORY.fullmatch(str(mem)):
-        yield _wrong("mem", mem, "is no size as Slurm writes it", "launch.slurm.mem=200G")
+        yield _wrong("mem", mem, "is no size as Slurm writes it", "such as launch.slurm.mem=200G")
     if cpus is not None and cpus < 1:
-        yield _wrong("cpus", cpus, "must be at least 1", "launch.slurm.cpus=16")
+        yield _wrong("cpus", cpus, "must be at least 1", "such as launch.slurm.cpus=16")
     for name in ("setup", "srun", "mounts"):
         for line in getattr(settings, name):
             if not str(line).isprintable():

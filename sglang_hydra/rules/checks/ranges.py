@@ -54,7 +54,7 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(
         f"{named}: a port lies between 1 and {_LAST_PORT}",
         *wrong,
-        offers=" ".join(f"{name}={_USUAL_PORTS[name]}" for name in wrong),
+        hint="such as " + " ".join(f"{name}={_USUAL_PORTS[name]}" for name in wrong),
     )
 
 

@@ -74,6 +74,8 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
                 chosen = [*chosen, _chosen(f"gpu.count={ranks}")]
                 plan, requests = _minimal(composer, chosen, rest, overrides, remarks)
         except ConfigError as failure:
+            if failure.findings[0].typed:
+                raise
             return f"the arguments of the log cannot be planned: {failure.findings[0].message}"
         if not plan.model.known:
             path = plan.values["model_path"]

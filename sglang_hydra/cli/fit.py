@@ -31,9 +31,7 @@ def run(invocation: Invocation) -> int:
     for word in (item.text for item in invocation.requests):
         if key_meant(word.partition("=")[0]) == "bench.concurrency":  # as suggest and bench call it
             fix = f"fit.users={word.partition('=')[2]}"
-            raise ConfigError.of(
-                "CLI001", "fit.users is the number of requests that fit counts", typed=(word,), fix=fix
-            )
+            raise ConfigError.of("CLI001", "fit.users is how many requests fit counts", typed=(word,), fix=fix)
     composer = composer_of(invocation)
     several, typed = invocation.has("multirun"), invocation.requests
     points = _points(composer, typed) if several else [("the plan", typed)]

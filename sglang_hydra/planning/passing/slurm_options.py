@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sglang_hydra.arguments.meant import in_units_of
 from sglang_hydra.compose.schema import LaunchNode
 from sglang_hydra.compose.settings.launch import SlurmNode
 from sglang_hydra.text.findings import Finding
@@ -116,7 +117,10 @@ def slurm_findings(launch: LaunchNode, model_path: str = "") -> Iterator[Finding
     if walltime is not None and not _TIME.fullmatch(str(walltime)):
         # YAML reads a bare 4:00:00 as the number 14400, which Slurm would take for minutes.
         why = "is no time of the form H:MM:SS or D-HH:MM:SS (in YAML it needs quotes)"
-        yield _wrong("walltime", walltime, why, "such as launch.slurm.walltime=4:00:00")
+        seconds = None if str(walltime).isdigit() else in_units_of("walltime", str(walltime))
+        minutes, rest = divmod(int(float(seconds or 14400)), 60)
+        meant = f"launch.slurm.walltime={minutes // 60}:{minutes % 60:02}:{rest:02}"
+        yield _wrong("walltime", walltime, why, meant if seconds else f"such as {meant}")
     if mem is not None and not _MEMORY.fullmatch(str(mem)):
         yield _wrong("mem", mem, "is no size as Slurm writes it", "such as launch.slurm.mem=200G")
     if cpus is not None and cpus < 1:

@@ -170,7 +170,7 @@ def _role_findings(role: str, node: RoleNode) -> Iterator[Finding]:
         elif name not in EVERY:
             near = nearest(str(name), EVERY)
             hint = Remedy.meant(f"topology.{role}.args.{near}") if near else f"{name}=... is for all servers"
-            yield Finding("error", "CLI001", f"{key}: {name!r} is no argument of SGLang", (key,), hint)
+            yield Finding("error", "CLI001", f"{key}: {name!r} is no argument of SGLang 0.5.2", (key,), hint)
         elif name == "dist_init_addr" and node.replicas > 1 and node.args[name] is not None:
             message = f"{key}: {node.replicas} servers cannot meet at one address"
             yield Finding("error", "TOP006", message, (key,), f"leave it out, or topology.{role}.replicas=1")

@@ -74,9 +74,9 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
                 chosen = [*chosen, _chosen(f"gpu.count={ranks}")]
                 plan, requests = _minimal(composer, chosen, rest, overrides, remarks)
         except ConfigError as failure:
-            if failure.findings[0].typed:
-                raise
-            return f"the arguments of the log cannot be planned: {failure.findings[0].message}"
+            first = failure.findings[0]
+            what = "what was typed" if first.typed else "the arguments of the log"
+            return f"{what} cannot be planned: {first.message}{f': {first.hint}' if first.typed and first.hint else ''}"
         if not plan.model.known:
             path = plan.values["model_path"]
             return f"{path} is unknown here; type model=PRESET or model=FOLDER after the file"

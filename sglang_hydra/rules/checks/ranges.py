@@ -51,9 +51,11 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
     if not wrong:
         return None
     named = ", ".join(f"{name}={short(str(getattr(args, name)), 20)}" for name in wrong)
+    once = {name: int(re.sub(r"(\d)\1$", r"\1", str(getattr(args, name)))) for name in wrong}  # a digit typed twice
     return Refusal(
         f"{named}: a port lies between 1 and {_LAST_PORT}",
         *wrong,
+        offers=tuple(f"{name}={port}" for name, port in once.items() if _is_port(port, lowest=1)),
         hint="such as " + " ".join(f"{name}={_USUAL_PORTS[name]}" for name in wrong),
     )
 

@@ -6,19 +6,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import without_secrets
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.arguments.tables.table import Argument, known_versions, release
 from sglang_hydra.releases.records import newest_release
-from sglang_hydra.run.diagnose.classes import as_typed
+from sglang_hydra.run.diagnose.classes import as_typed, read_table
 from sglang_hydra.run.diagnose.lines import Line
 from sglang_hydra.run.diagnose.log_facts import LogNumbers
-from sglang_hydra.text.budget import quick_load
 from sglang_hydra.text.json_types import Json, JsonObject
 
 _SIZE = re.compile(r"([a-z_]+)=N")
@@ -49,16 +46,10 @@ def _is_of_a_set_size(part: str, args: Mapping[str, object]) -> bool:
 def with_costs(advice: Sequence[str], kind: str) -> list[str]:
     """Adds to each change of an argument in ``advice`` what it costs in this class of failure."""
     names = [found[1] if (found := _TYPED.match(part)) and "cost" not in part else "" for part in advice]
-    costs = {**_costs()["any"], **_costs().get(kind, {})}
+    costs = {**read_table("costs")["any"], **read_table("costs").get(kind, {})}
     return [
         f"{part} (costs {costs[name]})" if name in costs else part for part, name in zip(advice, names, strict=True)
     ]
-
-
-@cache
-def _costs() -> Mapping[str, Mapping[str, str]]:
-    text = Path(__file__).with_name("costs.yaml").read_text(encoding="utf-8")
-    return cast("Mapping[str, Mapping[str, str]]", quick_load(text))
 
 
 def in_release(advice: Sequence[str], version: str | None) -> Sequence[str]:

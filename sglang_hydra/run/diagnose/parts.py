@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import chain, islice
-from pathlib import Path
 
 from sglang_hydra.arguments.reading import options_in, read_options
 from sglang_hydra.arguments.secrets import without_secrets
@@ -17,10 +15,10 @@ from sglang_hydra.arguments.tables.successors import successor
 from sglang_hydra.arguments.tables.table import first_release_of, known_versions, nearest_known, release
 from sglang_hydra.releases.records import newest_release
 from sglang_hydra.run.diagnose.advice import Advice
+from sglang_hydra.run.diagnose.classes import read_table
 from sglang_hydra.run.diagnose.log_facts import releases_with
 from sglang_hydra.run.diagnose.server_args import CUT
-from sglang_hydra.text.budget import quick_load, read_yaml
-from sglang_hydra.text.json_types import JsonObject
+from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.screen import shown
 
 _MOST = 3
@@ -58,12 +56,6 @@ _HAS_IT = re.compile(r"SGLang \S+ has it")
 _CHOOSES = re.compile(r"_(?:backend|algorithm|strategy)$")
 
 
-@cache
-def _parts() -> JsonObject:
-    found: JsonObject = quick_load(Path(__file__).with_name("parts.yaml").read_text(encoding="utf-8"))
-    return found
-
-
 def advice_on_parts(
     kind: str,
     texts: Sequence[str],
@@ -88,7 +80,7 @@ def advice_on_parts(
         if variables := list(_variables(texts[:2], at)):
             yield from variables
             return
-        named = chain(_chosen(line, at), _named(line, at, args)) if kind in _parts()["of_arguments"] else ()
+        named = chain(_chosen(line, at), _named(line, at, args)) if kind in read_table("parts")["of_arguments"] else ()
         found: list[Advice] = []
         for name, value, why in chain(named, _switched(kind, texts, at, args, typed)):
             typed = f"engine.env.{name}={value}" if name.isupper() else f"{name}={shown(value)}"
@@ -102,7 +94,7 @@ def _switched(
 ) -> Iterator[Change]:
     """Yields the changes of the parts that the texts show, without an implementation whose own file failed; then those
     of the parts that the arguments switch on. Frames may show a part that only ran: switches then precede backends."""
-    parts, all_texts = _parts(), "\n".join(texts)
+    parts, all_texts = read_table("parts"), "\n".join(texts)
     found: list[Change] = []
     for text in texts if kind in parts["of_parts"] else ():
         usable = filter(None, (_usable(change, at, args, why) for change, why in _shown_by(text, at, args, all_texts)))
@@ -123,27 +115,23 @@ def _switched(
 
 def _shown_by(text: str, at: str, args: Mapping[str, object] | None, all_texts: str) -> Iterator[tuple[str, str]]:
     """Yields the changes of the parts that a text shows, with the reason: what the arguments chose, whose own file it
-    is, those of the table, what they chose by a value in the text, then the release's switches that it names. Omits an
-    implementation whose own file failed as well, and a change of the part that only called what failed."""
-    own, named = [], []
+    is, then those of the table. Omits an implementation whose own file failed as well, and a change of the
+    part that only called what failed."""
     for name, another in _chosen_parts(at, args or {}).items():
-        value, why = re.escape(str((args or {})[name])), f"{_OWN} {(args or {})[name]}, which failed"
-        own += [(another, why)] if re.search(rf"(?i)/{value}(?:_(?:backend|worker|info)\w*)?\.py\b", text) else []
-        named += [(another, why)] if re.search(rf"(?i)^[^/]*\b{value}\b", text) else []
-    yield from own
-    for pattern, change in _parts()["switches"]:
+        value = str((args or {})[name])
+        if re.search(rf"(?i)/{re.escape(value)}(?:_(?:backend|worker|info)\w*)?\.py\b", text):
+            yield another, f"{_OWN} {value}, which failed"
+    for pattern, change in read_table("parts")["switches"]:
         name, _, value = change.partition("=")
-        called = re.search(_parts()["not_if"].get(name, "$^"), all_texts)
+        called = re.search(read_table("parts")["not_if"].get(name, "$^"), all_texts)
         if (found := re.search(pattern, text)) and called is None and f"/{value}.py" not in all_texts:
             yield change, f"takes out what failed: {found[0].strip('/')}"
-    yield from named
-    yield from ((change, "takes out what failed") for change in _switches_in(text, at))
 
 
 def _chosen_parts(at: str, args: Mapping[str, object]) -> dict[str, str]:
     """Returns the arguments that choose an implementation, where they were set, each with a change to another one."""
     table = release(at).arguments
-    runs_anywhere = dict(change.split("=") for _, change in _parts()["switches"])
+    runs_anywhere = dict(change.split("=") for _, change in read_table("parts")["switches"])
     found = {}
     for name in (name for name in args if _CHOOSES.search(name) and name in table):
         value = args[name]
@@ -151,19 +139,6 @@ def _chosen_parts(at: str, args: Mapping[str, object]) -> dict[str, str]:
             another = runs_anywhere.get(name, value)
             found[name] = f"{name}={another if another != value else 'default'}"
     return found
-
-
-def _switches_in(text: str, at: str) -> Iterator[str]:
-    """Yields the change of each switch of the release whose words a text has: ``FlashInfer allreduce fusion``."""
-    said = _plain(text)
-    for name, argument in release(at).arguments.items() if "enabl" not in said else ():
-        kind, _, part = name.partition("_")
-        if kind in ("enable", "disable") and "_" in part and argument.type == "bool" and _plain(part) in said:
-            yield f"{name}={'false' if kind == 'enable' else 'true'}"
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[\W_]", "", text.casefold())
 
 
 def _usable(change: str, at: str, args: Mapping[str, object] | None, why: str) -> Change | None:
@@ -176,8 +151,6 @@ def _usable(change: str, at: str, args: Mapping[str, object] | None, why: str) -
         after = successor(name, at)
         name, value = after.name or "", after.value_of(value)
     argument = release(at).arguments.get(name)
-    if name == "disaggregation_transfer_backend" and args and args.get("disaggregation_mode", "null") in ("null", None):
-        return None
     if argument is None or (argument.choices and value not in (*argument.choices, None)):
         return None
     had = args.get(name, argument.default) if args is not None else CUT
@@ -237,7 +210,7 @@ def named_choices(line: str, version: str | None) -> Iterator[tuple[str, str]]:
 
 def _upgrades(kind: str, texts: Sequence[str]) -> Iterator[Advice]:
     """Yields the command that installs another version of the library whose own file or thread failed."""
-    for pattern, package in _parts()["upgrades"] if kind in _parts()["of_upgrades"] else ():
+    for pattern, package in read_table("parts")["upgrades"] if kind in read_table("parts")["of_upgrades"] else ():
         if any(re.search(pattern, text) for text in texts):
             yield Advice(f"pip install --upgrade {package}, or its version in the image of this release", {}, ())
 
@@ -249,7 +222,7 @@ def _packages(kind: str, texts: Sequence[str], version: str | None) -> Iterator[
         yield Advice(f"pip install {pair[1]}=={pair[3]}, the version of {pair[2]}", {}, ())
         return
     found = _MODULE.search(texts[0])
-    known = {name: (way, one) for way, named in _parts()["packages"].items() for name, one in named.items()}
+    known = {name: (way, one) for way, named in read_table("parts")["packages"].items() for name, one in named.items()}
     above = next(filter(None, map(_IN_PACKAGES.search, texts[1:])), None)
     if above and above[1] != "sglang" and _OF_SGLANG.search(texts[0]):
         package = known.get(above[1], ("", above[1]))[1]

@@ -21,7 +21,15 @@ from sglang_hydra.text.budget import quick_load
 from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.words import program
 
-LOG_LINES: JsonObject = quick_load(Path(__file__).parents[1].joinpath("log_lines.yaml").read_text(encoding="utf-8"))
+
+@cache
+def read_table(name: str) -> JsonObject:
+    """Returns the table that the file of this name beside this package holds."""
+    found: JsonObject = quick_load(Path(__file__).parents[1].joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+LOG_LINES = read_table("log_lines")
 """The texts by which a log shows the state of a server."""
 
 UNKNOWN = "unknown"

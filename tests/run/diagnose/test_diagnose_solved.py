@@ -17,7 +17,7 @@ from tests.plans import without_accelerator, without_engines
 from tests.run.diagnose.recent import lines_of, rows
 
 SOLVED = rows("solved")
-SOLVE, IN_THREE = 146, 156
+SOLVE, IN_THREE = 149, 159
 
 
 def found_in(row: dict[str, Any]) -> Diagnosis:

@@ -33,14 +33,10 @@ class _Part(NamedTuple):
 def keeps(typed: Sequence[str], made: Sequence[str], about: Iterable[Finding], changing: Iterable[str] = ()) -> bool:
     """Returns whether ``made`` has every word and value of ``typed``, and starts and stops nothing more. The words and
     the keys that a finding is ``about`` may change, and the keys in ``changing``."""
-    merged = _keys_with_two_values(made) - {part.name for part in _parts(typed)}
+    given = Counter(key for key, _ in {(part.name, part.value) for part in _parts(made) if part.value is not None})
+    merged = {key for key, count in given.items() if count > 1} - {part.name for part in _parts(typed)}
     is_whole = not _lost(typed, made, about, changing) and (not merged or made[0] == "diff")  # it has two sides
     return is_whole and _action(made) in ("", *_actions_asked_for(typed))
-
-
-def _keys_with_two_values(line: Sequence[str]) -> set[str]:
-    given = {(part.name, part.value) for part in _parts(line) if part.value is not None}
-    return {key for key, count in Counter(key for key, _ in given).items() if count > 1}
 
 
 def _lost(typed: Sequence[str], made: Sequence[str], about: Iterable[Finding], changing: Iterable[str]) -> list[str]:

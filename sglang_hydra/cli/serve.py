@@ -43,6 +43,10 @@ def run(invocation: Invocation) -> int:
     _settle_typed_port(invocation)
     plan = make_plan(composer, invocation.requests, seed=drawn_seed())
     _check_settings(plan)
+    typed = [item.text for item in invocation.requests if item.layer == "cli" and item.text[:13] == "launch.slurm."]
+    if typed and plan.nodes.launch.name == "local":
+        message = f"{typed[0]} is for launch=slurm, and this starts here"
+        raise ConfigError.of("CLI019", message, typed=(typed[0],), fix=f"launch=slurm {typed[0]}")
     if may_start(plan) or has_several_servers(plan.nodes):
         plan = _with_named_programs(composer, invocation, plan)
     if has_several_servers(plan.nodes):

@@ -14,6 +14,7 @@ from sglang_hydra.convert.admission.reviews import Judge
 from sglang_hydra.convert.admission.server import Webhook
 from sglang_hydra.text import user_settings as settings
 from sglang_hydra.text.errors import ConfigError, MachineError
+from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import program, short
 
@@ -50,6 +51,9 @@ def run(invocation: Invocation) -> int:
 def _given(invocation: Invocation) -> tuple[dict[str, str], list[Request]]:
     """Returns the flags of this verb, and the overrides. Raises ConfigError for any other word."""
     given, overrides, words = dict(_FLAGS), [], list(invocation.requests)
+    bare = [word.text for word in words if f"--{word.text.partition('=')[0]}" in given]
+    if bare:
+        raise ConfigError(*map(_without_dashes, bare))
     while words:
         word = words.pop(0)
         flag, has_value, value = word.text.partition("=")
@@ -62,6 +66,11 @@ def _given(invocation: Invocation) -> tuple[dict[str, str], list[Request]]:
             hint = f"{program()} admission --port 8443 --cert tls.crt --key tls.key gpu=h100"
             raise ConfigError.of("CLI039", message, hint=hint)
     return given, overrides
+
+
+def _without_dashes(word: str) -> Finding:
+    name, _, value = word.partition("=")
+    return Finding("error", "CLI039", f"{name} is a flag of admission", typed=(word,), fix=f"--{name} {value}")
 
 
 def _said(line: str) -> None:

@@ -95,8 +95,11 @@ def _corrected(
     line = _line_of(invocation, [*names, *file, *map(_word, typed)])
     own = [request for request in requests if request.layer == "cli"]
     before = _line_of(invocation, [*names, *file, *map(_word, own)])
-    if not keeps(before, line, findings, map(_key_of, other or ())) or refused(line):
+    left = refused(line)
+    if not keeps(before, line, findings, map(_key_of, other or ())) or not _lacks_image_alone(left):
         return []
+    if left:
+        return _of_next(line, left)
     shown = _shown_as(line, title)
     added = [request.text for request in typed if request not in requests] if adds_only else []
     error = next((finding for finding in findings if finding.level == "error"), None)
@@ -227,7 +230,7 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
         if not keeps(before, line, findings):
             return []
         findings = refused(line)
-        if all(item.about == "image_open" for item in findings):
+        if _lacks_image_alone(findings):
             return [] if _loses_an_item(line) else _launchable(line, findings)
     return []
 
@@ -241,6 +244,11 @@ def _of_next(line: Sequence[str], findings: Sequence[Finding]) -> list[Line]:
     except SglangHydraError:
         corrected = []
     return [[text("Then", "bold")], *finding_lines(findings)[1:], *corrected]
+
+
+def _lacks_image_alone(findings: Sequence[Finding]) -> bool:
+    """Returns whether nothing is wrong with a line but that no image is known for its export."""
+    return all(item.about == "image_open" for item in findings)
 
 
 def _loses_an_item(line: Sequence[str]) -> bool:

@@ -41,6 +41,7 @@ from sglang_hydra.text.words import program, short
 _STDIN = "-"
 _EXIT_CODE = "exit_code"
 _PACKED = ".gz"
+_LAUNCH_FILES = (".sh", ".bash", ".py", ".yaml", ".yml")
 
 
 def run(invocation: Invocation) -> int:
@@ -60,6 +61,9 @@ def run(invocation: Invocation) -> int:
             found = _diagnosed(file, name, exit_code, typed)
         with nothing_fetched():  # a log, or the plan beside it, may name any release
             found = _planned_again(found, Path(name), composer, overrides)
+        if found.state == "unknown" and Path(name).suffix in _LAUNCH_FILES:
+            hint = f"{program()} check {shlex.quote(word)} judges the servers that it starts"
+            raise ConfigError.of("DIA901", f"{short(word)} is no log", hint=hint)
         results.append(("stdin" if name == _STDIN else word, found))
     show(invocation, lambda: record(results), lambda: screen(results))
     states = {found.state for _, found in results}

@@ -14,9 +14,8 @@ from sglang_hydra.cli.shared import code_of, composer_of, config_flags
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.nodes import has_several_servers
-from sglang_hydra.convert.export.job import Artifact, Job, job_of
-from sglang_hydra.convert.export.registry import FORMATS, check_format, render
-from sglang_hydra.convert.export.several import export_topology, members_of
+from sglang_hydra.convert.export.job import Artifact, Job
+from sglang_hydra.convert.export.registry import FORMATS, check_format, exported
 from sglang_hydra.facts.tiny import make_if_tiny
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.passing.passed import flags_of_nodes, keyword_arguments
@@ -59,7 +58,7 @@ def run(invocation: Invocation) -> int:
         verdict = summary(made) if isinstance(made, Plan) else summary_of_all(made)
         write([*finding_lines(refused, plan), [], verdict, *corrected], sys.stderr)
         return 2
-    jobs, artifact = _exported(format, made, _remade_from(invocation))
+    jobs, artifact = exported(format, made, _remade_from(invocation))
     make_if_tiny(plan.values["model_path"])  # the artifact runs without this package, which makes it
     id = made.server_id if isinstance(made, Plan) else made.topology_id
     _write(invocation, artifact, record(format, id, jobs, artifact))
@@ -73,13 +72,6 @@ def _all_servers(composer: Composer, invocation: Invocation, plan: Plan) -> Plan
     requests = invocation.requests[1:]
     chosen = requests if plan.nodes.engine.name == "auto" else _with_sglang(composer, requests)
     return plan_topology(composer, chosen, common=plan)
-
-
-def _exported(format: str, made: Plan | Topology, remade: Sequence[str]) -> tuple[list[Job], Artifact]:
-    if isinstance(made, Plan):
-        job = job_of(made, remade)
-        return [job], render(format, job)
-    return [member.job for member in members_of(made)], export_topology(format, made, remade)
 
 
 def _say(invocation: Invocation, findings: Sequence[Finding], artifact: Artifact, plan: Plan) -> None:

@@ -23,15 +23,14 @@ from sglang_hydra.show.first_lines import first_lines
 from sglang_hydra.show.memory import memory_lines, table_head, table_row, verdict
 from sglang_hydra.show.roofline import LIMIT_TITLES, limit_cells
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, folded, print_json, table, text, write
 
 
 def run(invocation: Invocation) -> int:
     """Prints the memory of a plan, or with ``-m`` of several side by side. Returns 2 if the plan has an error."""
-    for word in (item.text for item in invocation.requests):
-        if key_meant(word.partition("=")[0]) == "bench.concurrency":  # as suggest and bench call it
-            fix = f"fit.users={word.partition('=')[2]}"
-            raise ConfigError.of("CLI001", "fit.users is how many requests fit counts", typed=(word,), fix=fix)
+    if wrong := [*_loads(invocation.requests)]:
+        raise ConfigError(*wrong)
     composer = composer_of(invocation)
     several, typed = invocation.has("multirun"), invocation.requests
     points = _points(composer, typed) if several else [("the plan", typed)]
@@ -49,6 +48,16 @@ def run(invocation: Invocation) -> int:
     else:
         write(_fit_table(plans))
     return 0 if several else max(code_of(invocation, plan) for _, plan in plans)
+
+
+def _loads(requests: Sequence[Request]) -> Iterator[Finding]:
+    """Yields an error for each word that states the load as ``suggest`` and ``bench`` call it."""
+    for request in requests:
+        name, _, value = request.text.partition("=")
+        of_users = "users" if key_meant(name) == "bench.concurrency" else None
+        if key := name if name == "context" else of_users:
+            message, fix = f"fit.{key} is what fit counts with", f"fit.{key}={value}"
+            yield Finding("error", "CLI001", message, (name,), typed=(request.text,), fix=fix)
 
 
 def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:

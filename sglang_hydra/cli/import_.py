@@ -38,7 +38,7 @@ def run(invocation: Invocation) -> int:
     source = replace(source, text=theirs[0]) if theirs else source
     servers = import_source(source, typed_beside(rest, source.text, composer), composer)
     if theirs:
-        servers = [replace(server, findings=(*server.findings, *theirs[1])) for server in servers]
+        servers = [replace(one, kind="vllm", findings=(*one.findings, *theirs[1])) for one in servers]
     file = invocation.value("output")
     output = None if file is None else Path(file)
     paths = paths_of(output, [server.name for server in servers])

@@ -25,7 +25,8 @@ def run(invocation: Invocation) -> int:
     Raises ConfigError (CLI040) without a folder, for one with files, and if it cannot be written."""
     words = typed_words(invocation)
     if len(words) != 1:
-        raise _refused(f"init takes one folder, not {len(words)}", f"{program()} init my_experiments")
+        named = next((word for word in words if "=" not in word), "my_experiments")
+        raise _refused(f"init takes one folder, not {len(words)}", f"{program()} init {shlex.quote(named)}")
     folder = Path(words[0])
     try:
         if folder.is_dir() and any(folder.iterdir()):

@@ -26,6 +26,7 @@ from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.exit_codes import FAIL_ON
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.flags import FLAGS, why_not
+from sglang_hydra.text.json_types import JsonObject
 from sglang_hydra.text.locations import SUFFIXES
 from sglang_hydra.text.words import nearest, program
 
@@ -102,27 +103,29 @@ def _refused(words: Sequence[str]) -> Sequence[Finding]:
         composer = composer_of(invocation)
         made = plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
         if invocation.verb == "bench":
-            from dataclasses import asdict
-
             lacking = [item for item in made.errors if item.about == "no_model"]
-            if lacking and not made.nodes.bench.url:
-                return lacking
+            return lacking if lacking and not made.nodes.bench.url else _load_errors(made.nodes.plain)
+        if invocation.verb == "export":
+            from sglang_hydra.convert.export.registry import check_format, exported
+            from sglang_hydra.planning.topology.plan import plan_topology
 
-            from sglang_hydra.measure.bench.checks import problems
-
-            return [item for item in problems(asdict(made.nodes.bench)) if item.level == "error"]
-        if invocation.verb == "export" and not has_several_servers(made.nodes):
-            from sglang_hydra.convert.export.job import job_of
-            from sglang_hydra.convert.export.registry import check_format, render
-
-            render(check_format(next((item.text for item in first if "=" not in item.text), None)), job_of(made, ()))
+            format = check_format(next((item.text for item in first if "=" not in item.text), None))
+            several = plan_topology(composer, requests, common=made) if has_several_servers(made.nodes) else None
+            exported(format, several or made, ())
     elif invocation.has("multirun"):
         from sglang_hydra.measure.sweep.axes import combinations
         from sglang_hydra.measure.sweep.grid import read_grid
 
         grid = read_grid(composer_of(invocation), invocation.requests, measured=False)
-        composer_of(invocation).compose([*grid.common, *next(combinations(grid.axes), ())])
+        composed = composer_of(invocation).compose([*grid.common, *next(combinations(grid.axes), ())])
+        return _load_errors(composed.nodes.plain) if invocation.verb == "bench" else ()
     return ()
+
+
+def _load_errors(nodes: JsonObject) -> list[Finding]:
+    from sglang_hydra.measure.bench.checks import problems
+
+    return [item for item in problems(nodes["bench"]) if item.level == "error"]
 
 
 def _refuse_misplaced(invocation: Invocation) -> None:

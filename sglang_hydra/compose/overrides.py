@@ -300,6 +300,8 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
     if request.interpolate and key in _PATH_FIELDS and isinstance(value, str):
         value = _expanded(value)
     if name in EVERY and not rest:
+        if (size := _count(name, value)) is not None:
+            return [Wanted(_change(name, size, f"{name}={size}"), _with_size(request, value))]
         value = "null" if value is None and _has_word_null(EVERY[name]) else value
         if (problem := value_problem(name, value, known.release)) is not None:
             raise Refused.by(problem)
@@ -313,7 +315,9 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
         return _read_typed(request._replace(key=own), own, known)
     _refuse_choice_below(request, key, value, known)
     if name in NODES:
-        return [_node_change(request, key, value)]
+        size = size_of(value) if isinstance(value, str) and any(problems_at(key.split("."), value)) else None
+        is_count = size is not None and not units_of(key) and not any(problems_at(key.split("."), size))
+        return [_node_change(_with_size(request, value), key, size) if is_count else _node_change(request, key, value)]
     if isinstance(value, dict) and (
         inner := next((one for one in map(str, value) if one.replace("-", "_") in {*EVERY, *NODES}), None)
     ):
@@ -377,7 +381,7 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
     field = EVERY[name]
     if field.arg.secret and value not in ("", "null") and not _INTERPOLATION.fullmatch(value):
         return [_hidden(name, request, unquoted(value))]
-    if field.kind == "int" and not field.is_list and (size := size_of(value)) is not None and not units_of(name):
+    if (size := _count(name, value)) is not None:
         return [Wanted(_change(name, size, f"{name}={size}"), _with_size(request, value))]
     refuse_file_of_model(name, unquoted(value))
     if name == "model_path" and hub_page(unquoted(value)) is not None:
@@ -398,6 +402,12 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
     if (problem := value_problem(name, override.value(), known.release, model)) is not None:
         raise Refused.by(problem)
     return [Wanted(override, request)]
+
+
+def _count(name: str, value: object) -> int | None:
+    """Returns the number of a count with a suffix (``32k``) for an argument that takes one; else None."""
+    takes_count = EVERY[name].kind == "int" and not EVERY[name].is_list and not units_of(name)
+    return size_of(value) if takes_count and isinstance(value, str) else None
 
 
 def _with_size(request: Request, typed: str) -> Request:

@@ -291,7 +291,8 @@ def near_key(key: str) -> str | None:
     if rest and name not in NODES and (meant := key_meant(last)) and meant.lstrip("!") in EVERY:
         return meant
     near = key_meant(name) or (last if last in EVERY else mistyped(name))
-    return f"{near}.{rest}" if rest and near in (*NODES, "engine.env") else near
+    is_mapping = near in known_keys() and near not in EVERY and not any(problems_at([*near.split("."), rest], "x"))
+    return f"{near}.{rest}" if rest and near and (is_mapping or near in (*NODES, "engine.env")) else near
 
 
 def _advised(key: str, value: str | None, near: str | None, message: str) -> Refused | None:

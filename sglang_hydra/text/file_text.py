@@ -4,6 +4,7 @@ A pipe without a writer would block forever, and a device would never end."""
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import re
@@ -55,6 +56,8 @@ def read_text(
 def reason_of(failure: Exception) -> str:
     """Returns why a file cannot be read or written, without its name."""
     text = "it is not UTF-8 text" if isinstance(failure, UnicodeError) else str(failure)
+    if isinstance(failure, UnicodeDecodeError) and failure.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        text = "it is UTF-16 text, as PowerShell writes it: save it as UTF-8 (Out-File -Encoding utf8)"
     return getattr(failure, "strerror", None) or text
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from sglang_hydra.compose.corrections import FORMATS_MEANT
 from sglang_hydra.convert.export import compose, docker, engine_kwargs, framework, k8s, shell, slurm
-from sglang_hydra.convert.export.job import Artifact, Job
+from sglang_hydra.convert.export.job import Artifact, Job, job_of
+from sglang_hydra.convert.export.several import export_topology, members_of
 from sglang_hydra.convert.frameworks.adapters import ADAPTERS
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.topology.servers import Topology
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest, program, short
@@ -45,6 +48,15 @@ FORMATS: Mapping[str, Format] = {
 def render(format: str, job: Job) -> Artifact:
     """Returns the artifact of a known format. Raises ConfigError for a plan that it cannot express."""
     return FORMATS[format].export(job)
+
+
+def exported(format: str, made: Plan | Topology, remade: Sequence[str]) -> tuple[list[Job], Artifact]:
+    """Returns the jobs of a server or of several, and the artifact that starts them. Raises ConfigError as ``render``
+    does."""
+    if isinstance(made, Plan):
+        job = job_of(made, remade)
+        return [job], render(format, job)
+    return [member.job for member in members_of(made)], export_topology(format, made, remade)
 
 
 def check_format(word: str | None) -> str:

@@ -86,6 +86,7 @@ class Imported:
     refused: bool = False
     image_version: str | None = None
     gpus: tuple[str, ...] = ()
+    gpu_count: int | None = None
 
     @property
     def taken_over(self) -> bool:
@@ -133,9 +134,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     version = arguments.version or (arguments.read_by if extra else None)
     gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in NO_GPU else None
     nodes = _nodes(version, environment, extra, arguments.left_open)
-    usual = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes.gpu.count if gpu else None
-    if launch.gpu_count and (usual not in (None, launch.gpu_count) if gpu else on is not None):
-        nodes["gpu.count"] = launch.gpu_count
+    nodes |= _count_of(launch, gpu, composer, is_planned_later=on is not None)
     nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **typed.nodes}
     findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings, *_facts_findings(facts, known)]
     findings += _secret_findings({**secrets, **hidden})
@@ -180,7 +179,15 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         refused=reduced.plan is not None and not reduced.plan.ok,
         image_version=version_in(launch.mentions),
         gpus=tuple(gpus),
+        gpu_count=launch.gpu_count,
     )
+
+
+def _count_of(launch: Launch, gpu: str | None, composer: Composer, *, is_planned_later: bool) -> JsonDict:
+    """Returns the number of GPUs that the source gives the server, where it is not the usual one of its class."""
+    usual = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes.gpu.count if gpu else None
+    is_stated = usual not in (None, launch.gpu_count) if gpu else is_planned_later
+    return {"gpu.count": launch.gpu_count} if launch.gpu_count and is_stated else {}
 
 
 def _facts_of_hidden(known: Mapping[str, object], typed: Typed, composer: Composer) -> dict[str, str]:

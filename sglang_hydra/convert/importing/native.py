@@ -17,7 +17,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import REPLICA
 from sglang_hydra.convert.importing.experiment import is_reference
-from sglang_hydra.convert.importing.importer import NO_GPU, import_source
+from sglang_hydra.convert.importing.importer import NO_GPU, Imported, import_source
 from sglang_hydra.convert.importing.proof import requests_of
 from sglang_hydra.convert.importing.sources import Source
 from sglang_hydra.convert.importing.typed import Typed, read_typed
@@ -27,7 +27,7 @@ from sglang_hydra.text.budget import read_documents
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import JsonDict, JsonObject
 from sglang_hydra.text.locations import shown_path
-from sglang_hydra.text.words import program
+from sglang_hydra.text.words import plural, program
 
 _UNSAFE = re.compile(r"[^\w./-]")
 _RELEASE = "engine.version"
@@ -58,10 +58,9 @@ def native_reader(
     to its caller. Runs nothing in it, and reads no variable of this process, nor any local file if it belongs
     ``elsewhere``."""
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
-    release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
-    named = {str(key).lstrip("+") for key, _ in pairs}
-    classes = {*composer.options("gpu")} - {*NO_GPU}
-    on = [str(value) for key, value in pairs if key == "gpu" and str(value) in classes][-1:]
+    given = {str(key).lstrip("+"): str(value).strip("'\"") for key, value in pairs}
+    named, release, count = {*given}, given.get(_RELEASE), given.get("gpu.count")
+    on = [gpu for gpu in (given.get("gpu"),) if gpu in {*composer.options("gpu")} - {*NO_GPU}]
     named |= {"model_path"} if (has_model := not named.isdisjoint(("model", "model_path"))) else set()
 
     def read(file: Path, content: str) -> list[tuple[str, Document]]:
@@ -90,7 +89,8 @@ def native_reader(
             is_own = server.image_version is None and release is None and _OWN_BUILD.search(content)
             read_as = [item for item in server.findings if item.about != "no_model" or not has_open_model]
             of_image = _of_image(name, server.image_version, made_for.get(_RELEASE), release)
-            findings = (*_of_reading(read_as, named, is_own=bool(is_own)), *of_image)
+            of_file = (*of_image, *_of_count(server, None if "gpu" in made_for else count))
+            findings = (*_of_reading(read_as, named, is_own=bool(is_own)), *of_file)
             gpus = None if "gpu" in settings or any(one.key == "gpu" for one in own) else server.gpus
             document = Document([*requests_of(settings, server.place or name), *own], None, findings, gpus)
             found.append((server.name or str(at), document))
@@ -123,6 +123,14 @@ def _of_image(name: str, image: str | None, stated: str | None, typed: str | Non
         message = f"{name} was made for SGLang {stated}, and its image is of {image}, which is what runs"
         hint = f"{program()} upgrade --from {stated} --to {image} --in-place {name}", f"an image of SGLang {stated}"
         yield Finding("error", "IMP019", message, (_RELEASE,), hint)
+
+
+def _of_count(server: Imported, typed: str | None) -> Iterator[Finding]:
+    """Yields an error for a typed number of GPUs that is not the one which the file gives the server."""
+    if server.gpu_count and typed not in (None, str(server.gpu_count)):
+        message = f"{server.place} gives the server {plural(server.gpu_count, 'GPU')}, and gpu.count={typed} does not"
+        hint = f"change the number in the file; gpu.count={server.gpu_count} is what it says now"
+        yield Finding("error", "IMP016", f"{message} change that", (), hint)
 
 
 def typed_beside(requests: Sequence[Request], text: str, composer: Composer) -> Typed:

@@ -56,6 +56,8 @@ def summary(server: Imported) -> Line:
         same = f"not complete{named}"
     elif server.refused:
         same = "complete, and not launchable"
+    elif server.kind == "vllm":
+        same = "translated from vLLM's command"
     elif server.server_id is not None and server.equal:
         same = f"the same server, {server.server_id}"
     elif server.equal:

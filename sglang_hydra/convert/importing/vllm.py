@@ -11,6 +11,8 @@ from sglang_hydra.text.budget import read_documents
 from sglang_hydra.text.findings import Finding
 
 _IMAGE = "vllm/vllm-openai"
+_ADDRESS = {"--host": "0.0.0.0", "--port": "8000"}
+"""vLLM's defaults; SGLang's are 127.0.0.1 and 30000."""
 _START = re.compile(
     r"(?P<variables>(?:\b[A-Z][A-Z0-9_]*=\S*[ \t]+)*)"
     r"(?:\bvllm\s+serve|-m\s+vllm\.entrypoints\.openai\.api_server|\bvllm/vllm-openai\S*)[ \t]+(?P<words>[^\n;&|]*)"
@@ -32,6 +34,10 @@ def from_vllm(text: str) -> tuple[str, list[Finding]] | None:
     # An item of a list that is a flag and its value
     words = [part for word in words for part in (word.split(" ", 1) if word[:1] == "-" else [word])]
     argv, findings = translated(words)
+    for flag, value in _ADDRESS.items():
+        if flag not in argv:
+            argv += [flag, value]
+            findings.append(Finding("info", "IMP018", f"vLLM's {flag} is {value} where nothing sets it", ()))
     variables = [word for word in (found["variables"].split() if found else ()) if word[:5] != "VLLM_"]
     return shlex.join([*variables, "python", "-m", "sglang.launch_server", *argv]), findings
 

@@ -69,7 +69,8 @@ def problems(node: JsonObject) -> Iterator[Finding]:
     for name, allowed in (("dataset", DATASETS), ("client", CLIENTS), ("cache", CACHES)):
         if (value := node[name]) not in allowed:
             near = nearest(str(value), allowed)
-            hint = f"did you mean bench.{name}={near}?" if near else f"bench.{name}={allowed[0]}"
+            named = "file bench.path=FILE, with the prompts of any data set" if name == "dataset" else allowed[0]
+            hint = f"did you mean bench.{name}={near}?" if near else f"bench.{name}={named}"
             yield _error("BEN001", f"bench.{name}={value} is not one of {', '.join(allowed)}", name, hint)
     for name, least in _LEAST.items():
         if (value := node[name]) is not None and not least <= value < math.inf:

@@ -117,10 +117,12 @@ def slurm_findings(launch: LaunchNode, model_path: str = "") -> Iterator[Finding
     if walltime is not None and not _TIME.fullmatch(str(walltime)):
         # YAML reads a bare 4:00:00 as the number 14400, which Slurm would take for minutes.
         why = "is no time of the form H:MM:SS or D-HH:MM:SS (in YAML it needs quotes)"
-        seconds = None if str(walltime).isdigit() else in_units_of("walltime", str(walltime))
+        seconds = in_units_of("walltime", str(walltime))
         minutes, rest = divmod(int(float(seconds or 14400)), 60)
         meant = f"launch.slurm.walltime={minutes // 60}:{minutes % 60:02}:{rest:02}"
-        yield _wrong("walltime", walltime, why, meant if seconds else f"such as {meant}")
+        is_bare = str(walltime).isdigit()
+        unsure = f"{meant} where {walltime} are seconds" if is_bare else f"such as {meant}"
+        yield _wrong("walltime", walltime, why, unsure if is_bare or not seconds else meant)
     if mem is not None and not _MEMORY.fullmatch(str(mem)):
         yield _wrong("mem", mem, "is no size as Slurm writes it", "such as launch.slurm.mem=200G")
     if cpus is not None and cpus < 1:

@@ -212,9 +212,9 @@ def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
     ranks = f"{plural(needed, 'rank')} need{'s' if needed == 1 else ''} {plural(on_one_node, 'GPU')}"
     where = "one node" if nodes == 1 else f"each of {nodes} nodes"
     reach = f", up to number {last}" if last >= on_one_node else ""
+    has = f"the node has {max(count, 0)} x {facts.gpu.name}" if is_small else f"{facts.gpu.name} has {count}"
     return Refusal(
-        f"{ranks} on {where}{reach}; "
-        + (f"{variable} shows {shown}" if count == shown else f"{facts.gpu.name} has {max(count, 0)}"),
+        f"{ranks} on {where}{reach}; {f'{variable} shows {shown}' if count == shown else has}",
         *(fields or ("gpu.count",)),
         "nnodes",
         offers=(

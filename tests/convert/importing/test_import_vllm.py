@@ -30,6 +30,8 @@ def test_flags_of_vllm_are_read_wherever_they_stand(text: str) -> None:
     words = shlex.split(found[0])
     assert words[:3] == ["python", "-m", "sglang.launch_server"]
     options = dict(zip(words[3::2], words[4::2], strict=True))
+    assert options.pop("--host") == "0.0.0.0"
+    assert options.pop("--port") == "8000"
     assert options == {"--model-path": "Qwen/Qwen3-8B", "--tp-size": "2", "--max-running-requests": "64"}
 
 

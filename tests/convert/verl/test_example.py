@@ -128,4 +128,4 @@ actor_rollout_ref:
     jobs, _ = train(repo, f"{NODE}.schedule_policy=fcfs", *HYDRA)
     assert jobs == [{"page_size": 16, "dp_size": 1, "schedule_policy": "fcfs"}], "also what is SGLang's default"
     jobs, said = train(repo, f"gpu@{NODE}.gpu=h100", f"{NODE}.gpu.count=1", *HYDRA, exits=2)
-    assert "2 ranks need 2 GPUs on one node; h100 has 1" in said
+    assert "2 ranks need 2 GPUs on one node; the node has 1 x h100" in said

@@ -115,8 +115,10 @@ def test_check_says_why_a_file_cannot_be_read(
 
 
 def test_check_refuses_a_file_that_is_no_text(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_bytes(b"\xff\xfe")
+    (tmp_path / "a.yaml").write_bytes(b"a: \xff\n")
     assert "it is not UTF-8 text" in run("check", str(tmp_path / "a.yaml")).out
+    (tmp_path / "a.yaml").write_text("gpu: h100\n", encoding="utf-16")
+    assert "it is UTF-16 text, as PowerShell writes it: save it as UTF-8" in run("check", str(tmp_path / "a.yaml")).out
 
 
 def test_check_judges_presets_by_the_folder_they_are_in(run: Run, tmp_path: Path) -> None:

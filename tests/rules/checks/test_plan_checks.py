@@ -145,7 +145,7 @@ ROWS = (
     refused(nodes.check_gpu_count, "up to number 9", overrides="gpu=h200 model=qwen3_8b tp_size=4 gpu_id_step=3"),
     refused(
         nodes.check_gpu_count,
-        "1 rank needs 1 GPU on one node; h200 has 0",
+        "1 rank needs 1 GPU on one node; the node has 0 x h200",
         overrides="gpu=h200 model=qwen3_8b gpu.count=0",
     ),
     unchanged(nodes.check_gpu_count, overrides="gpu=cpu model=qwen3_8b tp_size=64 model.config.num_attention_heads=64"),

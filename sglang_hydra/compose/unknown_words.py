@@ -377,6 +377,8 @@ _ELSEWHERE = {
     ("engine", "vllm"): "import 'vllm serve ...' translates a command of vLLM",
 }
 """Options that people type for something that another verb does."""
+_NAMED = dict.fromkeys(("disagg", "disaggregated", "disaggregation", "prefill_decode", "pdd"), "topology=pd")
+"""Choices by other names of their option."""
 
 
 def _variant_meant(value: str, options: Sequence[str]) -> list[str]:
@@ -399,6 +401,8 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
         return Refused("CLI007", message, group, hint=for_each(f"{group}={short(value)}"))
     message = f"{group}={short(value)} does not exist"
     meant = gpus_meant(value, options) if group == "gpu" else []
+    named = _NAMED.get(value.lower().replace("-", "_"), "")
+    meant = [named] if named.startswith(f"{group}=") else meant
     if elsewhere := _ELSEWHERE.get((group, value.lower())):
         hint = f"{program()} {elsewhere}", f"{group} can be: {', '.join(options)}"
         return Refused("CLI006", message, group, hint=hint)

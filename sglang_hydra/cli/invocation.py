@@ -290,7 +290,8 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     are_flags = head == "import" and flag in names_by_flag() and flag not in BY_NAME
     if are_flags or (head in ("import", "upgrade") and second in others and len(words) > 2):
         server = ["python", "-m", "sglang.launch_server"] if are_flags else []
-        meant = Remedy.fixed(shlex.quote(shlex.join([*server, *words[1:]])))
+        ours = list(itertools.takewhile(_is_ours, reversed(words)))[::-1]
+        meant = Remedy.fixed(shlex.join([shlex.join([*server, *words[1 : len(words) - len(ours)]]), *ours]))
         message = f"{head} takes a command as one word, in quotes"
         raise ConfigError.of("CLI004", message, typed=tuple(words[1:]), fix=meant)
     program_of, space, _ = second.partition(" ")

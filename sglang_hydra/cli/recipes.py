@@ -91,12 +91,15 @@ def _meant(typed: Sequence[str], verb: str) -> str:
         key, equals, value = word.lstrip("-").partition("=")
         if word.startswith((".", "/")):
             return f"{program()} check {shell_word(word)} checks files"
+        if word in published():
+            return f"{program()} plan recipe={word}"
         if word[:1] == "-" and not equals and words and "=" not in words[0] and words[0][:1] != "-":
             value = words.pop(0)
         elif not equals and word == key != "":
             is_class = any(matches(word, recipe.gpu, "gpu") for recipe in published().values())
             key, value = "gpu" if is_class else "model", word
-        if key in _SEARCHED and value:
+        key = "engine.version" if key in ("release", "version", "sglang-version") else key
+        if key in (*_SEARCHED, "engine.version") and value:
             made.append(shell_word(f"{key}={value}"))
         else:
             left_out.append(word)

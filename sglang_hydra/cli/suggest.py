@@ -15,6 +15,7 @@ from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.unknown_words import near_key
 from sglang_hydra.measure.report.reading import points_of, read_sweeps
 from sglang_hydra.planning.choosing.suggest import (
+    COST,
     EQUAL,
     FEWEST,
     GOALS,
@@ -102,6 +103,9 @@ def _asked(own: dict[str, str], typed: Sequence[Request]) -> _Asked:
     if goal not in GOALS:
         meant = GOALS_MEANT.get(goal) or nearest(goal, GOALS)
         hint = f"goals: {', '.join(GOALS)}"
+        if meant == COST and not any("forecast.price" in request.text for request in typed):
+            price = f"goal={COST} forecast.price.h200=PRICE: it needs the price of an hour of each GPU class"
+            raise ConfigError.of("SUG001", f"goal={goal} is no goal", "goal", hint=(price, hint))
         instead = f"goal={meant}" if meant else None
         raise ConfigError.of("SUG001", f"goal={goal} is no goal", "goal", hint=hint, fix=instead)
     slo = Slo(_limit(_TTFT, own), _limit(_TPOT, own))

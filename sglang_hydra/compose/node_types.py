@@ -98,7 +98,8 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
             hint = _EXAMPLES.get(key) or f"{program()} explain {key} says what it takes"
             yield Problem(key, f"{key}={value!r} is not {_described(kind)}", hint, value=_meant(key, kind, value))
     elif not (isinstance(value, Mapping) if container is dict else isinstance(value, (list, tuple))):
-        example = f"{key}=[A,B]" if container is list else f"{key}.NAME=VALUE"
+        items = value if isinstance(value, str) and re.fullmatch(r"[\w.-]+", value) else "A,B"
+        example = f"{key}=[{items}]" if container is list else f"{key}.NAME=VALUE"
         yield Problem(key, f"{key}={value!r} is not {_described(kind)}", example)
     else:
         inner = typing.get_args(kind)[-1]

@@ -33,6 +33,7 @@ from sglang_hydra.convert.importing.shell import (
     gpus_of_slurm,
     set_by_slurm,
     set_for_child,
+    where_slurm_runs,
 )
 from sglang_hydra.convert.importing.syntax import Command, commands_of, substituted
 from sglang_hydra.convert.made_for import words_in
@@ -136,10 +137,9 @@ class Script:
         if self.unknown:
             conditions = "; ".join(self.unknown)
             remarks.append(f"conditions that are taken to hold: {conditions}; --env NAME=VALUE decides one")
-        gpus = gpus_of_slurm(text)
-        return [
-            replace(launch, remarks=(*launch.remarks, *remarks), gpu_count=launch.gpu_count or gpus) for launch in found
-        ]
+        gpus, named = gpus_of_slurm(text), where_slurm_runs(text)
+        made = [replace(one, remarks=(*one.remarks, *remarks), mentions=(*one.mentions, *named)) for one in found]
+        return [replace(launch, gpu_count=launch.gpu_count or gpus) for launch in made]
 
     def _run(self, text: str, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
         alone = not has_launch_command(text)

@@ -110,6 +110,12 @@ def gpus_of_slurm(text: str) -> int | None:
     return int(asked[1]) if asked else None
 
 
+def where_slurm_runs(text: str) -> list[str]:
+    """Returns the values of a script's own ``#SBATCH`` options that may name a GPU: ``gpu:h100:4``."""
+    options = r"--gres|--gpus(?:-per-node)?|--constraint|--partition|-[GCp]"
+    return re.findall(rf"(?<!\S)(?:{options})[= ](\S+)", " ".join(_SBATCH.findall(text)))
+
+
 def set_for_child(fields: Sequence[str]) -> dict[str, str]:
     """Returns the variables that ``env A=B``, ``docker run -e A=B``, ``srun --export=A=B`` and ``mpirun -x A=B`` set,
     up to SGLang's own flags."""

@@ -46,7 +46,7 @@ def _heading(made: Upgrade) -> Iterator[Line]:
     way = f"SGLang {made.start.version} -> {made.version}"
     yield [text(f"{made.subject.name}: ", "bold"), text(way, "bold cyan"), text(f"  ({made.start.why})", "dim")]
     if same_release(made.start.version, made.version):
-        yield [text("  both are one release: nothing changes", "dim")]
+        yield [text("  both are one release", "dim")]
     if made.start.is_assumed:
         yield [text("  if it was written for another one: --from VERSION", "dim")]
 

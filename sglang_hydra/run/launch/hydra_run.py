@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.screen import write
-from sglang_hydra.text.words import program
+from sglang_hydra.text.words import nearest, program
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 _JOB = "serve"
@@ -174,6 +175,11 @@ def setup_error(failure: Exception) -> ConfigError:
     """Turns Hydra's error about its own keys into a ConfigError."""
     message = " ".join(str(failure).split())
     hint = f"hydra.run.dir=FOLDER names the run folder; {program()} --hydra-help lists Hydra's own keys"
+    if missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': ([\w ]+?) Config", message):
+        group, typed, options = missing[1], missing[2], missing[3].split()
+        message = f"there is no {group}={typed}"
+        near = next((one for one in options if one.endswith(f"_{typed}")), None) or nearest(typed, options)
+        hint = f"{group}={near}" if near else f"{group} can be: {', '.join(options)}"
     return ConfigError(Finding("error", "CLI023", f"Hydra cannot set up the run: {message}", ("hydra",), hint))
 
 

@@ -115,14 +115,15 @@ def slurm_findings(launch: LaunchNode, model_path: str = "") -> Iterator[Finding
     yield from _one_of(settings, "container", CONTAINERS)
     walltime, mem, cpus = settings.walltime, settings.mem, settings.cpus
     if walltime is not None and not _TIME.fullmatch(str(walltime)):
-        # YAML reads a bare 4:00:00 as the number 14400, which Slurm would take for minutes.
+        # YAML reads a bare 4:00:00 as the number 14400; a smaller one is probably meant in minutes, as Slurm takes it.
         why = "is no time of the form H:MM:SS or D-HH:MM:SS (in YAML it needs quotes)"
-        seconds = in_units_of("walltime", str(walltime))
-        minutes, rest = divmod(int(float(seconds or 14400)), 60)
+        read, is_bare = in_units_of("walltime", str(walltime)), str(walltime).isdigit()
+        seconds = float(read or 14400)
+        unit, each = ("minutes", 60) if is_bare and seconds < 3600 else ("seconds", 1)
+        minutes, rest = divmod(int(seconds * each), 60)
         meant = f"launch.slurm.walltime={minutes // 60}:{minutes % 60:02}:{rest:02}"
-        is_bare = str(walltime).isdigit()
-        unsure = f"{meant} where {walltime} are seconds" if is_bare else f"such as {meant}"
-        yield _wrong("walltime", walltime, why, unsure if is_bare or not seconds else meant)
+        hint = f"{meant} where {walltime} are {unit}" if is_bare else meant if read else f"such as {meant}"
+        yield _wrong("walltime", walltime, why, hint)
     if mem is not None and not _MEMORY.fullmatch(str(mem)):
         yield _wrong("mem", mem, "is no size as Slurm writes it", "such as launch.slurm.mem=200G")
     if cpus is not None and cpus < 1:

@@ -62,8 +62,8 @@ def run(invocation: Invocation) -> int:
         with nothing_fetched():  # a log, or the plan beside it, may name any release
             found = _planned_again(found, Path(name), composer, overrides)
         if found.state == "unknown" and Path(name).suffix in _LAUNCH_FILES:
-            hint = f"{program()} check {shlex.quote(word)} judges the servers that it starts"
-            raise ConfigError.of("DIA901", f"{short(word)} is no log", hint=hint)
+            note = f"if this is a script or manifest: {program()} check {shlex.quote(word)} judges what it starts"
+            found = replace(found, notes=(note, *found.notes))
         results.append(("stdin" if name == _STDIN else word, found))
     show(invocation, lambda: record(results), lambda: screen(results))
     states = {found.state for _, found in results}

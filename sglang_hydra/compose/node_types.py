@@ -19,7 +19,7 @@ from sglang_hydra.arguments.meant import in_units_of, units_of, whole_numbers
 from sglang_hydra.compose.corrections import switch_meant
 from sglang_hydra.compose.schema import Root
 from sglang_hydra.text.findings import Finding, Remedy
-from sglang_hydra.text.words import nearest, program, some_of
+from sglang_hydra.text.words import nearest, program, size_of, some_of
 
 _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
 _EXAMPLES = {"gpu.compute_capability": "MAJOR.MINOR, such as gpu.compute_capability=9.0"}
@@ -67,6 +67,14 @@ def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> I
             return
         schema = typing.get_args(kind)[1]
     yield from _misfits(".".join(keys), schema, value, resolved)
+
+
+def count_at(key: str, value: object) -> int | None:
+    """Returns the number of a count with a suffix (``32k``) for an argument or key that takes one; else None."""
+    size = size_of(value) if isinstance(value, str) and not units_of(key) else None
+    if key in EVERY:
+        return size if EVERY[key].kind == "int" and not EVERY[key].is_list else None
+    return size if size is not None and not any(problems_at(key.split("."), size)) else None
 
 
 def is_text(keys: Sequence[str]) -> bool:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.arguments.every import EVERY, canonical_name, field_in, fitting_problem
 from sglang_hydra.arguments.fields import Field
-from sglang_hydra.arguments.meant import units_of, word
+from sglang_hydra.arguments.meant import word
 from sglang_hydra.arguments.secrets import HIDDEN, SECRET_FIELDS, masked
 from sglang_hydra.compose.corrections import LEFT_TO_TOOLS, OF_TOOLS, hub_page, key_meant
 from sglang_hydra.compose.grammar import as_override, has_interpolation, literal, typed_word, unquoted, written
-from sglang_hydra.compose.node_types import is_text, problems_at
+from sglang_hydra.compose.node_types import count_at, is_text, problems_at
 from sglang_hydra.compose.override_errors import (
     ADDED_GROUPS,
     Known,
@@ -35,7 +35,7 @@ from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.text.budget import DEPTH, FINDINGS, depth_of
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.user_settings import settings
-from sglang_hydra.text.words import both_sizes, is_digits, program, short, size_of
+from sglang_hydra.text.words import both_sizes, is_digits, program, short
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -300,7 +300,7 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
     if request.interpolate and key in _PATH_FIELDS and isinstance(value, str):
         value = _expanded(value)
     if name in EVERY and not rest:
-        if (size := _count(name, value)) is not None:
+        if (size := count_at(name, value)) is not None:
             return [Wanted(_change(name, size, f"{name}={size}"), _with_size(request, value))]
         value = "null" if value is None and _has_word_null(EVERY[name]) else value
         if (problem := value_problem(name, value, known.release)) is not None:
@@ -315,9 +315,10 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
         return _read_typed(request._replace(key=own), own, known)
     _refuse_choice_below(request, key, value, known)
     if name in NODES:
-        size = size_of(value) if isinstance(value, str) and any(problems_at(key.split("."), value)) else None
-        is_count = size is not None and not units_of(key) and not any(problems_at(key.split("."), size))
-        return [_node_change(_with_size(request, value), key, size) if is_count else _node_change(request, key, value)]
+        is_wrong = isinstance(value, str) and any(problems_at(key.split("."), value))
+        if is_wrong and (size := count_at(key, value)) is not None:
+            return [_node_change(_with_size(request, value), key, size)]
+        return [_node_change(request, key, value)]
     if isinstance(value, dict) and (
         inner := next((one for one in map(str, value) if one.replace("-", "_") in {*EVERY, *NODES}), None)
     ):
@@ -381,7 +382,7 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
     field = EVERY[name]
     if field.arg.secret and value not in ("", "null") and not _INTERPOLATION.fullmatch(value):
         return [_hidden(name, request, unquoted(value))]
-    if (size := _count(name, value)) is not None:
+    if (size := count_at(name, value)) is not None:
         return [Wanted(_change(name, size, f"{name}={size}"), _with_size(request, value))]
     refuse_file_of_model(name, unquoted(value))
     if name == "model_path" and hub_page(unquoted(value)) is not None:
@@ -404,12 +405,6 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
     return [Wanted(override, request)]
 
 
-def _count(name: str, value: object) -> int | None:
-    """Returns the number of a count with a suffix (``32k``) for an argument that takes one; else None."""
-    takes_count = EVERY[name].kind == "int" and not EVERY[name].is_list and not units_of(name)
-    return size_of(value) if takes_count and isinstance(value, str) else None
-
-
 def _with_size(request: Request, typed: str) -> Request:
     """Returns ``request`` with both meanings of a size suffix (the number read and the other one) in its place."""
     return request._replace(place=f"{request.place} ({both_sizes(typed)})")
@@ -423,7 +418,7 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
         return [_node_change(request, key, value if value[:1] in inner else inner)]
     if is_text(key.split(".")) and not _is_grammar(value):
         return [_node_change(request, key, value)]
-    if (size := size_of(value)) is not None and not units_of(key) and not any(problems_at(key.split("."), size)):
+    if (size := count_at(key, value)) is not None:
         return [_node_change(_with_size(request, value), key, size)]
     override = parsed(f"{key}={value}", key)
     if override.is_sweep_override():

@@ -377,8 +377,8 @@ _ELSEWHERE = {
     ("engine", "vllm"): "import 'vllm serve ...' translates a command of vLLM",
 }
 """Options that people type for something that another verb does."""
-_NAMED = dict.fromkeys(("disagg", "disaggregated", "disaggregation", "prefill_decode", "pdd"), "topology=pd")
-"""Choices by other names of their option."""
+_NAMED = {("topology", name): "pd" for name in ("disagg", "disaggregated", "disaggregation", "prefill_decode", "pdd")}
+"""Options by other names of theirs."""
 
 
 def _variant_meant(value: str, options: Sequence[str]) -> list[str]:
@@ -401,8 +401,8 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
         return Refused("CLI007", message, group, hint=for_each(f"{group}={short(value)}"))
     message = f"{group}={short(value)} does not exist"
     meant = gpus_meant(value, options) if group == "gpu" else []
-    named = _NAMED.get(value.lower().replace("-", "_"), "")
-    meant = [named] if named.startswith(f"{group}=") else meant
+    if named := _NAMED.get((group, value.lower().replace("-", "_"))):
+        meant = [f"{group}={named}"]
     if elsewhere := _ELSEWHERE.get((group, value.lower())):
         hint = f"{program()} {elsewhere}", f"{group} can be: {', '.join(options)}"
         return Refused("CLI006", message, group, hint=hint)

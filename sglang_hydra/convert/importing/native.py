@@ -89,7 +89,7 @@ def native_reader(
             is_own = server.image_version is None and release is None and _OWN_BUILD.search(content)
             read_as = [item for item in server.findings if item.about != "no_model" or not has_open_model]
             of_image = _of_image(name, server.image_version, made_for.get(_RELEASE), release)
-            of_file = (*of_image, *_of_count(server, None if "gpu" in made_for else count))
+            of_file = (*of_image, *_other_count(server, None if "gpu" in made_for else count))
             findings = (*_of_reading(read_as, named, is_own=bool(is_own)), *of_file)
             gpus = None if "gpu" in settings or any(one.key == "gpu" for one in own) else server.gpus
             document = Document([*requests_of(settings, server.place or name), *own], None, findings, gpus)
@@ -125,7 +125,7 @@ def _of_image(name: str, image: str | None, stated: str | None, typed: str | Non
         yield Finding("error", "IMP019", message, (_RELEASE,), hint)
 
 
-def _of_count(server: Imported, typed: str | None) -> Iterator[Finding]:
+def _other_count(server: Imported, typed: str | None) -> Iterator[Finding]:
     """Yields an error for a typed number of GPUs that is not the one which the file gives the server."""
     if server.gpu_count and typed not in (None, str(server.gpu_count)):
         message = f"{server.place} gives the server {plural(server.gpu_count, 'GPU')}, and gpu.count={typed} does not"
